@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.cupti.callbacks import BufferPool
+from dask_efficiency.gpu.cupti.decode import CALL_OFFSETS, DRIVER, RUNTIME, Decoded
 from dask_efficiency.gpu.cupti.meter import OnePool
-from dask_efficiency.gpu.decode import Decoded
-from dask_efficiency.gpu.layouts import CALL_OFFSETS, DRIVER, RUNTIME
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.records import KERNEL, RETURNS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import KERNEL, RETURNS, GpuBatch, TaskId, TaskWindow
 
 #: Goals.
 COST_RATIO, KINETO_RATIO = 0.01, 0.01
@@ -133,7 +132,7 @@ class RawMeter(CuptiMeter):
 
 
 @contextmanager
-def metered(interval: float = 0.5) -> Iterator[list[Batch]]:
+def metered(interval: float = 0.5) -> Iterator[list[GpuBatch]]:
     """Flush from a thread of its own, as a worker does; the last batch comes at the end."""
     meter, batches, stop = CuptiMeter(), [], threading.Event()
 
@@ -151,7 +150,7 @@ def metered(interval: float = 0.5) -> Iterator[list[Batch]]:
         batches.append(meter.close())
 
 
-def flushed(meter: CuptiMeter, work: Work) -> Batch:
+def flushed(meter: CuptiMeter, work: Work) -> GpuBatch:
     """All that was asked for so far."""
     work.sync()
     return meter.flush()
@@ -399,7 +398,7 @@ def _loop(work: Work, one: Callable[[], object], count: int) -> float:
     return time.perf_counter() - began
 
 
-def _kernels(batch: Batch) -> int:
+def _kernels(batch: GpuBatch) -> int:
     return int((batch.operations["activity"] == KERNEL).sum())
 
 

@@ -76,7 +76,7 @@ def measure(workers: int, scene: str, looks: int) -> str:
     for address in scheduler.workers:
         cluster.worker_joined(address, address, NTHREADS, at=0)
     cluster.work.set(True, at=0)
-    work: Any = SimpleNamespace(turned=None, graphs=False)
+    work: Any = SimpleNamespace(changed=None, graphs=False)
     watch = IdleWatch(scheduler, work, cluster, IdleWeights(at=0), int)
     watch._working = True
     tasks = [Task(number) for number in range(NTHREADS)]

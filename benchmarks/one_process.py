@@ -323,12 +323,12 @@ def _without_fine_metrics() -> None:
 
 def _without_stragglers(meter: Any) -> None:
     """Take the watch for stragglers out, by hand: it has no switch."""
-    from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
+    from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 
-    meter._paced.close()
+    meter._rates_guard.close()
     for hook in ("take_heartbeat", "poll"):
-        assert hasattr(Stragglers, hook)
-        setattr(Stragglers, hook, lambda self, *args: None)
+        assert hasattr(StragglerReporter, hook)
+        setattr(StragglerReporter, hook, lambda self, *args: None)
 
 
 def _gpu(slowness: float) -> None:

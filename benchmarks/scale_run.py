@@ -256,16 +256,15 @@ def watch_classes(figures: Figures) -> None:
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.live.bokeh.tab import Tab
     from dask_efficiency.live.prometheus import COLLECTOR
-    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, Timelines
     from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
-    from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
-    from dask_efficiency.plugin.scheduler.timelines import Timelines
+    from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 
     for part, owner, names in (
         ("poll", ClusterAccounts, ["poll"]),
         ("poll: a snapshot", ClusterAccounts, ["_take_snapshot"]),
-        ("poll: task rates", Stragglers, ["take_heartbeat"]),
-        ("poll: stragglers", Stragglers, ["poll"]),
+        ("poll: task rates", StragglerReporter, ["take_heartbeat"]),
+        ("poll: stragglers", StragglerReporter, ["poll"]),
         ("poll: timelines", Timelines, ["follow"]),
         ("poll: reconcile", ClusterAccounts, ["reconcile"]),
         ("poll: accrue", ClusterLedger, ["accrue"]),

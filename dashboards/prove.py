@@ -29,7 +29,7 @@ from distributed import Client, Future, LocalCluster, wait
 from dashboards.generate import FOLDER
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
+from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 from tests.live.prometheus_process import Prometheus, scraping
 from tests.plugin.pretended_gpu import pretend_gpu
 from tests.plugin.tasks import fail, incompressible, nap, spin, weigh
@@ -205,7 +205,7 @@ def lose_time(client: Client, prometheus: Prometheus) -> list[Future]:
     return [*arrays, *results]
 
 
-class _Pretended(Stragglers):
+class _Pretended(StragglerReporter):
     """Two workers alone give none to see."""
 
     @property

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dask_efficiency.accounts.buckets import Bucket
-    from dask_efficiency.plugin.client.questions import NotRegisteredError, unregister
-    from dask_efficiency.plugin.preload import dask_setup
-    from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+    from dask_efficiency.plugin.client import NotRegisteredError, unregister
+    from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin, dask_setup
     from dask_efficiency.plugin.version import __version__
     from dask_efficiency.preflights.client import preflight
     from dask_efficiency.report.compare import compare
@@ -36,12 +35,12 @@ _HOMES = {
     "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.report.model",
     "Finding": "dask_efficiency.show.finding",
-    "NotRegisteredError": "dask_efficiency.plugin.client.questions",
+    "NotRegisteredError": "dask_efficiency.plugin.client",
     "RunTrace": "dask_efficiency.runs.trace.run_trace",
     "__version__": "dask_efficiency.plugin.version",
     "compare": "dask_efficiency.report.compare",
     "critical_path": "dask_efficiency.runs.path.path",
-    "dask_setup": "dask_efficiency.plugin.preload",
+    "dask_setup": "dask_efficiency.plugin.scheduler.plugin",
     "efficiency_report": "dask_efficiency.report.efficiency_report",
     "get_trace": "dask_efficiency.runs.questions",
     "ideal_ladder": "dask_efficiency.simulation.calls",
@@ -55,7 +54,7 @@ _HOMES = {
     "stragglers": "dask_efficiency.runs.questions",
     "sweep": "dask_efficiency.simulation.calls",
     "unload_ipython_extension": "dask_efficiency.report.notebook",
-    "unregister": "dask_efficiency.plugin.client.questions",
+    "unregister": "dask_efficiency.plugin.client",
 }
 
 __all__ = [

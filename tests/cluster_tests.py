@@ -113,7 +113,7 @@ PROVES = {
     "report/test_demo.py": {
         "test_the_demo_reports_saves_and_says_where_to_look": "dask-efficiency demo",
     },
-    "plugin/worker/test_task_meter.py": {
+    "plugin/worker/test_threads.py": {
         "test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_left_alone": "users' executors",
     },
 }

@@ -43,7 +43,7 @@ class Connection:
         return address, security
 
     def ask(self, address: str, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
-        """What a scheduler answers to a question of :mod:`dask_efficiency.plugin.client.questions`.
+        """What a scheduler answers to a question of :mod:`dask_efficiency.plugin.client`.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class Connection:
     async def _asked(self, address: str, security: Security, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
         from distributed.core import rpc
 
-        from dask_efficiency.plugin.client.questions import Server, check_answers
+        from dask_efficiency.plugin.client import Server, check_answers
 
         with_security = security.get_connection_args("client")
         async with rpc(address, timeout=self.timeout_seconds, connection_args=with_security) as scheduler:

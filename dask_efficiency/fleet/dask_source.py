@@ -16,7 +16,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.scheduler.worker_series import STEP_SECONDS
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.client.questions import Caller, NoAnswerError, ask, sync
+from dask_efficiency.plugin.client import Caller, NoAnswerError, ask, sync
 from dask_efficiency.straggler.retirements import Retirements
 
 

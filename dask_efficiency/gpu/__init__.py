@@ -1,1 +1,1 @@
-"""GPU time of tasks: what a meter saw on the devices is matched with tasks and added up exactly. Needs no CUDA."""
+"""GPU time of tasks: operations on the devices are matched with tasks and added up exactly. Needs no CUDA."""

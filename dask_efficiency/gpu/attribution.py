@@ -8,30 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.gpu.intervals import Int64
-from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.gpu.records import (
+from dask_efficiency.gpu.intervals import Int64, ranked
+from dask_efficiency.gpu.meter import (
     BEGINS_GRAPH,
     BLOCKS,
     CALL,
     ENDS_GRAPH,
     OPERATION,
     SPINS,
-    Batch,
     Calls,
+    GpuBatch,
     Operations,
 )
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, TaskTable
 
-#: How long to wait for the operation of a call, nanoseconds.
+#: Longest wait for the operation of a call, nanoseconds. A guess: kernels that run for a minute are rare.
 MAX_AGE = 60_000_000_000
-#: Calls that are kept until their operations arrive, 50 bytes each. With more, old calls of which an operation has
-#: arrived are forgotten.
+#: Calls kept until their operations arrive, 50 bytes each: 12 MB. Beyond, old calls with an operation are forgotten.
 MAX_CALLS = 250_000
-#: Calls under way between two batches that are looked at; a process has fewer threads in CUDA at once.
+#: Calls under way between two batches that are linked; a process has fewer threads in CUDA at once.
 _MAX_LINKS = 64
 
-#: An operation and the task that asked for it, by its number; ``asked`` is when.
+#: An operation and the number of the task that launched it; ``asked`` is the instant of the call.
 WORK = np.dtype([*OPERATION.descr, ("owner", np.int64), ("asked", np.int64)])
 #: A call of a task's own thread that waits for the device.
 WAIT = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("spins", np.bool_)])
@@ -39,31 +37,31 @@ WAIT = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a batch adds, with the tasks that it belongs to."""
+    """Operations and waits of a batch, with the tasks that they belong to."""
 
     #: Of dtype :data:`WORK`.
     work: NDArray[np.void]
     #: Of dtype :data:`WAIT`.
     waits: NDArray[np.void]
-    #: The numbers of tasks whose own threads made calls, and when the last of these calls ended.
+    #: Numbers of the tasks whose own threads made calls, and the end of the last call of each.
     callers: Int64
     last_calls: Int64
-    #: All operations that began before this instant have arrived, except for some that will count as late.
+    #: All operations that began before this instant have arrived, except some that will count as late.
     complete_until: int
 
 
 @dataclass(slots=True)
 class _Asked:
-    """The calls of one batch that asked for operations, by correlation."""
+    """Calls of one batch that launched operations, by correlation."""
 
     correlation: NDArray[np.uint32]
     thread: NDArray[np.uint32]
     start: Int64
     end: Int64
     owner: Int64
-    #: The index of the outermost call around each call: nested calls ask for one operation.
+    #: Index of the outermost call around each call: nested calls launch one operation.
     group: NDArray[np.intp]
-    #: By group, whether no operation of it has arrived yet.
+    #: By group: no operation of it has arrived yet.
     awaited: NDArray[np.bool_]
 
     def give_up(self, rows: NDArray[np.bool_]) -> None:
@@ -84,37 +82,39 @@ class _Asked:
 
 
 class Attribution:
-    """Matches operations with calls and calls with tasks, in whatever order they arrive.
+    """Matches operations with calls, and calls with tasks, in any order of arrival.
 
     Parameters
     ----------
     tasks
-        Must know the tasks of a batch before the batch is joined. The tasks that call the driver are marked in it.
+        The tasks of a batch must be in it before the batch is joined. Tasks that call the driver are marked in it.
     """
 
     def __init__(self, tasks: TaskTable) -> None:
         self._tasks = tasks
         self._asked: list[_Asked] = []
-        #: Operations whose call has not arrived; it may have been under way when the batch was made.
+        #: Operations whose call has not arrived: it may have been under way when the batch was made.
         self._orphans: Operations = np.empty(0, OPERATION)
-        #: Calls of task threads at a time for which the task is not known yet.
+        #: Calls of task threads whose task is not known yet.
         self._undecided: Calls = np.empty(0, CALL)
-        #: When graphs began to be recorded, by thread.
+        #: Start of the graph that each thread records.
         self._recording: dict[int, int] = {}
 
-    def join(self, batch: Batch, *, not_tasks: Collection[int] = (), lost: bool = False, final: bool = False) -> Joined:
-        """Match a batch, and what is left of the batches before it.
+    def join(
+        self, batch: GpuBatch, *, not_tasks: Collection[int] = (), lost: bool = False, final: bool = False
+    ) -> Joined:
+        """Match a batch, and the rest of the batches before it.
 
         Parameters
         ----------
         batch
-            What a meter saw.
+            From the meter.
         not_tasks
             Identifiers of threads whose calls never belong to a task.
         lost
-            Whether operations that have not arrived may never arrive.
+            True if operations that have not arrived may never arrive.
         final
-            Whether this is the last batch.
+            True for the last batch.
         """
         calls, owners, own = self._owners(batch.calls, not_tasks, final=final)
         waits = self._waits(calls, owners, own)
@@ -131,7 +131,7 @@ class Attribution:
     def _owners(
         self, calls: Calls, not_tasks: Collection[int], *, final: bool
     ) -> tuple[Calls, Int64, NDArray[np.bool_]]:
-        """The calls that can be decided, the task of each, and whether its own thread made it."""
+        """Split off the calls whose task is known: calls, the task of each, and True where its own thread made it."""
         old = len(self._undecided)
         if old:
             calls = np.concatenate([self._undecided, calls])
@@ -269,12 +269,12 @@ class Attribution:
 
 
 def _outermost(calls: Calls) -> NDArray[np.intp]:
-    """For each call, the index of the outermost call of its thread around it, or its own."""
+    """Index of the outermost call around each call in its thread; its own index where there is none."""
     order = np.lexsort((-calls["end"], calls["start"], calls["thread"]))
     thread, start, end = calls["thread"][order], calls["start"][order], calls["end"][order]
     rank = np.concatenate([[0], np.cumsum(thread[1:] != thread[:-1])])
     first = int(start.min())
-    # One thread after another is laid on one axis.
+    # Threads are laid end to end on one axis.
     shift = rank * (int(end.max()) - first + 1) - first
     reached = np.maximum.accumulate(end + shift)[:-1]
     opens = np.concatenate([[True], ((end + shift)[1:] > reached) | ((start + shift)[1:] >= reached)])
@@ -285,7 +285,7 @@ def _outermost(calls: Calls) -> NDArray[np.intp]:
 
 
 def _link(old: _Asked, new: _Asked) -> None:
-    """Stop waiting for calls under way between two batches and for those in them: either may have the operation."""
+    """Stop waiting for calls that span two batches and for the calls in them: either may have the operation."""
     under_way = np.flatnonzero(new.awaited & (new.start <= int(old.start.max())))
     for row in under_way[:_MAX_LINKS]:
         within = (old.thread == new.thread[row]) & (old.start >= new.start[row]) & (old.end <= new.end[row])

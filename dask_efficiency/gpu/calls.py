@@ -1,9 +1,9 @@
-"""The calls of CUDA's two APIs that ask for work or wait for it, by the number that CUPTI gives each (``cbid``).
+"""Calls of CUDA's two APIs that launch work or wait for it, by CUPTI's number of each (``cbid``).
 
-Every list has the plain functions and their variants for per-thread default streams (``_ptsz``, ``_ptds``). The numbers
-are those of ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h``; a number never changes its meaning, so the lists hold
-for CUDA 12.1 to 13.5 (tests/gpu/test_calls.py picks the same by name from those headers). Prefetching is not among
-them, as it leaves no record of work on the device.
+Each list has the plain functions and their variants for per-thread default streams (``_ptsz``, ``_ptds``). The numbers
+come from ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h``. A number never changes its meaning, so the lists hold
+for CUDA 12.1 to 13.5: tests/gpu/test_calls.py picks the same calls by name from those headers. Prefetching is left out:
+it leaves no record of work on the device.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-#: What a call does. In order: it asks for work and returns at once; it asks for a copy and waits for it; it only waits;
-#: it begins to record a graph, and until the recording ends nothing that is asked for is done; it ends the recording.
+#: Effects of a call, in order: launches work and returns at once; copies and waits for the copy; only waits; begins to
+#: record a graph, during which launches run nothing; ends the recording.
 ASKS, COPIES, WAITS, BEGINS_GRAPH, ENDS_GRAPH = range(1, 6)
 
-#: A call that only asks for work has waited, too, if it took at least this long, nanoseconds: the queue was full, or
-#: the memory of the copy was pageable.
+#: A launch that takes at least this long, nanoseconds, has waited too: the queue was full, or the memory of the copy
+#: was pageable. A launch takes some 5 us.
 LONG = 50_000
 
 #: A number, or the first and the last of several.
@@ -26,7 +26,7 @@ _Numbers = int | tuple[int, int]
 
 
 def _numbers(*ranges: _Numbers) -> frozenset[int]:
-    """The numbers, and those of the ranges, which include both ends."""
+    """All numbers; ranges include both ends."""
     return frozenset(
         number for item in ranges for number in ([item] if isinstance(item, int) else range(item[0], item[1] + 1))
     )
@@ -55,12 +55,12 @@ RUNTIME_ASKS = _numbers(
     (554, 557),
 )
 RUNTIME_COPIES = _numbers((31, 40), 144, 160, 162, (215, 224), 245, 249)
-#: The synchronisations, and ``cudaFree``, which waits for the device.
+#: Synchronisations, and ``cudaFree``, which waits for the device.
 RUNTIME_WAITS = _numbers(22, 126, 131, 137, 165, 239, 534)
 RUNTIME_BEGINS_GRAPH = _numbers((315, 316), (452, 453))
 RUNTIME_ENDS_GRAPH = _numbers((319, 320))
 
-#: Functions that have a second version are left out in their first one, which was for 32-bit addresses.
+#: Functions with a second version are left out in their first, which took 32-bit addresses.
 DRIVER_ASKS = _numbers(
     216,
     218,
@@ -110,8 +110,7 @@ _DRIVER = {
     ENDS_GRAPH: DRIVER_ENDS_GRAPH,
 }
 
-#: All numbers to pass to ``cuptiActivityEnableRuntimeApi`` and ``cuptiActivityEnableDriverApi``. A version of CUPTI
-#: that does not know a number refuses it.
+#: Numbers for ``cuptiActivityEnableRuntimeApi`` and ``cuptiActivityEnableDriverApi``. Older CUPTIs refuse some.
 RUNTIME_CALLS = sorted(frozenset().union(*_RUNTIME.values()))
 DRIVER_CALLS = sorted(frozenset().union(*_DRIVER.values()))
 
@@ -123,6 +122,6 @@ def _table(numbers: Mapping[int, frozenset[int]]) -> NDArray[np.uint8]:
     return table
 
 
-#: What each call does, by its number; 0 for those that do not matter. The last entry stands for all higher numbers.
+#: Effect of each call by its number; 0 where it has none here. The last entry stands for all higher numbers.
 RUNTIME_TABLE = _table(_RUNTIME)
 DRIVER_TABLE = _table(_DRIVER)

@@ -1,4 +1,4 @@
-"""Sets of instants as sorted, disjoint intervals of nanoseconds, and their algebra."""
+"""Sets of instants as sorted, disjoint intervals of nanoseconds, their algebra, and the ranks of numbers."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 
 
-class Intervals(NamedTuple):
-    """Half-open intervals. Those of a set are sorted, disjoint and not empty; other ones may be in any order."""
+class IntervalArrays(NamedTuple):
+    """Half-open intervals. The intervals of a set are sorted, disjoint and not empty; others may be in any order."""
 
     start: Int64
     stop: Int64
 
     @property
     def lengths(self) -> Int64:
-        """The length of each."""
+        """Length of each interval."""
         return self.stop - self.start
 
 
-NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+NOTHING = IntervalArrays(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def length(intervals: Intervals) -> int:
-    """The total length of a set."""
+def length(intervals: IntervalArrays) -> int:
+    """Total length of a set."""
     return int(intervals.stop.sum() - intervals.start.sum())
 
 
-def union(start: Int64, stop: Int64) -> Intervals:
-    """The set of instants that any of the pieces covers; pieces that touch become one, empty ones vanish."""
+def union(start: Int64, stop: Int64) -> IntervalArrays:
+    """Set of the instants in any piece; pieces that touch become one, empty ones vanish."""
     some = stop > start
     if not some.all():
         start, stop = start[some], stop[some]
@@ -45,11 +45,11 @@ def union(start: Int64, stop: Int64) -> Intervals:
     opens[0] = True
     np.greater(start[1:], reached[:-1], out=opens[1:])
     closes = np.append(opens[1:], True)
-    return Intervals(start[opens], reached[closes])
+    return IntervalArrays(start[opens], reached[closes])
 
 
-def overlaps(pieces: Intervals, by: Intervals) -> tuple[Intervals, NDArray[np.intp]]:
-    """The parts of pieces that lie in a set, piece by piece, and the index of the piece of each part.
+def overlaps(pieces: IntervalArrays, by: IntervalArrays) -> tuple[IntervalArrays, NDArray[np.intp]]:
+    """Parts of pieces that lie in a set, piece by piece, and the index of the piece of each part.
 
     Parameters
     ----------
@@ -70,21 +70,41 @@ def overlaps(pieces: Intervals, by: Intervals) -> tuple[Intervals, NDArray[np.in
     begun = np.cumsum(count) - count
     other = np.arange(len(which)) + (first - begun)[which]
     start = np.maximum(pieces.start[which], by.start[other])
-    return Intervals(start, np.minimum(pieces.stop[which], by.stop[other])), which
+    return IntervalArrays(start, np.minimum(pieces.stop[which], by.stop[other])), which
 
 
-def intersection(a: Intervals, b: Intervals) -> Intervals:
-    """The set of instants in both sets."""
+def intersection(a: IntervalArrays, b: IntervalArrays) -> IntervalArrays:
+    """Set of the instants in both sets."""
     return overlaps(a, b)[0] if len(a.start) and len(b.start) else NOTHING
 
 
-def difference(a: Intervals, b: Intervals) -> Intervals:
-    """The set of instants in the first set and not in the second."""
+def difference(a: IntervalArrays, b: IntervalArrays) -> IntervalArrays:
+    """Set of the instants in the first set and not in the second."""
     if not len(a.start) or not len(b.start):
         return a
-    gaps = Intervals(
+    gaps = IntervalArrays(
         np.concatenate([[min(a.start[0], b.start[0])], b.stop]),
         np.concatenate([b.start, [max(a.stop[-1], b.stop[-1])]]),
     )
     some = gaps.stop > gaps.start
-    return intersection(a, Intervals(gaps.start[some], gaps.stop[some]))
+    return intersection(a, IntervalArrays(gaps.start[some], gaps.stop[some]))
+
+
+#: Longest table of all numbers between the smallest and the greatest: 32 MB. Beyond, the numbers are sorted.
+_MAX_TABLE = 4_000_000
+
+
+def ranked(numbers: NDArray[np.integer]) -> tuple[Int64, NDArray[np.intp]]:
+    """Distinct numbers in order, and the index of each number among them: ``np.unique`` at a tenth of its cost.
+
+    Tasks of a batch have numbers close to each other, so a table with an entry for each number is short.
+    """
+    if not len(numbers):
+        return np.empty(0, np.int64), np.empty(0, np.intp)
+    smallest = int(numbers.min())
+    if int(numbers.max()) - smallest >= _MAX_TABLE:
+        found, indices = np.unique(numbers, return_inverse=True)
+        return found.astype(np.int64), indices
+    above = numbers.astype(np.int64) - smallest
+    present = np.bincount(above) > 0
+    return np.flatnonzero(present) + smallest, (np.cumsum(present) - 1)[above]

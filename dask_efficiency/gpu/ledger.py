@@ -3,39 +3,106 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse, KernelTotals
 from dask_efficiency.gpu.attribution import MAX_AGE, WAIT, WORK, Attribution, Joined
-from dask_efficiency.gpu.blocking import OTHERS_KERNEL, STRETCH, blocked, label
-from dask_efficiency.gpu.intervals import Int64
-from dask_efficiency.gpu.kernels import KernelTable
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
-from dask_efficiency.gpu.sharing import divide
+from dask_efficiency.gpu.intervals import Int64, ranked
+from dask_efficiency.gpu.meter import KERNEL, Device, GpuBatch, Operations, TaskId, TaskWindow
+from dask_efficiency.gpu.sharing import OTHERS_KERNEL, STRETCH, blocked, divide, label
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, Task, TaskTable
 
+#: Stands for names beyond :data:`MAX_KERNEL_NAMES`, for kernels without a name, and for name and prefix of kernels that
+#: are not listed.
+OTHER_KERNELS = "(other)"
+#: Pairs of prefix and name counted separately: the first ones seen. A guess, to bound memory.
+MAX_PAIRS = 2000
+#: Names of kernels kept, for all tasks together. A guess, to bound memory.
+MAX_KERNEL_NAMES = 4000
+#: Pairs listed in totals, which travel with each heartbeat: those that took most time.
+MAX_LISTED = 50
+
+#: Characters of a kernel name; meters cut theirs at 120 already.
+_MAX_NAME = 200
+
+
+class KernelTable:
+    """Launches and nanoseconds of kernels by prefix and name, of a bounded number of names."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {OTHER_KERNELS: 0}
+        self._texts = [OTHER_KERNELS]
+        self._sums: dict[tuple[str, int], list[int]] = {}
+
+    def numbered(self, operations: Operations, names: Sequence[str]) -> Operations:
+        """Operations with their names replaced by the numbers of names in this table."""
+        numbers = np.array([*(self._number(name) for name in names), 0], np.int32)
+        operations = operations.copy()
+        # -1 stands for no name, and so does an index beyond the list.
+        operations["name"] = numbers[np.where(operations["name"] < len(names), operations["name"], -1)]
+        return operations
+
+    def sums(self, kernels: NDArray[np.void]) -> Iterator[tuple[int, int, int, int]]:
+        """Sum up numbered kernels by owner and name: tuples of owner, name, launches and nanoseconds."""
+        durations = kernels["end"] - kernels["start"]
+        pairs, rows = ranked(kernels["owner"] * MAX_KERNEL_NAMES + kernels["name"])
+        launches = np.bincount(rows, minlength=len(pairs))
+        ns = np.bincount(rows, durations, len(pairs)).astype(np.int64)
+        owners, names = np.divmod(pairs, MAX_KERNEL_NAMES)
+        return zip(owners.tolist(), names.tolist(), launches.tolist(), ns.tolist(), strict=True)
+
+    def add(self, prefix: str, name: int, launches: int, ns: int) -> None:
+        """Count kernels of a task."""
+        key = prefix, name
+        if key not in self._sums and len(self._sums) >= MAX_PAIRS:
+            key = prefix, 0
+        sums = self._sums.setdefault(key, [0, 0])
+        sums[0] += launches
+        sums[1] += ns
+
+    def totals(self) -> tuple[KernelTotals, ...]:
+        """Kernels that took most time, and the sum of the rest."""
+        ordered = sorted(self._sums.items(), key=lambda item: (-item[1][1], item[0]))
+        top = [KernelTotals(prefix, self._texts[name], *row) for (prefix, name), row in ordered[:MAX_LISTED]]
+        rest = [row for _, row in ordered[MAX_LISTED:]]
+        if rest:
+            launches, ns = map(sum, zip(*rest, strict=True))
+            top.append(KernelTotals(OTHER_KERNELS, OTHER_KERNELS, launches, ns))
+        return tuple(top)
+
+    def _number(self, name: str) -> int:
+        name = name[:_MAX_NAME]
+        number = self._names.get(name)
+        if number is None:
+            if len(self._texts) >= MAX_KERNEL_NAMES:
+                return 0
+            number = self._names[name] = len(self._texts)
+            self._texts.append(name)
+        return number
+
+
+#: A second in nanoseconds.
 SECOND = 1_000_000_000
 
-#: Stands for the prefixes beyond the first :data:`MAX_PREFIXES`.
+#: Stands for prefixes beyond :data:`MAX_PREFIXES`.
 OTHER = "(other)"
-#: Stands for the prefix where no task is known to have asked for the work.
+#: Stands for the prefix of work that no known task launched.
 UNATTRIBUTED = "(unattributed)"
 
+#: Prefixes counted separately. A guess, to bound memory.
 MAX_PREFIXES = 1000
-#: Operations that wait until older ones are known, 60 bytes each. With more, older ones are not waited for.
+#: Operations that wait for older ones, 60 bytes each: 24 MB. Beyond, they do not wait.
 MAX_PENDING = 400_000
-#: Stretches of tasks whose threads may be in a call that waits, 25 bytes each. With more, the oldest are forgotten.
+#: Stretches of tasks whose threads may be in a call that waits, 25 bytes each: 10 MB. Beyond, the oldest go.
 MAX_STRETCHES = 400_000
-#: How long to wait for a call that is under way and may ask for a copy, nanoseconds.
+#: Longest wait for a call that is under way and may launch a copy, nanoseconds: figures lag by no more.
 MAX_CALL = SECOND
-#: How much later than its task's window a call may arrive, nanoseconds.
+#: Delay of a call behind the window of its task, at most, nanoseconds: ten flushes.
 _SLACK = 5 * SECOND
 
 
@@ -50,23 +117,23 @@ class _DeviceTime:
 
 
 class GpuLedger:
-    """The GPU time of one process since its meter was armed. Not thread-safe: one thread feeds it.
+    """GPU time of one process since its meter was armed. Not thread-safe: one thread feeds it.
 
-    The time of the devices is counted up to the instant before which nothing more is expected. The launch of a kernel
-    is known before its end, so a kernel that runs for long is waited for, up to a minute. A call is not known before it
-    returns, so while a task runs the figures lag behind the last known call of its thread, by up to a second.
+    Device time is counted up to the instant before which nothing more is expected. The launch of a kernel is known
+    before its end, so a long kernel is waited for, up to a minute. A call is not known before it returns, so while a
+    task runs the figures stop at the last known call of its thread, up to a second ago.
 
     Parameters
     ----------
     at
-        When the meter was armed, monotonic nanoseconds. Nothing before counts.
+        Instant at which the meter was armed, monotonic nanoseconds. Nothing before counts.
     prefix_of
-        The prefix of a task's key.
+        Gives the prefix of a task's key.
     """
 
     def __init__(self, at: int, prefix_of: Callable[[Any], str]) -> None:
         self._since = self._counted_until = at
-        #: What every task that ended before this instant did in calls that wait for the GPU is known.
+        #: The GPU waits of every task that ended before this instant are known.
         self.known_until = at
         self._prefix_of = prefix_of
         self._tasks = TaskTable(self._prefix)
@@ -77,7 +144,7 @@ class GpuLedger:
         self._pending: NDArray[np.void] = np.empty(0, WORK)
         self._waits: NDArray[np.void] = np.empty(0, WAIT)
         self._stretches: NDArray[np.void] = np.empty(0, STRETCH)
-        #: Tasks that are not closed, and those that are and not forgotten; by number.
+        #: By number: tasks that are not closed, and closed tasks that are not forgotten.
         self._open: dict[int, Task] = {}
         self._closed: dict[int, Task] = {}
         self._uses: dict[TaskId, GpuUse] = {}
@@ -89,7 +156,7 @@ class GpuLedger:
 
     def add(
         self,
-        batch: Batch,
+        batch: GpuBatch,
         windows: Iterable[TaskWindow] = (),
         *,
         devices: Mapping[int, Device],
@@ -97,24 +164,24 @@ class GpuLedger:
         lost: bool = False,
         final: bool = False,
     ) -> None:
-        """Take in what a flush brought.
+        """Take in a batch.
 
         Parameters
         ----------
         batch
             From :meth:`~dask_efficiency.gpu.meter.GpuMeter.flush`.
         windows
-            Those of all tasks that ended since the last call, and of all that run (``stop`` is -1). They must be read
-            *after* the flush, and those that run before those that ended, so that no task is missed in between.
+            Of all tasks that ended since the last call, and of all that run (``stop`` is -1). Read them *after* the
+            flush, and those that run before those that ended, so that none is missed in between.
         devices
-            The meter's devices.
+            Devices of the meter.
         not_tasks
-            The :func:`threading.get_ident` of threads whose calls never belong to a task.
+            :func:`threading.get_ident` of threads whose calls never belong to a task.
         lost
-            Whether the meter lost records since the last call or gave way to a profiler, so that what has not arrived
-            may never arrive.
+            True if the meter lost records since the last call or gave way to a profiler: missing records may never
+            arrive.
         final
-            Whether this is the last call.
+            True for the last call.
         """
         self._devices.update(devices)
         self._tasks.see(windows)
@@ -135,9 +202,9 @@ class GpuLedger:
         self._forget()
 
     def uses(self) -> dict[TaskId, GpuUse]:
-        """What the threads of tasks did in calls that wait for the GPU, of those for which that became known.
+        """GPU waits of the tasks for which they became known since the last call.
 
-        They are told once. A task that ended before :attr:`known_until` and has not been told of was in no such call.
+        A task that ended before :attr:`known_until` and was never returned was in no call that waits.
         """
         uses, self._uses = self._uses, {}
         return uses
@@ -171,7 +238,7 @@ class GpuLedger:
         )
 
     def _prefix(self, key: Any) -> str:
-        """The prefix under which a task is counted."""
+        """Prefix under which a task is counted."""
         prefix = self._prefix_of(key)
         if prefix not in self._prefixes and len(self._prefixes) >= MAX_PREFIXES:
             prefix = OTHER
@@ -195,7 +262,7 @@ class GpuLedger:
             self._kernels.add(UNATTRIBUTED if task is None else task.prefix, name, launches, ns)
 
     def _take(self, joined: Joined) -> None:
-        """Keep what a batch brought, apart from what lies in time that has been counted."""
+        """Keep the work and waits of a batch, except in time that has been counted."""
         work = joined.work
         late = work["start"] < self._counted_until
         if late.any():
@@ -253,11 +320,11 @@ class GpuLedger:
         return stops[which] if len(stops) else np.empty(0, np.int64)
 
     def _asking_since(self) -> int:
-        """Since when some task's thread may be in a call."""
+        """Earliest start of a call that may be under way, at most :data:`MAX_CALL` ago."""
         return max(self._tasks.asking_since(self.known_until), self.known_until - MAX_CALL)
 
     def _finalize_waits(self) -> None:
-        """Add calls that wait to the use of their tasks, once their time has been counted or the task has ended."""
+        """Add waits to the use of their tasks, once their time has been counted or the task has ended."""
         ended = [task for task in self._open.values() if not task.known and task.stop <= self.known_until]
         if len(self._waits):
             over = np.isin(self._waits["owner"], np.array([task.number for task in ended], np.int64))
@@ -281,7 +348,7 @@ class GpuLedger:
         waits = waits[waits["end"] > waits["start"]]
         stretches = self._stretches
         if further:
-            # Perhaps not all that happened in them is known, but it is not waited for any longer.
+            # Some stretches in them may be missing, but nobody waits for these any longer.
             beyond = label(self._pending, self._stops(self._pending["owner"]), self._counted_until, self.known_until)
             stretches = np.concatenate([stretches, beyond])
         found = blocked(waits, stretches)
@@ -295,7 +362,7 @@ class GpuLedger:
                 task.used_until = max(task.used_until, end)
 
     def _close(self) -> None:
-        """Count what tasks hid behind other work, once their time has been counted up to their end."""
+        """Count the hidden GPU time of tasks, once their time has been counted up to their end."""
         for task in [task for task in self._open.values() if task.known and task.stop <= self._counted_until]:
             del self._open[task.number]
             self._closed[task.number] = task
@@ -314,7 +381,7 @@ class GpuLedger:
                 del self._closed[task.number]
 
     def _forget_stretches(self) -> None:
-        """Keep those in which a thread may be in a call that waits, which is not known before it returns."""
+        """Keep stretches in which a thread may be in a call that waits: it is not known before it returns."""
         if not len(self._stretches):
             return
         owners, which = ranked(self._stretches["owner"])
@@ -333,7 +400,7 @@ class GpuLedger:
 
 
 def _bounded(use: GpuUse, bound: int) -> GpuUse:
-    """The use of a task of whose kernels only an upper bound is known: its thread waited for them at most that long."""
+    """Use of a task with an upper bound for its kernels: its thread waited for them at most that long."""
     whole = use.kernel + use.contention + use.copy + use.wait
     kernel = min(bound, whole)
     return GpuUse(kernel=kernel, wait=whole - kernel, spun=use.spun)

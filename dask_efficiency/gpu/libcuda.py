@@ -1,4 +1,4 @@
-"""What CUDA's driver, once a framework has loaded it, says of its devices; no context is ever made."""
+"""Devices of CUDA's driver, once a framework has loaded it. No context is ever made."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import uuid
 from contextlib import suppress
 from typing import NamedTuple
 
-#: ``CU_CTX_SCHED_MASK`` and ``CU_CTX_SCHED_BLOCKING_SYNC``: all other ways to wait for a device burn CPU.
+#: ``CU_CTX_SCHED_MASK`` and ``CU_CTX_SCHED_BLOCKING_SYNC``: every other way to wait for a device burns CPU.
 _SCHEDULE, _BLOCKS = 0x7, 0x4
 
 
 class CudaDevice(NamedTuple):
-    """A device, as the driver numbers those that this process may use."""
+    """Device that this process may use, with the driver's number."""
 
     number: int
     #: As NVML and ``nvidia-smi -L`` write it.
     uuid: str
     name: str
-    #: Whether something in this process uses it: its primary context is there.
+    #: True if this process uses it: it has a primary context.
     active: bool
-    #: Whether a thread that waits for it burns CPU.
+    #: True if a thread that waits for it burns CPU.
     spins: bool
 
 
-#: Found once: making another object of it takes ten times as long as a call of it.
+#: Cached: opening the library takes ten times as long as a call.
 _driver: ctypes.CDLL | None = None
 
 
 def loaded_driver() -> ctypes.CDLL | None:
-    """The driver's library if this process has loaded it already, else None."""
+    """Driver's library if this process has loaded it already, else None."""
     global _driver
     if _driver is None:
         # Not loaded, or a system without RTLD_NOLOAD.
@@ -40,12 +40,12 @@ def loaded_driver() -> ctypes.CDLL | None:
 
 
 def in_use(driver: ctypes.CDLL) -> bool:
-    """Whether this process has a primary context on any device."""
+    """True if this process has a primary context on any device."""
     return any(_primary_context(driver, device)[0] for _, device in _handles(driver))
 
 
 def devices(driver: ctypes.CDLL) -> list[CudaDevice]:
-    """All devices that this process may use; empty before CUDA is initialised."""
+    """Devices that this process may use; empty before CUDA is initialised."""
     found = []
     for number, device in _handles(driver):
         active, flags = _primary_context(driver, device)
@@ -55,7 +55,7 @@ def devices(driver: ctypes.CDLL) -> list[CudaDevice]:
 
 
 def driver_major(driver: ctypes.CDLL) -> int | None:
-    """The newest major version of CUDA that the driver can run; None where it does not tell."""
+    """Newest major version of CUDA that the driver can run; None if unknown."""
     version = ctypes.c_int()
     return version.value // 1000 if driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
 
@@ -81,11 +81,11 @@ def _primary_context(driver: ctypes.CDLL, device: int) -> tuple[bool, int]:
 
 def _uuid(driver: ctypes.CDLL, device: int) -> str:
     content = (ctypes.c_uint8 * 16)()
-    # The second version gives a MIG instance its own.
+    # The second version of the function gives a MIG instance a UUID of its own.
     get = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
     if get(content, device) != 0:
         return f"unknown-{device}"
-    # A process that may use an instance sees it only, and by this variable only.
+    # A process that may use a MIG instance sees nothing else, and only this variable tells.
     kind = "MIG" if os.environ.get("CUDA_VISIBLE_DEVICES", "").startswith("MIG") else "GPU"
     return f"{kind}-{uuid.UUID(bytes=bytes(content))}"
 

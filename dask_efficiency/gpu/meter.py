@@ -1,52 +1,124 @@
-"""GpuMeter: what all ways to measure GPU time have in common."""
+"""GpuMeter: the protocol of all meters of GPU time, and the records that they return."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
-from dask_efficiency.gpu.records import Batch
+import numpy as np
+from numpy.typing import NDArray
+
+#: Kinds of operations, in the field ``activity``.
+KERNEL, COPY, FILL = range(3)
+
+#: Effects of a call on its thread, in the field ``waits``: returns at once; waits for the device and leaves the core to
+#: others; waits and burns CPU. The last two begin and end the recording of a graph: launches in between run nothing.
+RETURNS, BLOCKS, SPINS, BEGINS_GRAPH, ENDS_GRAPH = range(5)
+
+#: Work on a device. Times are monotonic nanoseconds, ``name`` is an index into the batch's names or -1,
+#: ``correlation`` the number that it shares with the call that launched it.
+OPERATION = np.dtype(
+    [
+        ("start", np.int64),
+        ("end", np.int64),
+        ("device", np.int32),
+        ("stream", np.int64),
+        ("correlation", np.uint32),
+        ("activity", np.uint8),
+        ("name", np.int32),
+    ]
+)
+
+#: A thread's call into the driver. ``thread`` is the low 32 bits of what :func:`threading.get_ident` gives there.
+#: ``correlation`` is 0 where it launches no operation: it only waits, or it failed.
+CALL = np.dtype(
+    [
+        ("start", np.int64),
+        ("end", np.int64),
+        ("thread", np.uint32),
+        ("correlation", np.uint32),
+        ("waits", np.uint8),
+    ]
+)
+
+Operations = NDArray[np.void]
+Calls = NDArray[np.void]
+
+
+class TaskId(NamedTuple):
+    """One run of a task in one thread."""
+
+    #: :func:`threading.get_ident` of its thread.
+    thread: int
+    #: Start there, monotonic nanoseconds.
+    start: int
+
+
+class TaskWindow(NamedTuple):
+    """Stretch of time in which a thread ran one task."""
+
+    task: TaskId
+    #: End, monotonic nanoseconds; -1 while it runs.
+    stop: int
+    #: Key of the task.
+    key: Any
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBatch:
+    """Operations, calls and bounds that one flush of a meter returns."""
+
+    #: Of dtype :data:`OPERATION`, in any order. Their calls may be in an earlier or a later batch.
+    operations: Operations = field(default_factory=lambda: np.empty(0, OPERATION))
+    #: Of dtype :data:`CALL`.
+    calls: Calls = field(default_factory=lambda: np.empty(0, CALL))
+    #: Readable names of kernels.
+    names: Sequence[str] = ()
+    #: From a meter that sees no operations: an upper bound of each task's time on the device, nanoseconds.
+    bounds: Mapping[TaskId, int] = field(default_factory=dict)
+    #: All that ended before this instant, monotonic nanoseconds, is in this batch or an earlier one; never falls.
+    known_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that the process of the meter may use."""
+    """Device that the process of the meter may use."""
 
     uuid: str
-    #: The model, for a person to read.
+    #: Model, for display.
     name: str = ""
 
 
 class GpuMeter(Protocol):
-    """Watches the devices of this process. All methods are called from one thread, which runs no tasks."""
+    """Meter of the devices of this process. All methods are called from one thread, which runs no tasks."""
 
     #: ``cupti``, ``torch-events`` or ``none``.
     kind: str
-    #: How it measures, with versions; if ``kind`` is ``none``, why nothing is measured.
+    #: Method, with versions; if ``kind`` is ``none``, the reason.
     description: str
 
     @property
     def devices(self) -> Mapping[int, Device]:
-        """The devices seen so far, by the number that operations carry."""
+        """Devices seen so far, by the number that operations carry."""
 
     @property
     def dropped(self) -> int:
-        """Records that were lost so far."""
+        """Records lost so far."""
 
     @property
     def gaps(self) -> int:
-        """Nanoseconds so far during which it gave way to a profiler of the user's."""
+        """Nanoseconds so far in which it gave way to a profiler of the user."""
 
-    def flush(self) -> Batch:
-        """What has become known since the last flush; called about twice a second."""
+    def flush(self) -> GpuBatch:
+        """Batch of what became known since the last flush; called about twice a second."""
 
-    def close(self) -> Batch:
+    def close(self) -> GpuBatch:
         """Flush for the last time and leave the process as it was before. Safe to call twice."""
 
 
 class NullMeter:
-    """Measures nothing, and says why."""
+    """Meter that measures nothing, with the reason."""
 
     kind = "none"
     dropped = 0
@@ -57,13 +129,13 @@ class NullMeter:
 
     @property
     def devices(self) -> Mapping[int, Device]:
-        """None."""
+        """No devices."""
         return {}
 
-    def flush(self) -> Batch:
-        """Nothing."""
-        return Batch()
+    def flush(self) -> GpuBatch:
+        """Empty batch."""
+        return GpuBatch()
 
-    def close(self) -> Batch:
-        """Nothing."""
-        return Batch()
+    def close(self) -> GpuBatch:
+        """Empty batch."""
+        return GpuBatch()

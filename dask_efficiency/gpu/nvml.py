@@ -1,6 +1,6 @@
-"""What the sensors of a GPU say, once a second, through nvidia-ml-py: clocks, heat, power, errors, links, memory.
+"""Nvml: readings of GPU sensors through nvidia-ml-py: clocks, temperature, power, errors, links, memory.
 
-Names, meanings and units stand in :data:`dask_efficiency.accounts.gpu.readings.READINGS`.
+Names, meanings and units are in :data:`dask_efficiency.accounts.gpu.readings.READINGS`.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import Any
 
 from dask_efficiency.accounts.sensors.rates import Rates
 
-#: Reasons for a lower clock, as ``nvmlClocksEventReasons`` has them: heat, found by the software or by the hardware.
+#: Thermal reasons for a lower clock, software and hardware, in ``nvmlClocksEventReasons``.
 THERMAL = 0x20 | 0x40
-#: The software's power cap, and the hardware's brake on power.
+#: Power cap of the software, and power brake of the hardware.
 POWER = 0x04 | 0x80
 
-#: NVML watches a PCIe link for 20 ms to tell how much passes it. Of more devices than this nobody asks.
+#: Devices up to which PCIe throughput is read: NVML watches each link for 20 ms.
 MAX_PCIE_DEVICES = 2
 
-#: A field of all NVLinks of a device together, as NVML's header has it.
+#: Selects all NVLinks of a device together; of NVML's header.
 _ALL_LINKS = 0xFFFFFFFF
 
-#: What NVLinks moved is counted in units of so many bytes.
+#: Unit of NVLink counters, bytes.
 _NVLINK_BYTES = 1024
 
 
 class Nvml:
-    """Reads the devices that this process may use.
+    """Reads the sensors of devices.
 
     Parameters
     ----------
     uuids
-        Of those devices, as :mod:`dask_efficiency.gpu.libcuda` has them.
+        Of the devices, from :mod:`dask_efficiency.gpu.libcuda`.
 
     Raises
     ------
     ImportError
         Without nvidia-ml-py.
     RuntimeError
-        Where there is no NVML, or it does not start; the text says why.
+        If there is no NVML, or it does not start; the text gives the reason.
     """
 
     def __init__(self, uuids: Collection[str]) -> None:
@@ -55,7 +55,7 @@ class Nvml:
         for uuid in uuids:
             with suppress(pynvml.NVMLError):
                 self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())
-        #: Of each device, the readings that it has not: they are not asked for again.
+        #: By device, the readers that it does not support: they are not called again.
         self._lacking: dict[str, set[int]] = {uuid: set() for uuid in self._handles}
         if len(self._handles) > MAX_PCIE_DEVICES:
             for lacking in self._lacking.values():
@@ -63,11 +63,11 @@ class Nvml:
         self._moved: dict[str, Rates[str]] = {uuid: Rates() for uuid in self._handles}
 
     def read(self) -> dict[str, dict[str, float]]:
-        """Readings by UUID and name; what a device does not have, or does not tell now, is left out."""
+        """Readings by UUID and name; readings that a device lacks, or cannot give now, are left out."""
         return {uuid: self._read(uuid, handle) for uuid, handle in self._handles.items()}
 
     def close(self) -> None:
-        """Leave NVML, which counts who uses it."""
+        """Shut NVML down; it counts its users."""
         with suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
 
@@ -81,7 +81,7 @@ class Nvml:
                 found.update(reader(self._nvml, handle))
             except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound, AttributeError):
                 lacking.add(number)
-            except self._nvml.NVMLError:  # a device that has just failed, or will answer the next time
+            except self._nvml.NVMLError:  # a device that has just failed, or will answer next time
                 continue
         moved = {name: found.pop(name) for name in _COUNTED if name in found}
         return found | self._moved[uuid].take(moved, at=time.monotonic())
@@ -149,7 +149,7 @@ def _pcie_replays(nvml: Any, handle: Any) -> Mapping[str, float]:
 
 
 def _nvlink(nvml: Any, handle: Any) -> Mapping[str, float]:
-    """Over all links that are up; without any the reading is left out."""
+    """Errors of all links that are up; left out if there are none."""
     errors = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
@@ -171,12 +171,12 @@ def _pcie_throughput(nvml: Any, handle: Any) -> Mapping[str, float]:
     return {"pcie_received_bytes_per_second": received, "pcie_sent_bytes_per_second": sent}
 
 
-#: Readings that are made of counters.
+#: Readings that are rates of counters.
 _COUNTED = ("nvlink_received_bytes_per_second", "nvlink_sent_bytes_per_second")
 
 
 def _nvlink_moved(nvml: Any, handle: Any) -> Mapping[str, float]:
-    """Bytes so far, under the names of the rates that they become; left out where no link counts them."""
+    """Bytes so far, under the names of their rates; left out if no link counts them."""
     fields = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)
     values = nvml.nvmlDeviceGetFieldValues(handle, [(field, _ALL_LINKS) for field in fields])
     return {

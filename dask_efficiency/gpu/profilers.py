@@ -1,4 +1,4 @@
-"""Profilers: which profiler of torch's is at work in this process, ours or the user's, so that they keep apart."""
+"""Profilers: keeps our profiles and the user's own ``torch.profiler`` apart; torch runs one at a time."""
 
 from __future__ import annotations
 
@@ -10,85 +10,85 @@ from typing import Any, Protocol
 
 from dask_efficiency.show.log import logger
 
-#: The module whose functions start and stop every profiler of torch's.
+#: Module whose functions start and stop every profiler of torch.
 _MODULE = "torch.autograd.profiler"
 
-#: Its functions that begin a profile, and the one that ends it.
+#: Functions that begin a profile, and the one that ends it.
 _PREPARE, _ENABLE, _DISABLE = "_prepare_profiler", "_enable_profiler", "_disable_profiler"
 
-#: A profiler of the user's that begins in another thread waits so long at most for ours to end.
+#: Longest wait of a user's profiler in another thread for ours to end, seconds. A guess.
 MAX_WAIT_SECONDS = 10.0
 
 GAVE_UP = "a torch.profiler of the user's own could not wait"
 
 
 class NotProfiled(RuntimeError):
-    """There is no profile of this work; the text says why, for a report."""
+    """The work was not profiled; the text gives the reason, for a report."""
 
 
-class Profile(Protocol):
-    """A profile of ours."""
+class RunningProfile(Protocol):
+    """Profile of ours, from its beginning to its end."""
 
-    #: Whether a profiler of the user's could not wait for it any more. It must not be stopped then.
+    #: True once a user's profiler stopped waiting for it. It must not be stopped then.
     abandoned: bool
 
     @property
     def ident(self) -> int:
-        """Of the thread that it is of, as :func:`threading.get_ident`."""
+        """:func:`threading.get_ident` of its thread."""
 
     def stop(self) -> None:
         """End it, in its own thread; safe to call twice."""
 
 
 class Profilers:
-    """Knows which profiler of torch's is at work in this process, ours or the user's, and keeps them apart.
+    """Tracks the profiler that is at work in this process, ours or the user's.
 
-    While it is held it replaces three functions in torch's module.
+    While it is held, it replaces three functions in torch's module.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        #: Taken before the other one, and for long: an event loop holds and releases, and must not wait for it.
+        #: Taken before ``_lock``, and for long: hold() and release() run on event loops and must not wait for it.
         self._entering = threading.Lock()
         self._holders = 0
         self._module: Any = None
-        #: What stands in torch's module, and what stood there before, by name.
+        #: By name: our function in torch's module, and the original.
         self._placed: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        #: The only one of ours, while it begins, runs and ends; the second is known while it runs.
-        self._entered: Profile | None = None
-        self._present: Profile | None = None
-        #: The thread in which one of ours begins or ends: what torch's functions are called for there is ours.
+        #: Our only profile: from entering to leaving, and while it runs.
+        self._entered: RunningProfile | None = None
+        self._present: RunningProfile | None = None
+        #: Thread in which ours begins or ends: calls of torch's functions there are ours.
         self._calling: int | None = None
         self._left = threading.Event()
         self._left.set()
-        #: Whether the user's own has been prepared, or is at work.
+        #: True while the user's profiler is prepared or at work.
         self._users = False
-        #: Why there is no profile in this process any more.
+        #: Reason why this process makes no more profiles; None while it may.
         self._never: str | None = None
 
-    # -- when there may be profiles ----------------------------------------------------------
+    # -- holders ----------------------------------------------------------
 
     def hold(self) -> None:
-        """There may be profiles from now on."""
+        """Allow profiles from now on."""
         with self._lock:
             self._holders += 1
 
     def release(self) -> None:
-        """Whoever held it wants no profile any more."""
+        """End one holder's interest in profiles."""
         with self._lock:
             self._holders -= 1
             self._put_back_unless_used()
 
     @contextmanager
     def resting(self) -> Iterator[bool]:
-        """Whether none of ours is at work; if so, none begins in the block."""
+        """Yield True if none of ours is at work; then none begins in the block."""
         with self._entering:
             yield self._entered is None
 
     def _place(self) -> None:
         module = sys.modules.get(_MODULE)
         torch = sys.modules.get("torch")
-        # While another thread imports it, its modules are there before what is in them.
+        # While another thread imports torch, its modules exist before their content.
         importing = getattr(getattr(torch, "__spec__", None), "_initializing", False)
         if torch is None or importing or module is None or "torch.profiler" not in sys.modules:
             raise NotProfiled("torch was not imported yet")
@@ -105,9 +105,9 @@ class Profilers:
             setattr(module, name, wrapper)
 
     def _put_back_unless_used(self) -> None:
-        """Put torch's functions back, but for those that somebody has replaced since.
+        """Put torch's functions back, except those that somebody has replaced since.
 
-        While the user's own is at work they stay: else nobody would hear of its end.
+        While the user's profiler is at work they stay: else its end would go unnoticed.
         """
         if self._holders or self._entered is not None or self._users:
             return
@@ -118,8 +118,8 @@ class Profilers:
 
     # -- ours --------------------------------------------------------------------------------
 
-    def enter(self, profile: Profile) -> None:
-        """One of ours is about to begin in this thread; raises NotProfiled if it may not."""
+    def enter(self, profile: RunningProfile) -> None:
+        """Enter a profile of ours that is about to begin in this thread; raises NotProfiled if it may not."""
         with self._entering, self._lock:
             if self._never is not None:
                 raise NotProfiled(self._never)
@@ -128,24 +128,24 @@ class Profilers:
             self._place()
             self._entered = profile
             self._left.clear()
-        # The user's says that it comes before it looks for ours, and ours before it looks for the user's: so they never
-        # miss each other.
+        # The user's profiler announces itself before it looks for ours, and ours before it looks for the user's: so
+        # they never miss each other.
         if self._users or getattr(self._module, "_is_profiler_enabled", False):
             self.leave(profile)
             raise NotProfiled("a torch.profiler of the user's own was at work")
         self._calling = threading.get_ident()
 
-    def began(self, profile: Profile) -> None:
-        """It has begun."""
+    def began(self, profile: RunningProfile) -> None:
+        """Note that it has begun."""
         self._present, self._calling = profile, None
 
-    def ends(self, profile: Profile) -> None:
-        """It is about to end, in its thread."""
+    def ends(self, profile: RunningProfile) -> None:
+        """Note that it is about to end, in its thread."""
         with self._lock:
             self._present, self._calling = None, profile.ident
 
-    def leave(self, profile: Profile) -> None:
-        """It has ended, or not begun."""
+    def leave(self, profile: RunningProfile) -> None:
+        """Note that it has ended, or did not begin."""
         with self._lock:
             if self._entered is profile:
                 self._entered = self._present = self._calling = None
@@ -156,14 +156,14 @@ class Profilers:
 
     def _beginning(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def begin(*args: Any, **kwargs: Any) -> Any:
-            # Nothing is placed any more where somebody who came after it goes on calling this.
+            # After ours were put back, somebody who wrapped them may still call this.
             if self._calling == threading.get_ident() or not self._placed:
                 return original(*args, **kwargs)
             self._users = True
             try:
                 self._make_room()
             except Exception:
-                logger.exception("a profile of dask_efficiency's could not give way to a torch.profiler")
+                logger.exception("a profile of dask_efficiency could not give way to a torch.profiler")
             try:
                 return original(*args, **kwargs)
             except BaseException:
@@ -189,7 +189,7 @@ class Profilers:
             self._put_back_unless_used()
 
     def _make_room(self) -> None:
-        """The user's own is about to begin: ours ends before, in this thread, or is waited for in another."""
+        """End ours before the user's profiler begins: stop it in this thread, or wait for it in another."""
         profile = self._present
         if profile is not None and profile.ident == threading.get_ident():
             profile.stop()
@@ -200,18 +200,18 @@ class Profilers:
             return
         with self._lock:
             profile = self._present
-            if profile is None:  # it is ending, which does not take long
+            if profile is None:  # it is ending, which is quick
                 return
-            # To stop it after the user's would crash the process. Its thread goes on with a profile that nobody will
-            # read, and torch would refuse another one there.
+            # Stopping it after the user's would crash the process. Its thread goes on with a profile that nobody reads,
+            # and torch would refuse another one there.
             profile.abandoned = True
             self._never = GAVE_UP
         logger.warning(
-            "dask_efficiency profiles no task of this process any more: a torch.profiler was started in another thread "
+            "dask_efficiency no longer profiles tasks of this process: a torch.profiler was started in another thread "
             "while a profiled task ran for %g s more",
             MAX_WAIT_SECONDS,
         )
 
 
-#: Of this process. Whoever wants profiles holds it as long as that.
+#: Of this process; held by whoever wants profiles.
 PROFILERS = Profilers()

@@ -1,4 +1,4 @@
-"""What a device did in a stretch of time, and the fair share of each task in it."""
+"""A stretch of time on the devices: the fair share of each task, and what the threads of tasks waited for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.gpu.intervals import Int64, Intervals, difference, length, union
-from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.gpu.records import KERNEL
+from dask_efficiency.gpu.intervals import (
+    Int64,
+    IntervalArrays,
+    difference,
+    intersection,
+    length,
+    overlaps,
+    ranked,
+    union,
+)
+from dask_efficiency.gpu.meter import KERNEL
 from dask_efficiency.gpu.tasks import NOBODY
 
 
@@ -21,7 +29,7 @@ class Division:
     copies: int
     #: Tasks by number; NOBODY for work that belongs to no task.
     owners: Int64
-    #: Their shares while they ran and after they had ended. All of NOBODY's share is in the first.
+    #: Their shares while they ran, and after they had ended. All of NOBODY's share is in ``during``.
     during: Int64
     after: Int64
 
@@ -32,17 +40,17 @@ def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Divis
     Parameters
     ----------
     work
-        That of one device, of dtype :data:`~dask_efficiency.gpu.attribution.WORK`.
+        Operations of one device, of dtype :data:`~dask_efficiency.gpu.attribution.WORK`.
     stops
-        When the task of each operation ended.
+        End of the task of each operation.
     start, stop
-        The stretch. Work outside of it does not count.
+        The stretch. Work outside it does not count.
 
     Returns
     -------
     Division
         Where m tasks have work on the device at once, each gets 1/m of that time; NOBODY counts as a task. Shares
-        are rounded to nanoseconds by largest remainders.
+        are rounded to nanoseconds by largest remainder.
     """
     begin, end = np.maximum(work["start"], start), np.minimum(work["end"], stop)
     is_kernel = work["activity"] == KERNEL
@@ -58,23 +66,23 @@ def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Divis
 
 def _by_group(
     ranks: NDArray[np.intp], begin: Int64, end: Int64, stops: Int64, start: int, stop: int
-) -> tuple[NDArray[np.intp], Intervals]:
-    """When each owner had work, before its end (group 2 x rank) and after it (group 2 x rank + 1)."""
+) -> tuple[NDArray[np.intp], IntervalArrays]:
+    """Intervals in which each owner had work, before its end (group 2 x rank) and after it (group 2 x rank + 1)."""
     span = stop - start + 1
     late = np.flatnonzero(end > stops)
     groups = np.concatenate([2 * ranks, 2 * ranks[late] + 1])
-    # One group after another is laid on one axis, so that one union serves all of them.
+    # Groups are laid end to end on one axis, so that one union serves all.
     shift = groups * span - start
     laid = union(
         np.concatenate([begin, np.maximum(begin[late], stops[late])]) + shift,
         np.concatenate([np.minimum(end, stops), end[late]]) + shift,
     )
     group = laid.start // span
-    return group, Intervals(laid.start - group * span, laid.stop - group * span)
+    return group, IntervalArrays(laid.start - group * span, laid.stop - group * span)
 
 
-def _fair(groups: NDArray[np.intp], busy: Intervals, count: int) -> NDArray[np.float64]:
-    """The share of each group, where every instant is divided equally among the groups that are busy then."""
+def _fair(groups: NDArray[np.intp], busy: IntervalArrays, count: int) -> NDArray[np.float64]:
+    """Share of each group: every instant is divided equally among the groups that are busy then."""
     if not len(groups):
         return np.zeros(count)
     if (groups == groups[0]).all():
@@ -88,7 +96,7 @@ def _fair(groups: NDArray[np.intp], busy: Intervals, count: int) -> NDArray[np.f
 
 
 def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:
-    """Shares as whole numbers that add up to ``whole``: rounded down, and the rest given to those that lost most."""
+    """Round shares to integers that add up to ``whole``: round down, then give the rest to the largest remainders."""
     given = np.floor(shares).astype(np.int64)
     missing = whole - int(given.sum())
     if missing:
@@ -97,3 +105,144 @@ def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:
         busy = order[shares[order] > 0]
         given[busy[: abs(missing)]] += np.sign(missing)
     return given
+
+
+#: State of a task on the devices at an instant, whether or not its thread waits. In order: its own kernel runs; only
+#: another task's kernel runs, on a device where work of its own is queued; the same, while its own copy runs; only its
+#: own copy runs.
+OWN_KERNEL, OTHERS_KERNEL, OTHERS_KERNEL_AND_COPY, OWN_COPY = range(4)
+
+#: A stretch of a task's time with one label. The stretches of a task are disjoint.
+STRETCH = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("label", np.uint8)])
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWaits:
+    """Nanoseconds of tasks in calls that wait; ``kernel``, ``contention``, ``copy`` and ``wait`` are disjoint parts."""
+
+    owners: Int64
+    kernel: Int64
+    contention: Int64
+    copy: Int64
+    wait: Int64
+    #: Part of all four in calls that spin.
+    spun: Int64
+    #: Part of all four in which work of the task itself ran on a device.
+    busy: Int64
+
+
+def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArray[np.void]:
+    """Label the time of each task in a stretch, up to the task's end.
+
+    Parameters
+    ----------
+    work
+        Of dtype :data:`~dask_efficiency.gpu.attribution.WORK`, on all devices. Includes work that runs after the
+        stretch, as it may have been queued in it.
+    stops
+        End of the task of each operation.
+    start, stop
+        The stretch.
+
+    Returns
+    -------
+    array
+        Of dtype :data:`STRETCH`, sorted by label, owner and time.
+    """
+    attributed = work["owner"] != NOBODY
+    work, stops = work[attributed], stops[attributed]
+    owners, ranks = ranked(work["owner"])
+    span = stop - start + 1
+    # Tasks are laid end to end on one axis, so that one set operation serves all.
+    shift = ranks * span - start
+    begin = np.clip(work["start"], start, stop)
+    end = np.clip(np.minimum(work["end"], stops), start, stop)
+    is_kernel = work["activity"] == KERNEL
+    kernels = union(begin[is_kernel] + shift[is_kernel], end[is_kernel] + shift[is_kernel])
+    copies = difference(union(begin[~is_kernel] + shift[~is_kernel], end[~is_kernel] + shift[~is_kernel]), kernels)
+    others = difference(_others(work, ranks, start, stop), kernels)
+    found = [
+        (OWN_KERNEL, kernels),
+        (OTHERS_KERNEL, difference(others, copies)),
+        (OTHERS_KERNEL_AND_COPY, intersection(others, copies)),
+        (OWN_COPY, difference(copies, others)),
+    ]
+    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in found])
+
+
+def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: int) -> IntervalArrays:
+    """Intervals of kernels on a device where work of a task was queued, with tasks laid end to end on one axis."""
+    span = stop - start + 1
+    starts, ends = [], []
+    for device in ranked(work["device"])[0]:
+        on = work["device"] == device
+        rank = ranks[on]
+        if (rank == rank[0]).all():
+            continue
+        here = work[on]
+        begin, end = np.clip(here["start"], start, stop), np.clip(here["end"], start, stop)
+        is_kernel = here["activity"] == KERNEL
+        kernels = union(begin[is_kernel], end[is_kernel])
+        asked = np.clip(here["asked"], start, stop)
+        shift = rank * span - start
+        due = union(asked + shift, begin + shift)
+        shift = due.start // span * span - start
+        parts, index = overlaps(IntervalArrays(due.start - shift, due.stop - shift), kernels)
+        starts.append(parts.start + shift[index])
+        ends.append(parts.stop + shift[index])
+    return union(np.concatenate(starts), np.concatenate(ends)) if starts else union(*np.empty((2, 0), np.int64))
+
+
+def _stretches(kind: int, laid: IntervalArrays, owners: Int64, span: int, start: int) -> NDArray[np.void]:
+    found = np.empty(len(laid.start), STRETCH)
+    rank = laid.start // span
+    found["start"] = laid.start - rank * span + start
+    found["end"] = laid.stop - rank * span + start
+    found["owner"] = owners[rank]
+    found["label"] = kind
+    return found
+
+
+def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> DeviceWaits:
+    """Time of the threads of tasks in calls that wait, by what ran meanwhile.
+
+    Parameters
+    ----------
+    waits
+        Of dtype :data:`~dask_efficiency.gpu.attribution.WAIT`; they may overlap.
+    stretches
+        Of dtype :data:`STRETCH`: all stretches of these tasks in that time.
+    """
+    owners, ranks = ranked(waits["owner"])
+    if not len(owners):
+        none = np.empty(0, np.int64)
+        return DeviceWaits(none, none, none, none, none, none, none)
+    start, stop = int(waits["start"].min()), int(waits["end"].max())
+    span = stop - start + 1
+    shift = ranks * span - start
+    calls = union(waits["start"] + shift, waits["end"] + shift)
+    spins = waits["spins"]
+    spinning = union((waits["start"] + shift)[spins], (waits["end"] + shift)[spins])
+    rank = np.minimum(np.searchsorted(owners, stretches["owner"]), len(owners) - 1)
+    rows = (owners[rank] == stretches["owner"]) & (stretches["start"] < stop) & (stretches["end"] > start)
+    stretches, rank = stretches[rows], rank[rows]
+    begin = np.clip(stretches["start"], start, stop) + rank * span - start
+    end = np.clip(stretches["end"], start, stop) + rank * span - start
+    parts, index = overlaps(IntervalArrays(begin, end), calls)
+    sums = np.bincount(rank[index] * 4 + stretches["label"][index], parts.lengths, 4 * len(owners))
+    happened = sums.astype(np.int64).reshape(-1, 4)
+    kernel, copy = happened[:, OWN_KERNEL], happened[:, OWN_COPY]
+    others = happened[:, OTHERS_KERNEL] + happened[:, OTHERS_KERNEL_AND_COPY]
+    return DeviceWaits(
+        owners,
+        kernel,
+        others,
+        copy,
+        _by_rank(calls, span, len(owners)) - kernel - others - copy,
+        _by_rank(spinning, span, len(owners)),
+        kernel + copy + happened[:, OTHERS_KERNEL_AND_COPY],
+    )
+
+
+def _by_rank(laid: IntervalArrays, span: int, count: int) -> Int64:
+    return np.bincount(laid.start // span, laid.lengths, count).astype(np.int64)

@@ -1,4 +1,4 @@
-"""TaskTable: which task each thread worked for at which time, and what is known of those that had to do with a GPU."""
+"""TaskTable: the task of each thread at each instant, and the GPU accounts of the tasks that used one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.gpu.totals import GpuUse
-from dask_efficiency.gpu.intervals import Int64
-from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.gpu.records import TaskId, TaskWindow
+from dask_efficiency.gpu.intervals import Int64, ranked
+from dask_efficiency.gpu.meter import TaskId, TaskWindow
 
-#: Stands for no task, where a task's number is expected.
+#: Stands for no task where a task's number is expected.
 NOBODY = -1
-#: The end of a task that has not ended.
+#: End of a task that has not ended.
 FOREVER = (1 << 62) - 1
 
+#: CUPTI records the low 32 bits of a thread's ident.
 _LOW = 0xFFFFFFFF
 
 
@@ -31,23 +31,23 @@ class Task:
     number: int
     prefix: str
     stop: int = FOREVER
-    #: Whether its own thread has called the driver.
+    #: True once its own thread has called the driver.
     calls: bool = False
-    #: What is known of it so far, and complete once ``known`` is true.
+    #: Its use so far; complete once ``known`` is true.
     use: GpuUse = field(default_factory=GpuUse)
     known: bool = False
     bound: int | None = None
-    #: When the last known call of its thread ended, and the last one that is in ``use``.
+    #: End of the last known call of its thread, and of the last one that is in ``use``.
     last_call: int = 0
     used_until: int = 0
-    #: Nanoseconds in which work of its own ran on a device before it ended, and the part of them that is in ``use``.
+    #: Nanoseconds in which its own work ran on a device before its end, and the part of them that is in ``use``.
     busy: int = 0
     busy_in_use: int = 0
 
 
 @dataclass(slots=True)
 class _Thread:
-    """What one thread worked for, in the order in which it began; ``tasks`` has those that are accounted for."""
+    """Tasks of one thread in order of start; ``tasks`` has the accounts that were opened."""
 
     starts: list[int] = field(default_factory=list)
     stops: list[int] = field(default_factory=list)
@@ -84,15 +84,14 @@ class _Thread:
 
 
 class TaskTable:
-    """The tasks of one process: when each thread worked for which, and an account of those that had to do with a GPU.
+    """Tasks of one process: the windows of each thread, and an account of each task that used a GPU.
 
-    A thread's time is told for every task, but most of them never call the driver, and nobody asks for them: an account
-    is opened for a task that is asked for.
+    Windows come for every task, but most tasks never call the driver: an account is opened when a task is looked up.
 
     Parameters
     ----------
     prefix_of
-        The prefix of a key.
+        Gives the prefix of a key.
     """
 
     def __init__(self, prefix_of: Callable[[Any], str]) -> None:
@@ -101,15 +100,15 @@ class TaskTable:
         self._by_number: dict[int, Task] = {}
         self._threads: dict[int, _Thread] = {}
         self._forgotten = -1
-        #: Tasks whose accounts were opened since this was emptied last.
+        #: Tasks whose accounts were opened since this list was last cleared.
         self.opened: list[Task] = []
 
     def numbered(self, number: int) -> Task | None:
-        """The task of this number, or None if it is forgotten."""
+        """Task of this number; None if it is forgotten."""
         return self._by_number.get(number)
 
     def see(self, windows: Iterable[TaskWindow]) -> None:
-        """Take in tasks that run (``stop`` is -1) or have ended, in any order and repeatedly."""
+        """Take in windows of tasks that run (``stop`` is -1) or have ended, in any order and repeatedly."""
         threads = self._threads
         for window in windows:
             ident = window.task.thread & _LOW
@@ -121,7 +120,7 @@ class TaskTable:
             thread.see(window, self._forgotten)
 
     def find(self, task: TaskId) -> Task | None:
-        """The task, or None if it has not been seen or is forgotten."""
+        """Task of this id; None if it has not been seen or is forgotten."""
         thread = self._threads.get(task.thread & _LOW)
         if thread is None:
             return None
@@ -133,7 +132,7 @@ class TaskTable:
         del self._by_number[task.number]
 
     def forget_windows(self, before: int) -> None:
-        """Forget when threads worked for which task before an instant; no earlier call is looked up any more."""
+        """Forget windows that ended before an instant; no earlier call is looked up any more."""
         self._forgotten = before
         for ident, thread in list(self._threads.items()):
             thread.forget(before)
@@ -141,7 +140,7 @@ class TaskTable:
                 del self._threads[ident]
 
     def at_work(self, threads: NDArray[np.uint32], at: Int64) -> tuple[Int64, NDArray[np.bool_]]:
-        """The number of the task that each thread worked for at an instant, or NOBODY; and whether it runs tasks."""
+        """Number of the task of each thread at an instant, or NOBODY; and True for threads that run tasks."""
         numbers = np.full(len(at), NOBODY, np.int64)
         of_tasks = np.zeros(len(at), np.bool_)
         for ident, thread in self._threads.items():
@@ -157,7 +156,7 @@ class TaskTable:
         return numbers, of_tasks
 
     def only_one(self, at: Int64) -> Int64:
-        """The only task that used a GPU at each instant, else the only one at work at all, else NOBODY."""
+        """Only task that used a GPU at each instant, else the only task at work, else NOBODY."""
         alone, any_using = self._alone(at, using=True)
         if any_using.all():
             return alone
@@ -165,9 +164,9 @@ class TaskTable:
         return np.where(any_using, alone, at_work)
 
     def asking_since(self, at: int) -> int:
-        """Since when some thread that works for a task at an instant may be in a call; that instant where none does.
+        """Earliest start of a call that may still be under way at an instant; that instant where no task is at work.
 
-        Neither a call nor what it asks for is known before it returns.
+        Neither a call nor what it launches is known before it returns.
         """
         since = at
         for thread in self._threads.values():
@@ -189,7 +188,7 @@ class TaskTable:
         return task
 
     def _alone(self, at: Int64, *, using: bool) -> tuple[Int64, NDArray[np.bool_]]:
-        """Where exactly one task was at work, its number, else NOBODY; and where any was."""
+        """Number of the task where exactly one was at work, else NOBODY; and True where any was."""
         rows = [
             (thread, row)
             for thread in self._threads.values()
@@ -202,7 +201,7 @@ class TaskTable:
         begun, sum_begun = _up_to(starts, order, at)
         # A task is still at work at the instant at which it ends.
         ended, sum_ended = _up_to(stops, order, at - 1)
-        # Where exactly one is left, the sum of their places is its place.
+        # Where exactly one is left, the difference of the sums of indices is its index.
         one = begun - ended == 1
         numbers = np.full(len(at), NOBODY, np.int64)
         found, which = ranked((sum_begun - sum_ended)[one])
@@ -211,7 +210,7 @@ class TaskTable:
 
 
 def _up_to(when: Int64, numbers: Int64, at: Int64) -> tuple[Int64, Int64]:
-    """How many of the instants ``when`` are not after each ``at``, and the sum of their numbers."""
+    """Count of the instants ``when`` that are not after each ``at``, and the sum of their numbers."""
     order = np.argsort(when, kind="stable")
     count = np.searchsorted(when[order], at, side="right")
     return count, np.concatenate([[0], np.cumsum(numbers[order])])[count]

@@ -1,4 +1,4 @@
-"""TorchEventMeter: at most how long the GPU worked for each task, where CUPTI cannot be had."""
+"""TorchEventMeter: an upper bound of each task's GPU time, where CUPTI is not available."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dask_efficiency.gpu import libcuda
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import Batch, TaskId
+from dask_efficiency.gpu.meter import Device, GpuBatch, TaskId
 
-#: Tasks whose events are out; beyond, the oldest are dropped, and counted.
+#: Tasks with pending events; beyond, further tasks are dropped, and counted.
 MAX_PENDING = 10_000
 
 
 class TorchEventsRefused(RuntimeError):
-    """Events of torch cannot tell anything in this process; the text says why, for a report."""
+    """Events of torch cannot measure in this process; the text gives the reason, for a report."""
 
 
 class TorchEventMeter:
-    """Puts an event on the stream that torch uses in the task's thread, before and after each task.
+    """Records an event on torch's current stream in the task's thread, before and after each task.
 
-    The time between the two is that of the task's kernels and copies on that stream and of the waits between them: an
-    upper bound, as far as the task uses no other stream. It knows no kernels, and no devices. With several task threads
-    a stream has several tasks' kernels between two events, so it refuses.
+    The time between the two covers the task's kernels and copies on that stream and the waits between them: an upper
+    bound if the task uses no other stream. It sees no kernels and no devices. With several task threads a stream has
+    kernels of several tasks between two events, so it refuses.
 
     Parameters
     ----------
     task_threads
-        How many threads of this process run tasks.
+        Number of threads of this process that run tasks.
 
     Raises
     ------
@@ -59,16 +58,16 @@ class TorchEventMeter:
 
     @property
     def devices(self) -> Mapping[int, Device]:
-        """None: events tell nothing of a device as a whole."""
+        """No devices: events do not see a device as a whole."""
         return {}
 
     @property
     def dropped(self) -> int:
-        """Tasks whose events did not tell."""
+        """Tasks without a bound."""
         return self._dropped
 
     def around(self, task: TaskId, key: Any = None) -> Callable[[], object]:
-        """Called in a task's thread before the task; what it returns is to be called there after it. Never raises."""
+        """Record an event before a task, in its thread; returns the function to call there after it. Never raises."""
         start = self._record()
         if start is None:
             return _nothing
@@ -82,7 +81,7 @@ class TorchEventMeter:
 
         return after
 
-    def flush(self) -> Batch:
+    def flush(self) -> GpuBatch:
         """Bounds of the tasks whose work is done."""
         now = time.monotonic_ns()
         bounds: dict[TaskId, int] = {}
@@ -90,15 +89,15 @@ class TorchEventMeter:
             task, start, stop = self._pending[0]
             try:
                 if not stop.query():
-                    return Batch(bounds=bounds, known_until=task.start)
+                    return GpuBatch(bounds=bounds, known_until=task.start)
                 bounds[task] = round(start.elapsed_time(stop) * 1e6)
             except RuntimeError:  # events of two devices, or a device that has failed
                 self._dropped += 1
             self._pending.popleft()
-        return Batch(bounds=bounds, known_until=now)
+        return GpuBatch(bounds=bounds, known_until=now)
 
-    def close(self) -> Batch:
-        """What is done by now; nothing waits for the device."""
+    def close(self) -> GpuBatch:
+        """Bounds of the tasks whose work is done; does not wait for the device."""
         self._closed = True
         batch = self.flush()
         self._dropped += len(self._pending)
@@ -106,7 +105,7 @@ class TorchEventMeter:
         return batch
 
     def _record(self) -> Any:
-        """An event on the present stream; None where that would make a context, or fails."""
+        """Event on the current stream; None if that would make a context, or fails."""
         try:
             device = self._cuda.current_device()
             if self._closed or not any(found.number == device for found in self._active()):

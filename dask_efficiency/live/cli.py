@@ -40,7 +40,7 @@ def _watch(address: str, interval: float, once: bool, as_json: bool, connection:
     import asyncio
 
     from dask_efficiency.live.top import Blocks, JsonLines, MeterFailedError, Screen, show_views, terminal
-    from dask_efficiency.plugin.client.questions import NotRegisteredError
+    from dask_efficiency.plugin.client import NotRegisteredError
 
     address, security = connection.secured(address)
     connection.announce(address)

@@ -1,1 +1,1 @@
-"""Where the package meets a live cluster: worker, scheduler and client halves, and what wings add to them."""
+"""Plugin on a live cluster: worker, scheduler and client halves, with parts of the wings."""

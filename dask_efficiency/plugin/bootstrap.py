@@ -1,8 +1,8 @@
 """The worker half as it travels: by value, with nothing but the standard library and distributed.
 
-A worker that cannot import the plugin's package would not start. So this class is pickled by
-value; it tries the import, and where that fails the worker runs unmetered and says so. For the same reason it spells
-the name of the metric and of itself once more, which :mod:`~dask_efficiency.plugin.names` has.
+A worker that cannot import the package of a plugin does not start. So this class is pickled by value and tries the
+import itself; if that fails, the worker runs without a meter and reports the reason. For the same reason it repeats the
+names of the metric and of itself from :mod:`~dask_efficiency.plugin.names`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,24 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 
 class EfficiencyWorkerPlugin(WorkerPlugin):
-    """Attaches a meter to a worker, if this very version of the package is there.
+    """Attaches a meter to a worker, if it has the same version of the package.
 
     Parameters
     ----------
     version
         The scheduler's version of the package.
     session
-        The registration that it belongs to; a meter goes on when the same one comes again.
+        Id of the registration; a meter goes on if the same session comes again.
     max_prefixes
-        How many prefixes a heartbeat distinguishes.
+        Prefixes that a heartbeat distinguishes.
     windows
-        The windows that are open now: a worker that joins opens them when its accounts begin.
+        Ids of open windows: a worker that joins opens them when its accounts begin.
     recording
-        The recording that goes on now, or None: a worker that joins takes part in it.
-    gpu, waiting
-        How GPU time is measured, and whether to sample what threads wait for, as the options of these names.
+        Id of the recording under way, or None: a worker that joins takes part in it.
+    gpu, waiting, sensors
+        The options of these names.
     profile
-        Which tasks are profiled in a recording: by who asked, how many of each prefix.
-    sensors
-        Whether to read the sensors of the host, as the option of this name.
+        Tasks to profile in a recording: number of each prefix, by who asked for them.
     """
 
     name = "dask-efficiency-worker"
@@ -65,13 +63,13 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
     def setup(self, worker):  # type: ignore[no-untyped-def]
         """Meter this worker, or try once more at its first heartbeat.
 
-        A worker that joins runs its plugins side by side: one that installs this package may still be at work.
+        A worker that joins runs its plugins concurrently: one that installs this package may still be at work.
         """
         if self._attach(worker) is not None:
             worker.metrics["efficiency"] = self._attach_or_explain
 
     def _attach(self, worker: Any) -> str | None:
-        """Meter this worker; gives why not where that fails, and None otherwise."""
+        """Meter this worker; returns the reason if that fails, else None."""
         try:
             from dask_efficiency.plugin.version import __version__
 

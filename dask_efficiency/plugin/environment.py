@@ -14,8 +14,7 @@ from distributed.versions import get_versions
 
 from dask_efficiency.plugin.version import __version__
 
-#: Settings of the scheduler's process that every report shows. Where workers run with other settings, these
-#: are not theirs.
+#: Settings of the scheduler's process that every report shows; workers may run with others.
 SHOWN = (
     "distributed.worker.memory.target",
     "distributed.worker.memory.spill",
@@ -27,7 +26,7 @@ SHOWN = (
     "distributed.comm.compression",
 )
 
-#: Settings of the scheduler's process that a report shows where they are not Dask's defaults. Named one by one:
+#: Settings of the scheduler's process that a report shows if they differ from Dask's defaults. Listed one by one, as
 #: anything else in the configuration may be a secret.
 SHOWN_IF_CHANGED = (
     "distributed.scheduler.active-memory-manager.start",
@@ -65,7 +64,7 @@ SHOWN_IF_CHANGED = (
     "distributed.p2p.threads",
 )
 
-#: The same for the client's process, where graphs are made.
+#: Settings of the client's process, where graphs are made, shown if they differ from Dask's defaults.
 SHOWN_IF_CHANGED_BY_CLIENT = (
     "array.chunk-size",
     "array.query-planning",
@@ -83,14 +82,14 @@ SHOWN_IF_CHANGED_BY_CLIENT = (
     "distributed.client.direct-to-workers",
 )
 
-#: A longer value of a setting is not shown in full.
+#: Characters of a setting's value that are shown. A guess: nothing depends on it.
 VALUE_LENGTH = 60
 
 _MISSING = object()
 
 
 def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]:
-    """Give what the scheduler knows of its own environment, and of that of the workers and clients.
+    """Environment of the scheduler, the workers and the clients, by name.
 
     Parameters
     ----------
@@ -115,12 +114,12 @@ def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]
 
 
 def of_client() -> dict[str, str]:
-    """The settings of this process, as a client, that are not Dask's defaults."""
+    """Settings of this process, as a client, that differ from Dask's defaults."""
     return settings(SHOWN_IF_CHANGED_BY_CLIENT, changed_only=True)
 
 
 def settings(names: Iterable[str], *, changed_only: bool = False) -> dict[str, str]:
-    """Values of this process's Dask configuration by name, with the default where they are not that."""
+    """Values of this process's Dask configuration by name, with the default if they differ from it."""
     defaults = dask.config.merge(*dask.config.defaults)
     shown = {}
     for name in names:
@@ -138,7 +137,7 @@ def _range(values: list[int], text: Any) -> str:
 
 
 def _other_versions(who: str, states: Iterable[Any]) -> dict[str, str]:
-    """The versions of packages that are not the scheduler's, and how many have them."""
+    """Versions of packages that differ from the scheduler's, with counts."""
     mine: Mapping[str, Any] = get_versions()["packages"]
     found: dict[str, Counter[str]] = {}
     for state in states:

@@ -1,8 +1,7 @@
-"""The names by which the halves of the plugin know one another: each is spelled here and nowhere else.
+"""Names that travel between the halves of the plugin: each is spelled here and nowhere else, and never changes.
 
-They travel, so their spelling stays. Only the standard library may be imported here. The one other place that spells
-two of them is :mod:`~dask_efficiency.plugin.bootstrap`, which travels by value to workers that may not have this
-package; a test holds the two together.
+Only the standard library may be imported here. :mod:`~dask_efficiency.plugin.bootstrap` repeats two of the names, as it
+travels by value to workers that may not have this package; a test compares them.
 """
 
 from __future__ import annotations
@@ -14,23 +13,22 @@ WORKER_PLUGIN = "dask-efficiency-worker"
 #: Key of the metric in a worker's heartbeat.
 METRIC = "efficiency"
 
-#: Annotation by which the scheduler marks a task that had been in memory once before: the id of the worker with which
-#: that was lost.
+#: Annotation by which the scheduler marks a task whose result was lost: the id of the worker that had it.
 RECOMPUTED = "dask-efficiency-recomputed"
 
-#: Key of the host's sensors in what the metric says.
+#: Key of the host's sensors in the metric.
 SENSORS = "sensors"
 
-#: Key of what a worker does not measure, as its distributed is another, in its answers.
+#: Key, in a worker's answers, of what it does not measure because its distributed differs.
 STAYS_OFF = "stays_off"
 
-#: Stand in the rows of a reply for all workers together; for the span that has those of other clients, and of work
-#: from before the window; and for the time that no span has.
+#: Names in the rows of a reply: all workers together; the span of other clients' work and of work from before the
+#: window; and the time of no span.
 ALL_WORKERS = "(all workers)"
 OTHER_WORK = "(other work)"
 NO_SPAN = "(no span)"
 
-#: Op of the handlers by which the scheduler answers clients, and workers answer the scheduler.
+#: Op of the handlers with which the scheduler answers clients, and workers answer the scheduler.
 OP = METRIC
 
 # -- topics of events ------------------------------------------------------------------------------
@@ -38,24 +36,23 @@ OP = METRIC
 #: A closing worker's final snapshot.
 FINAL_SNAPSHOT = "dask-efficiency-last-words"
 
-#: Batches of what workers record. They ride a worker's stream, in order, and a scheduler that does not know them
-#: ignores them.
+#: Batches of workers' recordings, in order on a worker's stream; a scheduler without the plugin ignores them.
 BATCHES = "dask-efficiency-trace"
 
 #: Stragglers, for users: ``client.get_events``, ``client.subscribe_topic``.
 STRAGGLERS_TOPIC = "dask-efficiency"
 
-# -- actions: what the handlers are asked for ------------------------------------------------------
+# -- actions of the handlers ------------------------------------------------------
 
-#: Of the scheduler and of workers: the clock; open or close a window.
+#: On the scheduler and on workers: read the clock; open or close a window.
 CLOCK = "clock"
 OPEN = "open"
 CLOSE = "close"
 
-#: Of the scheduler and of workers: a test before a job starts.
+#: On the scheduler and on workers: a test before a job starts.
 PREFLIGHT = "preflight"
 
-#: Of the scheduler, by clients.
+#: On the scheduler, by clients.
 RELEASE = "release"
 UNREGISTER = "unregister"
 LIFE = "life"
@@ -66,25 +63,25 @@ PROFILE = "profile"
 STRAGGLERS = "stragglers"
 SERIES = "series"
 
-#: Steps of a test, of the scheduler by clients.
+#: Steps of a test, asked of the scheduler by clients.
 BEGIN_TEST = "begin"
 WAIT_FOR_TEST = "wait"
 
-#: Steps of a test, of workers by the scheduler: whether it can be tested; measure alone; measure with a partner.
+#: Steps of a test, asked of workers by the scheduler: readiness; measure alone; measure with a partner.
 READY = "ready"
 MEASURE = "measure"
 PAIR = "pair"
 
-#: By a partner: a measurement begins, take some bytes, give some bytes, it is over.
+#: Steps with a partner: begin a measurement, take bytes, give bytes, end it.
 MEET = "meet"
 TAKE = "take"
 GIVE = "give"
 PART = "part"
 
-#: Of both: end a test.
+#: On both: end a test.
 STOP_TEST = "stop"
 
-#: Of workers, by the scheduler.
+#: On workers, by the scheduler.
 SNAPSHOT = "snapshot"
 EVERYTHING = "everything"
 RECORD = "record"

@@ -1,4 +1,4 @@
-"""Options: what can be set, by argument or under ``efficiency.*`` in Dask's configuration."""
+"""Options of the plugin, set by argument or under ``efficiency.*`` in Dask's configuration."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ GPU_METERS = ("auto", "cupti", "torch-events", "off")
 
 
 def _gpu(value: Any) -> str:
-    if isinstance(value, bool):  # what YAML makes of on and off
+    if isinstance(value, bool):  # YAML reads on and off as booleans
         return "auto" if value else "off"
     if value not in GPU_METERS:
         raise ValueError(f"expected one of {', '.join(GPU_METERS)}")
@@ -71,7 +71,7 @@ def _gpu(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its default, how a given value is read, and what it is for."""
+    """One option: its default, the function that reads a value, and its meaning for users."""
 
     default: Any
     read: Callable[[Any], Any]
@@ -81,7 +81,7 @@ class Option:
 #: Every option, by the name of the argument; with ``-`` for ``_`` it is the name under ``efficiency.``.
 OPTIONS: dict[str, Option] = {
     "price_per_worker_hour": Option(
-        None, _price, "What an hour of one worker costs, in any currency; lost time is then shown as money too."
+        None, _price, "Price of one worker hour, in any currency; lost time is then shown as money too."
     ),
     "save_to": Option(
         None,
@@ -91,90 +91,89 @@ OPTIONS: dict[str, Option] = {
     "report_timeout": Option(
         "5s",
         _seconds,
-        "How long after the last answer a report waits for workers without one; then they count as last heard of.",
+        "How long a report waits for workers after the last answer; those without one then count as in their last "
+        "heartbeat.",
     ),
     "history_interval": Option(
         "5s", _seconds, "Spacing of the scheduler's history, of which the last 4096 points are kept."
     ),
     "max_prefixes": Option(
-        100, _count, "Task prefixes that a worker's heartbeat tells apart; later ones are booked as one."
+        100, _count, "Task prefixes that a worker's heartbeat distinguishes; later ones count as one."
     ),
     "trace": Option(
-        False, _flag, "Whether to record every task and transfer all the time, for `get_trace`; costs CPU and memory."
+        False, _flag, "Record every task and transfer all the time, for `get_trace`; costs CPU and memory."
     ),
     "trace_max_tasks": Option(
         1_000_000,
         _count,
-        "Tasks that a recording keeps; the oldest go first. Each takes about half a kilobyte on the scheduler.",
+        "Tasks that a recording keeps; the oldest are dropped. Each takes about half a kilobyte on the scheduler.",
     ),
     "gpu": Option(
         "auto",
         _gpu,
         "How GPU time is measured once a task uses a GPU: exactly (`cupti`), as an upper bound (`torch-events`, for "
-        "workers of one thread), as well as can be (`auto`), or not at all (`off`).",
+        "workers of one thread), the best way available (`auto`), or not at all (`off`).",
     ),
     "waiting": Option(
         True,
         _flag,
-        "Whether to sample on which line and why tasks wait (the GIL, a core, a lock, files, the network) on each "
-        "worker, with at most 0.3 % of a core; on Linux only.",
+        "Sample on which line and why tasks wait (the GIL, a core, a lock, files, the network) on each worker, with at "
+        "most 0.3 % of a core; on Linux only.",
     ),
     "on_straggler": Option(
         "warn",
         _reaction,
-        "What else is done about a straggler: nothing but the warning, or a callable of the scheduler and the finding.",
+        "Reaction to a straggler: `warn`, or a callable of the scheduler and the finding, called besides the warning.",
     ),
     "outliers": Option(
         False,
         _flag,
-        "Whether the scheduler also looks, once a minute, for workers whose metrics and sensors stay away from "
-        "those of their peers, and treats them as stragglers.",
+        "Also look, once a minute, for workers whose metrics and sensors differ from their peers' for minutes, and "
+        "treat them as stragglers.",
     ),
     "worker_series": Option(
         "20 minutes",
         _seconds,
-        "How far back the scheduler remembers the workers' metrics, for `worker_series`; 50 kB a worker by default.",
+        "How long the scheduler keeps the workers' metrics, for `worker_series`; 50 kB a worker by default.",
     ),
     "sensors": Option(
         True,
         _flag,
-        "Whether each worker reads the sensors of its host (cores, memory, disks, network, RDMA), once a second "
-        "at most, and with at most 0.1 % of a core; on Linux only.",
+        "Read the sensors of each worker's host (cores, memory, disks, network, RDMA), once a second at most, with at "
+        "most 0.1 % of a core; on Linux only.",
     ),
     "max_exported_workers": Option(
         100,
         _count,
-        "Workers that Prometheus is told of one by one. Of more, only the ten that make most of their threads and the "
-        "ten that make least of them.",
+        "Workers that are exported to Prometheus one by one. Of more, only the ten most and the ten least efficient.",
     ),
     "max_exported_prefixes": Option(
         50,
         _count,
-        "Task prefixes that Prometheus is told of one by one: those that took most thread time; the others are one.",
+        "Task prefixes that are exported to Prometheus one by one: those with most thread time; the others are summed.",
     ),
     "preflight": Option(
         False,
         _flag,
-        "Whether each worker that joins is measured for two to three seconds before it gets tasks, and flagged if it "
-        "is slow.",
+        "Measure each worker that joins for two to three seconds before it gets tasks, and flag it if it is slow.",
     ),
     "source": Option(
         True,
         _flag,
-        "Whether reports hold source code: of the block that they are about, or what Dask recorded with graphs, and of "
-        "lines that sent tasks. Names of files and numbers of lines stay.",
+        "Put source code in reports: of the `with` block, or as Dask recorded it with graphs, and of lines that sent "
+        "tasks. Without it, file names and line numbers stay.",
     ),
     "profile": Option(
         {},
         _profile,
-        "Which tasks run under `torch.profiler` while a trace is recorded: by task prefix, how many on each worker.",
+        "Tasks that run under `torch.profiler` while a trace is recorded: number on each worker, by task prefix.",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options in force on a scheduler, units as in :data:`OPTIONS` with durations in seconds."""
+    """Options in force on a scheduler; durations in seconds."""
 
     price_per_worker_hour: float | None
     save_to: str | None
@@ -197,12 +196,12 @@ class Options:
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Values set where the plugin is made: by argument, else by that process's configuration.
+    """Read values set where the plugin is made: by argument, else by that process's configuration.
 
     Raises
     ------
     ValueError
-        If a value cannot be read; names the option and the value.
+        If a value cannot be read; the text names the option and the value.
     """
     values = {}
     for name, argument in arguments.items():
@@ -213,7 +212,7 @@ def given(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolve(values: dict[str, Any]) -> Options:
-    """Fill what was not given from this process's configuration, then from the defaults."""
+    """Fill missing values from this process's configuration, then from the defaults."""
     resolved = {}
     for option in fields(Options):
         name = option.name

@@ -1,7 +1,7 @@
-"""Parts: what a wing adds to the meter on a worker or on the scheduler. One protocol for each, and one guard a part.
+"""Parts: additions of wings to the meter of a worker or of the scheduler, each behind a guard of its own.
 
-A meter calls its parts, and knows none of them: they are looked up by name in :mod:`~dask_efficiency.plugin.wings`. A
-part that fails is logged once and called no more; the meter goes on, and the part says why it is off.
+A meter calls its parts without importing them: they are looked up by name in :mod:`~dask_efficiency.plugin.wings`. A
+part that fails is logged once and called no more; the meter goes on, and reports why the part is off.
 """
 
 from __future__ import annotations
@@ -18,144 +18,144 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """What both kinds of parts have. What a part does not need, it leaves as it is here: nothing happens."""
+    """Base of both kinds of parts: every method does nothing until a part overrides it."""
 
     @classmethod
     def of(cls, meter: Any) -> Self:
-        """The part of a meter; what it may use of the meter is public there."""
+        """Make the part for a meter, of which it uses public attributes only."""
         raise TypeError(f"{cls.__name__} cannot be made of a meter")
 
     def start(self) -> None:
-        """The meter is in place."""
+        """Start, after the meter is in place."""
 
     def stop(self) -> None:
-        """The meter goes, or this part failed; safe to call twice."""
+        """Stop, as the meter is removed or this part failed; safe to call twice."""
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer an action that is put down to it in the table of wings; what is raised goes to who asked."""
+        """Answer an action of :data:`~dask_efficiency.plugin.wings.ANSWERED_BY`; errors go to the caller."""
         raise ValueError(f"unknown action {action!r}")
 
 
 class WorkerPart(Part):
-    """A part of a worker's meter."""
+    """Part of a worker's meter."""
 
-    #: CPU nanoseconds that it took in threads of this process.
+    #: CPU nanoseconds that it used in threads of this process.
     in_threads = 0
 
     def heartbeat(self) -> None:
-        """A heartbeat is about to be sent."""
+        """Called before a heartbeat is sent."""
 
     def closing(self) -> None:
-        """The worker closes; its final snapshot is made next."""
+        """Called when the worker closes, before its final snapshot."""
 
     def outside(self) -> dict[str, int]:
-        """Nanoseconds that this part took and no bucket has, by the name under which they are shown."""
+        """Nanoseconds of this part outside the buckets, by the name for display."""
         return {}
 
 
 class SchedulerPart(Part):
-    """A part of the scheduler's meter."""
+    """Part of the scheduler's meter."""
 
     async def configured(self) -> None:
-        """The options are in force from now on; called once the meter has started, too."""
+        """Called when options change, and once after the meter has started."""
 
     def meter_failed(self) -> None:
-        """The meter failed, and measures nothing more."""
+        """Called when the meter failed and stops measuring."""
 
     async def closing(self) -> None:
-        """The scheduler closes."""
+        """Called when the scheduler closes."""
 
     def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
-        """What the scheduler calls for every transition of every task, given what it calls without this part."""
+        """Wrap the hook that the scheduler calls for every transition of every task."""
         return metered
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
-        """A worker is there."""
+        """Called for each worker that joins."""
 
     def worker_left(self, address: str, stimulus_id: str | None) -> None:
-        """A worker was removed."""
+        """Called for each worker that was removed."""
 
     def client_left(self, client: str) -> None:
-        """A client was removed."""
+        """Called for each client that was removed."""
 
     def graph_taken_in(self, client: str, tasks: list[Any], wanted: Any, stimulus_id: str) -> None:
-        """A client's graph was taken in."""
+        """Called for each graph that was taken in."""
 
     def event(self, topic: str, message: Any) -> None:
-        """An event was logged."""
+        """Called for each event that was logged."""
 
     def take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:
-        """A worker's heartbeat was read, which came at ``at``, in monotonic nanoseconds."""
+        """Called for each heartbeat that was read; it arrived at ``at``, in monotonic nanoseconds."""
 
     def round_over(self, unread: Mapping[str, Any]) -> None:
-        """All heartbeats of a round are read, but for those at these addresses."""
+        """Called when all heartbeats of a round are read, except those at these addresses."""
 
     async def window_opens(self, window: str, wanted: Mapping[str, Any]) -> None:
-        """A window is about to be opened, for a report that wants this of its parts."""
+        """Called before a window is opened; ``wanted`` has the wishes of its report."""
 
     async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
-        """A window that was opened at this instant is closed: add to the reply what it wanted, or a note."""
+        """Called when a window closes, which was opened at this instant: add to the reply, or add a note."""
 
     def window_forgotten(self, window: str) -> None:
-        """A window is gone."""
+        """Called when a window is gone."""
 
 
-Kind = TypeVar("Kind", bound=Part)
+PartT = TypeVar("PartT", bound=Part)
 
 
-class Parts(Generic[Kind]):
-    """The parts of one meter.
+class Parts(Generic[PartT]):
+    """Parts of one meter.
 
     Parameters
     ----------
     kind
-        ``"worker"`` or ``"scheduler"``: which names of :data:`~dask_efficiency.plugin.wings.OFFERED` are its parts'.
+        ``"worker"`` or ``"scheduler"``: first half of the names in :data:`~dask_efficiency.plugin.wings.OFFERED`.
     meter
-        What parts are made of.
+        Passed to each part.
     """
 
     def __init__(self, kind: str, meter: Any) -> None:
         self._kind = kind
-        self._meter = ref(meter)  # which has these
-        self._parts: dict[str, tuple[Kind, Guard]] = {}
-        #: By method, the parts that have one of their own, bound, with their guards.
+        self._meter = ref(meter)  # no cycle: the meter owns these
+        self._parts: dict[str, tuple[PartT, Guard]] = {}
+        #: By method: overrides of parts, bound, with their guards.
         self._called: dict[str, list[tuple[Callable[..., Any], Guard]]] = {}
 
     def stop(self) -> None:
-        """Stop and forget all parts; they are made anew when they are asked for again."""
+        """Stop and forget all parts; the next :meth:`load` makes them again."""
         self.each("stop")
         self._parts.clear()
         self._called.clear()
 
     def load_all(self) -> None:
-        """Make all parts that are installed."""
+        """Make all installed parts of this kind."""
         for name in OFFERED:
             kind, _, part = name.partition("/")
             if kind == self._kind:
                 self.load(part)
 
-    def load(self, name: str) -> Kind | None:
-        """The part of a name, made now if it was not; None where it is not installed, or failed."""
+    def load(self, name: str) -> PartT | None:
+        """Part of a name, made at the first call; None if it is not installed, or failed."""
         if name not in self._parts:
             made = offered(f"{self._kind}/{name}")
             if made is None:
                 return None
-            part: Kind = made.of(self._meter())
+            part: PartT = made.of(self._meter())
             consequence = f"dask_efficiency goes on without its part {name!r} on the {self._kind}"
             self._parts[name] = part, Guard(f"the part {name!r}", consequence, part.stop)
             self._called.clear()
         return self.get(name)
 
-    def get(self, name: str) -> Kind | None:
-        """The part of a name; None where it was not made, or failed."""
+    def get(self, name: str) -> PartT | None:
+        """Part of a name; None if it was not made, or failed."""
         part, guard = self._parts.get(name, (None, None))
         return part if guard is None or guard.off is None else None
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[PartT]:
         return iter([part for part, guard in self._parts.values() if guard.off is None])
 
     def failures(self) -> list[str]:
-        """Why each part is off that failed."""
+        """Reasons of the parts that failed."""
         return [guard.off for _, guard in self._parts.values() if guard.off is not None]
 
     def each(self, method: str, *args: Any) -> None:
@@ -173,7 +173,7 @@ class Parts(Generic[Kind]):
                     guard.fail(error)
 
     def _calls(self, method: str) -> list[tuple[Callable[..., Any], Guard]]:
-        """The parts that do anything in a method."""
+        """Overrides of a method, with the guards of their parts."""
         found = self._called.get(method)
         if found is None:
             idle = {getattr(kind, method, None) for kind in (Part, WorkerPart, SchedulerPart)}
@@ -185,7 +185,7 @@ class Parts(Generic[Kind]):
             self._called[method] = found
         return found
 
-    def answering(self, action: str) -> Kind | None:
-        """The part that answers an action; None where there is none, or it is not installed or failed."""
+    def answering(self, action: str) -> PartT | None:
+        """Part that answers an action; None if there is none, or it is not installed, or failed."""
         name = ANSWERED_BY.get(f"{self._kind}/{action}")
         return None if name is None else self.load(name.partition("/")[2])

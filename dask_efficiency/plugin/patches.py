@@ -1,11 +1,10 @@
-"""Every replacement of something that is Dask's, Tornado's or zict's, and how it is put back.
+"""All replacements of functions of Dask, Tornado and zict, and their removal.
 
-Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed, what it expects
-to find, and what is missing where upstream changed: that one thing stays as it is, the report says so
-(:func:`stays_off`), and nothing breaks. ``tests/plugin/test_patches.py`` compares each with the installed versions and
-says what an upgrade broke; ``docs/upstream`` has hooks that would make them needless. Handlers and
-metrics that are only added under a name of our own (:data:`~dask_efficiency.plugin.names.OP`) replace nothing and are
-not listed.
+Dask has no public hook for what these measure. Each is a :class:`Patch` with its reason, the original that it expects,
+and the loss where upstream differs: then the original stays, the report says so (:func:`stays_off`), and nothing
+breaks. ``tests/plugin/test_patches.py`` compares each with the installed versions and names what an upgrade broke;
+``docs/upstream`` has hooks that would make them needless. Handlers and metrics under names of our own
+(:data:`~dask_efficiency.plugin.names.OP`) replace nothing and are not listed.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from distributed.comm import utils as comm_utils
 from tornado.iostream import IOStream, SSLIOStream
 
 #: An object and the name of its attribute, or a dictionary or list and its key.
-Place = tuple[Any, Any]
+Target = tuple[Any, Any]
 
 _ABSENT = object()
 
 
 def _parameters(function: Any) -> tuple[tuple[str, ...], bool]:
-    """Names of what a function takes, and whether it takes others by name as well; nothing where it does not say."""
+    """Names of a function's parameters, and True if it takes any keyword; empty for a function without a signature."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -37,7 +36,7 @@ def _parameters(function: Any) -> tuple[tuple[str, ...], bool]:
 
 
 def _takes(*names: str) -> Callable[[Any], bool]:
-    """Whether a function takes arguments of these names."""
+    """Make a check that a function takes arguments of these names."""
 
     def fits(original: Any) -> bool:
         taken, anything = _parameters(original)
@@ -47,29 +46,29 @@ def _takes(*names: str) -> Callable[[Any], bool]:
 
 
 def _takes_only(*names: str) -> Callable[[Any], bool]:
-    """Whether a function takes arguments of these names, in this order, and no others."""
+    """Make a check that a function takes arguments of these names, in this order, and no others."""
     return lambda original: _parameters(original)[0] == names
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Something of upstream's that is replaced while something is measured."""
+    """Function of upstream that is replaced while something is measured."""
 
-    #: As upstream calls it.
+    #: Its name upstream.
     what: str
-    #: Why it is replaced.
+    #: Reason for replacing it.
     why: str
-    #: What is missing, or less exact, where upstream changed it.
+    #: Loss where upstream differs: what is missing, or less exact.
     without: str
-    #: When it is put back.
+    #: End of the replacement.
     until: str
-    #: The newest versions with which it was checked; the oldest that the package supports is tested as well.
+    #: Newest versions it was checked with; the oldest supported version is tested as well.
     checked: str
-    #: Where it stands, given the object of upstream's that has it.
-    places: Callable[[Any], Iterable[Place]]
-    #: Whether what stands there is what it was written for.
+    #: Its places in an object of upstream.
+    places: Callable[[Any], Iterable[Target]]
+    #: Check that the original is the expected one.
     fits: Callable[[Any], bool] = callable
-    #: Whether nothing may stand there though upstream is as it was: another event loop, a server without routes.
+    #: True if it may be absent without a change of upstream: another event loop, a server without routes.
     optional: bool = False
 
 
@@ -330,12 +329,12 @@ METRICS = Patch(
 )
 
 
-#: By what stays as it is in this process, what is missing.
+#: By name of an original that stays in this process, the loss.
 _stays_off: dict[str, str] = {}
 
 
 def stays_off() -> list[str]:
-    """What is not measured in this process, as upstream is not what the package was written for."""
+    """Losses in this process where upstream differs from what the package expects."""
     return [
         f"{without}: {what} is not as dask_efficiency knows it in distributed {__version__}"
         for what, without in list(_stays_off.items())
@@ -343,33 +342,33 @@ def stays_off() -> list[str]:
 
 
 class Replacements:
-    """What one part of the package put in place of upstream's own, and puts back together.
+    """Replacements of one part of the package, which are put back together.
 
-    Whatever somebody else put over it since stays, and goes on calling it: it has to pass calls on for ever. It is
-    put back by a later :meth:`put_back` if it stands on top again by then.
+    A wrapper that somebody else put over ours since stays, and goes on calling it: ours passes calls on for ever. A
+    later :meth:`put_back` removes it if it is on top again by then.
     """
 
     def __init__(self) -> None:
-        #: Owner, name, what stands there now and is the owner's, and what stood there itself.
+        #: Owner, name, a reference to our replacement, and the original of the owner itself.
         self._placed: list[tuple[Any, Any, ReferenceType[Any], Any]] = []
 
     def put(self, patch: Patch, owner: Any, wrap: Callable[[Any], Any]) -> int:
-        """Put what ``wrap`` makes of each original in its place.
+        """Replace each original by the result of ``wrap``.
 
         Parameters
         ----------
         patch
-            What is replaced.
+            Function to replace.
         owner
-            The object that has it.
+            Object that has it.
         wrap
-            Given the original, makes what is put in its place.
+            Makes the replacement of an original.
 
         Returns
         -------
         int
-            In how many places it is now: 0 where upstream has nothing of the kind, or something else under its name,
-            or lets nothing be replaced. :func:`stays_off` says so then.
+            Number of replaced places: 0 if upstream lacks it, has something else under its name, or does not allow
+            replacing; :func:`stays_off` reports that.
         """
         try:
             places = list(patch.places(owner))
@@ -407,7 +406,7 @@ class Replacements:
         for place in reversed(self._placed):
             owner, name, replacement, own = place
             if (placed := replacement()) is None:
-                continue  # nobody has it any more
+                continue  # nobody holds it any more
             if _own(owner, name) is placed:
                 _set(owner, name, own)
             else:
@@ -416,14 +415,14 @@ class Replacements:
 
 
 def _now(owner: Any, name: Any) -> Any:
-    """What is found at a place: of a class only what it has itself, for what it inherits is replaced where it is."""
+    """Value at a place; of a class only its own attributes, as inherited ones are replaced where they are defined."""
     if isinstance(owner, (dict, list, type)):
         return _own(owner, name)
     return getattr(owner, name, _ABSENT)
 
 
 def _own(owner: Any, name: Any) -> Any:
-    """What stands at a place itself, and in no class above it."""
+    """Value at a place itself, not in a class above it."""
     if isinstance(owner, (dict, list)):
         try:
             return owner[name]

@@ -1,4 +1,4 @@
-"""What this process may use of its host's processors, from the operating system."""
+"""Processors of the host that this process may use, and how long the control group's CPU limit stopped it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NAMESPACE = Path("/proc/self/ns/cgroup")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STAT = Path("/proc/stat")
 
-#: In a row of it: user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of the first two.
+#: Columns of a row: user, nice, system, idle, iowait, irq, softirq, steal; later ones are part of the first two.
 _TIMES, _NOT_COMPUTING = 8, (3, 4, 7)
 
 
 def own_processors() -> Processors:
-    """The processors of this process; where the system says nothing, all of the machine."""
+    """Processors of this process; all of the machine if the system does not tell."""
     quota, group = _least_limit(_own_cgroup())
     affinity = _affinity()
     return Processors(
@@ -33,7 +33,7 @@ def own_processors() -> Processors:
 
 
 def own_cpu_limit_group() -> Path | None:
-    """The folder of the control group that limits this process most; None where nothing does."""
+    """Folder of the control group that limits this process most; None without a limit."""
     quota, group = _least_limit(_own_cgroup())
     return Path(group) if quota is not None else None
 
@@ -47,7 +47,7 @@ def _affinity() -> int:
 
 
 def _used(affinity: int) -> Used | None:
-    """What some processors did by now; None where the system does not say it of each."""
+    """Times of these processors so far; None if the system does not give them for each."""
     rows = (line.split() for line in _text(_STAT).splitlines() if line.startswith("cpu"))
     times = {row[0]: [int(word) for word in row[1 : 1 + _TIMES]] for row in rows}
     own = [times.get(f"cpu{i}", []) for i in range(affinity.bit_length()) if affinity >> i & 1]
@@ -60,7 +60,7 @@ def _used(affinity: int) -> Used | None:
 
 
 def _own_cgroup() -> str:
-    """The path of this process's control group: of version 2, or else of version 1's CPU controller."""
+    """Path of this process's control group: version 2, else the CPU controller of version 1."""
     version_1 = ""
     for line in _text(_OWN_CGROUPS).splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
@@ -72,7 +72,7 @@ def _own_cgroup() -> str:
 
 
 def _namespace() -> str:
-    """Distinguishes two containers on one host, in which paths look the same."""
+    """Id that distinguishes two containers on one host, in which paths look the same."""
     try:
         return str(_NAMESPACE.stat().st_ino)
     except OSError:
@@ -80,7 +80,7 @@ def _namespace() -> str:
 
 
 def _least_limit(path: str) -> tuple[float | None, str]:
-    """The least CPU limit of a control group and those around it, in cores, and which of them has it."""
+    """Least CPU limit, in cores, of a control group and its ancestors, and the group that has it."""
     found: list[tuple[float, str]] = []
     folder = _CGROUPS / path.lstrip("/")
     # Inside a container its own group is mounted as the root.
@@ -94,7 +94,7 @@ def _least_limit(path: str) -> tuple[float | None, str]:
 
 
 def _limit(group: Path) -> float | None:
-    """The CPU limit of one control group in cores: of version 2 one file has it, of version 1 two have."""
+    """CPU limit of one control group in cores: one file in version 2, two in version 1."""
     words = _text(group / "cpu.max").split()
     quota, period = words if len(words) == 2 else [_text(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
     try:
@@ -109,3 +109,59 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+#: Bytes read of ``cpu.stat``; the first lines are the ones needed.
+_MAX_BYTES = 2_048
+
+
+class Throttling:
+    """Reads how long threads were stopped because the CPU limit was used up.
+
+    The kernel sums over the CPUs on which the control group was stopped, for all its processes: the wait of one thread
+    is an estimate. Without a limit, nothing is read.
+    """
+
+    def __init__(self, group: Path | None) -> None:
+        self._last = 0
+        self._descriptor = -1
+        if group is not None:
+            try:
+                self._descriptor = os.open(group / "cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:  # a limit, and no statistics
+                self._descriptor = -1
+        self._last = self._read()
+
+    @classmethod
+    def own(cls) -> Throttling:
+        """Throttling by the control group that limits this process most."""
+        return cls(own_cpu_limit_group())
+
+    @property
+    def limited(self) -> bool:
+        """True if there is a limit with statistics."""
+        return self._descriptor >= 0
+
+    def more(self) -> int:
+        """Nanoseconds since the last call. The kernel may take some time to add up; the GIL is free meanwhile."""
+        now = self._read()
+        more, self._last = max(0, now - self._last), now
+        return more
+
+    def close(self) -> None:
+        """Read nothing any more."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _read(self) -> int:
+        if self._descriptor < 0:
+            return 0
+        try:
+            text = os.pread(self._descriptor, _MAX_BYTES, 0).decode(errors="replace")
+        except OSError:
+            return self._last
+        words = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+        if "throttled_usec" in words:  # version 2
+            return int(words["throttled_usec"]) * 1_000
+        return int(words.get("throttled_time", 0))  # version 1: nanoseconds

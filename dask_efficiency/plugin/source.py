@@ -1,4 +1,4 @@
-"""The code that ran: the source of a ``with`` block, or what Dask recorded with its graphs."""
+"""Source code of a report: of its ``with`` block, or as Dask recorded it with graphs."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-#: Characters of code that a report keeps.
+#: Characters of code that a report keeps. A guess: some 200 lines.
 MAX_CODE = 8_000
 
-#: A longer file is not parsed to find a few of its lines.
+#: Characters of a file up to which it is parsed to find a block.
 MAX_FILE = 1_000_000
 
 
-#: CPython counts for all threads together how deep it is in a tree, and raises ``SystemError`` where two parse at once
-#: and the garbage collector calls Python code, as Dask's does.
+#: CPython counts the depth of syntax trees for all threads together, and raises ``SystemError`` if two parse at once
+#: while the garbage collector calls Python code, as Dask's does.
 _PARSING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A line that is being executed."""
+class SourceLine:
+    """Line that is being executed."""
 
     filename: str
     lineno: int
-    #: The module's globals, by which a file inside an archive is found.
+    #: Globals of the module, by which a file inside an archive is found.
     module: dict[str, Any]
 
 
-def place_of(frame: FrameType | None) -> Place | None:
-    """Where a frame is, or the one that called it where it is an ``ExitStack``'s."""
+def calling_line(frame: FrameType | None) -> SourceLine | None:
+    """Line of a frame, or of its caller if the frame is an ``ExitStack``'s."""
     while frame is not None and frame.f_globals.get("__name__") == "contextlib":
         frame = frame.f_back
-    return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+    return None if frame is None else SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
-def block_at(place: Place | None) -> tuple[str, ...]:
-    """Source of the ``with`` block that begins at a place.
+def block_at(place: SourceLine | None) -> tuple[str, ...]:
+    """Source of the ``with`` block that begins at a line.
 
     Returns
     -------
     tuple
-        One text; where an ``ExitStack`` entered the block, that of the stack. Empty where there is no such block, or no
+        One text; if an ``ExitStack`` entered the block, the text of the stack. Empty if there is no such block or no
         source: nothing else of a file is shown.
     """
     if place is None:
@@ -88,7 +88,7 @@ def _is_stack(node: ast.With | ast.AsyncWith) -> bool:
 
 
 def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:
-    """The code that clients sent along with the graphs of some spans.
+    """Code that clients sent along with the graphs of some spans.
 
     Dask sends it where ``distributed.diagnostics.computations.nframes`` is more than 0.
 
@@ -97,14 +97,14 @@ def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:
     spans
         The scheduler's spans by id.
     own
-        Ids of those that are meant.
+        Ids of the wanted spans.
     """
     pieces = [frame.code for span_id in own if span_id in spans for frames in spans[span_id].code for frame in frames]
     return bounded(textwrap.dedent(str(piece)) for piece in dict.fromkeys(pieces))
 
 
 def bounded(pieces: Iterable[str]) -> tuple[str, ...]:
-    """Pieces of code, together no longer than :data:`MAX_CODE`; says what it leaves out."""
+    """Cut pieces of code to :data:`MAX_CODE` characters together; a comment counts what is left out."""
     kept: list[str] = []
     room = MAX_CODE
     left_out = 0

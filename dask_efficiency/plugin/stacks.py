@@ -1,4 +1,4 @@
-"""Stacks: what a thread is at, from its frames, without what is not the task's."""
+"""Stacks and LoopBlocks: the lines that a thread executes, and the times for which an event loop was blocked."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import os
 import selectors
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
+from typing import Any
 
 import dask
 import distributed
 import tornado
+from distributed.metrics import time
 
-from dask_efficiency.accounts.profile import MAX_DEPTH, Frame, Stack
+from dask_efficiency.accounts.profile import EVENT_LOOP, MAX_DEPTH, Frame, Hold, Stack
 from dask_efficiency.plugin import names
 
-#: Lines that are remembered; of functions that come with each task's message, there are new ones each time.
+#: Lines cached; functions that travel with each task's message are new each time. A guess: some megabytes.
 MAX_KNOWN = 20_000
 
-#: Frames that are walked; the innermost count.
+#: Frames walked, from the innermost; more than stacks keep.
 MAX_WALKED = 500
 
 
@@ -31,13 +34,13 @@ def _folder(module: object) -> str:
     return os.path.dirname(str(getattr(module, "__file__", None) or "?")) + os.sep
 
 
-#: What makes tasks run, and what waits for somebody else on behalf of a task.
+#: Files that run tasks, or wait for others on behalf of a task.
 _SERVANTS = (_folder(names), _folder(distributed), _folder(concurrent.futures), str(threading.__file__))
 
-#: What calls a task's function.
+#: Files that call a task's function.
 _CALLERS = (*_SERVANTS, *(_folder(dask) + name for name in ("_task_spec.py", "core.py", "utils.py")))
 
-#: What calls what an event loop, or a thread, does.
+#: Files that call the work of an event loop or a thread.
 _LOOPS = (
     _folder(asyncio) + "base_events.py",
     _folder(asyncio) + "events.py",
@@ -45,14 +48,15 @@ _LOOPS = (
     str(threading.__file__),
 )
 
+#: Flags for lines of these files.
 _CALLER, _SERVANT, _LOOP = 1, 2, 4
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """No garbage is collected: to be held wherever frames of other threads may be made into objects.
+    """Collect no garbage; to be held wherever frames of other threads may be made into objects.
 
-    Before Python 3.12 making one may collect garbage, and what is called then, such as Dask's own callback, may let the
+    Before Python 3.12 making one may collect garbage, and a callback of the collector, such as Dask's, may let the
     other thread go on: its frame is gone, and the new object stands for other memory.
     """
     if sys.version_info >= (3, 12) or not gc.isenabled():
@@ -66,11 +70,11 @@ def no_collection() -> Iterator[None]:
 
 
 def frames_of_others() -> dict[int, FrameType]:
-    """The innermost frame of each other thread.
+    """Innermost frame of each other thread, by ident.
 
-    With the own one among them, whoever keeps them in a variable would be part of a reference cycle, and the variables
-    of all threads would live until garbage is collected: with arrays, and with views of buffers, whose end in a garbage
-    collection crashes versions of Python that are in use (python/cpython#77894).
+    With our own frame among them, a variable that holds them would be part of a reference cycle, and the variables of
+    all threads would live until garbage is collected: arrays, and views of buffers, whose end in a garbage collection
+    crashes versions of Python that are in use (python/cpython#77894).
     """
     with no_collection():
         frames = sys._current_frames()
@@ -79,21 +83,21 @@ def frames_of_others() -> dict[int, FrameType]:
 
 
 def has_nothing_to_do(stack: Stack) -> bool:
-    """Whether a thread is where an event loop waits for something to do."""
+    """True if a thread is where an event loop waits for something to do."""
     return bool(stack) and stack[-1].file == selectors.__file__
 
 
 class Stacks:
-    """Makes stacks of frames, of which each is made once."""
+    """Makes stacks from frames; each line is made once."""
 
     def __init__(self) -> None:
-        #: By the identity of a code object, which is kept, and the instruction in it: kind and frame.
+        #: By identity of a code object, which is kept, and instruction: kind and frame.
         self._known: dict[tuple[int, int], tuple[int, Frame, CodeType]] = {}
 
     def task(self, frame: FrameType | None) -> Stack:
-        """Of a task's thread: from its outermost frame inwards to the line that computes or waits.
+        """Stack of a task's thread, from its outermost frame inwards to the line that computes or waits.
 
-        The worker's own calls around the task are left out, and what waits for it inside Dask and ``threading``.
+        Calls of the worker around the task are left out, and waits on its behalf inside Dask and ``threading``.
         """
         found = self._walk(frame)
         start, stop = 0, len(found)
@@ -104,13 +108,13 @@ class Stacks:
         return _stack(found, start, stop)
 
     def loop(self, frame: FrameType | None) -> Stack:
-        """Of an event loop's thread, or any other: from what the loop called inwards."""
+        """Stack of an event loop's thread, or any other, from the function that the loop called inwards."""
         found = self._walk(frame)
         called = next((i for i, known in enumerate(found) if known[0] & _LOOP), len(found))
         return _stack(found, 0, called)
 
     def _walk(self, frame: FrameType | None) -> list[tuple[int, Frame, CodeType]]:
-        """Innermost first."""
+        """Kinds and frames, innermost first."""
         with no_collection():
             return self._walked(frame)
 
@@ -132,7 +136,7 @@ class Stacks:
 
 
 def _stack(found: list[tuple[int, Frame, CodeType]], start: int, stop: int) -> Stack:
-    if start >= stop:  # nothing but the worker's own: what it is at
+    if start >= stop:  # nothing but calls of the worker: the innermost
         start, stop = 0, 1
     return tuple([named for _, named, _ in found[start : min(stop, start + MAX_DEPTH)]][::-1])
 
@@ -143,3 +147,50 @@ def _kind(file: str) -> int:
         if file.startswith(files):
             kind |= flag
     return kind
+
+
+#: Shortest block of an event loop that is reported, seconds: five of Dask's ticks.
+MIN_SECONDS = 0.1
+
+
+class LoopBlocks:
+    """Finds times for which an event loop was blocked: Dask's own tick, every 20 ms, is late.
+
+    If upstream has no such tick, nothing is reported.
+
+    Parameters
+    ----------
+    server
+        A worker or scheduler.
+    stack
+        Gives the stack of the loop; None if it does no work of its own.
+    blocked
+        Called with each block that is over.
+    """
+
+    def __init__(self, server: Any, stack: Callable[[], Stack | None], blocked: Callable[[Hold], object]) -> None:
+        self._server = server
+        self._stack = stack
+        self._blocked = blocked
+        self._seen: Counter[Stack] = Counter()
+        self._since: float | None = None
+        callback = getattr(server, "periodic_callbacks", {}).get("tick")
+        self._interval = callback.callback_time / 1e3 if callback is not None else None
+
+    def look(self, wanted: bool) -> None:
+        """Look at the loop, unless nobody wants to know."""
+        last = getattr(self._server, "_last_tick", None)
+        if last is None or self._interval is None or not wanted:
+            return
+        if self._since is not None and last != self._since:
+            seconds = last - self._since - self._interval
+            stack = next((stack for stack, _ in self._seen.most_common(1)), ())
+            self._since = None
+            self._seen.clear()
+            if seconds > MIN_SECONDS:
+                self._blocked(Hold(round(seconds * 1e9), EVENT_LOOP, stack))
+        if time() - last - self._interval > MIN_SECONDS / 2:
+            self._since = last
+            stack_now = self._stack()
+            if stack_now is not None:
+                self._seen[stack_now] += 1

@@ -1,4 +1,4 @@
-"""The package's version, which scheduler and workers must have in common, and the distributed that it needs."""
+"""Version of the package, which scheduler and workers must share, and the distributed that it needs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 __version__ = "0.1.0"
 
-#: The oldest release of distributed that this package is tested with.
+#: Oldest release of distributed that this package is tested with.
 OLDEST_DISTRIBUTED = (2026, 1)
 
 
 def check_distributed(version: str) -> None:
-    """Raise ImportError where this release of distributed is too old."""
+    """Raise ImportError if this release of distributed is too old."""
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_DISTRIBUTED:
         raise ImportError(f"dask_efficiency needs distributed 2026.1.0 or later; found {version}")

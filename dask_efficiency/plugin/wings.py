@@ -1,6 +1,6 @@
-"""What the wings offer the core, by name, in the shape of entry points: looked up when asked for, and imported then.
+"""Table of what the wings offer the core, by name, as entry points: imported when they are looked up.
 
-The core imports no wing. Where a wing's folder is not there, nothing is offered under its names, and who asks says so.
+The core imports no wing. If the folder of a wing is missing, its names offer nothing, and the caller says so.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "worker/preflight": "dask_efficiency.preflights.worker:WorkerPreflight",
         # Profiles of a worker's tasks, in a recording.
         "profiles/torch": "dask_efficiency.torch_traces.worker_profiles:TaskProfiles",
-        # Finds who is slow by metrics alone.
+        # Finds outliers by metrics alone.
         "outliers/fleet": "dask_efficiency.fleet.outliers.outliers:find_outliers",
-        # Leads a run's critical path into the tasks of which the trace has profiles.
+        # Leads a run's critical path into the tasks with profiles.
         "expander/torch": "dask_efficiency.torch_traces.path.join:expand",
         # Reads the GPU's time of profiled tasks from their profiles.
         "gpu-times/torch": "dask_efficiency.torch_traces.path.join:with_gpu_times",
-        # Says what cures save of a reported run.
+        # Estimates the savings of cures for a reported run.
         "savings/simulation": "dask_efficiency.simulation.saving:savings",
     }
 )
 
-#: Which part answers which action of the handlers, on a worker and on the scheduler.
+#: Part that answers each action of the handlers, on a worker and on the scheduler.
 ANSWERED_BY: Mapping[str, str] = MappingProxyType(
     {
         "scheduler/trace": "scheduler/recording",
@@ -51,7 +51,7 @@ ANSWERED_BY: Mapping[str, str] = MappingProxyType(
 
 
 def offered(name: str) -> Any:
-    """What is offered under a name of :data:`OFFERED`; None where its wing is not installed."""
+    """Look up a name of :data:`OFFERED`; None if its wing is not installed."""
     module, _, attribute = OFFERED[name].partition(":")
     try:
         return getattr(import_module(module), attribute)
@@ -62,14 +62,14 @@ def offered(name: str) -> Any:
 
 
 def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a folder whose public names are imported on first use.
+    """Make ``__getattr__`` and ``__dir__`` of a folder whose public names are imported on first use.
 
     Parameters
     ----------
     package
-        The folder's own name.
+        Name of the folder.
     homes
-        By public name, the module of it that has the name.
+        Module of each public name.
     """
 
     def get(name: str) -> Any:

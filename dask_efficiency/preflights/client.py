@@ -18,7 +18,7 @@ from distributed import Client, get_client
 from distributed.protocol import to_serialize
 
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.client.questions import ask, register
+from dask_efficiency.plugin.client import ask, register
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.preflights.hardware.host import CALLABLE, SCRIPT
 from dask_efficiency.preflights.judge.result import PreflightResult, decode

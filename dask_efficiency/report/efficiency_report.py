@@ -19,11 +19,11 @@ from distributed import Client, get_client
 from dask_efficiency.accounts.senders import by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, names, options
-from dask_efficiency.plugin.client.questions import NotRegisteredError, ask, clock_offset, register
-from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
+from dask_efficiency.plugin.client import NotRegisteredError, ask, clock_offset, register
+from dask_efficiency.plugin.guard import Decoration, decorate, decoration
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.plugin.source import block_at, place_of
+from dask_efficiency.plugin.source import block_at, calling_line
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.report.client_watch import (
     ClientObserver,
@@ -261,7 +261,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._notes: list[str] = []
         self._window = uuid.uuid4().hex
         self._phases = ClientPhases(self._name, str(uuid.uuid4()))
-        self._place = place_of(caller)
+        self._place = calling_line(caller)
         self._started = time.time()
         return self._client
 

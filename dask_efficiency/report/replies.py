@@ -22,8 +22,8 @@ from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.client.questions import Caller, ask, sync
-from dask_efficiency.plugin.decorations import Decoration, decorate
+from dask_efficiency.plugin.client import Caller, ask, sync
+from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.source_files import in_the_script
 from dask_efficiency.report.turnover import Arrival, LostWorker

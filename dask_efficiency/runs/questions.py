@@ -10,7 +10,7 @@ from distributed import Client
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.client.questions import Caller, ask, sync
+from dask_efficiency.plugin.client import Caller, ask, sync
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.recording.recordings import unpack
 from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, find_stragglers, seconds_lost

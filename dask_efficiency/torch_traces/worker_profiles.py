@@ -10,8 +10,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
-from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import Around
 from dask_efficiency.runs.recording.worker.recorder import Requests
 from dask_efficiency.runs.trace.run_trace import TaskProfile

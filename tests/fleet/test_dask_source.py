@@ -18,7 +18,7 @@ from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource, retire
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.client.questions import NoAnswerError
+from dask_efficiency.plugin.client import NoAnswerError
 from dask_efficiency.straggler.retirements import Retirements
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from dask_efficiency.gpu.layouts import (
+from dask_efficiency.gpu.cupti.decode import (
     CALL_OFFSETS,
     CONCURRENT_KERNEL,
     COPY_OFFSETS,
@@ -12,12 +12,12 @@ from dask_efficiency.gpu.layouts import (
     MEMCPY,
     MEMSET,
     RUNTIME,
-    Layout,
+    RecordLayout,
     layout_for,
 )
 
 
-def some_layout(version: int = 130001) -> Layout:
+def some_layout(version: int = 130001) -> RecordLayout:
     layout = layout_for(version)
     assert layout is not None
     return layout
@@ -34,7 +34,14 @@ def record(kind: int, size: int, offsets: dict[str, int], **values: int) -> byte
 
 
 def kernel(
-    start: int, end: int, correlation: int, *, layout: Layout, device: int = 0, stream: int = 7, name: int = 0x5000
+    start: int,
+    end: int,
+    correlation: int,
+    *,
+    layout: RecordLayout,
+    device: int = 0,
+    stream: int = 7,
+    name: int = 0x5000,
 ) -> bytes:
     values = {
         "start": start,
@@ -47,12 +54,12 @@ def kernel(
     return record(CONCURRENT_KERNEL, layout.kernel, dict(KERNEL_OFFSETS), **values)
 
 
-def copy(start: int, end: int, correlation: int, *, layout: Layout, device: int = 0, stream: int = 7) -> bytes:
+def copy(start: int, end: int, correlation: int, *, layout: RecordLayout, device: int = 0, stream: int = 7) -> bytes:
     values = {"start": start, "end": end, "deviceId": device, "streamId": stream, "correlationId": correlation}
     return record(MEMCPY, layout.memcpy, dict(COPY_OFFSETS), **values)
 
 
-def fill(start: int, end: int, correlation: int, *, layout: Layout, device: int = 0, stream: int = 7) -> bytes:
+def fill(start: int, end: int, correlation: int, *, layout: RecordLayout, device: int = 0, stream: int = 7) -> bytes:
     values = {"start": start, "end": end, "deviceId": device, "streamId": stream, "correlationId": correlation}
     return record(MEMSET, layout.memset, dict(COPY_OFFSETS), **values)
 

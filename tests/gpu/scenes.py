@@ -11,8 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.gpu.totals import GpuUse
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import (
+from dask_efficiency.gpu.meter import (
     BLOCKS,
     CALL,
     COPY,
@@ -21,7 +20,8 @@ from dask_efficiency.gpu.records import (
     OPERATION,
     RETURNS,
     SPINS,
-    Batch,
+    Device,
+    GpuBatch,
     TaskId,
     TaskWindow,
 )
@@ -79,11 +79,11 @@ def op_rows(ops: Sequence[tuple[Call, Op]]) -> np.ndarray:
     return np.array(rows, OPERATION)
 
 
-def batch(calls: Sequence[Call], ops: Sequence[tuple[Call, Op]], known_until: int) -> Batch:
-    return Batch(op_rows(ops), call_rows(calls), NAMES, {}, known_until)
+def batch(calls: Sequence[Call], ops: Sequence[tuple[Call, Op]], known_until: int) -> GpuBatch:
+    return GpuBatch(op_rows(ops), call_rows(calls), NAMES, {}, known_until)
 
 
-def in_order(scene: Scene) -> list[Batch]:
+def in_order(scene: Scene) -> list[GpuBatch]:
     """A batch for each flush, as the meter promises them."""
     found, before = [], -1
     for at in scene.flushes:

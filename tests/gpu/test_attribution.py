@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.gpu import attribution as attribution_module
 from dask_efficiency.gpu.attribution import MAX_AGE, Attribution, Joined
-from dask_efficiency.gpu.records import (
+from dask_efficiency.gpu.meter import (
     BEGINS_GRAPH,
     BLOCKS,
     CALL,
@@ -16,7 +16,7 @@ from dask_efficiency.gpu.records import (
     OPERATION,
     RETURNS,
     SPINS,
-    Batch,
+    GpuBatch,
     TaskId,
     TaskWindow,
 )
@@ -45,7 +45,7 @@ def join(
 ) -> Joined:
     """Calls are (start, end, thread, correlation, waits), operations (start, end, correlation)."""
     operations = np.array([(start, end, 0, 7, correlation, KERNEL, 0) for start, end, correlation in ops], OPERATION)
-    return attribution.join(Batch(operations, np.array(calls, CALL), known_until=known), **options)
+    return attribution.join(GpuBatch(operations, np.array(calls, CALL), known_until=known), **options)
 
 
 def test_an_operation_has_the_task_in_whose_window_its_call_began() -> None:

@@ -1,5 +1,3 @@
-"""GpuLedger against a model that looks at every nanosecond, and by hand."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -7,14 +5,15 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from dask_efficiency.gpu import ledger as ledger_module
-from dask_efficiency.gpu.ledger import OTHER, UNATTRIBUTED, GpuLedger
-from dask_efficiency.gpu.records import BLOCKS, COPY, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.ledger import MAX_LISTED, OTHER, OTHER_KERNELS, UNATTRIBUTED, GpuLedger, KernelTable
+from dask_efficiency.gpu.meter import BLOCKS, COPY, KERNEL, OPERATION, RETURNS, SPINS, GpuBatch, TaskId, TaskWindow
 from tests.gpu.scenes import (
     DEVICES,
     FOREIGN,
@@ -42,7 +41,7 @@ class Ledger(GpuLedger):
         super().__init__(at, prefix_of=str)
         self.told: dict[TaskId, GpuUse] = {}
 
-    def add(self, batch: Batch, windows: Iterable[TaskWindow] = (), **kwargs: Any) -> None:
+    def add(self, batch: GpuBatch, windows: Iterable[TaskWindow] = (), **kwargs: Any) -> None:
         super().add(batch, windows, **kwargs)
         uses = self.uses()
         assert GpuUse() not in uses.values()
@@ -53,7 +52,7 @@ class Ledger(GpuLedger):
         return self.told.get(task, GpuUse())
 
 
-def feed(scene: Scene, batches: Sequence[Batch]) -> tuple[Ledger, list[GpuTotals]]:
+def feed(scene: Scene, batches: Sequence[GpuBatch]) -> tuple[Ledger, list[GpuTotals]]:
     ledger, seen = Ledger(), []
     for index, each in enumerate(batches):
         last = index == len(batches) - 1
@@ -340,7 +339,7 @@ def test_an_upper_bound_is_split_from_the_waiting_and_never_more() -> None:
     batch_of_it = batch([waiting], [], 100)
     ledger = Ledger()
     bounds = {task: 12, other: 7}
-    batch_of_it = Batch(batch_of_it.operations, batch_of_it.calls, bounds=bounds, known_until=100)
+    batch_of_it = GpuBatch(batch_of_it.operations, batch_of_it.calls, bounds=bounds, known_until=100)
     bounds[TaskId(B, 60)] = 3
     ledger.add(batch_of_it, [TaskWindow(task, 50, "x"), TaskWindow(other, 50, "y")], devices=DEVICES)
     assert ledger.use(task) == GpuUse(kernel=12, wait=8)
@@ -374,3 +373,40 @@ def test_too_many_operations_that_wait_for_an_old_one_wait_no_longer(monkeypatch
     assert device.elapsed == 60
     check(device)
     assert len(ledger._pending) == 0
+
+
+def operations(names: list[int]) -> np.ndarray:
+    return np.array([(0, 10, 0, 7, 1, 0, name) for name in names], OPERATION)
+
+
+def test_a_name_that_is_not_in_the_list_is_some_other() -> None:
+    found = KernelTable().numbered(operations([0, -1, 2, 1]), ["a", "b"])
+    assert found["name"].tolist() == [1, 0, 0, 2]
+
+
+def test_names_beyond_those_that_are_known_are_some_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_KERNEL_NAMES", 3)
+    table = KernelTable()
+    assert table.numbered(operations([0, 1, 2]), ["a", "b", "c"])["name"].tolist() == [1, 2, 0]
+    assert table.numbered(operations([0]), ["b"])["name"].tolist() == [2]
+
+
+def test_pairs_beyond_those_that_are_counted_are_some_other_of_their_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_PAIRS", 2)
+    table = KernelTable()
+    table.numbered(operations([]), ["a", "b", "c"])
+    for name in (1, 2, 3):
+        table.add("x", name, 1, 10 * name)
+    found = table.totals()
+    assert [(row.name, row.ns) for row in found] == [(OTHER_KERNELS, 30), ("b", 20), ("a", 10)]
+
+
+def test_the_rest_below_the_top_is_one_sum() -> None:
+    table = KernelTable()
+    table.numbered(operations([]), [f"k{index}" for index in range(MAX_LISTED + 5)])
+    for name in range(1, MAX_LISTED + 6):
+        table.add("x", name, 2, name)
+    found = table.totals()
+    assert len(found) == MAX_LISTED + 1
+    assert found[-1] == (OTHER_KERNELS, OTHER_KERNELS, 10, 1 + 2 + 3 + 4 + 5)
+    assert found[0].ns == MAX_LISTED + 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.gpu.records import TaskId, TaskWindow
+from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.gpu.tasks import NOBODY, TaskTable
 
 A, B = (0x7F00 << 32) + 5, (0x7F00 << 32) + 6

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
 from tests.gpu.conftest import stub, stub_directory
 

@@ -1,10 +1,33 @@
 from __future__ import annotations
 
+import ast
+import asyncio
+import copy
 import logging
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
+from distributed import Client, Scheduler, Worker
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dask_efficiency.plugin.guard import MAX_REASON, Guard
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
+from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.plugin.guard import MAX_NOTE, MAX_REASON, Decoration, Guard, decorate
+from dask_efficiency.plugin.scheduler import replies, spans
+from dask_efficiency.report import efficiency_report as client_half
+from dask_efficiency.report import replies as reports
+from dask_efficiency.report.client_watch import ClientObserver
+from dask_efficiency.report.replies import ask_history
+from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
+from dask_efficiency.show.terminal.plain import plain
+from tests.plugin.tasks import increment, nap
 
 
 def boom(*args: object) -> None:
@@ -55,3 +78,316 @@ def test_once_closed_it_calls_nothing_and_has_not_failed(guard):
     guard.close()
     guard(boom)
     assert guard.off is None
+
+
+#: Fields of a report that are no figures.
+DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"} | {
+    "arrivals",
+    "causes_by_span",
+    "computed_by",
+    "cores",
+    "gil_holders",
+    "gil_holds",
+    "long_tail",
+    "loop_blocks",
+    "metered",
+    "path",
+    "profile",
+    "scheduler_loop",
+    "skew",
+    "savings",
+}
+
+#: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.
+ERRORS = [SystemError("AST constructor recursion depth mismatch"), RecursionError("too deep"), KeyError("x")]
+
+
+class Odd(Exception):
+    """Of no known kind."""
+
+
+@given(st.lists(st.sampled_from([None, *ERRORS, Odd(), MemoryError(), ValueError("long" * 1000)])))
+def test_each_decoration_is_made_on_its_own(errors):
+    def make(error: Exception | None) -> str:
+        if error is not None:
+            raise error
+        return "made"
+
+    made, notes = decorate([Decoration(str(i), f"part {i}", lambda e=e: make(e)) for i, e in enumerate(errors)])
+    assert made == {str(i): "made" for i, error in enumerate(errors) if error is None}
+    failed = [i for i, error in enumerate(errors) if error is not None]
+    assert [note.partition(":")[0] for note in notes] == [f"there is no part {i}" for i in failed]
+    assert all(len(note) <= MAX_NOTE for note in notes)
+
+
+def test_what_is_missing_is_logged_once_with_its_reason(caplog):
+    def fail() -> None:
+        raise SystemError("AST")
+
+    with caplog.at_level(logging.ERROR):
+        assert decorate([Decoration("code", "source listing", fail)]) == (
+            {},
+            ["there is no source listing: SystemError: AST"],
+        )
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert "source listing" in record.getMessage()
+
+
+def test_a_decoration_holds_nobody_up_who_interrupts():
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        decorate([Decoration("code", "source listing", interrupt)])
+
+
+# -- reports of a cluster in this process ---------------------------------------------------------
+
+
+@asynccontextmanager
+async def metered_client() -> Any:
+    async with (
+        Scheduler(port=0, dashboard_address=":0") as scheduler,
+        Worker(scheduler.address, nthreads=2, name="only", dashboard_address=":0"),
+        Client(scheduler.address, asynchronous=True) as client,
+    ):
+        await client.register_plugin(EfficiencyPlugin())
+        yield client
+
+
+@dataclass
+class Closed:
+    """A window that was closed: what the scheduler and the client made a report of."""
+
+    window: tuple[Any, ...]
+    report: efficiency_report
+    payload: dict[str, Any]
+    stopped: int
+
+
+@pytest.fixture(scope="module")
+def closed() -> Closed:
+    """The accounts of a window, with a trace and a straggler, after its cluster has gone."""
+    kept: dict[str, Any] = {}
+    of_window, made_of = replies.of_window, efficiency_report._made_of
+
+    def keep_window(*args: Any) -> Any:
+        kept["window"] = args
+        return of_window(*args)
+
+    def keep_payload(self: Any, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
+        kept.update(payload=payload, stopped=stopped)
+        return made_of(self, payload, stopped)
+
+    async def run() -> efficiency_report:
+        async with metered_client() as mine, efficiency_report(mine, trace=True) as report:
+            await mine.gather(mine.map(nap, [0.02] * 6, pure=False))
+        return report
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replies, "of_window", keep_window)
+        patch.setattr(efficiency_report, "_made_of", keep_payload)
+        report = asyncio.run(run())
+    finding = SlowWorker("only", "host", Cause.SLOW_CPU, score=2.0, confidence=0.9, since=0.0, effect=2.0)
+    kept["payload"]["stragglers"] = [finding.to_dict()]
+    return Closed(report=report, **kept)
+
+
+def reply_of(closed: Closed) -> dict[str, Any]:
+    """What the client is sent of a window."""
+    return reports.unpacked(asyncio.run(replies.packed(replies.of_window(*closed.window))))
+
+
+def figures(report: EfficiencyReport) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in EfficiencyReport.__dataclass_fields__ if name not in DECORATED}
+
+
+def in_turn(patch: pytest.MonkeyPatch, module: Any, make: Any) -> Iterator[tuple[Decoration, Any]]:
+    """What is made while one decoration of a module after the other raises one error after the other."""
+    whole: list[Decoration] = []
+
+    def seen(decorations: Any) -> Any:
+        whole.extend(found := list(decorations))
+        return decorate(found)
+
+    patch.setattr(module, "decorate", seen)
+    make()
+    assert len(whole) > 1
+    for broken in whole:
+        for error in ERRORS:
+
+            def fail(error: Exception = error) -> None:
+                raise error
+
+            def breaking(decorations: Any, words: str = broken.words, fail: Any = fail) -> Any:
+                return decorate([d._replace(make=fail) if d.words == words else d for d in decorations])
+
+            patch.setattr(module, "decorate", breaking)
+            yield broken, make()
+
+
+@pytest.mark.cluster
+def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeypatch):
+    def make() -> dict[str, Any]:
+        return reply_of(closed)
+
+    def without(payload: dict[str, Any], *names: str) -> dict[str, Any]:
+        return {name: value for name, value in payload.items() if name not in names}
+
+    whole = make()
+    assert not whole["notes"]
+    names = set()
+    for broken, found in in_turn(monkeypatch, replies, make):
+        names.add(broken.name)
+        (note,) = found["notes"]
+        assert note.startswith(f"there is no {broken.words}: ")
+        lost = {"spans": ("spans", "span_causes"), "alone": ("skew",)}.get(broken.name, (broken.name,))
+        assert without(found, *lost, "notes") == without(whole, *lost, "notes")
+        report = reports.report_of(found, name="x", started=0.0)
+        assert figures(report) == figures(reports.report_of(whole, name="x", started=0.0))
+        assert note in report.notes
+    assert names == {
+        "environment",
+        "stragglers",
+        "spans",
+        "profiles",
+        "skew",
+        "metered",
+        "timeline",
+        "gpu",
+        "scheduler_loop",
+        "cores",
+        "arrivals",
+        "code",
+        "graphs",
+        "running",
+        "alone",
+    }
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("module", [client_half, reports])
+def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatch, tmp_path, module):
+    def make() -> EfficiencyReport:
+        return closed.report._made_of(copy.deepcopy(closed.payload), closed.stopped)
+
+    whole = make()
+    assert whole.notes == closed.report.notes
+    assert whole.trace is not None
+    assert whole.stragglers
+    names = set()
+    for broken, found in in_turn(monkeypatch, module, make):
+        names.add(broken.words)
+        assert figures(found) == figures(whole)
+        (note,) = set(found.notes) - set(whole.notes)
+        assert note.startswith(f"there is no {broken.words}: ")
+        shown_everywhere(found, note, tmp_path)
+    assert (
+        names
+        == {
+            client_half: {
+                "trace",
+                "record of the client's phases",
+                "list of the client's settings",
+                "source listing",
+                "list of lines that sent graphs",
+                "list of workers that came",
+                "critical path",
+                "search for long tasks",
+                "search for stragglers in the trace",
+            },
+            reports: {
+                "environment",
+                "timeline",
+                "source listing",
+                "list of stragglers",
+                "account of GPUs",
+                "comparison of tasks",
+                "table of what was metered",
+                "profile",
+                "list of who had the GIL",
+                "list of long holds of the GIL",
+                "list of blocked event loops",
+                "account of the scheduler's event loop",
+            },
+        }[module]
+    )
+
+
+def shown_everywhere(report: EfficiencyReport, note: str, folder: Path) -> None:
+    """A report with something missing can be printed, drawn, and saved and loaded."""
+    assert "there is no" in plain(report.document)
+    assert report._repr_html_()
+    path = folder / "report.json"
+    report.save(str(path))
+    assert note in load_report(path).notes
+    report.to_html(str(folder / "report.html"))
+    assert "there is no" in (folder / "report.html").read_text()
+
+
+@pytest.mark.cluster
+def test_with_no_decoration_at_all_the_figures_are_there(closed, monkeypatch, tmp_path):
+    def nothing(decorations: Any) -> Any:
+        return {}, [f"there is no {d.words}: injected" for d in decorations]
+
+    whole = closed.report.report
+    monkeypatch.setattr(replies, "decorate", nothing)
+    monkeypatch.setattr(reports, "decorate", nothing)
+    monkeypatch.setattr(client_half, "decorate", nothing)
+    payload = reply_of(closed)
+    report = closed.report._made_of(payload, closed.stopped)
+    assert figures(report) == figures(whole)
+    shown_everywhere(report, report.notes[0], tmp_path)
+    assert report.breakdown == whole.breakdown
+
+
+# -- what really breaks, on both sides of a cluster ------------------------------------------------
+
+
+def raising(*args: Any, **kwargs: Any) -> Any:
+    raise SystemError("injected")
+
+
+#: What is broken, and what the report then says that there is not.
+BROKEN = [
+    (ast, "parse", "source listing"),
+    (replies.environment, "of_cluster", "environment"),
+    (client_half.environment, "of_client", "list of the client's settings"),
+    (spans, "rolled_up", "list of spans"),
+    (replies, "skew_by_prefix", "comparison of tasks"),
+    (TimelineRecorder, "add", "timeline"),
+    (TimelineRecorder, "timeline", "timeline"),
+    (client_half, "build", "trace"),
+    (RecordingPart, "_tell_workers", "trace"),
+    (RecordingPart, "_collect", "trace"),
+    (client_half, "split_phases", "record of the client's phases"),
+    (ClientObserver, "add", "record of what the client did"),
+    (ClientObserver, "remove", "record of what the client did"),
+    (ClusterWindow, "cores", "count of cores"),
+    (efficiency_report, "_arrivals", "list of workers that came"),
+    (client_half, "_path_summary", "critical path"),
+    (client_half, "_of_the_run", "search for stragglers in the trace"),
+    (replies, "_stragglers", "list of stragglers"),
+]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("place", "name", "missing"), BROKEN)
+def test_a_report_lacks_what_broke_and_nothing_else(place, name, missing, monkeypatch):
+    async def run() -> tuple[EfficiencyReport, EfficiencyReport, EfficiencyReport]:
+        async with metered_client() as mine:
+            async with efficiency_report(mine, trace=True) as report:
+                assert await mine.submit(increment, 1) == 2
+            return report.report, await snapshot(mine), await ask_history(mine, None)
+
+    monkeypatch.setattr(place, name, raising)
+    for report in (found := asyncio.run(run())):
+        assert report.breakdown.total > 0
+        assert [note for note in report.notes if "injected" in note and missing not in note] == []
+    assert found[0].tasks
+    assert [note.partition(":")[0] for note in found[0].notes if "there is no" in note] == [f"there is no {missing}"]
+    assert (found[0].trace is None) == (missing == "trace")
+    assert (found[0].timeline is None) == (missing == "timeline")
+    assert bool(found[0].by_span) == (missing != "list of spans")
+    assert bool(found[0].skew) == (missing != "comparison of tasks")

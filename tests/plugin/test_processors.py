@@ -8,7 +8,7 @@ import pytest
 
 from dask_efficiency.accounts.processors import cores
 from dask_efficiency.plugin import processors
-from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.plugin.processors import Throttling, own_processors
 
 
 @pytest.fixture
@@ -101,3 +101,32 @@ def test_a_system_that_tells_nothing_gives_all_processors(cgroups: Path, monkeyp
     monkeypatch.setattr(processors, "_BOOT", cgroups / "none")
     mine = own_processors()
     assert (mine.affinity.bit_count(), mine.quota) == (os.cpu_count() or 1, None)
+
+
+def test_version_2_tells_microseconds(tmp_path):
+    stat = tmp_path / "cpu.stat"
+    stat.write_text("usage_usec 10\nnr_throttled 2\nthrottled_usec 5\n")
+    throttling = Throttling(tmp_path)
+    assert throttling.limited
+    assert throttling.more() == 0
+    stat.write_text("usage_usec 10\nnr_throttled 2\nthrottled_usec 12\n")
+    assert throttling.more() == 7_000
+    assert throttling.more() == 0
+    throttling.close()
+    throttling.close()
+    assert not throttling.limited
+
+
+def test_version_1_tells_nanoseconds(tmp_path):
+    stat = tmp_path / "cpu.stat"
+    stat.write_text("nr_periods 3\nthrottled_time 5\n")
+    throttling = Throttling(tmp_path)
+    stat.write_text("nr_periods 3\nthrottled_time 12\n")
+    assert throttling.more() == 7
+    throttling.close()
+
+
+def test_without_a_limit_nothing_is_read(tmp_path):
+    assert not Throttling(None).limited
+    assert not Throttling(tmp_path).limited
+    assert Throttling(None).more() == 0

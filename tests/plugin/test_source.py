@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugin.source import MAX_CODE, Place, block_at, bounded, place_of, recorded
+from dask_efficiency.plugin.source import MAX_CODE, SourceLine, block_at, bounded, calling_line, recorded
 
 
 class block:  # noqa: N801  # reads as what it stands for
     """Remembers where its ``with`` statement is."""
 
     def __enter__(self) -> "block":
-        self.place = place_of(sys._getframe(1))
+        self.place = calling_line(sys._getframe(1))
         return self
 
     def __exit__(self, *error: Any) -> None: ...
 
     async def __aenter__(self) -> "block":
-        self.place = place_of(sys._getframe(1))
+        self.place = calling_line(sys._getframe(1))
         return self
 
     async def __aexit__(self, *error: Any) -> None: ...
@@ -79,31 +79,31 @@ def test_nothing_is_shown_of_what_is_in_no_block(tmp_path: Path) -> None:
     file = tmp_path / "file.py"
     text = "PASSWORD = 1\nstack = ExitStack()\nstack.enter_context(report)\ndef f():\n    stack.enter_context(report)\n"
     file.write_text(text)
-    assert block_at(Place(str(file), 3, {})) == ()
-    assert block_at(Place(str(file), 5, {})) == ()
+    assert block_at(SourceLine(str(file), 3, {})) == ()
+    assert block_at(SourceLine(str(file), 5, {})) == ()
 
 
 def test_code_without_source_shows_nothing() -> None:
     names: dict[str, Any] = {"block": block}
     exec("with block() as found: pass", names)
     assert block_at(names["found"].place) == ()
-    assert block_at(place_of(None)) == ()
+    assert block_at(calling_line(None)) == ()
 
 
 def test_a_block_is_found_by_any_line_of_its_beginning(tmp_path: Path) -> None:
     file = tmp_path / "file.py"
     file.write_text("with (\n    one(),\n    two(),\n):\n    pass\npast = 1\n")
     for lineno in (1, 2, 3, 4):
-        assert block_at(Place(str(file), lineno, {})) == ("with (\n    one(),\n    two(),\n):\n    pass",)
+        assert block_at(SourceLine(str(file), lineno, {})) == ("with (\n    one(),\n    two(),\n):\n    pass",)
 
 
 def test_nothing_is_shown_of_a_file_that_is_no_python_or_far_too_large(tmp_path: Path) -> None:
     cell = tmp_path / "cell.py"
     cell.write_text("%%time\nwith report():\n    pass\n")
-    assert block_at(Place(str(cell), 2, {})) == ()
+    assert block_at(SourceLine(str(cell), 2, {})) == ()
     large = tmp_path / "large.py"
     large.write_text("with report():\n    pass\n" + "PASSWORD = 1\n" * 100_000)
-    assert block_at(Place(str(large), 1, {})) == ()
+    assert block_at(SourceLine(str(large), 1, {})) == ()
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_blocks_are_found_in_many_threads_at_once() -> None:
     program = """
 import ast, gc, sys, threading
 from pathlib import Path
-from dask_efficiency.plugin.source import Place, block_at
+from dask_efficiency.plugin.source import SourceLine, block_at
 
 sys.setswitchinterval(1e-6)
 gc.set_threshold(50)
@@ -139,7 +139,8 @@ gc.callbacks.append(lambda *args: sum(range(50)))
 found = []
 
 lines = Path(ast.__file__).read_text().splitlines()
-place = Place(ast.__file__, next(i for i, line in enumerate(lines, 1) if line.strip().startswith("with self.")), {})
+number = next(i for i, line in enumerate(lines, 1) if line.strip().startswith("with self."))
+place = SourceLine(ast.__file__, number, {})
 
 def look():
     for _ in range(3):

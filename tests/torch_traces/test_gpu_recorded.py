@@ -12,8 +12,19 @@ import pytest
 from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import (
+    CALL,
+    COPY,
+    FILL,
+    KERNEL,
+    OPERATION,
+    RETURNS,
+    SPINS,
+    Device,
+    GpuBatch,
+    TaskId,
+    TaskWindow,
+)
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category
 
@@ -35,12 +46,12 @@ class Recorded:
     windows: list[TaskWindow]
     end: int
 
-    def batches(self, count: int) -> list[Batch]:
+    def batches(self, count: int) -> list[GpuBatch]:
         """As a meter would have brought them, in so many flushes."""
         found, before = [], -1
         for at in np.linspace(0, self.end, count + 1, dtype=np.int64)[1:].tolist():
             parts = [rows[(rows["end"] > before) & (rows["end"] <= at)] for rows in (self.operations, self.calls)]
-            found.append(Batch(*parts, ["kernel"], {}, at))
+            found.append(GpuBatch(*parts, ["kernel"], {}, at))
             before = at
         return found
 

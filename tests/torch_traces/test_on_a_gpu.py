@@ -11,9 +11,9 @@ from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger
+from dask_efficiency.gpu.meter import KERNEL, GpuBatch, TaskId, TaskWindow
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
-from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.kineto.trace import Category
@@ -41,7 +41,7 @@ def meter(torch: Any) -> Iterator[CuptiMeter]:
     meter.close()
 
 
-def kernels(batch: Batch) -> np.ndarray:
+def kernels(batch: GpuBatch) -> np.ndarray:
     return batch.operations[batch.operations["activity"] == KERNEL]
 
 

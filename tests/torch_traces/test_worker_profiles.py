@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
-from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces import worker_profiles as profiles
 from dask_efficiency.torch_traces.worker_profiles import TaskProfiles

@@ -27,7 +27,7 @@ from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
-from dask_efficiency.plugin.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
+from dask_efficiency.plugin.scheduler.heartbeats import DASK_METRICS, dask_metric, host_sensors
 from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""CuptiMeter: the kernels of this process, measured exactly by CUPTI, CUDA's profiling interface."""
+"""CuptiMeter: kernels of this process, measured exactly by CUPTI, CUDA's profiling interface."""
 
 from dask_efficiency.gpu.cupti.meter import CuptiMeter, CuptiRefused
 

@@ -1,4 +1,4 @@
-"""Compiles ``callbacks.c``: the build of a wheel does it, and so do the tests. It needs the standard library only.
+"""Compiles ``callbacks.c``, for the build of a wheel and for tests. Needs the standard library only.
 
 An installation from a pure wheel lacks the library; ``python -m dask_efficiency.gpu.cupti`` adds it.
 """
@@ -12,29 +12,29 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: The name of the compiled library. One that ends in ``.so`` would be taken for a module that can be imported.
+#: File name of the compiled library. Python would take a file that ends in ``.so`` for a module.
 LIBRARY_NAME = "libcallbacks.so.1"
 
 SOURCE = Path(__file__).with_name("callbacks.c")
 
-#: Set to anything but 0, it keeps the build from looking for a compiler.
+#: Environment variable; anything but 0 keeps the build from looking for a compiler.
 NO_EXTENSION = "DASK_EFFICIENCY_NO_EXTENSION"
 
-#: ``nodelete``: CUPTI may call the functions until the process ends, so the library must never be unloaded.
+#: ``nodelete``: CUPTI may call the functions until the process ends, so the library must stay loaded.
 _FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
 
 
 class CannotCompile(OSError):
-    """The library cannot be made here; the text says why."""
+    """The library cannot be compiled here; the text gives the reason."""
 
 
 def compiler() -> list[str]:
-    """The command of a C compiler: ``$CC``, or the first of cc, gcc and clang that there is.
+    """Command of a C compiler: ``$CC``, or the first of cc, gcc and clang that is installed.
 
     Raises
     ------
     CannotCompile
-        If there is none, if the system is not Linux, or if the environment says not to look.
+        If there is none, if the system is not Linux, or if :data:`NO_EXTENSION` is set.
     """
     if os.environ.get(NO_EXTENSION, "0") not in ("", "0"):
         raise CannotCompile(f"{NO_EXTENSION} is set")
@@ -48,14 +48,14 @@ def compiler() -> list[str]:
 
 
 def compile_callbacks(library: Path, *flags: str) -> None:
-    """Compile the library into a file, which is replaced as a whole, whatever other processes do with it.
+    """Compile the library and replace its file atomically.
 
     Parameters
     ----------
     library
-        The file to write.
+        File to write.
     flags
-        For the compiler, beside those that are needed.
+        More flags for the compiler.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Where CUPTI gets its buffers and returns them to: two compiled functions, over memory that is never freed.
+"""Buffers for CUPTI: two compiled callbacks that lend them and take them back, over memory that is never freed.
 
-CUPTI calls them while it holds locks of its own. A callback in Python would wait there for the GIL; a thread that
-launches a kernel while it holds the GIL (many extensions do) would wait for CUPTI: a deadlock. So they are written in
-C, in ``callbacks.c``, and work until the process ends, whatever becomes of Python.
+CUPTI calls them while it holds its own locks. A callback in Python would wait there for the GIL, while a thread that
+launches a kernel with the GIL held (many extensions do) would wait for CUPTI: a deadlock. So they are written in C, in
+``callbacks.c``, and work until the process ends, even after Python has shut down.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from numpy.typing import NDArray
 
 from dask_efficiency.gpu.cupti.build import LIBRARY_NAME
 
-#: The compiled ``callbacks.c``; an installation that had no C compiler lacks it.
+#: Compiled ``callbacks.c``; missing where the installation had no C compiler.
 LIBRARY = Path(__file__).with_name(LIBRARY_NAME)
 
-#: What a buffer is: free for CUPTI to take, in its hands, or brought back with records.
+#: States of a buffer: free, lent to CUPTI, or returned with records.
 FREE, LENT, DONE = range(3)
 
-#: The table's fields before its slots: count, size, base, refused, foreign. As ``struct pool``.
+#: Fields of the table before its slots, as in ``struct pool``.
 _COUNT, _SIZE, _BASE, _REFUSED, _FOREIGN, _SLOTS = range(6)
 
 
 class CallbacksUnavailable(OSError):
-    """The callbacks have not been compiled, or cannot be loaded; the text says which, for a report."""
+    """The callbacks have not been compiled, or cannot be loaded; the text gives the reason, for a report."""
 
 
 class BufferPool:
     """Buffers lent to CUPTI, and the two functions that lend them.
 
-    Its memory is never freed, as CUPTI may write to a buffer, and call the functions, at any later time. A buffer that
+    The memory is never freed, as CUPTI may write to a buffer and call the functions at any later time. A buffer that
     CUPTI has not written to takes no memory.
 
     Parameters
     ----------
     count, size
-        The number of buffers, and the bytes of each. If none is free CUPTI drops records, and counts them. While work
-        is queued without end, CUPTI returns a buffer only when it is full and all in it has ended, so the records in
-        small buffers are known sooner. One buffer of the default size holds about 60 launches, and all of them 250,000.
+        Number of buffers, and bytes of each. If none is free, CUPTI drops records and counts them. While work is queued
+        without end, CUPTI returns a buffer only when it is full and everything in it has ended, so records in small
+        buffers are known sooner. A buffer of the default size holds about 60 launches, and all together 250,000.
 
     Raises
     ------
@@ -66,10 +66,10 @@ class BufferPool:
         self._first_words = self._bytes.view(np.uint64)[:, 0]
 
     def callbacks(self) -> tuple[int, int]:
-        """The addresses that ``cuptiActivityRegisterCallbacks`` takes.
+        """Addresses for ``cuptiActivityRegisterCallbacks``.
 
-        There is one pair of functions in a process. From now on they serve this pool; what another pool has lent is
-        then a stranger's to them.
+        A process has one pair of functions. From now on they serve this pool; buffers of another pool count as
+        foreign.
         """
         self._library.serve_pool(ctypes.c_void_p(self._address))
         request = ctypes.cast(self._library.request_buffer, ctypes.c_void_p).value
@@ -80,21 +80,21 @@ class BufferPool:
 
     @property
     def refused(self) -> int:
-        """How often CUPTI asked for a buffer while none was free."""
+        """Number of requests of CUPTI while no buffer was free."""
         return int(self._table[_REFUSED])
 
     @property
     def foreign(self) -> int:
-        """How many buffers CUPTI returned that are not of this pool."""
+        """Number of returned buffers that are not of this pool."""
         return int(self._table[_FOREIGN])
 
     def lent(self) -> NDArray[np.bool_]:
-        """By number, whether CUPTI has a buffer with records in it that was not written off."""
+        """By number: CUPTI has the buffer, with records in it, and it was not written off."""
         held: NDArray[np.bool_] = (self._states == LENT) & (self._first_words != 0) & ~self._written_off
         return held
 
     def free(self) -> NDArray[np.bool_]:
-        """By number, whether a buffer has no records in it."""
+        """By number: the buffer has no records in it."""
         empty: NDArray[np.bool_] = (self._states == FREE) | ((self._states == LENT) & (self._first_words == 0))
         return empty
 
@@ -103,7 +103,7 @@ class BufferPool:
         self._written_off |= self._states == LENT
 
     def filled(self) -> list[tuple[int, NDArray[np.uint8]]]:
-        """The buffers that CUPTI returned: the number of each and a view of its valid bytes."""
+        """Buffers that CUPTI returned: number, and a view of the valid bytes."""
         with _FENCE:  # The states are read before the sizes and the bytes.
             done = np.flatnonzero(self._states == DONE)
         return [(int(i), self._bytes[i, : min(int(self._valid[i]), self.size)]) for i in done]
@@ -116,7 +116,7 @@ class BufferPool:
             self._states[number] = FREE
 
 
-#: Taking and releasing a lock keeps the processor from reordering what is read and written.
+#: Taking and releasing a lock keeps the processor from reordering reads and writes.
 _FENCE = threading.Lock()
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -138,7 +138,7 @@ def _compiled(library: Path) -> ctypes.CDLL:
 
 
 def _map(nbytes: int) -> int:
-    """Memory that no object owns, so that it stays even while the interpreter ends."""
+    """Memory that no object owns, so that it stays while the interpreter ends."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if address in (None, ctypes.c_void_p(-1).value):

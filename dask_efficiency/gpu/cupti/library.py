@@ -1,4 +1,4 @@
-"""Cupti: the functions of libcupti that the meter calls, with its errors as reasons; and where libcupti is found."""
+"""Cupti: the functions of libcupti that the meter calls, its clock, and where libcupti is found."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import sys
 from collections.abc import Iterator
 from glob import escape, glob
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from dask_efficiency.gpu.layouts import DRIVER, RUNTIME
+import numpy as np
+from numpy.typing import NDArray
 
-#: The environment variable with the path of libcupti, for when it is in no usual place. One that the process has loaded
-#: already goes before it.
+from dask_efficiency.gpu.cupti.decode import DRIVER, RUNTIME
+
+#: Environment variable with the path of libcupti. A libcupti that the process has loaded takes precedence.
 VARIABLE = "DASK_EFFICIENCY_CUPTI"
 
-#: What an error of ``CUptiResult`` means to a user.
+#: Reasons for users, by the code of ``CUptiResult``.
 _REASONS = {
     15: "CUPTI could not initialise",
     27: "CUPTI does not support this device or system",
@@ -32,7 +35,7 @@ _REASONS = {
 
 
 class CuptiError(OSError):
-    """A call of CUPTI failed; the text says which one and why, for a report."""
+    """A call of CUPTI failed; the text names the call and the reason, for a report."""
 
     def __init__(self, function: str, code: int, name: str = "") -> None:
         reason = _REASONS.get(code) or f"{name or 'error'} ({code})"
@@ -40,12 +43,12 @@ class CuptiError(OSError):
 
 
 class Cupti:
-    """The functions of one libcupti that the meter needs. Each raises :class:`CuptiError` if CUPTI returns an error.
+    """Functions of one libcupti. Each raises :class:`CuptiError` if CUPTI returns an error.
 
     Parameters
     ----------
     path
-        The library's file. If the process has loaded it already, it is not loaded again.
+        File of the library. If the process has loaded it already, it is not loaded again.
     """
 
     def __init__(self, path: str) -> None:
@@ -61,13 +64,13 @@ class Cupti:
         return version.value
 
     def timestamp(self) -> int:
-        """The time now, by the clock that CUPTI takes the times of records from."""
+        """Time now, by the clock of CUPTI's records."""
         now = ctypes.c_uint64()
         self._call("cuptiGetTimestamp", ctypes.byref(now))
         return now.value
 
     def probe(self) -> None:
-        """Find out whether another profiler has CUPTI."""
+        """Raise CuptiError if another profiler has CUPTI."""
         subscriber = ctypes.c_void_p()
         # No callback is enabled, so the function is never called; getpid is one that always exists.
         never = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)
@@ -87,23 +90,23 @@ class Cupti:
         self._call("cuptiActivityDisable", ctypes.c_int(kind))
 
     def enable_call(self, api: int, number: int, on: bool = True) -> bool:
-        """Record calls of a function of the runtime's or the driver's API, or stop it; False if this version cannot."""
+        """Start or stop recording calls of one function of the runtime or driver API; False if this version cannot."""
         function = {RUNTIME: "cuptiActivityEnableRuntimeApi", DRIVER: "cuptiActivityEnableDriverApi"}[api]
         call = getattr(self._library, function, None)
         return call is not None and call(ctypes.c_uint32(number), ctypes.c_uint8(on)) == 0
 
     def flush(self, *, forced: bool = False) -> None:
-        """Make CUPTI return the buffers in which everything has ended, or all of them."""
+        """Make CUPTI return the buffers in which everything has ended, or all buffers if ``forced``."""
         self._call("cuptiActivityFlushAll", ctypes.c_uint32(forced))
 
     def dropped(self) -> int:
-        """How many records were dropped since the last call."""
+        """Number of records dropped since the last call."""
         count = ctypes.c_size_t()
         self._call("cuptiActivityGetNumDroppedRecords", None, ctypes.c_uint32(0), ctypes.byref(count))
         return count.value
 
     def sizes(self, address: int, valid: int, *, max_records: int = 64) -> dict[int, int]:
-        """Bytes of records by kind, measured as the distances between the first records of a buffer."""
+        """Bytes of a record by kind: the distances between the first records of a buffer."""
         found: dict[int, int] = {}
         record, last = ctypes.c_void_p(), 0
         for _ in range(max_records):
@@ -130,12 +133,12 @@ class Cupti:
 
 
 def find(newest: int | None = None) -> str | None:
-    """The libcupti to use: the one in this process, else the one that :data:`VARIABLE` names, else an installed one.
+    """Path of the libcupti to use: loaded in this process, else named by :data:`VARIABLE`, else installed.
 
     Parameters
     ----------
     newest
-        The newest major version that the driver can run; None for any.
+        Newest major version that the driver can run; None for any.
 
     Returns
     -------
@@ -150,7 +153,7 @@ def find(newest: int | None = None) -> str | None:
 
 
 def _loaded() -> str | None:
-    """The libcupti that torch, say, has loaded: two in one process would disturb each other."""
+    """Path of a libcupti that is loaded, by torch for example: two in one process would disturb each other."""
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:
@@ -160,7 +163,7 @@ def _loaded() -> str | None:
 
 
 def _installed() -> Iterator[str]:
-    """The libraries of NVIDIA's Python packages, then those of CUDA toolkits."""
+    """Libraries of NVIDIA's Python packages, then of CUDA toolkits."""
     packages = [os.path.join(entry, "nvidia", name, "lib") for entry in sys.path for name in ("cu13", "cuda_cupti")]
     roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
     toolkits = [os.path.join(root, at) for root in roots for at in ("extras/CUPTI/lib64", "lib64", "lib")]
@@ -169,6 +172,61 @@ def _installed() -> Iterator[str]:
 
 
 def _major(path: str) -> int:
-    """The major version of CUDA in a library's file name."""
+    """Major version of CUDA in the file name of a library."""
     number = os.path.basename(path).removeprefix("libcupti.so.").split(".")[0]
     return int(number) if number.isdigit() else 0
+
+
+#: Largest drift of two clocks between readings, nanoseconds; beyond, the wall clock was set.
+STEP_NS = 1_000_000
+
+#: A record clock within this of the wall clock, nanoseconds, is taken for it: a minute, as a tick counter is far off.
+_NEAR_NS = 60_000_000_000
+
+
+class ClockPair(NamedTuple):
+    """Times of two clocks at one instant."""
+
+    #: Clock of the records.
+    record: int
+    #: Monotonic nanoseconds.
+    monotonic: int
+
+
+class RecordClock:
+    """Converts times of CUPTI's records to monotonic nanoseconds, along a line through readings of both clocks.
+
+    CUPTI's clock is the wall clock by default. After a ``torch.profiler`` has run, it is the tick counter of the
+    processor, whose rate is measured from the first reading on.
+
+    Parameters
+    ----------
+    first
+        Reading from before any record.
+    wall
+        Wall clock at that time, nanoseconds.
+    """
+
+    def __init__(self, first: ClockPair, *, wall: int) -> None:
+        self._first = self._last = first
+        self._in_nanoseconds = abs(first.record - wall) < _NEAR_NS
+        self._rate = 1.0
+
+    def read(self, now: ClockPair) -> bool:
+        """Take a reading; True if the record clock jumped since the last, so that times in between are uncertain."""
+        ahead, passed = now.record - self._last.record, now.monotonic - self._last.monotonic
+        stepped = self._last is not self._first or self._in_nanoseconds
+        stepped = stepped and abs(ahead * self._rate - passed) > STEP_NS + 1e-4 * passed
+        if stepped:
+            self._first = now
+        elif not self._in_nanoseconds and now.record > self._first.record:
+            self._rate = (now.monotonic - self._first.monotonic) / (now.record - self._first.record)
+        self._last = now
+        return stepped
+
+    def monotonic(self, times: NDArray[Any]) -> NDArray[np.int64]:
+        """Times of records as monotonic nanoseconds, by the readings so far."""
+        since = times.astype(np.int64) - self._last.record
+        if not self._in_nanoseconds:
+            since = np.rint(since * self._rate).astype(np.int64)
+        return since + self._last.monotonic

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,53 +18,133 @@ from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
 from dask_efficiency.gpu.cupti import library
 from dask_efficiency.gpu.cupti.callbacks import BufferPool
-from dask_efficiency.gpu.cupti.clock import ClockPair, RecordClock
-from dask_efficiency.gpu.cupti.kineto import KinetoWatch
-from dask_efficiency.gpu.cupti.library import Cupti, CuptiError
-from dask_efficiency.gpu.cupti.names import KernelNames
-from dask_efficiency.gpu.decode import Decoded, decode
-from dask_efficiency.gpu.layouts import CONCURRENT_KERNEL, DRIVER, MEMCPY, MEMSET, RUNTIME, layout_for
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import BLOCKS, SPINS, Batch
+from dask_efficiency.gpu.cupti.decode import (
+    CONCURRENT_KERNEL,
+    DRIVER,
+    MEMCPY,
+    MEMSET,
+    RUNTIME,
+    Decoded,
+    KernelNames,
+    decode,
+    layout_for,
+)
+from dask_efficiency.gpu.cupti.library import ClockPair, Cupti, CuptiError, RecordClock
+from dask_efficiency.gpu.meter import BLOCKS, SPINS, Device, GpuBatch
+from dask_efficiency.show.log import logger
 
-#: What is recorded besides calls. Never the kind KERNEL (3), which keeps kernels from running concurrently.
+#: Functions that ``torch.autograd.profiler`` calls before a trace begins and when it ends. The first registers Kineto's
+#: buffers with CUPTI, which serves one client at a time.
+_PREPARE, _DISABLE = "_prepare_profiler", "_disable_profiler"
+
+#: Second way of ``torch.profiler`` to watch CUDA, with its own buffers and clock.
+_MONITOR = "torch.profiler._cupti_monitor"
+
+
+class KinetoWatch:
+    """Calls a function before Kineto takes over CUPTI, in the thread that starts the profiler.
+
+    It replaces two functions in torch's module; :meth:`close` puts them back.
+
+    Parameters
+    ----------
+    about_to
+        The function, without arguments. An exception is logged, and the profiler goes on.
+    """
+
+    def __init__(self, about_to: Callable[[], object]) -> None:
+        self._about_to = about_to
+        self._prepared = False
+        #: True while a profile without CUDA runs: then torch's flag does not mean that Kineto uses CUPTI.
+        self._harmless = False
+        self._module: Any = sys.modules.get("torch.autograd.profiler")
+        self._originals: dict[str, Any] = {name: getattr(self._module, name, None) for name in (_PREPARE, _DISABLE)}
+        self._wrappers = {_PREPARE: self._prepare, _DISABLE: self._disable}
+        for name, original in self._originals.items():
+            if original is not None:
+                setattr(self._module, name, self._wrappers[name])
+
+    @property
+    def running(self) -> bool:
+        """True while Kineto has CUPTI, or is about to."""
+        enabled = bool(getattr(self._module, "_is_profiler_enabled", False)) and not self._harmless
+        return self._prepared or enabled
+
+    @property
+    def monitored(self) -> bool:
+        """True while torch's own CUPTI monitor runs."""
+        monitor = getattr(sys.modules.get(_MONITOR), "get_monitor", None)
+        return monitor is not None and monitor() is not None
+
+    def close(self) -> None:
+        """Put torch's functions back, unless somebody has replaced them since."""
+        for name, original in self._originals.items():
+            if original is not None and getattr(self._module, name, None) == self._wrappers[name]:
+                setattr(self._module, name, original)
+
+    def _prepare(self, config: Any, activities: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            self._harmless = not _uses_cuda(activities)
+            if not self._harmless:
+                self._prepared = True
+                self._about_to()
+        except Exception:
+            logger.exception("the GPU meter could not give way to torch.profiler")
+        return self._originals[_PREPARE](config, activities, *args, **kwargs)
+
+    def _disable(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._originals[_DISABLE](*args, **kwargs)
+        finally:
+            self._prepared = self._harmless = False
+
+
+def _uses_cuda(activities: Any) -> bool:
+    """True if the activities of a profile include CUDA, or cannot be read."""
+    try:
+        return any("CUDA" in str(activity).upper() for activity in activities)
+    except TypeError:
+        return True
+
+
+#: Kinds of records besides calls. Never KERNEL (3), which keeps kernels from running concurrently.
 _KINDS = (CONCURRENT_KERNEL, MEMCPY, MEMSET)
 _CALLS = {RUNTIME: RUNTIME_CALLS, DRIVER: DRIVER_CALLS}
 
-#: A record that ends more than this after its flush has been misread, nanoseconds.
+#: A record that ends this long after its flush, nanoseconds, was misread.
 _FUTURE_NS = 1_000_000_000
 
 
 class CuptiRefused(RuntimeError):
-    """CUPTI cannot be used in this process; the text says why, for a report."""
+    """CUPTI cannot be used in this process; the text gives the reason, for a report."""
 
 
 class OnePool:
-    """The pool of this process: CUPTI serves one client at a time, and may call it until the process ends."""
+    """Pool of this process: CUPTI serves one client at a time, and may call it until the process ends."""
 
     pool: BufferPool | None = None
-    #: Held while functions of CUPTI are called that change what it records.
+    #: Held while functions of CUPTI change what it records.
     lock = threading.Lock()
 
     @classmethod
     def get(cls) -> BufferPool:
-        """The pool, which is made at the first call."""
+        """Pool of this process, made at the first call."""
         if cls.pool is None:
             cls.pool = BufferPool()
         return cls.pool
 
 
 class CuptiMeter:
-    """Watches the devices of this process through CUPTI's activity records.
+    """Measures every kernel, copy and blocking call of this process, from CUPTI's activity records.
 
-    It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` that uses CUDA runs,
-    it measures nothing, and :attr:`gaps` grows.
+    It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` uses CUDA, it
+    measures nothing and :attr:`gaps` grows.
 
     Raises
     ------
     CuptiRefused
-        If it cannot measure: CUDA has no context yet, libcupti is missing or of an unknown version, the callbacks have
-        not been compiled, or another profiler is running.
+        If CUDA has no context yet, libcupti is missing or of an unknown version, the callbacks have not been compiled,
+        or another profiler runs.
     """
 
     kind = "cupti"
@@ -81,7 +163,7 @@ class CuptiMeter:
         self._lock = OnePool.lock
         self._dropped = self._gaps = 0
         self._sizes: dict[int, int] = {}
-        #: Since when Kineto has had CUPTI, monotonic nanoseconds; None while this meter has it.
+        #: Instant at which Kineto took CUPTI, monotonic nanoseconds; None while this meter has it.
         self._away_since: int | None = None
         self._closed = False
         self._known_until = 0
@@ -112,12 +194,12 @@ class CuptiMeter:
 
     @property
     def devices(self) -> Mapping[int, Device]:
-        """Every device that the process may use."""
+        """Devices that the process may use, by number."""
         return self._devices
 
     @property
     def dropped(self) -> int:
-        """Records for which CUPTI had no buffer, which had no times, or which could not be read."""
+        """Records without a buffer, without times, or that could not be read."""
         return self._dropped
 
     @property
@@ -126,20 +208,20 @@ class CuptiMeter:
         away = time.monotonic_ns() - self._away_since if self._away_since is not None else 0
         return self._gaps + away
 
-    def flush(self) -> Batch:
-        """What has become known. If a torch.profiler has ended, this takes CUPTI back.
+    def flush(self) -> GpuBatch:
+        """Batch of what became known since the last flush. Takes CUPTI back if a torch.profiler has ended.
 
         Raises
         ------
         CuptiRefused
-            If it cannot measure any more.
+            If it can measure no longer.
         """
         with self._lock:
             if self._closed:
-                return Batch(known_until=self._known_until)
+                return GpuBatch(known_until=self._known_until)
             if self._kineto.monitored:
                 self._leave()
-                raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one")
+                raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one client")
             try:
                 if self._away_since is not None:
                     return self._return() if not self._kineto.running else self._collect(self._known_until)
@@ -154,21 +236,21 @@ class CuptiMeter:
     def give_way(self) -> None:
         """Leave CUPTI to another client; safe to call from any thread.
 
-        CUPTI returns all buffers before, so that the other client never gets one of ours.
+        CUPTI returns all buffers first, so that the other client never gets one of ours.
         """
         with self._lock:
             if not self._closed and self._away_since is None:
                 self._end()
                 self._leave()
 
-    def close(self) -> Batch:
+    def close(self) -> GpuBatch:
         """Stop recording, and return what is known."""
-        # A forked child lacks CUPTI's threads, and its lock may never be released. Nothing may take long at its exit.
+        # A forked child lacks CUPTI's threads, and its lock may never be released. Its exit must not take long.
         if os.getpid() != self._process or not self._lock.acquire(timeout=5):
-            return Batch(known_until=self._known_until)
+            return GpuBatch(known_until=self._known_until)
         try:
             if self._closed:
-                return Batch(known_until=self._known_until)
+                return GpuBatch(known_until=self._known_until)
             self._closed = True
             self._kineto.close()
             atexit.unregister(self._at_exit)
@@ -183,7 +265,7 @@ class CuptiMeter:
                 self._end()
             return self._collect(now)
         except CuptiError:
-            return Batch(known_until=self._known_until)
+            return GpuBatch(known_until=self._known_until)
         finally:
             self._lock.release()
 
@@ -192,7 +274,7 @@ class CuptiMeter:
         self._cupti.register(*self._pool.callbacks())
         self._clock = RecordClock(self._read_both_clocks(), wall=time.time_ns())
         self._last_flush = time.monotonic_ns()
-        #: When each buffer was last seen free. What it holds began after that.
+        #: Instant at which each buffer was last seen free: its records began later.
         self._free_at = np.full(len(self._pool.free()), self._last_flush, np.int64)
         try:
             for kind in _KINDS:
@@ -204,7 +286,7 @@ class CuptiMeter:
             raise
 
     def _enable_calls(self) -> bool:
-        """Record the calls that matter; False if all calls are recorded, as before CUDA 12.5 it is all or none."""
+        """Record the listed calls; False if all are recorded: before CUDA 12.5 it is all or none."""
         accepted = {
             api: [self._cupti.enable_call(api, number) for number in numbers] for api, numbers in _CALLS.items()
         }
@@ -230,7 +312,7 @@ class CuptiMeter:
         self._away_since = time.monotonic_ns()
         self._pool.write_off()
 
-    def _return(self) -> Batch:
+    def _return(self) -> GpuBatch:
         """Take CUPTI back after Kineto, which may have changed its clock."""
         batch = self._collect(self._known_until)
         self._begin()
@@ -239,17 +321,17 @@ class CuptiMeter:
         self._away_since = None
         return batch
 
-    def _flush(self) -> Batch:
+    def _flush(self) -> GpuBatch:
         begin = time.monotonic_ns()
         self._free_at[self._pool.free()] = begin
         self._read_clock(begin)
         self._cupti.flush()
         return self._collect(begin)
 
-    def _collect(self, begin: int) -> Batch:
-        """Decode the buffers that CUPTI returned; ``begin`` is when the flush that should bring them began."""
+    def _collect(self, begin: int) -> GpuBatch:
+        """Decode the buffers that CUPTI returned; ``begin`` is the start of the flush that should return them."""
         filled = self._pool.filled()
-        # They are decoded as one, since each call of the decoder has a cost.
+        # Decoded as one, since each call of the decoder has a cost.
         content = np.concatenate([np.empty(0, np.uint8), *(content for _, content in filled)])
         if filled and not self._sizes:
             self._sizes = self._cupti.sizes(content.ctypes.data, len(content))
@@ -260,12 +342,12 @@ class CuptiMeter:
         known = min(begin, int(self._free_at[with_records].min())) if with_records.any() else begin
         self._known_until = max(self._known_until, known)
         self._dropped += self._cupti.dropped()
-        return self._batch(self._decode(content)) if filled else Batch(known_until=self._known_until)
+        return self._batch(self._decode(content)) if filled else GpuBatch(known_until=self._known_until)
 
     def _decode(self, content: NDArray[np.uint8]) -> Decoded:
         return decode(content, len(content), self._layout, self._sizes, waiting=self._waiting)
 
-    def _batch(self, decoded: Decoded) -> Batch:
+    def _batch(self, decoded: Decoded) -> GpuBatch:
         operations, calls = decoded.operations, decoded.calls
         for records in (operations, calls):
             for field in ("start", "end"):
@@ -273,7 +355,7 @@ class CuptiMeter:
         credible = operations["end"] < time.monotonic_ns() + _FUTURE_NS
         self._dropped += decoded.dropped + len(operations) - int(credible.sum())
         names = self._names.at(decoded.pointers.tolist())
-        return Batch(operations[credible], calls, names, known_until=self._known_until)
+        return GpuBatch(operations[credible], calls, names, known_until=self._known_until)
 
     def _read_clock(self, now: int) -> None:
         if self._clock.read(self._read_both_clocks()):
@@ -281,7 +363,7 @@ class CuptiMeter:
         self._last_flush = now
 
     def _read_both_clocks(self) -> ClockPair:
-        """Both clocks at one instant: of a few tries, the one that took the shortest time."""
+        """Read both clocks at one instant: the shortest of five tries."""
         tries = []
         for _ in range(5):
             before = time.monotonic_ns()

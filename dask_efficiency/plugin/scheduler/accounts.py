@@ -1,4 +1,4 @@
-"""ClusterAccounts: the cluster's ledger and what reports need beside it, brought up to date from heartbeats."""
+"""ClusterAccounts: the cluster's ledger and everything else that reports need, updated from heartbeats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,124 +16,152 @@ from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
-from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.senders import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.guard import Guard, decoration
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC, STAYS_OFF
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler import departures
-from dask_efficiency.plugin.scheduler.arrivals import Arrivals
+from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
-from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
-from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
-from dask_efficiency.plugin.scheduler.timelines import Timelines
+from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter, WorkTracker
+from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: A worker that sends no snapshot in so many heartbeats is not measured; the first comes up to one after joining.
+#: Heartbeats without a snapshot after which a worker counts as not metered; the first comes up to one after joining.
 MIN_SILENT_HEARTBEATS = 3
 
-#: Polls remembered for live views: ten minutes.
+#: Polls kept for live views: ten minutes.
 RECENT_MOMENTS = 1_200
 
-#: Nanoseconds between two of them that know what tasks of each prefix had settled: of a thousand prefixes that takes
-#: a tenth of a millisecond and half a megabyte.
+#: Nanoseconds between two of them with totals by prefix: a thousand prefixes take 0.1 ms and half a megabyte.
 PREFIXES_NS = 60_000_000_000
 
-
-#: CPU seconds after which a poll leaves the event loop to others, and goes on afterwards.
+#: CPU seconds after which a poll lets the event loop go on, and continues later.
 MAX_POLL_SECONDS = 0.005
 
-#: The same of the polls for a report, beside which others may come.
+#: CPU seconds likewise for the polls of a report: several may run at once.
 MAX_REPORT_POLL_SECONDS = 0.002
 
-#: What is remembered of what workers do not measure: more than there are replacements.
+#: Losses of workers that are kept (:func:`~dask_efficiency.plugin.patches.stays_off`): more than there are patches.
 MAX_STAYS_OFF = 100
 
-#: After so many answers of workers the timelines follow: ten thousand at once would take a tenth of a second.
+#: Answers of workers after which timelines are updated: ten thousand at once would take 0.1 s.
 FOLLOWED_ANSWERS = 100
 
-#: A worker is asked for everything once in so many nanoseconds.
+#: Nanoseconds between two requests to a worker to send everything anew: more than two heartbeats of large clusters.
 ASK_AGAIN_NS = 10_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the cluster had done by one instant, as far as heartbeats had come."""
+    """Totals of the cluster at one instant, from the heartbeats that had arrived."""
 
     at: int
     #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
-    #: The same by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known.
+    #: Likewise by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known.
     causes: Mapping[str, int] = field(default_factory=dict)
-    #: What tasks of each prefix had settled, by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`; known
-    #: once a minute.
+    #: Finalized time by prefix and :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`; once a minute.
     prefixes: Mapping[str, Sequence[int]] | None = None
+
+
+class Timelines:
+    """Activity of the slots, since the accounts began at ``at`` and in each open window, until a failure."""
+
+    def __init__(self, *, at: int) -> None:
+        self._feed = ActivityFeed()
+        self._life = TimelineRecorder(at=at)
+        self._of_windows: list[TimelineRecorder] = []
+        #: Reason why there is no timeline any more; empty until a failure.
+        self._failure: list[str] = []
+
+    def begin(self, *, at: int) -> TimelineRecorder:
+        """Begin the timeline of a window."""
+        recorder = TimelineRecorder(at=at)
+        self._of_windows.append(recorder)
+        return recorder
+
+    def end(self, recorder: TimelineRecorder) -> None:
+        """End the timeline of a window."""
+        if recorder in self._of_windows:
+            self._of_windows.remove(recorder)
+
+    def follow(self, present: Iterable[Presence], *, at: int) -> None:
+        """Add what the workers did since the last call, until now."""
+        if self._failure:
+            return
+        with decoration("timeline", self._failure):
+            stretches = self._feed.read(present, at=at)
+            for recorder in (self._life, *self._of_windows):
+                recorder.add(stretches)
+
+    def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
+        """Timeline of a recorder, or since the accounts began; raises RuntimeError if following the workers failed."""
+        if self._failure:
+            raise RuntimeError(self._failure[0])
+        return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
 
 
 @dataclass(slots=True, eq=False)
 class OpenWindow:
-    """A window that a client opened, and what is kept for its report."""
+    """Window that a client opened, with the values that its report needs."""
 
     window: ClusterWindow
     timeline: TimelineRecorder
     client: str
     #: Ids of the spans of this client's work.
     spans: set[str]
-    #: Ids of those that others sent tasks to first.
+    #: Ids of the spans that others sent tasks to first.
     foreign: set[str]
-    #: Whether only this client's work is wanted.
+    #: True if only this client's work is wanted.
     only: bool
-    #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
+    #: Values of IdleWeights at the opening.
     waited_for: Mapping[str, int]
     alone: Mapping[Hashable, Alone]
-    #: What the scheduler's event loop had done by then; None where that is not known.
+    #: Totals of the scheduler's event loop at the opening; None if unknown.
     loop: LoopTotals | None
     loop_at_stop: LoopTotals | None = None
-    #: What was computed again in it.
+    #: Tasks computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
-    #: Ids of spans, of either, that the other sent tasks to as well.
+    #: Ids of the spans that both this client and others sent tasks to.
     shared: set[str] = field(default_factory=set)
-    #: The graphs of this client.
+    #: Graphs of this client.
     sent: SentGraphs = field(default_factory=SentGraphs)
 
 
 class ClusterAccounts:
-    """The accounts of one registration, from its first worker to its end.
+    """Accounts of one registration, from its first worker to its end.
 
     Parameters
     ----------
-    scheduler
-        The scheduler.
-    session
-        Which accounts these are.
+    scheduler, session, guard
+        Of the registration.
     options
         Gives the options in force.
     windows
-        The windows that are open, by id.
+        Open windows by id.
     parts
-        Hear which workers come and go, and of their heartbeats.
+        Notified of workers and heartbeats.
     left_in_order
-        Called with a worker that said that it closes, and is gone before its final snapshot came.
+        Called with a worker that announced its closing and is gone before its final snapshot.
     lost
-        Called with a worker that vanished and of which nothing says why, and with what the scheduler knew of it.
+        Called with a worker that vanished without a known reason, and its state on the scheduler.
     ask_everything
-        Called with the addresses of workers whose heartbeats must tell everything, as too many were lost.
-    guard
-        What the accounts' failures go no further than.
+        Called with addresses of workers whose next heartbeats must be complete, as too many were lost.
     """
 
     def __init__(
@@ -157,7 +185,7 @@ class ClusterAccounts:
         self._left_in_order = left_in_order
         self._lost = lost
         self._ask_everything = ask_everything
-        #: When each worker may be asked for everything again, by address.
+        #: By address: earliest instant of the next request to send everything.
         self._ask_again: dict[str, int] = {}
         #: Seconds since the epoch at which the accounts began.
         self.since = time.time()
@@ -166,35 +194,35 @@ class ClusterAccounts:
         self.loop = LoopMeter(scheduler, lambda: self.cluster.work.outstanding)
         self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle, lambda: self.loop.waited)
         self.timelines = Timelines(at=self.cluster.started)
-        self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
-        #: What the cluster was doing at each of the last polls, for live views.
+        self.stragglers = StragglerReporter(scheduler, self.cluster, lambda: options().on_straggler)
+        #: Totals at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
         #: CPU seconds of polls on the scheduler's thread.
         self.cost_seconds = 0.0
         self._thread = threading.get_ident()
-        #: What the scheduler knows of the workers that are there, by address.
+        #: States of the present workers, by address.
         self._servers: dict[str, WorkerState] = {}
-        self._arrivals = Arrivals(scheduler, lambda address: self.cluster.present.get(address))
+        self._arrivals = HeartbeatArrivals(scheduler, lambda address: self.cluster.present.get(address))
         self._logged_refusals: set[str] = set()
-        #: What workers do not measure, as their distributed is another.
+        #: Losses of workers whose distributed differs.
         self._stays_off: dict[str, None] = {}
         self._remembered = self._answers = self._prefixes_due = 0
-        #: Whose heartbeats are still to be read in this round.
+        #: Addresses whose heartbeats are still to be read in this round.
         self._rest: deque[str] = deque()
 
     @property
     def options(self) -> Options:
-        """The options in force."""
+        """Options in force."""
         return self._options()
 
     @property
     def off(self) -> str | None:
-        """Why nothing is measured any more; None while it is."""
+        """Reason why nothing is metered any more; None while it works."""
         return self.guard.off
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
-        """The stragglers of now, the most certain first."""
+        """Present stragglers, the most certain first."""
         return self.stragglers.findings
 
     @property
@@ -203,24 +231,18 @@ class ClusterAccounts:
         return self._arrivals.read_interval_seconds
 
     def now(self) -> int:
-        """Nanoseconds by the accounts' clock."""
+        """Present instant of the accounts' clock, nanoseconds."""
         return time.monotonic_ns()
 
     def refresh(self) -> None:
-        """Bring the accounts up to now, as far as heartbeats are due and are read within :data:`MAX_POLL_SECONDS`.
-
-        From another thread than the scheduler's, such as that of an exporter of the user's own, no-op.
-        """
+        """Read the heartbeats that are due, within :data:`MAX_POLL_SECONDS`; no-op in another thread."""
         if threading.get_ident() == self._thread:
             self.guard(self.poll, at_most=MAX_POLL_SECONDS)
 
     # -- workers that come and go --------------------------------------------------------------
 
     def reconcile(self, asked: int | None = None) -> None:
-        """Compare with the scheduler's workers: one may join while a hook is not in place yet.
-
-        ``asked`` is when those that were there first were asked to meter.
-        """
+        """Compare with the scheduler's workers, some of which were there before the hook and ``asked`` to meter."""
         at = time.monotonic_ns()
         workers = self.scheduler.workers
         for address in [a for a in self._servers if a not in workers or not self._is_there(a, workers[a])]:
@@ -230,7 +252,7 @@ class ClusterAccounts:
                 self.worker_joined(address, at, asked)
 
     def worker_joined(self, address: str, at: int, asked: int | None = None) -> None:
-        """A worker is there, which may be known already."""
+        """Add a worker that joined; no-op if it is known already."""
         ws = self.scheduler.workers.get(address)
         if ws is None or self._is_there(address, ws):
             return
@@ -246,7 +268,7 @@ class ClusterAccounts:
         self._parts.each("worker_joined", address, ws)
 
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
-        """A worker was removed."""
+        """Close the accounts of a worker that was removed."""
         ws = self._servers.pop(address, None)
         for left in self._arrivals.worker_left(address, ws, at):
             self._take_snapshot(address, left.payload, left.at)
@@ -262,25 +284,25 @@ class ClusterAccounts:
         self._parts.each("worker_left", address, stimulus_id)
 
     def _is_there(self, address: str, ws: WorkerState) -> bool:
-        """Whether the accounts know the server at an address."""
+        """True if the accounts know the server at an address."""
         known = self._servers.get(address)
         return known is not None and known.server_id == ws.server_id
 
     # -- what workers report -------------------------------------------------------------------
 
     def poll(self, *, at_most: float = math.inf) -> bool:
-        """Take the heartbeats that have arrived since the last poll, or as many as its share of a core is enough for.
+        """Read the heartbeats that arrived since the last poll, or as many as the share of a core allows.
 
         Parameters
         ----------
         at_most
-            CPU seconds for it; one heartbeat is always taken. What is left then is taken by the next poll, which is to
-            follow soon. One without a limit also takes what has arrived since the one before it was cut off.
+            CPU seconds; one heartbeat is always read. The next poll, which should follow soon, reads the rest. A poll
+            without a limit also reads what arrived since the last one was cut off.
 
         Returns
         -------
         bool
-            Whether all were taken.
+            True if all were read.
         """
         began = time.thread_time()
         at = time.monotonic_ns()
@@ -293,17 +315,16 @@ class ClusterAccounts:
             self.reconcile()
             due, left_out = self._arrivals.next_round(at)
             arrived = len(due) + len(left_out)
-            if self.options.outliers:  # found worse in fewer samples; what sensors say needs no reading
+            if (
+                self.options.outliers
+            ):  # fewer samples would find outliers later; sensors need no reading of the accounts
                 for address, left in left_out.items():
                     self._parts.each("take_heartbeat", address, self.scheduler.workers[address], left.at)
             self._rest = deque(due)
         return self._read(began, at, at_most, arrived)
 
     async def poll_all(self) -> None:
-        """Take all heartbeats that have arrived, for a report: also those that polls have left out.
-
-        They may be thousands: others have their turn every :data:`MAX_REPORT_POLL_SECONDS`.
-        """
+        """Read all heartbeats that have arrived, skipped ones too, for a report; the event loop goes on in between."""
         began = time.thread_time()
         at = time.monotonic_ns()
         self.reconcile()
@@ -315,7 +336,7 @@ class ClusterAccounts:
             began, at, arrived = time.thread_time(), time.monotonic_ns(), 0
 
     def _read(self, began: float, at: int, at_most: float, arrived: int) -> bool:
-        """Read what this round has left to read, see :meth:`poll`."""
+        """Read the rest of this round, see :meth:`poll`."""
         self.idle.catch_up(at=at)
         missed = []
         read = len(self._rest)
@@ -348,14 +369,14 @@ class ClusterAccounts:
         self._arrivals.spent(at, others, arrived=arrived, read=read, seconds=seconds)
 
     def _take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
-        """Read a worker's last heartbeat."""
+        """Read the last heartbeat of a worker."""
         came = self._arrivals.take(address, ws, payload, at)
         self._take_snapshot(address, payload, came)
         self.stragglers.take_heartbeat(address, ws, payload, came)
         self._parts.each("take_heartbeat", address, ws, came)
 
     def _follow_up(self, at: int) -> None:
-        """Do all that follows when the heartbeats of a round are read."""
+        """Update everything else after the heartbeats of a round."""
         self.stragglers.poll(at, self.read_interval_seconds)
         silent = round(MIN_SILENT_HEARTBEATS * self._arrivals.heartbeat_seconds * 1e9)
         self.cluster.accrue(at=at, silent=max(SILENT_NS, silent))
@@ -375,11 +396,11 @@ class ClusterAccounts:
         self.recent.append(Moment(at, activity, self.cluster.nthreads, causes, prefixes))
 
     def follow(self) -> None:
-        """Note in the timelines what is known of the workers by now."""
+        """Update the timelines."""
         self.timelines.follow(self.cluster.present.values(), at=self.now())
 
     def take_answer(self, address: str, reply: Any, at: int) -> WindowBalance | str:
-        """Take the snapshot that a worker was asked for; gives its window, or why there is none."""
+        """Read a snapshot that a worker was asked for; returns its window, or the reason why there is none."""
         self.idle.catch_up()
         if not isinstance(reply, dict) or "snapshot" not in reply:
             return str(reply) if isinstance(reply, Exception) else "it is not metered"
@@ -394,10 +415,10 @@ class ClusterAccounts:
             return f"its window was refused: {refusal}"
 
     def event(self, topic: str, message: Any) -> None:
-        """Note that a worker begins to close, and why one goes, and take its final snapshot."""
+        """Note closing workers and the reasons of departures, and read final snapshots."""
         if not isinstance(message, Mapping):
             return
-        # Upstream's own words: a worker's as it begins to close, and the scheduler's just before a removal.
+        # Actions of upstream: of a worker as it begins to close, and of the scheduler just before a removal.
         action = message.get("action")
         if action == "closing-worker" or (action == "remove-worker" and message.get("expected")):
             self.cluster.worker_closing(topic)
@@ -411,19 +432,19 @@ class ClusterAccounts:
         elif topic == departures.NANNY_KILLS:
             address = str(message.get("worker"))
             ws = self._servers.get(address)
-            # It is why, whatever the nanny's signal made the worker, or its log, say first.
+            # This is the reason, even if the worker or its log gave another one first, because of the nanny's signal.
             self._explain(address, departures.for_memory(message, None if ws is None else ws.memory_limit), first=True)
         if topic == FINAL_SNAPSHOT and message.get("session") == self.session:
             self._take_final_snapshot(message)
 
     def _explain(self, address: str, reason: str, *, first: bool = False) -> None:
-        """Note why a worker goes, or has just gone."""
+        """Note the reason why a worker goes, or has just gone."""
         presence = self.cluster.last_at(address)
         if presence is not None and (first or not presence.loss.reason):
             presence.loss.reason = reason
 
     def _removed(self, address: str, message: Mapping[str, Any]) -> None:
-        """Note how a worker is removed, before its tasks move on."""
+        """Note the removal of a worker, before its tasks move on."""
         ws, presence = self._servers[address], self.cluster.present.get(address)
         stimulus_id = str(message.get("stimulus_id"))
         self.work.results_lost(ws.server_id, stimulus_id)
@@ -468,7 +489,7 @@ class ClusterAccounts:
             self._refused(address, refusal)
 
     def stays_off(self) -> list[str]:
-        """What is not measured, on the scheduler or on workers, as distributed is not what the package knows."""
+        """Losses on the scheduler and on workers where distributed differs from what the package expects."""
         return [*dict.fromkeys([*stays_off(), *self._stays_off])]
 
     def _refused(self, address: str, refusal: RefusedPayload) -> None:

@@ -1,4 +1,4 @@
-"""Departures: why a worker went, from upstream's events, the id of its removal, and the log of its nanny."""
+"""Departures: the reason why a worker left, from upstream's events, the removal's stimulus, and its nanny's log."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
 
-#: Topics of upstream's events, and what the scheduler logs when workers were silent for too long.
+#: Topics of upstream's events, and the scheduler's action when workers were silent for too long.
 NANNY_KILLS = "worker-restart-memory"
 SCHEDULER = "scheduler"
 SILENT = "worker-ttl-timed-out"
 
-#: Lines of a nanny's log that are looked at: those of one process may be in those of all its nannies.
+#: Lines of a nanny's log that are read; nannies of one process share its log.
 LOG_LINES = 200
 
-#: How the scheduler took notice, by the stimulus of the removal.
+#: How the scheduler noticed, by stimulus of the removal.
 _NOTICED = {
     "handle-worker-cleanup": "its connection broke",
     "nanny-close": "its process ended",
@@ -28,7 +28,7 @@ _SIGNAL = re.compile(r"signal-(\d+)")
 
 
 def for_memory(event: Mapping[str, Any], limit: int | None) -> str:
-    """Its nanny killed it, as it says just before."""
+    """Reason of a worker that its nanny kills, from the event just before."""
     rss = event.get("rss")
     if not isinstance(rss, int) or not limit:
         return f"{FOR_MEMORY}, for its memory"
@@ -36,35 +36,35 @@ def for_memory(event: Mapping[str, Any], limit: int | None) -> str:
 
 
 def silent(event: Mapping[str, Any]) -> str:
-    """It was silent for so long that the scheduler has it end."""
+    """Reason of a worker that was silent for too long."""
     ttl = event.get("ttl")
     return f"no heartbeat for {ttl:.3g} s" if isinstance(ttl, (int, float)) else "no heartbeat"
 
 
 def on_closing(reason: object) -> str:
-    """What a worker says as it begins to close; empty where only the scheduler knows why."""
-    said = _STAMP.sub("", reason) if isinstance(reason, str) else ""
-    if said == "scheduler-remove-worker":
+    """Reason that a worker gives as it begins to close; empty if only the scheduler knows it."""
+    stimulus = _STAMP.sub("", reason) if isinstance(reason, str) else ""
+    if stimulus == "scheduler-remove-worker":
         return ""
-    if said == "worker-lifetime-reached":
+    if stimulus == "worker-lifetime-reached":
         return "its lifetime was over"
     number = _SIGNAL.fullmatch(str(reason))
     if number is not None:
         return f"closed on {_signal(int(number[1]))}"
-    return f"closed: {said}" if said else "closed"
+    return f"closed: {stimulus}" if stimulus else "closed"
 
 
 def on_removal(stimulus_id: str, *, expected: bool, nanny: bool) -> tuple[str, str]:
-    """Why a worker is removed, empty where that is not known; and how the scheduler took notice."""
+    """Reason of a removal, empty if unknown; and how the scheduler noticed."""
     stimulus = _STAMP.sub("", stimulus_id)
     if expected:
         return "retired" if stimulus.startswith("retire") else f"removed: {stimulus}", ""
     noticed = _NOTICED.get(stimulus, f"removed: {stimulus}")
-    return "", noticed if nanny else f"{noticed}; without a nanny, nobody knows why"
+    return "", noticed if nanny else f"{noticed}; without a nanny, the reason is unknown"
 
 
 def in_log(lines: Iterable[Any], pid: int) -> str:
-    """What a nanny's log, the newest line first, says of the end of a process; empty where it says nothing."""
+    """End of a process according to its nanny's log, newest line first; empty if the log has nothing on it."""
     ended = re.compile(rf"Worker process {pid} (?:was killed by signal (\d+)|exited with status (\d+))\b")
     for line in lines:
         found = ended.search(str(line[1])) if isinstance(line, (list, tuple)) and len(line) > 1 else None

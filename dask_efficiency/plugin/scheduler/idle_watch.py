@@ -1,4 +1,4 @@
-"""IdleWatch: looks at the scheduler's state while work is outstanding, to know what free slots are free for."""
+"""IdleWatch: samples the scheduler's state while work is outstanding, to find the causes of idle slots."""
 
 from __future__ import annotations
 
@@ -27,56 +27,56 @@ if TYPE_CHECKING:
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 
-#: How often the state is looked at, up to a hundred workers; with more, in proportion less often.
+#: Milliseconds between two looks at the state, up to a hundred workers: short tasks are seen in several.
 INTERVAL_MS = 50.0
+#: Milliseconds between two looks for each worker beyond, as a look takes time with each worker.
 INTERVAL_MS_PER_WORKER = 0.5
 
-#: Part of a core that these looks may take: where one takes long, they are fewer.
+#: Share of a core for these looks: long looks are taken less often.
 MAX_SHARE = 0.004
 
-#: Part of an interval by which it varies, so that tasks as long as one are seen in all their parts.
+#: Random share of an interval, so that tasks as long as an interval are seen in all their phases.
 JITTER = 0.2
 
-#: Part of a core that may go into looks at what has just begun, beside those of every interval; and the CPU
-#: nanoseconds of this that can be saved up for times in which much begins.
+#: Share of a core for extra looks when work has just begun: a quarter of the regular looks'.
 SHARE = 0.001
+#: CPU nanoseconds of it that can be saved up for bursts of short work. A guess: hundreds of looks.
 MAX_SAVED = 20_000_000
 
-#: Of less time than this it is not asked whether the event loop had nothing to do: to ask takes 10 microseconds, and
-#: lets go of the GIL.
+#: Shortest time, nanoseconds, for which the rest of the event loop is read: that takes 10 us and releases the GIL.
 MIN_REST_NS = 1_000_000
 
-#: Tasks whose restrictions, and whose prefixes, are looked at each time.
+#: Tasks whose restrictions, and whose prefixes, are read at each look.
 MAX_TASKS = 64
 
 _T = TypeVar("_T")
 
 
 class IdleWatch:
-    """Looks at a scheduler's state and weighs it, from :meth:`start` to :meth:`stop`; asleep while there is no work.
+    """Samples a scheduler's state and weighs it, from :meth:`start` to :meth:`stop`; asleep while there is no work.
 
-    What the scheduler holds is as it was at the last look until the next one. While its event loop is blocked that is
-    true: nothing is sent and no result is heard of, a graph goes on being taken in, and what was free for lack of ready
-    tasks would be so without the block. Slots that workers finish with in the meantime are idle beyond what the
-    scheduler believed, which :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` gives to ``scheduler``
-    or, while tasks are queued and the event loop has nothing to do, to ``round-trips``: at such an instant a result is
-    on its way, or the next task, and only more tasks for each worker (``worker-saturation``) would fill the slot. The
-    loop has nothing to do while it waits for messages, and its thread is on no core and waits for none.
+    The state of one look holds until the next. While the event loop is blocked this is exact: nothing is sent, no
+    result is received, a graph is still being taken in, and slots that lack ready tasks would lack them anyway. Slots
+    that workers free in the meantime are idle beyond the scheduler's knowledge:
+    :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` counts them as ``scheduler`` or, while tasks are
+    queued and the event loop has nothing to do, as ``round-trips``: then a result or the next task is under way, and
+    only more tasks for each worker (``worker-saturation``) would fill the slot. The loop has nothing to do while it
+    waits for messages, and its thread neither has a core nor waits for one.
 
-    If it fails, it says so once and the meter goes on without it: idle time is ``unknown`` from then on.
+    A failure is logged once and the meter goes on without it: idle time is ``unknown`` from then on.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     work
-        Tells when work and graphs begin and end.
+        Announces when work and graphs begin and end.
     cluster
-        Knows the workers: weights are by :class:`~dask_efficiency.accounts.cluster.presence.Presence`.
+        Accounts of the workers: weights are by :class:`~dask_efficiency.accounts.cluster.presence.Presence`.
     weights
-        Where time is counted.
+        Sums of time.
     waited
-        For how long the event loop has waited for messages so far, nanoseconds.
+        Gives nanoseconds for which the event loop has waited for messages so far.
     """
 
     def __init__(
@@ -97,38 +97,38 @@ class IdleWatch:
         self._guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
         self._poller = PeriodicCallback(lambda: self._guard(self._tick), INTERVAL_MS, jitter=JITTER)
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Whether there is work, and a graph is being taken in.
+        #: True while there is work, and while a graph is being taken in.
         self._working = self._graphs = False
-        #: The state since the last look; None while there is no work, or what began was not looked at yet.
+        #: State of the last look; None while there is no work, or before the first look at it.
         self._held: ClusterState | None = None
-        #: Spans of the graphs that were taken in last.
+        #: Spans of the last graphs.
         self._newest: tuple[Path, ...] = ()
-        #: The last state that was seen while no graph was taken in.
+        #: Last state that was seen while no graph was taken in.
         self._last: ClusterState | None = None
         self._soon = False
-        #: No look is taken until then, in monotonic nanoseconds.
+        #: Instant before which no look is taken, monotonic nanoseconds.
         self.quiet_until = 0
-        #: CPU nanoseconds that the last look took, those that were saved up for others, and until when.
+        #: CPU nanoseconds of the last look; nanoseconds saved up for extra looks, and the instant up to which they are.
         self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0
-        #: For how long the loop's thread was busy, and the loop waited, as they were counted last.
+        #: Busy time of the loop's thread, and waiting of the loop, at the last reading.
         self._busy, self._waited = _busy_ns(), waited()
         self._chance = random.Random(0)
-        #: By a worker's number of slots, what it can be, by the number of free ones.
+        #: By number of slots and of free ones: the shared state of such workers.
         self._slots: dict[int, list[Slots]] = {}
 
     @property
     def off(self) -> str | None:
-        """Why nothing is watched any more; None while it is."""
+        """Reason why nothing is watched any more; None while it works."""
         return self._guard.off
 
     @property
     def parallelism(self) -> Mapping[str, int]:
-        """Slot-nanoseconds that were free for lack of parallelism, by the prefixes that ran then, cumulative."""
+        """Cumulative slot-nanoseconds that were free for lack of parallelism, by the prefixes that ran then."""
         return self.weights.parallelism
 
     @property
     def alone(self) -> Mapping[Hashable, Alone]:
-        """By key, for how long a task was the only one that ran while slots were free, cumulative."""
+        """Cumulative time in which a task was the only one that ran while slots were free, by key."""
         return self.weights.alone
 
     # -- when to look --------------------------------------------------------------------------
@@ -136,22 +136,22 @@ class IdleWatch:
     def start(self) -> None:
         """Watch, from the scheduler's event loop."""
         self._loop = asyncio.get_running_loop()
-        self._work.turned = self._turned_safely
-        self._turned_safely()
+        self._work.changed = self._guarded_change
+        self._guarded_change()
 
     def stop(self) -> None:
-        """Watch no more; what held until now is counted."""
+        """Watch no more; the time until now is counted."""
         if self._loop is None:
             return
         self._loop = None
-        self._work.turned = lambda: None
+        self._work.changed = lambda: None
         self._poller.stop()
         if self._guard.off is None:
             self.catch_up()
         self._working, self._held = False, None
 
     def catch_up(self, *, at: int | None = None) -> None:
-        """Count what held until now, without another look; to be called before weights are split."""
+        """Count the time until now, without another look; call before weights are split."""
         at = time.monotonic_ns() if at is None else at
         if not self._working:
             self.weights.accrue(None, at=at)
@@ -159,7 +159,7 @@ class IdleWatch:
             self.weights.accrue(self._held, at=at, at_rest=self._at_rest(self._held, at))
 
     def _at_rest(self, held: ClusterState, at: int) -> int:
-        """For how long since the last call tasks were held back and the event loop had nothing to do."""
+        """Nanoseconds since the last call in which tasks were queued and the event loop had nothing to do."""
         if not held.queued or at - self.weights.at < MIN_REST_NS:
             return 0
         busy, waited = self._busy, self._waited
@@ -167,14 +167,14 @@ class IdleWatch:
         return max(0, min(self._waited - waited, at - self.weights.at - (self._busy - busy)))
 
     def sample(self, *, at: int | None = None) -> None:
-        """Count what held until now, and look again."""
+        """Count the time until now, and look again."""
         at = time.monotonic_ns() if at is None else at
         if not self._working:
             self.weights.accrue(None, at=at)
             return
         began = time.thread_time_ns()
         seen = self._look()
-        # What began since the last look was as it is now, from the moment at which all was sent that could be.
+        # Work that began since the last look counts with this state, from the moment at which all tasks were sent.
         held = self._held or seen
         self.weights.accrue(held, at=at, at_rest=self._at_rest(held, at))
         self._graph_is_of_spans()
@@ -186,25 +186,25 @@ class IdleWatch:
         self._took = time.thread_time_ns() - began
         self.cost_seconds += self._took / 1e9
 
-    def _turned_safely(self) -> None:
-        self._guard(self._turned)
+    def _guarded_change(self) -> None:
+        self._guard(self._work_changed)
 
-    def _turned(self) -> None:
-        """Work or the taking in of a graph may have begun or ended; the scheduler may be in the midst of a stimulus."""
+    def _work_changed(self) -> None:
+        """Note that work or a graph may have begun or ended; the scheduler may be in the midst of a stimulus."""
         working, graphs = self._cluster.work.outstanding, self._work.graphs
         if (working, graphs) == (self._working, self._graphs):
             return
         at = time.monotonic_ns()
         self.catch_up(at=at)
         if self._working and self._held is None and self._last is not None:
-            # It is over and was not looked at: it is taken for what was seen before.
-            # While a graph was taken in, nobody knew of which spans; and what there was afterwards is the graph's.
+            # Over before any look: the state before stands for it. While a graph was taken in, its spans were
+            # unknown; work after it is of the graph's spans.
             spans = () if self._graphs else self._newest
             self.weights.accrue(replace(self._last, graphs=self._graphs, only=None, spans=spans), at=at)
         self.weights.accrue(None, at=at)
         self._graph_is_of_spans()
         if graphs and working and self._held is not None:
-            self._held = replace(self._held, graphs=True)  # that is all that has changed
+            self._held = replace(self._held, graphs=True)  # nothing else has changed
         else:
             self._held = None
         self._working, self._graphs = working, graphs
@@ -215,7 +215,7 @@ class IdleWatch:
             self._look_soon(at)
 
     def _graph_is_of_spans(self) -> None:
-        """Graphs that were taken in until now are known to be of some spans."""
+        """Attribute the graphs that were taken in until now to their spans."""
         newest = self._work.spans.take_newest() if self.weights.shares else ()
         if newest:
             self._newest = newest
@@ -223,7 +223,7 @@ class IdleWatch:
                 shares.taken_in(newest)
 
     def _look_soon(self, at: int) -> None:
-        """Look as soon as the present stimulus is over, if that is not too much."""
+        """Look as soon as the present stimulus is over, if the saved time allows."""
         self._saved = min(MAX_SAVED, self._saved + SHARE * (at - self._saved_until))
         self._saved_until = at
         if self._loop is not None and not self._soon and self._saved >= self._took:
@@ -252,7 +252,7 @@ class IdleWatch:
         workers = len(self._scheduler.workers)
         return max(INTERVAL_MS, INTERVAL_MS_PER_WORKER * workers, self._took / 1e6 / MAX_SHARE)
 
-    # -- what there is to see ------------------------------------------------------------------
+    # -- one look ------------------------------------------------------------------
 
     def _look(self) -> ClusterState:
         scheduler, present, known = self._scheduler, self._cluster.present, self._slots
@@ -311,27 +311,27 @@ class IdleWatch:
         )
 
     def _some(self, workers: Sequence[_T]) -> Sequence[_T]:
-        """At most :data:`MAX_TASKS` of them, by chance: those of one kind may follow one another at regular steps."""
+        """Random sample of at most :data:`MAX_TASKS`: workers of one kind may follow at regular steps."""
         return workers if len(workers) <= MAX_TASKS else self._chance.sample(workers, MAX_TASKS)
 
     def _waited_for(self, busy: Sequence[WorkerState]) -> list[TaskState]:
-        """Some of the tasks that run or, where none does, that hold up all others."""
+        """Sample of the tasks that run or, if none runs, of those that hold up all others."""
         if busy:
             return [ts for ws in self._some(busy) for ts in islice(_tasks_with_slots(ws), _quota(busy))]
         away = (ts for ws in self._scheduler.workers.values() for ts in ws.long_running)
         return list(islice(away, MAX_TASKS)) or list(islice(self._scheduler.unrunnable, MAX_TASKS))
 
     def _kept_away(self, full: Sequence[WorkerState], free: Iterable[WorkerState], beyond: int) -> int:
-        """How many of the tasks that wait on full workers may not run on any free one, by a look at some.
+        """Estimate from a sample how many tasks that wait on full workers may not run on any free one.
 
-        Which of a worker's tasks wait is known only of those that it had not said to be running by its last heartbeat.
+        Waiting are the tasks that the worker's last heartbeat did not report as running.
         """
         open_to = set(free)
         answers: dict[Hashable, bool] = {}
         looked_at = restricted = 0.0
         for ws in self._some(full):
-            told = ws.executing
-            candidates = (ts for ts in _tasks_with_slots(ws) if ts not in told)
+            executing = ws.executing
+            candidates = (ts for ts in _tasks_with_slots(ws) if ts not in executing)
             tasks = list(islice(candidates, _quota(full))) or list(islice(_tasks_with_slots(ws), _quota(full)))
             wait = len(ws.processing) - len(ws.long_running) - ws.nthreads
             looked_at += wait
@@ -339,14 +339,14 @@ class IdleWatch:
         return round(beyond * restricted / looked_at)
 
     def _held_up(self, paused: Sequence[WorkerState]) -> int:
-        """How many of the tasks without a worker could run on a paused one, by a look at some of both."""
+        """Estimate from a sample how many tasks without a worker could run on a paused one."""
         workers = self._some(paused)
         tasks = list(islice(self._scheduler.unrunnable, MAX_TASKS))
         could_run = sum(any(self._allowed(ts, ws) for ws in workers) for ts in tasks)
         return round(len(self._scheduler.unrunnable) * could_run / len(tasks))
 
     def _allowed(self, ts: TaskState, ws: WorkerState) -> bool:
-        """Whether a task may run on a worker; upstream says that of those only that take tasks."""
+        """True if a task may run on a worker; upstream checks only workers that take tasks."""
         if ts.loose_restrictions:
             return True
         addresses, hosts = ts.worker_restrictions or (), ts.host_restrictions or ()
@@ -354,7 +354,7 @@ class IdleWatch:
         return (here or not (addresses or hosts)) and _has(ws, ts.resource_restrictions or {})
 
     def _must_stay(self, ts: TaskState, open_to: set[WorkerState], answers: dict[Hashable, bool]) -> bool:
-        """Whether no worker with a free slot may run a task."""
+        """True if no worker with a free slot may run a task."""
         resources = ts.resource_restrictions or {}
         if ts.loose_restrictions or not (ts.worker_restrictions or ts.host_restrictions or resources):
             return False
@@ -370,7 +370,7 @@ class IdleWatch:
 
 
 def _busy_ns() -> int:
-    """For how long this thread was on a core, or waited for one where the kernel says so, in nanoseconds."""
+    """Nanoseconds for which this thread was on a core or, if the kernel counts it, waited for one."""
     try:
         with open(f"/proc/self/task/{threading.get_native_id()}/schedstat", "rb") as file:
             on_core, waited, _ = file.read().split()
@@ -380,16 +380,16 @@ def _busy_ns() -> int:
 
 
 def _has(ws: WorkerState, resources: Mapping[str, float]) -> bool:
-    """Whether a worker has that much of its resources left."""
+    """True if a worker has this much of its resources left."""
     return all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
 
 
 def _tasks_with_slots(ws: WorkerState) -> Iterator[TaskState]:
-    """The tasks that a worker was sent, less those that left their slots."""
+    """Tasks that a worker was sent, except those that left their slots."""
     away: Collection[TaskState] = ws.long_running
     return (ts for ts in ws.processing if ts not in away) if away else iter(ws.processing)
 
 
 def _quota(workers: Sequence[_T]) -> int:
-    """How many tasks of each are looked at, of those workers that are."""
+    """Number of tasks to read of each sampled worker."""
     return max(1, MAX_TASKS // len(workers))

@@ -1,10 +1,10 @@
-"""LoopMeter: what the scheduler's event loop spends its time on, by handler and by plugin.
+"""LoopMeter: time of the scheduler's event loop, by handler and by plugin.
 
-Handlers and periodic callbacks are timed at each call. A plugin's ``transition`` is called several times for each task,
-and to time each call of each plugin would cost the scheduler some percent: so plugins are timed in some calls of each
-handler, at most one in :data:`LOOK_NS`, and their share of these is taken for their share of all. A thread that looks
-at the loop's stack would cost less code, and be wrong: Python lets it look where the loop sends and receives, and
-hardly ever in the midst of a handler. Only what blocks the loop for long, such a thread sees well.
+Handlers and periodic callbacks are timed at each call. A plugin's ``transition`` runs several times for each task, and
+timing every call would cost the scheduler some percent: so plugins are timed in some calls of each handler, at most one
+in :data:`LOOK_NS`, and their share of these stands for their share of all. A thread that samples the loop's stack would
+be less code, and wrong: Python lets it run where the loop sends and receives, and hardly ever in the midst of a
+handler. It sees well only what blocks the loop for long.
 """
 
 from __future__ import annotations
@@ -39,55 +39,54 @@ from dask_efficiency.accounts.cluster.scheduler_loop import (
 from dask_efficiency.accounts.profile import Frame, Hold, Stack
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.loop_blocks import LoopBlocks
 from dask_efficiency.plugin.patches import Replacements
-from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
+from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, frames_of_others, has_nothing_to_do
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: Between two calls of a handler in which plugins are timed, at least; and the share of the time that may go into
-#: putting the timers in place and taking them away, for each handler.
+#: Nanoseconds between two calls of a handler in which plugins are timed, at least: some 50 samples a second.
 LOOK_NS = 20_000_000
+#: Share of time, for each handler, that placing and removing the timers may take.
 MAX_SHARE = 0.0005
 
-#: Between two looks of the thread, on average.
+#: Seconds between two looks of the thread, on average: half of the shortest block that is reported.
 INTERVAL_SECONDS = 0.05
 
-#: Blocks of the event loop that are remembered, the last ones.
+#: Blocks of the event loop that are kept, the last ones.
 MAX_BLOCKS = 1_000
 
-#: Kinds of plugins that are told apart; whoever makes new classes all the time costs no more memory.
+#: Kinds of plugins that are distinguished, so that new classes all the time cost no more memory.
 MAX_KINDS = 500
 
-#: They last as long as a connection does, and call stream handlers; those of connections that are there go unseen.
+#: Handlers that last as long as a connection and call stream handlers; they are not timed.
 _CONNECTIONS = frozenset({"register-client", "register-worker"})
 
-#: Hooks that are called seldom, and timed at each call.
+#: Hooks that are called rarely, and timed at each call.
 _HOOKS = ("update_graph", "restart", "add_worker", "remove_worker", "add_client", "remove_client", "log_event")
 
 
 class _Row:
-    """What the calls of one handler took."""
+    """Time of the calls of one handler."""
 
     __slots__ = ("calls", "due", "hooks", "looked_calls", "looked_ns", "ns")
 
     def __init__(self) -> None:
         self.ns = self.calls = self.looked_ns = self.looked_calls = 0
-        #: When plugins are timed in the next call.
+        #: Instant from which plugins are timed in the next call.
         self.due = 0
         self.hooks: dict[Part, list[int]] = {}
 
 
 class LoopMeter:
-    """Times what a scheduler's event loop calls, from :meth:`start` to :meth:`stop`.
+    """Times the calls of a scheduler's event loop, from :meth:`start` to :meth:`stop`.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     has_work
-        Whether work is outstanding. Called in a thread.
+        True while work is outstanding. Called in a thread.
     """
 
     def __init__(self, scheduler: Scheduler, has_work: Callable[[], bool]) -> None:
@@ -98,14 +97,14 @@ class LoopMeter:
         )
         self._rows: dict[Part, _Row] = {}
         self._hooks: dict[Part, list[int]] = {}
-        #: The part that a hook of a plugin's class is.
+        #: Part of each hook of a plugin's class.
         self._kinds: dict[tuple[type, str], Part] = {}
         self._replacements = Replacements()
         self._handlers: set[tuple[str, str]] = set()
-        #: By identity: the plugins, and what is replaced of each.
+        #: By identity: plugins with their replacements.
         self._plugins: dict[int, tuple[Any, Replacements]] = {}
         self._looking: Replacements | None = None
-        #: Since when the loop has nothing to do; 0 while it is busy. And since when it is busy.
+        #: Instant since which the loop has nothing to do, 0 while it is busy; and instant since which it is busy.
         self._idle_since, self._turned = 0, clock()
         self._knows_waits = False
         self._waited = self._squares = self._gc = self._gc_began = 0
@@ -117,12 +116,12 @@ class LoopMeter:
 
     @property
     def off(self) -> str | None:
-        """Why nothing is timed any more; None while it is."""
+        """Reason why nothing is timed any more; None while it works."""
         return self._guard.off
 
     @property
     def waited(self) -> int:
-        """For how long the loop has waited for messages so far, nanoseconds; 0 where that is not known."""
+        """Nanoseconds for which the loop has waited for messages so far; 0 if unknown."""
         return self._waited
 
     # -- coming and going ----------------------------------------------------------------------
@@ -154,7 +153,7 @@ class LoopMeter:
         self._replacements.put_back()
 
     def refresh(self) -> None:
-        """Time handlers and plugins that came since, too; to be called from time to time."""
+        """Also time handlers and plugins that came since; call from time to time."""
         if not self._closing.is_set():
             self._guard(self._put)
 
@@ -168,7 +167,7 @@ class LoopMeter:
         for name, periodic in list(scheduler.periodic_callbacks.items()):
             if (CALLBACK, name) not in self._handlers:
                 self._handlers.add((CALLBACK, name))
-                # Each plan of the active memory manager has a name of its own.
+                # Each plan of the active memory manager has its own name.
                 shown = name.rstrip("-0123456789")
                 self._replacements.put(patches.CALLBACK, periodic, partial(self._timed, CALLBACK, shown))
         there = {id(plugin): plugin for plugin in scheduler.plugins.values()}
@@ -212,7 +211,7 @@ class LoopMeter:
 
             @wraps(function)
             async def timed_coroutine(*args: Any, **kwargs: Any) -> Any:
-                # All steps of a call, or none: most of the work may be in one of them.
+                # All steps of a call, or none: one step may have most of the work.
                 step = partial(self._look if clock() >= row.due else self._time, row)
                 return await _in_steps(function(*args, **kwargs), step)
 
@@ -302,7 +301,7 @@ class LoopMeter:
                 loop.call_soon_threadsafe(self._guard.fail, error)
 
     def _stack(self) -> Callable[[], Stack | None]:
-        """What gives where the loop is; None where it has nothing to do, or where frames change as they are walked."""
+        """Make a function for the stack of the loop; None while it is idle, or without a GIL, as frames then change."""
         stacks = Stacks()
         has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -316,10 +315,10 @@ class LoopMeter:
         waited, since = self._waited, self._idle_since
         return waited + max(0, at - since) if since else waited
 
-    # -- what is known -------------------------------------------------------------------------
+    # -- totals -------------------------------------------------------------------------
 
     def totals(self) -> LoopTotals:
-        """What is known by now.
+        """Totals so far.
 
         Raises
         ------
@@ -343,11 +342,11 @@ class LoopMeter:
         )
 
     def totals_if_known(self) -> LoopTotals | None:
-        """The same; None if it failed."""
+        """Totals so far; None if it failed."""
         return None if self.off else self.totals()
 
     def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> SchedulerLoop:
-        """What the event loop spent its time on; from the start and until now where not given."""
+        """Time of the event loop between two totals; by default from the start, and until now."""
         then, until = then or self._first, until or self.totals()
         blocks = [block for at, block in list(self._blocks) if at >= then.at and at - block.ns < until.at]
         return between(then, until, blocks)
@@ -355,7 +354,7 @@ class LoopMeter:
 
 @coroutine
 def _in_steps(awaited: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> Generator[Any, Any, Any]:
-    """Await a coroutine, each of whose steps is called by ``step``."""
+    """Await a coroutine, with each of its steps called by ``step``."""
     resume, value = awaited.send, None
     while True:
         try:
@@ -382,13 +381,13 @@ def _timed_hook(spent: list[int], hook: Callable[..., Any]) -> Callable[..., Any
 
 
 def _has(plugin: Any, hook: str) -> bool:
-    """Whether a plugin does anything in a hook."""
+    """True if a plugin overrides a hook."""
     function = getattr(plugin, hook, None)
     return function is not None and getattr(function, "__func__", None) is not getattr(SchedulerPlugin, hook, None)
 
 
 def _code(function: Any) -> Frame:
-    """A function, and where it begins."""
+    """Name of a function, with the file and line of its beginning."""
     while isinstance(function, partial):
         function = function.func
     code = getattr(inspect.unwrap(function), "__code__", None)

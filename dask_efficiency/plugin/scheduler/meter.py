@@ -1,4 +1,4 @@
-"""ClusterMeter: the scheduler's side of a registration: it comes and goes, hears of Dask's hooks, answers clients."""
+"""ClusterMeter: the scheduler's side of a registration: starts and stops, receives Dask's hooks, answers clients."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: How often the heartbeats that have arrived are taken: no hook fires when one does.
+#: Milliseconds between two polls for new heartbeats: no hook fires when one arrives.
 POLL_MS = 500
 
-#: For so long after a client arrived nothing is begun: it fails where its first message comes with a second one, which
-#: an event loop that is held up makes likelier (docs/upstream/first_message.patch).
+#: Nanoseconds after a client's arrival in which nothing is begun: its connection fails if its first message comes
+#: together with a second one, which a busy event loop makes likelier (docs/upstream/first_message.patch).
 QUIET_NS = 2_000_000
 
-#: Registrations and removals wait for the workers in between: one at a time on each scheduler.
+#: Registrations and removals await the workers: one at a time on each scheduler.
 _TURNS: WeakKeyDictionary[Scheduler, asyncio.Lock] = WeakKeyDictionary()
 
 
 def turn(scheduler: Scheduler) -> asyncio.Lock:
-    """The lock under which a scheduler's meter comes and goes."""
+    """Lock under which a scheduler's meter starts and stops."""
     return _TURNS.setdefault(scheduler, asyncio.Lock())
 
 
@@ -74,11 +74,11 @@ class ClusterMeter:
             self.guard,
         )
         self._work = self.accounts.work
-        #: What a task's change of state is for the accounts.
+        #: Hook of the accounts for each transition.
         self._metered = self._work.hook(self.guard.fail)
         self._windows = OpenWindows(self.accounts, self.workers, self._parts, self._ask_leaving)
         self._parts.load_all()
-        #: Kept for good, or by how many reports of each client.
+        #: Kept for good, or by a number of reports of each client.
         self._permanent = False
         self._leases: dict[str, int] = {}
         self._poller = PeriodicCallback(lambda: self.guard(self._poll), POLL_MS)
@@ -92,7 +92,7 @@ class ClusterMeter:
     async def start(self) -> None:
         """Send the workers their half, and listen."""
         self.scheduler.handlers[names.OP] = self.handle
-        # The accounts of workers that are there begin when they are metered, not when that is asked for.
+        # Accounts of present workers begin when they are metered, not when they are asked.
         asked = time.monotonic_ns()
         await self.workers.send()
         self.accounts.reconcile(asked)
@@ -107,7 +107,7 @@ class ClusterMeter:
         """Take other options; the accounts go on."""
         if options == self.options:
             return
-        resend = _of_workers(options) != _of_workers(self.options)
+        resend = _worker_options(options) != _worker_options(self.options)
         self.options = options
         if resend:
             await self.workers.send()
@@ -124,7 +124,7 @@ class ClusterMeter:
                 await self.take_away()
 
     async def take_away(self, *, workers: bool = True) -> None:
-        """Take everything away again, by the one whose turn it is."""
+        """Take everything away again; the caller holds the :func:`turn`."""
         if self.closed:
             return
         self.closed = True
@@ -152,10 +152,10 @@ class ClusterMeter:
         if self.plugin is not None:
             self.plugin.__dict__.pop("transition", None)
 
-    # -- why it is there -----------------------------------------------------------------------
+    # -- leases -----------------------------------------------------------------------
 
     def stay_as_long_as(self, former: ClusterMeter) -> None:
-        """Take over why a former meter was there."""
+        """Take over the leases of a former meter."""
         self._permanent = former._permanent
         self._leases.update(former._leases)
 
@@ -186,7 +186,7 @@ class ClusterMeter:
         plugin.transition = hook  # type: ignore[method-assign]
 
     def rebind(self) -> None:
-        """A part has another hook than before."""
+        """Bind again, as a part has another hook than before."""
         if self.plugin is not None and "transition" in self.plugin.__dict__:
             self.bind(self.plugin)
 
@@ -202,11 +202,11 @@ class ClusterMeter:
             self.workers.vanished(address)
 
     def client_arrives(self) -> None:
-        """Stay quiet until it was sent its first message."""
+        """Begin nothing until the client was sent its first message."""
         self._quiet_until = self.accounts.idle.quiet_until = time.monotonic_ns() + QUIET_NS
 
     def client_left(self, client: str) -> None:
-        """A lost client closes no windows and releases no leases: do it in its place."""
+        """Close the windows and release the leases of a lost client."""
         self._windows.client_left(client)
         self._parts.each("client_left", client)
         if self._leases.pop(client, None):
@@ -219,7 +219,7 @@ class ClusterMeter:
         self._windows.graph_taken_in(client, tasks, keys)
 
     def event(self, topic: str, message: Any) -> None:
-        """A worker may have sent its final snapshot, or what it recorded."""
+        """A worker may have sent its final snapshot, or recorded batches."""
         self._parts.each("event", topic, message)
         self.accounts.event(topic, message)
 
@@ -232,7 +232,7 @@ class ClusterMeter:
             asyncio.get_running_loop().call_later(quiet / 1e9, self.guard, self._poll)
             return
         if self.plugin is not None and self.plugin not in self.scheduler.plugins.values():
-            # Unregistered behind our back; the workers' half goes as well.
+            # Unregistered behind our back; the workers' half must go as well.
             self.scheduler._ongoing_background_tasks.call_soon(self.stop)
             return
         self._work.catch_up()
@@ -241,11 +241,11 @@ class ClusterMeter:
             asyncio.get_running_loop().call_soon(self.guard, self._poll)
 
     def _ask_later(self, presence: Presence) -> None:
-        """Ask a worker that left in order for its final snapshot, should that not come by itself."""
+        """Ask a worker that left in order for its final snapshot, in case it does not come by itself."""
         self.scheduler._ongoing_background_tasks.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_leaving, presence)
 
     def _ask_nanny_later(self, presence: Presence, ws: WorkerState) -> None:
-        """Ask the nanny of a worker that vanished why, when it had the time to see that."""
+        """Ask the nanny of a worker that vanished for the reason, after it had time to notice."""
         if ws.nanny:
             background = self.scheduler._ongoing_background_tasks
             background.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_nanny, presence.loss, ws.nanny, ws.pid)
@@ -258,7 +258,7 @@ class ClusterMeter:
             self.guard(setattr, loss, "reason", departures.in_log(lines, pid))
 
     def _ask_everything(self, addresses: list[str]) -> None:
-        """Have workers tell everything in their next heartbeats; nobody waits for that."""
+        """Have workers send everything in their next heartbeats; nobody waits for that."""
         self.scheduler._ongoing_background_tasks.call_soon(self.workers.ask_everything, addresses)
 
     async def _ask_leaving(self, presence: Presence) -> None:
@@ -322,6 +322,6 @@ class ClusterMeter:
             await self._parts.each_in_turn("closing")
 
 
-def _of_workers(options: Options) -> tuple[Any, ...]:
-    """The options that the workers' half is sent."""
+def _worker_options(options: Options) -> tuple[Any, ...]:
+    """Options that travel to the workers' half."""
     return options.max_prefixes, options.gpu, options.waiting, options.sensors

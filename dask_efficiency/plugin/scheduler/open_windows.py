@@ -1,4 +1,4 @@
-"""OpenWindows: the windows that clients have open, each of which ends as a report."""
+"""OpenWindows: opens and closes windows for clients; each ends as a report."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from dask_efficiency.straggler.breakdowns import WAITING, line_of
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.
+#: Nanoseconds that a closing window waits for the final snapshot of a worker that just left; then its time is lost.
 FINAL_SNAPSHOT_NS = 250_000_000
 
-#: For so long a straggler looks where its tasks wait, when somebody asks.
+#: Seconds for which a straggler samples the lines on which its tasks wait, when a client asks.
 LOOKING_SECONDS = 1.0
 
-#: How the ids of clients begin that are made in tasks, which send their graphs for whoever sent these.
+#: Prefix of the ids of clients in tasks; their graphs belong to whoever sent the tasks.
 IN_TASKS = "Client-worker-"
 
-#: Windows that a cluster keeps open at once; a client that never closes its own costs no more.
+#: Windows that a cluster keeps open at once, so that a client that never closes its own costs no more.
 MAX_WINDOWS = 64
 
-#: Windows of which is known why they are not open any more.
+#: Ended windows whose reason is kept.
 MAX_ENDED = 256
 
 
@@ -47,13 +47,13 @@ class OpenWindows:
     Parameters
     ----------
     accounts
-        The cluster's accounts.
+        Accounts of the cluster.
     workers
-        Who is asked.
+        Asked for snapshots.
     parts
-        Take part in what windows want of them.
+        Add to replies.
     ask_leaving
-        Asks a worker that is about to go for its final snapshot.
+        Asks a leaving worker for its final snapshot.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class OpenWindows:
         self._parts = parts
         self._ask_leaving = ask_leaving
         self._open: dict[str, OpenWindow] = {}
-        #: By window: why it is not open any more.
+        #: By window: reason why it is not open any more.
         self._ended: dict[str, str] = {}
 
     async def open(self, window_id: str, client: str, span: str, wanted: Mapping[str, Any]) -> None:
-        """Open a window for a client, whose work is tagged with a span, and who wants this of the parts."""
+        """Open a window for a client, whose work is tagged with a span; ``wanted`` is for the parts."""
         accounts = self._accounts
         await accounts.poll_all()
         await self._parts.each_in_turn("window_opens", window_id, wanted)
@@ -118,12 +118,12 @@ class OpenWindows:
         except BaseException:
             self.forget(window_id, "it could not be opened")
             raise
-        # What the workers do from now on is not spread over the time before.
+        # Separates what the workers do from now on from the time before.
         accounts.follow()
         window.shares.report(accounts.cluster.activity(), accounts.cluster.cause_activity())
 
     async def close(self, window_id: str) -> dict[str, Any]:
-        """What happened in a window, as its client is sent it.
+        """Close a window and return the reply to its client.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class OpenWindows:
         return {**await replies.packed(reply), **added}
 
     async def with_lines(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
-        """Findings with the lines on which tasks wait now: their workers are asked to look for a moment."""
+        """Add to findings the lines on which tasks wait now: their workers sample for a moment."""
         accounts, causes = self._accounts, {one.worker: one.cause for one in findings if one.cause in WAITING}
         present = accounts.cluster.present.items()
         asked = {address: presence.name for address, presence in present if presence.name in causes}
@@ -179,7 +179,7 @@ class OpenWindows:
         return tuple(replace(one, line=lines.get(one.worker, "")) for one in findings)
 
     def forget(self, window_id: str, why: str) -> None:
-        """Close a window without a report; who asks for one later is told why there is none."""
+        """Close a window without a report; later requests get the reason."""
         self._ended[window_id] = why
         while len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
@@ -201,7 +201,7 @@ class OpenWindows:
             self.forget(window_id, "its client lost its connection to the scheduler meanwhile, which ends its windows")
 
     def graph_taken_in(self, client: str, keys: Iterable[Any], wanted: Any) -> None:
-        """Note which spans are a client's, and what its graph is made of, for the windows that it has open."""
+        """Note the spans of a client and the tasks of its graph, for its open windows."""
         if not self._open:
             return
         tasks = self._accounts.scheduler.tasks
@@ -220,6 +220,6 @@ class OpenWindows:
 
 
 def _spans_wanted_by(scheduler: Scheduler, client: str) -> set[str]:
-    """Ids of the spans of what a client wants."""
+    """Ids of the spans of the tasks that a client wants."""
     state = scheduler.clients.get(client)
     return set() if state is None else {ts.group.span_id for ts in state.wants_what if ts.group.span_id}

@@ -1,51 +1,184 @@
-"""WorkTracker: whether the scheduler has work outstanding, and why tasks are computed once more."""
+"""WorkTracker: whether the scheduler has work outstanding, and which tasks are computed again, and why."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
 
+from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
+from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
-from dask_efficiency.plugin.scheduler.outstanding_spans import OutstandingSpans
-from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-    from distributed.scheduler import TaskPrefix, TaskState
+    from distributed.scheduler import TaskGroup, TaskPrefix, TaskState
 
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.accounts.cluster.presence import Presence
     from dask_efficiency.accounts.cluster.windows import ClusterWindow
 
-#: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.
+
+#: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.worker.balance.OTHER`. A guess, to
+#: bound memory.
+MAX_PREFIXES = 1_000
+
+
+class RepeatCounter:
+    """Counts results that were computed again because somebody asked for them again, by prefix."""
+
+    def __init__(self) -> None:
+        #: By prefix and hash of the key: number of repeats.
+        self._again: dict[str, dict[int, int]] = {}
+
+    def add(self, number: int, prefix: str) -> None:
+        """Count one more run of the key of this hash."""
+        again = self._again.get(prefix)
+        if again is None:
+            again = self._new_prefix(prefix)
+        again[number] = again.get(number, 0) + 1
+
+    def _new_prefix(self, prefix: str) -> dict[int, int]:
+        if len(self._again) >= MAX_PREFIXES:
+            prefix = OTHER
+        return self._again.setdefault(prefix[:MAX_PREFIX_LENGTH], {})
+
+    def by_prefix(self) -> dict[str, tuple[int, int]]:
+        """Repeats, and the largest number of runs of one key, by prefix.
+
+        The runs include the first, which may be older than the counter.
+        """
+        return {prefix: (sum(again.values()), max(again.values()) + 1) for prefix, again in self._again.items()}
+
+
+#: Keys whose 64-bit hashes are kept to find repeats: about 35 MB when full.
 MAX_KEYS = 500_000
 
-#: Removals of workers that are remembered: tasks wait again by the same stimulus, or soon after.
+#: Long-running tasks that are recognised; beyond, they count as outstanding.
+MAX_LONG_RUNNING = 1_000
+
+#: Removals of workers that are kept: tasks wait again by the same stimulus, or soon after.
 MAX_REMOVALS = 100
 
-#: Stands for the worker with which a result was lost, where that is not known.
+#: Stands for the worker of a lost result if it is unknown.
 SOME_WORKER = "(unknown)"
 
-#: States of a task that is still to be done, and that no worker has yet.
+#: States of a task that is to be done and that no worker has.
 _UNASSIGNED = frozenset({"waiting", "queued", "no-worker"})
 
 
+def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
+    """Dask's spans by id; none if upstream keeps them elsewhere."""
+    spans: Mapping[str, Any] = getattr(scheduler.extensions.get("spans"), "spans", {})
+    return spans
+
+
+class OutstandingSpans:
+    """Follows the spans that have work outstanding, from :meth:`follow` to :meth:`stop`.
+
+    Parameters
+    ----------
+    scheduler
+        Has the spans.
+
+    Notes
+    -----
+    A group is added when work may begin in it: a client's graph, a retry, a lost result. A look checks the groups of a
+    span until one has a task outstanding, and drops those without: so each group is checked once for each time it was
+    added, and of a span with work, one more.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.followed = False
+        self._scheduler = scheduler
+        #: By span: groups that may have tasks outstanding, in order of arrival.
+        self._groups: dict[Path, dict[TaskGroup, None]] = {}
+        #: Spans of the graphs that were taken in since :meth:`take_newest`.
+        self._newest: dict[Path, None] = {}
+
+    def follow(self, groups: Iterable[TaskGroup]) -> None:
+        """Begin with these groups."""
+        self.followed = True
+        self.add(groups)
+
+    def stop(self) -> None:
+        """Stop following."""
+        self.followed = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all groups."""
+        self._groups.clear()
+        self._newest.clear()
+
+    def add(self, groups: Iterable[TaskGroup]) -> tuple[Path, ...]:
+        """Add groups whose tasks may be outstanding from now on; returns their spans."""
+        paths: dict[str | None, Path] = {}
+        for group in groups if self.followed else ():
+            span_id = group.span_id
+            if span_id not in paths:
+                paths[span_id] = self._path(span_id)
+            self._groups.setdefault(paths[span_id], {})[group] = None
+        return tuple(paths.values())
+
+    def taken_in(self, groups: Iterable[TaskGroup]) -> None:
+        """Note that a graph with tasks of these groups was taken in."""
+        self._newest.update(dict.fromkeys(self.add(groups)))
+
+    def take_newest(self) -> tuple[Path, ...]:
+        """Spans of the graphs that were taken in since the last call."""
+        newest = tuple(self._newest)
+        self._newest.clear()
+        return newest
+
+    def outstanding(self, long_running: Iterable[Iterable[TaskState]] = ()) -> tuple[Path, ...]:
+        """Spans that have work outstanding; ``long_running`` tasks, by worker, do not count."""
+        away = Counter(ts.group for ts in islice(chain.from_iterable(long_running), MAX_LONG_RUNNING))
+        found = []
+        for span, groups in list(self._groups.items()):
+            while groups:
+                group = next(reversed(groups))
+                if _is_outstanding(group, away[group]):
+                    found.append(span)
+                    break
+                groups.popitem()
+            else:
+                del self._groups[span]
+        return tuple(found)
+
+    def _path(self, span_id: str | None) -> Path:
+        """Ids of the enclosing spans, if upstream keeps spans, and of the span itself."""
+        span = spans_of(self._scheduler).get(span_id or NOBODY)
+        ids = [span_id or NOBODY]
+        while span is not None and span.parent is not None:
+            span = span.parent
+            ids.append(span.id)
+        return (*reversed(ids[-MAX_DEPTH + 1 :]), ids[0]) if len(ids) > MAX_DEPTH else tuple(reversed(ids))
+
+
+def _is_outstanding(group: TaskGroup, long_running: int) -> bool:
+    states = group.states
+    return (
+        states["processing"] > long_running or states["waiting"] > 0 or states["queued"] > 0 or states["no-worker"] > 0
+    )
+
+
 class WorkTracker:
-    """Keeps the cluster's work clock and the open windows' intervals, from the scheduler's hooks.
+    """Keeps the cluster's work clock and the intervals of open windows, from the scheduler's hooks.
 
-    Work is outstanding while a graph is being taken in, or any task is waiting, queued, without a
-    worker, or processing and not long-running. No hook says when a graph begins to be taken in and
-    when a task becomes long-running: these two stream handlers are replaced until :meth:`close`.
+    Work is outstanding while a graph is being taken in, or any task is waiting, queued, without a worker, or processing
+    and not long-running. No hook fires when a graph begins to be taken in, and when a task becomes long-running: these
+    two stream handlers are replaced until :meth:`close`.
 
-    Nothing is counted for that: upstream's own counts say whether a task is on a worker, and by prefix how many tasks
-    are in which state. They are looked at when a transition may have changed what holds. Results are counted some time
-    later than they come, many at once, by :meth:`catch_up`.
+    Nothing is counted for that: upstream counts the tasks on workers, and the tasks of each prefix by state. These
+    counts are read when a transition may have changed the answer. Results are counted in batches, by :meth:`catch_up`.
     """
 
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: dict[str, ClusterWindow]) -> None:
@@ -53,36 +186,36 @@ class WorkTracker:
         self._cluster = cluster
         self._windows = windows
         self._repeats: dict[str | None, RepeatCounter] = {None: RepeatCounter()}
-        #: Hashes of the keys that were computed: they may be forgotten in between.
+        #: Hashes of computed keys; the scheduler may forget the tasks in between.
         self._computed: set[int] = set()
-        #: The keys of the results that came since :meth:`catch_up`, each with the address of the worker.
+        #: Keys of the results since :meth:`catch_up`, each with the address of the worker.
         self._results: list[tuple[Any, str]] = []
         self._tasks = scheduler.tasks
         self._graphs = 0
-        #: By the stimulus of its removal, the mark of a worker that went.
+        #: Mark of each removed worker, by the stimulus of its removal.
         self._removals: dict[str, str] = {}
-        #: The last stimulus by which a client asked for results.
+        #: Last stimulus by which a client asked for results.
         self._asked = ""
-        #: Tasks whose run was cut short and that begin again by the same stimulus: no other cause than before.
+        #: Tasks whose run was cut short and that begin again by the same stimulus: their cause stays.
         self._cut_short: set[Any] = set()
-        #: Tasks that are in ``_cut_short``, or marked as computed again; it stays the same set.
+        #: Tasks in ``_cut_short`` or marked as computed again; the set object stays, as the hook holds it.
         self.watched: set[Any] = set()
-        #: Workers that were not given a task yet, by address.
+        #: Workers without a first task, by address.
         self._new: dict[str, Presence] = {}
         #: True while a task that holds a slot is on a worker.
         self._processing: Any = getattr(scheduler, "_task_prefix_count_global", None)
         if self._processing is None:
             self._processing = _Processing(scheduler)
-        #: A prefix of which a task was unassigned when that was looked for last.
+        #: Prefix with an unassigned task at the last look.
         self._unassigned: TaskPrefix | None = None
-        #: Whether the clock says that work is outstanding, and the windows that tasks run.
+        #: State of the work clock, and of the windows' clock of running tasks.
         self._working = self._running = False
-        #: Whether nothing follows from giving a task to a worker: others run, and no worker waits for its first.
+        #: True while a task given to a worker changes nothing: others run, and no worker waits for its first.
         self.steady = False
-        #: Which spans have work outstanding, while windows are open.
+        #: Spans with work outstanding, while windows are open.
         self.spans = OutstandingSpans(scheduler)
-        #: Called when work or the taking in of a graph has begun or ended.
-        self.turned: Callable[[], object] = lambda: None
+        #: Called when work, or taking in a graph, has begun or ended.
+        self.changed: Callable[[], object] = lambda: None
         self.reset()
         self._replacements = Replacements()
         self._replacements.put(UPDATE_GRAPH, scheduler, self._taking_in)
@@ -90,23 +223,23 @@ class WorkTracker:
 
     @property
     def graphs(self) -> bool:
-        """Whether a graph is being taken in."""
+        """True while a graph is being taken in."""
         return self._graphs > 0
 
     @property
     def running(self) -> bool:
-        """Whether a task that holds a slot is on a worker."""
+        """True while a task that holds a slot is on a worker."""
         return self._running
 
     @property
     def repeats(self) -> dict[str | None, RepeatCounter]:
-        """What is computed again: in the accounts' whole life (None), and in each open window by its id."""
+        """Repeats since the accounts began (None), and in each open window by its id."""
         self.catch_up()
         return self._repeats
 
     @property
     def full(self) -> bool:
-        """Whether no more keys can be remembered: those that come now may be repeated without being counted."""
+        """True if no more keys can be kept: repeats of new keys are not counted."""
         self.catch_up()
         return len(self._computed) >= MAX_KEYS
 
@@ -120,18 +253,18 @@ class WorkTracker:
         self._look()
 
     def worker_joined(self, presence: Presence) -> None:
-        """Note when this worker is given its first task."""
+        """Note the first task of this worker when it comes."""
         self.catch_up()
         self._new[presence.address] = presence
         self.steady = False
 
     def worker_left(self, address: str) -> None:
-        """It is given no more tasks, and had these results."""
+        """Count the results of a worker that left."""
         self.catch_up()
         self._new.pop(address, None)
 
     def results_lost(self, mark: str, stimulus_id: str) -> None:
-        """A worker is removed by this stimulus: tasks whose results are lost with it bear its mark."""
+        """Mark tasks whose results are lost with a worker that is removed by this stimulus."""
         self._removals[stimulus_id] = mark
         if len(self._removals) > MAX_REMOVALS:
             del self._removals[next(iter(self._removals))]
@@ -141,15 +274,15 @@ class WorkTracker:
         self._replacements.put_back()
 
     def asked(self, stimulus_id: str) -> None:
-        """A client's graph was taken in; what it asks for begins to wait by this stimulus."""
+        """Note the stimulus of a client's graph: its tasks begin to wait by it."""
         self._asked = stimulus_id
 
     # -- each step of each task ----------------------------------------------------------------
 
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
-        """Make what the scheduler is to call for every transition of every task.
+        """Make the hook that the scheduler calls for every transition of every task.
 
-        One function, which calls no other unless something is to be noted: it runs six times for each task.
+        It calls no other function unless something is to be noted: it runs six times for each task.
 
         Parameters
         ----------
@@ -159,9 +292,9 @@ class WorkTracker:
         tasks, watched, processing, unassigned = self._tasks, self.watched, self._processing, _UNASSIGNED
         keep_result = self._results.append
 
-        # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
+        # Named arguments would be searched among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
-            """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
+            """Note a transition; ``reported`` has the stimulus's id and the fields of the worker's report."""
             try:
                 if start == "waiting" and finish in unassigned:  # it waits for something else
                     return
@@ -191,7 +324,7 @@ class WorkTracker:
         return transition
 
     def catch_up(self) -> None:
-        """Count the results that came since the last time."""
+        """Count the results since the last call."""
         results = self._results
         if not results:
             return
@@ -218,7 +351,7 @@ class WorkTracker:
                 computed.add(number)
 
     def _given(self, key: Any) -> None:
-        """A task was given to a worker, after there was none, or to a new one."""
+        """Note that a task was given to a new worker, or the first task to any."""
         if self._new:
             worker = self._tasks[key].processing_on
             presence = None if worker is None else self._new.pop(worker.address, None)
@@ -228,15 +361,15 @@ class WorkTracker:
             self._look()
 
     def _gone(self, key: Any, finish: str) -> None:
-        """A task that is watched has no result any more, or is forgotten."""
+        """Note that a watched task lost its result, or is forgotten."""
         self._cut_short.discard(key)
         if finish == "forgotten":
             self.catch_up()  # while it is known whether the task is marked
             self.watched.discard(key)
 
     def _released(self, ts: TaskState, start: str, stimulus_id: str) -> None:
-        """A task that has no result is not to be run, or begins again at once."""
-        if start == "erred":  # it is only for a client's retry that one leaves this state and runs
+        """Note that a task without a result is not to be run, or begins again at once."""
+        if start == "erred":  # only a client's retry takes a task from this state to running
             self._asked = stimulus_id
             self._begins_again(ts)
             self._cut_short.discard(ts.key)
@@ -245,7 +378,7 @@ class WorkTracker:
             self.watched.add(ts.key)
 
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
-        """A task that had been in memory is to be run once more: note why."""
+        """Mark a task that had been in memory and is to be run once more with its cause."""
         self.catch_up()
         self._begins_again(ts)
         if ts.key in self._cut_short:
@@ -263,7 +396,7 @@ class WorkTracker:
         ts.annotations = annotations or None
 
     def _lost_with(self, ts: TaskState, stimulus_id: str) -> str:
-        """The mark of the worker with which a result was lost, or that of the tasks that wait for it."""
+        """Mark of the worker of a lost result, or of the tasks that wait for it."""
         if stimulus_id in self._removals:
             return self._removals[stimulus_id]
         marks = (
@@ -278,7 +411,7 @@ class WorkTracker:
             self.spans.add((ts.group,))
 
     def _computed_again(self, key: Any, number: int) -> None:
-        """A result that had been in memory is there again."""
+        """Count a result that is computed again."""
         ts = self._tasks.get(key)
         if ts is not None and ts.annotations and RECOMPUTED in ts.annotations:
             return
@@ -286,17 +419,17 @@ class WorkTracker:
         for counter in self._repeats.values():
             counter.add(number, prefix)
 
-    # -- whether work is outstanding -----------------------------------------------------------
+    # -- is work outstanding -----------------------------------------------------------
 
     def _look(self) -> None:
-        """Tell the clock and the windows what holds now."""
+        """Set the clocks of the cluster and of the windows."""
         self._running = running = bool(self._processing)
         self.steady = running and not self._new
         working = running or self._graphs > 0 or self._any_unassigned()
         if working is not self._working:
             self._working = working
             self._cluster.work.set(working, at=time.monotonic_ns())
-            self.turned()
+            self.changed()
         if self._windows:
             at = time.monotonic_ns()
             for window in self._windows.values():
@@ -304,7 +437,7 @@ class WorkTracker:
                 window.graphs.set(self._graphs > 0, at=at)
 
     def _any_unassigned(self) -> bool:
-        """Whether a task is waiting, queued or without a worker."""
+        """True if a task is waiting, queued or without a worker."""
         if self._unassigned is not None and _has_unassigned(self._unassigned):
             return True
         # The newest prefix is the likeliest.
@@ -316,13 +449,13 @@ class WorkTracker:
         async def taking_in(*args: Any, **kwargs: Any) -> Any:
             self._graphs += 1
             self._look()
-            self.turned()
+            self.changed()
             try:
                 return await update_graph(*args, **kwargs)
             finally:
                 self._graphs -= 1
                 self._look()
-                self.turned()
+                self.changed()
 
         return taking_in
 
@@ -342,7 +475,7 @@ def _has_unassigned(prefix: TaskPrefix) -> bool:
 
 
 class _Processing:
-    """Whether a task that holds a slot is on a worker, where upstream does not count them by prefix any more."""
+    """True while a task that holds a slot is on a worker; for versions of upstream that do not count them by prefix."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._workers = scheduler.workers

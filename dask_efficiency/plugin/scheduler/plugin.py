@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from distributed import __version__
+from distributed import Scheduler, __version__
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.plugin import options
 from dask_efficiency.plugin.names import PLUGIN
 from dask_efficiency.plugin.version import check_distributed
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
     from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.scheduler.meter import ClusterMeter
+
+
 check_distributed(__version__)
 
 
@@ -34,7 +37,7 @@ class EfficiencyPlugin(SchedulerPlugin):
     Parameters
     ----------
     price_per_worker_hour
-        What an hour of one worker costs, in any currency: lost time is then shown as money too.
+        Price of one worker hour, in any currency: lost time is then shown as money too.
     save_to
         Path or fsspec URL of a report of the cluster's whole life, written when the scheduler
         closes.
@@ -45,46 +48,44 @@ class EfficiencyPlugin(SchedulerPlugin):
     max_prefixes
         Task prefixes that a worker's heartbeat distinguishes, at least 1.
     trace
-        Whether to record all runs all the time, for :func:`~dask_efficiency.get_trace`.
+        Record all runs all the time, for :func:`~dask_efficiency.get_trace`.
     trace_max_tasks
         Tasks that a recording keeps at most, at least 1; when there are more, the oldest are dropped.
     gpu
         How GPU time is measured once a task uses a GPU: ``"cupti"`` exactly, ``"torch-events"`` as an upper bound, for
-        workers of one thread, ``"auto"`` as well as can be, ``"off"`` not at all.
+        workers of one thread, ``"auto"`` the best way available, ``"off"`` not at all.
     waiting
-        Whether to sample on which line and why tasks wait.
+        Sample on which line and why tasks wait.
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
         scheduler and the :class:`~dask_efficiency.accounts.slow_worker.SlowWorker`, when one is found; it may be a
         coroutine function.
     outliers
-        Whether the scheduler also looks, once a minute, for workers whose metrics and sensors stay away from those of
-        their peers for minutes, and treats them as stragglers.
+        Also look, once a minute, for workers whose metrics and sensors differ from their peers' for minutes, and treat
+        them as stragglers.
     worker_series
-        Seconds, or a duration such as ``"20 minutes"``, for which the scheduler remembers the workers' metrics, for
+        Seconds, or a duration such as ``"20 minutes"``, for which the scheduler keeps the workers' metrics, for
         :func:`~dask_efficiency.fleet.worker_series`.
     sensors
-        Whether each worker reads the sensors of its host: cores, memory, disks, network, RDMA.
+        Read the sensors of each worker's host: cores, memory, disks, network, RDMA.
     max_exported_workers, max_exported_prefixes
-        Workers, and task prefixes, that Prometheus is told of one by one, at least 1. Of more workers, only the ten
-        that make most of their threads and the ten that make least of them; of more prefixes, those that took most
-        thread time.
+        Workers, and task prefixes, that are exported to Prometheus one by one, at least 1. Of more workers, only the
+        ten most and the ten least efficient; of more prefixes, those with most thread time.
     preflight
-        Whether each worker that joins is measured alone for two to three seconds, in a process of its own, and compared
-        with those that joined before: one that is slow is logged, and told as an event of the topic
-        ``dask-efficiency``, before it is blamed for tasks. One that has tasks by then is left alone, and told as not
-        tested.
+        Measure each worker that joins for two to three seconds, alone and in a process of its own, and compare it with
+        those that joined before: a slow one is logged, and sent as an event of the topic ``dask-efficiency``, before
+        its tasks show it. A worker that has tasks by then is left alone, and reported as not tested.
     source
-        Whether reports hold source code: of the block that they are about, or what Dask recorded with graphs, and of
-        lines that sent tasks.
+        Put source code in reports: of the ``with`` block, or as Dask recorded it with graphs, and of lines that sent
+        tasks.
     profile
-        Which tasks run under ``torch.profiler`` while a trace is recorded: by task prefix, how many on each worker at
-        most, such as ``{"train_step": 3}``. :func:`~dask_efficiency.critical_path` leads into these tasks' kernels.
+        Tasks that run under ``torch.profiler`` while a trace is recorded: at most this many on each worker, by task
+        prefix, such as ``{"train_step": 3}``. :func:`~dask_efficiency.critical_path` leads into these tasks' kernels.
 
     Raises
     ------
     ValueError
-        If an option cannot be read; names it and its value.
+        If an option cannot be read; the text names it and its value.
     """
 
     name = PLUGIN
@@ -135,13 +136,13 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "profile": profile,
             }
         )
-        #: The client that a report registered it for; None for good.
+        #: Id of the client whose report registered it; None for good.
         self._lease: str | None = None
         self._meter: ClusterMeter | None = None
 
     @classmethod
     def leased_to(cls, client_id: str) -> EfficiencyPlugin:
-        """A registration that lasts as long as this client's reports, and never changes options."""
+        """Make a registration that lasts as long as this client's reports, and never changes options."""
         plugin = cls()
         plugin._lease = client_id
         return plugin
@@ -242,3 +243,15 @@ class EfficiencyPlugin(SchedulerPlugin):
         """The scheduler closes."""
         if self._meter is not None:
             await self._meter.take_away(workers=False)
+
+
+def dask_setup(server: Any) -> None:
+    """Add the plugin to a scheduler that is starting; Dask calls its ``start`` afterwards."""
+    if not isinstance(server, Scheduler):
+        logger.warning(
+            "dask_efficiency is preloaded on a %s; it belongs on the scheduler, which sends the workers their part",
+            type(server).__name__,
+        )
+        return
+    if EfficiencyPlugin.name not in server.plugins:
+        server.add_plugin(EfficiencyPlugin(), name=EfficiencyPlugin.name)

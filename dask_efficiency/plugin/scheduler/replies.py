@@ -1,4 +1,4 @@
-"""Replies: what travels from the scheduler to a client; :mod:`~dask_efficiency.report.replies` reads it."""
+"""Replies of the scheduler to clients; :mod:`~dask_efficiency.report.replies` reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed.protocol import dumps
 
@@ -26,30 +26,31 @@ from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.plugin import environment, source
-from dask_efficiency.plugin.decorations import Decoration, decorate
+from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.plugin.scheduler import spans
-from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
-from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS
-from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
+from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, spans_of
 
-#: Workers that a live view shows one by one.
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
+
+#: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000
 
-#: What notes call it.
+#: Name in notes.
 LOOP = "account of the scheduler's event loop"
 
 
 class Reply(NamedTuple):
-    """What a report is made of."""
+    """Content of a reply."""
 
     known: dict[str, Any]
-    #: What is made of that on another thread, as nothing changes it any more.
+    #: Parts made of it on another thread, as nothing changes their input any more.
     later: Sequence[Decoration] = ()
 
 
 async def packed(reply: Reply) -> dict[str, Any]:
-    """A reply as it travels; put together on a thread, as that of a thousand workers is megabytes."""
+    """Pack a reply for its journey, on a thread: the reply of a thousand workers has megabytes."""
 
     def pack() -> list[bytes]:
         made, missing = decorate(reply.later)
@@ -59,37 +60,16 @@ async def packed(reply: Reply) -> dict[str, Any]:
 
 
 def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> Reply:
-    """A window that was closed at an instant, with its spans by name and whose they are."""
-    window, own = opened.window, opened.spans
+    """Reply for a window that was closed at an instant, with its spans by name."""
+    window = opened.window
     names = {address: presence.name for address, presence in accounts.cluster.present.items()}
-    found, missing = decorate(
-        [
-            *_of_any(accounts, window.opened, at),
-            Decoration(
-                "spans",
-                "list of spans",
-                lambda: spans.by_path(accounts.scheduler, opened, closed),
-            ),
-            Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
-            Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
-            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
-            Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
-            Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
-            Decoration(
-                "code",
-                "source listing",
-                lambda: source.recorded(spans_of(accounts.scheduler), own if accounts.options.source else ()),
-            ),
-            Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
-            Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
-        ]
-    )
+    found, missing = decorate(_parts_of_window(accounts, opened, closed, at))
     notes = [*closed.notes, *_notes(accounts), *missing]
     by_span, span_causes, part = found.pop("spans", ({}, {}, None))
     alone = found.pop("alone", {})
     notes += spans.notes(accounts.scheduler, opened, by_span)
     known = {
-        **_common(accounts),
+        **_common_fields(accounts),
         **found,
         "window": closed.elapsed,
         "outstanding": closed.outstanding,
@@ -108,7 +88,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
         "lost_workers": closed.losses,
-        "waited_for": _gained(accounts.idle.parallelism, opened.waited_for),
+        "waited_for": _increase(accounts.idle.parallelism, opened.waited_for),
         "worker_causes": closed.worker_causes,
         "prefix_causes": closed.prefix_causes,
         "repeats": opened.repeats.by_prefix(),
@@ -134,6 +114,33 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     return _of_own_part(accounts, opened, closed, part, known, names)
 
 
+def _parts_of_window(
+    accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int
+) -> list[Decoration]:
+    """Parts of a window's reply that may fail alone."""
+    window = opened.window
+    return [
+        *_parts_of_any(accounts, window.opened, at),
+        Decoration(
+            "spans",
+            "list of spans",
+            lambda: spans.by_path(accounts.scheduler, opened, closed),
+        ),
+        Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
+        Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
+        Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
+        Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
+        Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
+        Decoration(
+            "code",
+            "source listing",
+            lambda: source.recorded(spans_of(accounts.scheduler), opened.spans if accounts.options.source else ()),
+        ),
+        Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
+        Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
+    ]
+
+
 def _of_own_part(
     accounts: ClusterAccounts,
     opened: OpenWindow,
@@ -142,7 +149,7 @@ def _of_own_part(
     known: Mapping[str, Any],
     names: Mapping[str, str],
 ) -> Reply:
-    """The part of a window that is its client's alone."""
+    """Reply for the part of a window that is its client's alone."""
     window, own, known_spans = opened.window, opened.spans, spans_of(accounts.scheduler)
     own_time = None if accounts.idle.off else window.shares.own_ns
     known = spans.only_own(known, part, own_time)
@@ -162,19 +169,19 @@ def _of_own_part(
 
 
 def of_life(accounts: ClusterAccounts) -> Reply:
-    """Everything since the accounts began."""
+    """Reply for all time since the accounts began."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
     found, missing = decorate(
         [
-            *_of_any(accounts, cluster.started, at),
+            *_parts_of_any(accounts, cluster.started, at),
             Decoration("cores", "count of cores", lambda: _cores(accounts, cluster.started, at)),
             Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
         ]
     )
     known = {
-        **_common(accounts),
+        **_common_fields(accounts),
         **found,
         "window": at - cluster.started,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
@@ -203,7 +210,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
 
 
 def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
-    """The cluster from ``last`` seconds ago (None: from the beginning of its history) until now."""
+    """Reply for the last ``last`` seconds; None for the whole history."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
     now = cluster.totals(at=at)
@@ -221,9 +228,9 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
             f"remembers a point every {points:g} s, and the window begins at the one before"
         )
     cores = Decoration("cores", "count of cores", lambda: _cores(accounts, then.at, at))
-    found, missing = decorate([*_of_any(accounts, then.at, at), cores])
+    found, missing = decorate([*_parts_of_any(accounts, then.at, at), cores])
     known = {
-        **_common(accounts),
+        **_common_fields(accounts),
         **found,
         "window": at - then.at,
         "outstanding": at - then.at - (now.without_work - then.without_work),
@@ -241,9 +248,9 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
 
 
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
-    """What a live view asks for each second or so: no worker is asked, and its size is bounded.
+    """Reply for a live view, about once a second: no worker is asked, and its size is bounded.
 
-    As :class:`~dask_efficiency.live.top_view.Observation` has it.
+    The fields of :class:`~dask_efficiency.live.top_view.Observation`.
     """
     cluster = accounts.cluster
     at = time.monotonic_ns()
@@ -280,14 +287,14 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
 
 
 def of_stragglers(accounts: ClusterAccounts, findings: Iterable[SlowWorker]) -> dict[str, Any]:
-    """Who is slow now."""
+    """Reply with the stragglers of now."""
     return {
         "stragglers": [finding.to_dict() for finding in findings],
         "workers": len(accounts.scheduler.workers),
     }
 
 
-def _common(accounts: ClusterAccounts) -> dict[str, Any]:
+def _common_fields(accounts: ClusterAccounts) -> dict[str, Any]:
     return {
         "since": accounts.since,
         "price": accounts.options.price_per_worker_hour,
@@ -295,8 +302,8 @@ def _common(accounts: ClusterAccounts) -> dict[str, Any]:
     }
 
 
-def _of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
-    """What decorates every report between two instants of the accounts' clock."""
+def _parts_of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
+    """Parts of every report between two instants of the accounts' clock."""
     workers, clients = accounts.scheduler.workers, accounts.scheduler.clients
     return [
         Decoration("environment", "environment", lambda: environment.of_cluster(workers.values(), clients.values())),
@@ -305,7 +312,7 @@ def _of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration
 
 
 def _cores(accounts: ClusterAccounts, start: int, stop: int) -> float | None:
-    """What the workers shared, where those that are there now are all that were."""
+    """Mean number of cores of the workers; None if some worker has left."""
     cluster = accounts.cluster
     if cluster.finalized_by_worker().keys() - {presence.name for presence in cluster.present.values()}:
         return None
@@ -326,17 +333,17 @@ def _notes(accounts: ClusterAccounts) -> list[str]:
 
 
 def _stragglers(accounts: ClusterAccounts, start: int, stop: int) -> list[dict[str, Any]]:
-    """Who was slow between two instants of the accounts' clock."""
+    """Stragglers between two instants of the accounts' clock."""
     ahead = time.time() - time.monotonic_ns() / 1e9
     return accounts.stragglers.between(start / 1e9 + ahead, stop / 1e9 + ahead)
 
 
-def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
+def _increase(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
     return {name: ns - then.get(name, 0) for name, ns in now.items() if ns > then.get(name, 0)}
 
 
 def _profiles(merged: MergedProfiles, prefixes: Collection[str] | None = None) -> dict[str, list[Any]]:
-    """What was sampled, of these prefixes or all."""
+    """Samples of these prefixes, or of all."""
 
     def wanted(prefix: str) -> bool:
         return prefixes is None or prefix in prefixes
@@ -376,9 +383,9 @@ def _metered(
 
 
 def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dict[str, int]:
-    """By key as it travels, for how long tasks ran alone between two instants, in nanoseconds.
+    """Nanoseconds for which tasks ran alone between two instants, by name of their keys.
 
-    Of keys that look alike, such as 1 and "1", the most.
+    The most of keys with one name, such as 1 and "1".
     """
     found: dict[str, int] = {}
     for key, one in now.items():

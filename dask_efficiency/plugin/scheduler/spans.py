@@ -1,4 +1,4 @@
-"""Dask's spans in a window's reply: by their paths, whose they are, and the part that is one client's."""
+"""Dask's spans in the reply of a window: rows by path, and the part of one client."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.accounts.cluster.by_span import SEPARATOR, Rows, divide, rolled_up
 from dask_efficiency.accounts.cluster.windows import OwnPart, WindowAccounts
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
-from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
+from dask_efficiency.plugin.scheduler.outstanding import spans_of
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
     from dask_efficiency.plugin.scheduler.accounts import OpenWindow
 
-#: What is known of the clients of a window together only.
-_OF_ALL = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
+#: Fields that are known only for all clients of a window together.
+_OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
 
 
 def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:
-    """Whether a span is one of these, or in one of them."""
+    """True if a span is one of these, or in one of them."""
     span = spans_of(scheduler).get(span_id)
     while span_id not in own and span is not None:
         span = span.parent
@@ -31,7 +31,7 @@ def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:
 
 
 def by_path(scheduler: Scheduler, opened: OpenWindow, closed: WindowAccounts) -> tuple[Rows, Rows, OwnPart | None]:
-    """All time and its causes by the path of its span, where a span has what those in it have; and the own part."""
+    """Time and causes by path, where a span includes the spans in it; and the client's own part."""
     mine = partial(is_own, scheduler, opened.spans)
     found = divide(closed, opened.window.shares, mine)
     known = spans_of(scheduler)
@@ -43,7 +43,7 @@ def by_path(scheduler: Scheduler, opened: OpenWindow, closed: WindowAccounts) ->
 
 
 def notes(scheduler: Scheduler, opened: OpenWindow, by_span: Rows) -> list[str]:
-    """What a reader must know of work that is not this client's."""
+    """Notes on work that is not this client's."""
     found = []
     row = by_span.get(OTHER_WORK, {})
     held = sum(row.get(bucket, 0) for bucket in HELD) / 1e9
@@ -66,16 +66,16 @@ def notes(scheduler: Scheduler, opened: OpenWindow, by_span: Rows) -> list[str]:
 
 
 def only_own(reply: Mapping[str, Any], own: OwnPart, own_time: int | None) -> dict[str, Any]:
-    """The reply of a window, of one client's work only.
+    """Reduce the reply of a window to one client's work.
 
     Parameters
     ----------
     reply
-        Of all clients.
+        For all clients.
     own
-        The time of its spans.
+        Time of the client's spans.
     own_time
-        Nanoseconds in which it had work outstanding; None where nobody looked, and the time of all stands for it.
+        Nanoseconds in which it had work outstanding; None if unknown: the time of all clients stands for it.
     """
     whole, mine = (sum(sum(row.values()) for row in rows.values()) / 1e9 for rows in (reply["workers"], own.workers))
     note = (
@@ -86,7 +86,7 @@ def only_own(reply: Mapping[str, Any], own: OwnPart, own_time: int | None) -> di
     foreign = (OTHER_WORK, NO_SPAN)
     with_work = reply["outstanding"] if own_time is None else min(own_time, reply["outstanding"])
     return {
-        **{name: part for name, part in reply.items() if name not in _OF_ALL},
+        **{name: part for name, part in reply.items() if name not in _OF_ALL_CLIENTS},
         "spans": {path: row for path, row in reply["spans"].items() if path.partition(SEPARATOR)[0] not in foreign},
         "outstanding": with_work,
         "no_workers": min(reply["no_workers"], with_work),

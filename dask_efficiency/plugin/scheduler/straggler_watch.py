@@ -1,4 +1,4 @@
-"""Stragglers: feeds the watch for stragglers from heartbeats, and logs, sends and calls back what it found."""
+"""StragglerReporter: feeds the watch for stragglers from heartbeats; logs, sends and calls back its findings."""
 
 from __future__ import annotations
 
@@ -30,51 +30,51 @@ if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: Length of an interval in which workers are compared; it is two heartbeats at least.
+#: Seconds of an interval of comparison; at least two heartbeats.
 INTERVAL_SECONDS = 2.5
 
-#: Polls are so far apart, or less.
+#: Longest time between two polls, seconds; that of the meter's poller.
 POLL_SECONDS = 0.5
 
-#: CPU seconds of a poll. What is left is done at the next ones.
+#: CPU seconds of a poll; later polls do the rest.
 MAX_POLL_SECONDS = 0.004
 
-#: Task rates are read once in an interval, as late as can be: so many of them take a poll 1 ms; and so many at most,
-#: the others are left for the next interval.
+#: Task rates read in one poll, at least: they take 1 ms. Rates are read once in an interval, as late as possible.
 MIN_READ_A_POLL = 20
+#: Task rates read in one poll, at most: 5 ms; the rest waits for the next interval.
 MAX_READ_A_POLL = 100
 
-#: A heartbeat is read at once where the last that was read is so many before it: two more may be lost.
+#: Heartbeats after the last read one, from which the next is read at once: two more may be lost.
 MAX_UNREAD = REPEATS - 1
 
 
 class _Unread(NamedTuple):
-    """A heartbeat whose task rates are not read yet."""
+    """Heartbeat whose task rates are not read yet."""
 
     ws: WorkerState
     payload: Mapping[str, Any]
     at: int
 
 
-class Outliers(Protocol):
-    """Looks at the workers' metrics beside their tasks."""
+class OutlierFinder(Protocol):
+    """Finds outliers by the workers' metrics, in addition to their tasks."""
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
-        """The outliers of now, by the workers' names."""
+        """Outliers of now, by name of the worker."""
 
     def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
-        """Those of an interval, in seconds since the epoch."""
+        """Outliers of an interval, in seconds since the epoch."""
 
     def left(self, worker: str, *, now: float) -> None:
-        """A worker of this name is not there any more."""
+        """Note that a worker of this name left."""
 
     def poll(self, *, at: int, now: float) -> None:
-        """Look, if it is time to."""
+        """Look, if it is due."""
 
 
 class _NoOutliers:
-    """Where nothing looks at metrics."""
+    """Finder where metrics are not watched."""
 
     findings: tuple[SlowWorker, ...] = ()
 
@@ -88,15 +88,15 @@ class _NoOutliers:
         pass
 
 
-class Stragglers:
-    """Watches the workers of a cluster. If it fails, it says so once and the meter goes on without it.
+class StragglerReporter:
+    """Watches the workers of a cluster. A failure is logged once, and the meter goes on without it.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     cluster
-        Its accounts.
+        Accounts of the workers.
     on_straggler
         Gives the option of this name.
     """
@@ -111,55 +111,55 @@ class Stragglers:
         self._cluster = cluster
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
-        #: Looks at the workers' metrics beside that.
-        self.outliers: Outliers = _NoOutliers()
+        #: Finds outliers by metrics.
+        self.outliers: OutlierFinder = _NoOutliers()
         self._waiting = RecentWaiting()
-        #: Outliers that were told, by the worker's name.
-        self._told: dict[str, SlowWorker] = {}
-        #: Address to the name of the worker that is, or was last, there.
+        #: Outliers that were announced, by name of the worker.
+        self._announced: dict[str, SlowWorker] = {}
+        #: Name of the present or last worker at each address.
         self._names: dict[str, str] = {}
-        #: What was found of workers before they had tasks, with their addresses.
+        #: Findings on workers before they had tasks, with their addresses.
         self._flagged: list[tuple[SlowWorker, set[str]]] = []
-        #: What heartbeats told of those that are there, by address.
+        #: Task rates of present workers, by address.
         self._rates: dict[str, ReceivedRates] = {}
-        #: The newest heartbeats whose task rates are not read yet, by address; those that are left for the next
-        #: interval; and of which workers, for they had their turn in this one.
+        #: Newest unread heartbeats by address: for this interval, and for the next, of the workers in ``_done``, which
+        #: were read in this one.
         self._unread: dict[str, _Unread] = {}
         self._later: dict[str, _Unread] = {}
         self._done: set[str] = set()
-        #: When this interval began.
+        #: Start of this interval.
         self._began: int | None = None
-        #: Workers whose task rates were refused, which is logged once.
+        #: Workers whose task rates were refused; logged once each.
         self._refused: set[str] = set()
-        self._guard = Guard("the watch for stragglers", "dask_efficiency looks for stragglers no more")
+        self._guard = Guard("the watch for stragglers", "dask_efficiency no longer looks for stragglers")
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
-        """The stragglers of now, the most certain first; then outliers by their metrics, and who joined slow."""
+        """Stragglers of now, the most certain first; then outliers by metrics, and workers that joined slow."""
         found = self._with_outliers(self._watch.findings, self.outliers.findings)
         known = {(finding.worker, finding.host) for finding in found}
         flagged = (finding for finding, _ in self._flagged if (finding.worker, finding.host) not in known)
         return (*found, *flagged)
 
     def flag(self, finding: SlowWorker, addresses: set[str]) -> None:
-        """Take what was found of workers before they had tasks; it holds until they leave."""
+        """Add a finding on workers before they had tasks; it holds until they leave."""
         self._flagged.append((finding, addresses))
         self._call(finding)
 
     def between(self, start: float, stop: float) -> list[dict[str, Any]]:
-        """Those of an interval, in seconds since the epoch, as plain data."""
+        """Stragglers of an interval, in seconds since the epoch, as plain data."""
         found = self._watch.findings_between(start, stop)
         both = self._with_outliers(found, self.outliers.findings_between(start, stop))
         return [finding.to_dict() for finding in both]
 
     def _with_outliers(self, found: tuple[SlowWorker, ...], outliers: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
-        """Findings by name, with the outliers that are not among them: what tasks say has the effect, too."""
+        """Findings by name, plus other outliers: findings by tasks take precedence, as they have the effect."""
         named = self._named(found)
         known = {finding.subject for finding in named}
         return (*named, *(finding for finding in outliers if finding.subject not in known))
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
-        """A worker is there."""
+        """Watch a worker that joined."""
         self._guard(self._join, address, ws)
 
     def _join(self, address: str, ws: WorkerState) -> None:
@@ -167,7 +167,7 @@ class Stragglers:
         self._watch.joined(address, host=ws.host, group=comparable(ws), at=time.monotonic_ns())
 
     def worker_left(self, address: str) -> None:
-        """A worker was removed."""
+        """Forget a worker that was removed."""
         for table in (self._rates, self._unread, self._later):
             table.pop(address, None)
         self._done.discard(address)
@@ -176,23 +176,23 @@ class Stragglers:
         self.outliers.left(self._names.get(address, address), now=time.time())
 
     def take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
-        """Take the task rates that a heartbeat carries, if it carries any."""
+        """Keep or read the task rates of a heartbeat, if it has any."""
         if not isinstance(payload, Mapping) or "pace" not in payload:
             return
         table = self._later if address in self._done else self._unread
-        pace, last = payload["pace"], self._rates.get(address)
-        seq = pace.get("n") if isinstance(pace, Mapping) else None
+        rates, last = payload["pace"], self._rates.get(address)
+        seq = rates.get("n") if isinstance(rates, Mapping) else None
         if last is not None and type(seq) is int and last.seq < seq < last.seq + MAX_UNREAD:
             table[address] = _Unread(ws, payload, at)
             return
         before = self._unread.pop(address, None) or self._later.pop(address, None)
         if before is not None and last is not None and type(seq) is int and seq > last.seq + REPEATS:
-            # This one tells what changed since a state that the one before tells of.
+            # This one has the changes since a state that only the one before has.
             self._guard(self._read_task_rates, address, *before)
         self._guard(self._read_task_rates, address, ws, payload, at)
 
     def _read_some(self, at: int, seconds: float, in_time: Callable[[], bool]) -> None:
-        """Read the rates that can wait no longer, if as many are read at each poll until the interval is over."""
+        """Read the task rates that can wait no longer, spread evenly over the polls of the interval."""
         left = seconds if self._began is None else seconds - (at - self._began) / 1e9
         polls = max(1, 1 + math.ceil(left / POLL_SECONDS))  # with this one
         if polls > 1 and len(self._unread) <= MIN_READ_A_POLL * polls:
@@ -259,28 +259,28 @@ class Stragglers:
             self._unread |= self._later
             self._later.clear()
             self._done.clear()
-        self._tell(self._named(change.found), self._named(change.cleared))
+        self._announce(self._named(change.found), self._named(change.cleared))
         self.outliers.poll(at=at, now=time.time())
-        self._tell_outliers()
-        # Past findings are by address too.
+        self._announce_outliers()
+        # Past findings need names too.
         if len(self._names) > 2 * len(self._cluster.present) + 1_000:
             there = {*self._cluster.present, *(past.finding.worker for past in self._watch.past)}
             self._names = {address: name for address, name in self._names.items() if address in there}
             self._refused &= there
 
-    def _tell_outliers(self) -> None:
-        """Tell of who is an outlier and no straggler by its tasks, once when that begins and once when it has ended."""
+    def _announce_outliers(self) -> None:
+        """Announce the beginning and the end of each outlier that is no straggler by its tasks."""
         outliers = {finding.subject: finding for finding in self.outliers.findings}
-        if not (outliers or self._told):
+        if not (outliers or self._announced):
             return
         by_tasks = {finding.subject for finding in self._named(self._watch.findings)}
         now = {name: one for name, one in outliers.items() if name not in by_tasks}
-        found = [one for name, one in now.items() if name not in self._told]
-        cleared = [one for name, one in self._told.items() if name not in now and name not in by_tasks]
-        self._told = now
-        self._tell(tuple(found), tuple(cleared))
+        found = [one for name, one in now.items() if name not in self._announced]
+        cleared = [one for name, one in self._announced.items() if name not in now and name not in by_tasks]
+        self._announced = now
+        self._announce(tuple(found), tuple(cleared))
 
-    def _tell(self, found: tuple[SlowWorker, ...], cleared: tuple[SlowWorker, ...]) -> None:
+    def _announce(self, found: tuple[SlowWorker, ...], cleared: tuple[SlowWorker, ...]) -> None:
         for finding in found:
             logger.warning("Straggler: %s", ". ".join(as_finding(finding).lines))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})
@@ -290,7 +290,7 @@ class Stragglers:
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler-cleared", **finding.to_dict()})
 
     def _call(self, finding: SlowWorker) -> None:
-        """Call the user's function, and await what it returns on the event loop."""
+        """Call the user's function, and await its coroutine on the event loop."""
         action = self._on_straggler()
         if not callable(action):
             return
@@ -310,7 +310,7 @@ class Stragglers:
                 self._scheduler._ongoing_background_tasks.call_soon(act, result)
 
     def _named(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
-        """With names in place of addresses, and causes that breakdowns show."""
+        """Replace addresses by names, and add the causes that breakdowns show."""
         return tuple(
             replace(decided(f, self._waiting.cause(f.worker)), worker=self._names.get(f.worker, f.worker))
             if f.worker
@@ -319,12 +319,12 @@ class Stragglers:
         )
 
 
-#: Where an account has the time in which no thread went on.
+#: Indices, in an account, of time in which no thread progressed.
 _PAUSED_AND_SPILL = [place("activity", bucket) for bucket in (Bucket.PAUSED, Bucket.SPILL)]
 
 
 def comparable(ws: WorkerState) -> tuple[Any, ...]:
-    """Equal for workers that were made alike: by threads, memory limit, resources and GPU."""
+    """Key of comparable workers: threads, memory limit, resources and GPU."""
     gpu = ws.extra.get("gpu") if isinstance(ws.extra, Mapping) else None
     model = str(gpu.get("name")) if isinstance(gpu, Mapping) else ""
     return ws.nthreads, f"{ws.memory_limit or 0:.1e}", tuple(sorted(ws.resources.items())), model

@@ -1,4 +1,4 @@
-"""WorkerHalves: sends the workers their half of the plugin, and asks what it knows."""
+"""WorkerHalves: sends the workers their half of the plugin, and asks them for answers."""
 
 from __future__ import annotations
 
@@ -22,39 +22,40 @@ from dask_efficiency.show.log import logger
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: Rows of a profile that a worker sends at least; all workers together send about the second number.
+#: Rows of a profile from each worker, at least: the top of a small profile.
 MIN_ROWS = 20
+#: Rows of a profile from all workers together, about: megabytes of a reply.
 MAX_ROWS = 20_000
 
-#: Seconds in which a worker that did not answer the last time is told that it is over: its answer is not needed.
+#: Seconds to remove the half of a worker that did not answer the last time; its answer is not needed.
 FAREWELL_SECONDS = 1.0
 
-#: Workers that are asked in one turn of the event loop, to each of which it may have to connect.
+#: Workers asked in one turn of the event loop, which may have to connect to each.
 ASKED_AT_ONCE = 20
 
-#: Seconds between the answers of two workers, by what they are asked: about what it takes to read one.
+#: Seconds between the answers of two workers, by action: about the time to read one.
 APART_SECONDS = {names.SNAPSHOT: 0.0005, names.OPEN: 0.0005, names.CLOSE: 0.0025}
 
-#: Turns of the event loop in which what has come is read: after it stood still, answers may be waiting.
+#: Turns of the event loop before a timeout counts: after a block, answers may be waiting in sockets.
 TURNS_TO_READ = 30
 
-#: What a worker answered, or the exception that came instead; and when, monotonic nanoseconds.
-Answer = tuple[Any, int]
+#: Answer of a worker, or the exception instead; and its arrival, monotonic nanoseconds.
+TimedAnswer = tuple[Any, int]
 
 
 class WorkerHalves:
-    """The workers' halves of one registration, as the scheduler reaches them.
+    """Workers' halves of one registration, seen from the scheduler.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     session
-        Which registration this is.
+        Id of the registration.
     options
         Gives the options in force.
     windows
-        Ids of the windows that are open, at any time: a worker that joins opens them.
+        Ids of the open windows, kept up to date by the caller: a worker that joins opens them.
     """
 
     def __init__(
@@ -64,19 +65,19 @@ class WorkerHalves:
         self._session = session
         self._options = options
         self._windows = windows
-        #: The recording in which a worker that joins takes part.
+        #: Id of the recording in which a worker that joins takes part.
         self.recording: str | None = None
-        #: Which tasks are profiled in it: by who asked, how many of each prefix.
+        #: Tasks to profile in it: number of each prefix, by who asked for them.
         self.profile: dict[str, dict[str, int]] = {}
-        #: Whether it is over: no worker takes part any more.
+        #: True once the registration is over.
         self.removed = False
-        #: Addresses of those that did not answer the last time.
+        #: Addresses of workers that did not answer the last time.
         self._silent: set[str] = set()
-        #: Questions that wait for an answer, by address.
+        #: Pending questions by address.
         self._waiting: defaultdict[str, set[asyncio.Future[Any]]] = defaultdict(set)
 
     def update(self) -> bytes:
-        """Have the workers that join sent their half as it must be now."""
+        """Update the half that joining workers are sent."""
         options = self._options()
         plugin = bootstrap.EfficiencyWorkerPlugin(  # type: ignore[no-untyped-call]
             __version__,
@@ -98,35 +99,37 @@ class WorkerHalves:
         return payload
 
     async def send(self) -> None:
-        """Meter the workers that are there; those that join are sent their half by the scheduler."""
+        """Meter the present workers; the scheduler sends joining ones their half."""
         await self._broadcast({"op": "plugin-add", "plugin": self.update(), "name": names.WORKER_PLUGIN})
 
     def forget(self) -> None:
-        """Have the workers that join sent nothing; it is over."""
+        """Send joining workers nothing any more."""
         self.removed = True
         self._scheduler.worker_plugins.pop(names.WORKER_PLUGIN, None)
 
     async def remove(self) -> None:
-        """Take their half from the workers that are there."""
+        """Remove the half from the present workers."""
         await self._broadcast({"op": "plugin-remove", "name": names.WORKER_PLUGIN}, silent_seconds=FAREWELL_SECONDS)
 
     def vanished(self, address: str) -> None:
-        """Wait for no answer of a worker that is not there any more: Dask would try to connect until it times out."""
+        """Cancel the questions to a worker that is gone: Dask would try to connect until the timeout."""
         for asked in self._waiting.get(address, ()):
             asked.cancel()
 
-    async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> dict[str, Answer]:
-        """The answers of all workers, or of some, by address; one that does not answer costs the timeout."""
+    async def ask(
+        self, action: str, window: str = "", *, addresses: Iterable[str] | None = None
+    ) -> dict[str, TimedAnswer]:
+        """Answers of all workers, or of some, by address; one that does not answer costs the timeout."""
         return await self._broadcast(self._question(action, window), addresses)
 
     async def take(self, action: str, window: str, take: Callable[[str, Any, int], object]) -> None:
         """Call ``take`` with each worker's address and :data:`Answer`, one in a turn of the event loop.
 
-        All workers are asked at once, and answer one after the other: what a thousand say takes seconds to read.
+        All workers are asked at once, and answer one after the other: a thousand answers take seconds to read.
         """
         one_at_a_time = asyncio.Lock()
 
-        async def taken(address: str, answer: Awaitable[Answer]) -> None:
+        async def taken(address: str, answer: Awaitable[TimedAnswer]) -> None:
             reply, at = await answer
             async with one_at_a_time:
                 take(address, reply, at)
@@ -153,11 +156,11 @@ class WorkerHalves:
         return message
 
     async def ask_everything(self, addresses: list[str]) -> None:
-        """Have some workers tell everything in their next heartbeats; one that does not hear may be asked again."""
+        """Have some workers send everything in their next heartbeats; one that misses this is asked again."""
         await self.ask(names.EVERYTHING, addresses=addresses)
 
     async def ask_one(self, address: str, question: dict[str, Any], seconds: float) -> Any:
-        """The answer of one worker, or None where it has no half.
+        """Answer of one worker; None if it has no half.
 
         Raises
         ------
@@ -174,33 +177,33 @@ class WorkerHalves:
         return answer
 
     async def ask_final_snapshot(self, address: str) -> Any:
-        """The final snapshot of a worker that left in order; None if it does not answer.
+        """Final snapshot of a worker that left in order; None if it does not answer.
 
-        Upstream's ``Worker.close`` ends before it takes plugins away where the worker's nanny closes first, as it
-        does when a cluster scales down; the worker then answers until it is killed.
+        Upstream's ``Worker.close`` ends before it removes plugins if the worker's nanny closes first, as when a cluster
+        scales down; the worker then answers until it is killed.
         """
         timeout = min(self._options().report_timeout, GRACE_NS / 1e9)
         try:
             async with rpc(address, timeout=timeout, connection_args=self._scheduler.connection_args) as worker:
                 return await asyncio.wait_for(getattr(worker, names.OP)(action=names.ASK_FINAL_SNAPSHOT), timeout)
-        except Exception:  # whatever it is, the worker is gone, and its accounts end without
+        except Exception:  # in any case, the worker is gone, and its accounts end without
             logger.debug("dask_efficiency could not ask %s for its final snapshot", address, exc_info=True)
             return None
 
     async def ask_log(self, nanny: str) -> list[Any] | None:
-        """The newest lines of a nanny's log; None if it does not answer."""
+        """Newest lines of a nanny's log; None if it does not answer."""
         timeout = min(self._options().report_timeout, GRACE_NS / 1e9)
         try:
             async with rpc(nanny, timeout=timeout, connection_args=self._scheduler.connection_args) as asked:
                 return list(await asyncio.wait_for(asked.get_logs(n=LOG_LINES), timeout))
-        except Exception:  # whatever it is, nobody knows why the worker went
+        except Exception:  # in any case, the reason stays unknown
             logger.debug("dask_efficiency could not ask the nanny %s why its worker went", nanny, exc_info=True)
             return None
 
     async def _broadcast(
         self, message: dict[str, Any], addresses: Iterable[str] | None = None, *, silent_seconds: float = math.inf
-    ) -> dict[str, Answer]:
-        """The answers; who did not answer the last time has ``silent_seconds`` at most."""
+    ) -> dict[str, TimedAnswer]:
+        """Answers by address; workers that did not answer the last time have at most ``silent_seconds``."""
         asked = dict(self._asked(message, addresses, silent_seconds))
         return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
 
@@ -210,18 +213,18 @@ class WorkerHalves:
         addresses: Iterable[str] | None = None,
         silent_seconds: float = math.inf,
         apart: float = 0.0,
-    ) -> Iterator[tuple[str, Awaitable[Answer]]]:
-        """The answers to wait for, with their addresses, which are to be sent so many seconds apart.
+    ) -> Iterator[tuple[str, Awaitable[TimedAnswer]]]:
+        """Addresses and awaitable answers, which workers send ``apart`` seconds apart.
 
-        A worker is given up on when nothing was heard of any for as long as the timeout: the last of ten thousand
-        answers is read long after it came.
+        A worker times out when no worker has answered for as long as the timeout: the last of ten thousand answers is
+        read long after its arrival.
         """
         usual = self._options().report_timeout
         self._silent &= self._scheduler.workers.keys()
         loop = asyncio.get_running_loop()
         began = heard = loop.time()
 
-        async def ask(address: str, delay: float) -> Answer:
+        async def ask(address: str, delay: float) -> TimedAnswer:
             nonlocal heard
             timeout = min(usual, silent_seconds) if address in self._silent else usual
             question = {**message, "delay": delay} if delay else dict(message)

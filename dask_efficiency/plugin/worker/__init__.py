@@ -1,1 +1,1 @@
-"""The worker half: a meter on each worker, its ledger and its recorder."""
+"""Worker half: a meter on each worker."""

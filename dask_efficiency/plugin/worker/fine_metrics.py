@@ -1,38 +1,47 @@
-"""FineMetrics: what upstream's fine performance metrics say of spilling, of labels, and of work outside the slots.
+"""FineMetrics: spilling, user labels and work outside the slots, from upstream's fine performance metrics.
 
-Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks
-and ``(context, ..., label, unit)`` elsewhere. Labels are upstream's private matter: where they
-change, spill time shows as overhead and the details are missing, and nothing breaks.
+Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks and ``(context, ...,
+label, unit)`` elsewhere. Labels are private to upstream: where they change, spill time counts as overhead, the details
+are missing, and nothing breaks. What upstream does not meter of P2P shuffles, :class:`ShuffleWatch` times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from itertools import islice
-from typing import Any, TypeVar
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dask_efficiency.accounts.metered import (
     DASK_LABELS,
     EXECUTE,
+    FLUSH,
     MAX_METERED,
     OF_SHUFFLES,
     P2P,
+    RECEIVE,
     SECONDS,
     SPILL_LABELS,
     UNSPILL_LABELS,
     Metered,
 )
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
 
 _Name = TypeVar("_Name", str, Metered)
 
-#: What the memory manager spilled without keeping any slot waiting.
+#: Spilling by the memory manager that kept no slot waiting.
 BY_MEMORY_MANAGER = "spill by the memory manager"
 
-#: Contexts of work that holds no slot, by the name under which it is shown.
+#: Name for display of each context that holds no slot.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
 
-#: Labels are cut to this length.
+#: Characters of a label; longer ones are cut.
 MAX_LABEL_LENGTH = 200
 
 
@@ -66,7 +75,7 @@ class FineMetrics:
         return found
 
     def metered(self) -> dict[Metered, int]:
-        """What ``context_meter`` counted so far beyond the seconds that are in the buckets."""
+        """Values of ``context_meter`` so far, except the seconds that are in the buckets."""
         return self._sums(self._metered)
 
     def _sums(self, groups: dict[_Name, list[Any]]) -> dict[_Name, int]:
@@ -80,14 +89,14 @@ class FineMetrics:
         return found
 
     def _discover(self) -> None:
-        """Sort the keys that are new; a dictionary keeps them in the order of their coming."""
+        """Sort new keys; a dictionary keeps them in order of insertion."""
         for key in islice(list(self._total), self._seen, None):
             if not (isinstance(key, tuple) and len(key) >= 3 and isinstance(key[-1], str)):
                 continue
             context, label, unit = key[0], key[-2], key[-1]
             if len(key) == 5 and (
                 (context == EXECUTE and not (unit == SECONDS and label in DASK_LABELS))
-                or (context == P2P and key[2] != "foreground")  # that is in the tasks, too
+                or (context == P2P and key[2] != "foreground")  # the tasks have that too
             ):
                 self._meter(key, Metered(context, key[1] or "", *(str(name)[:MAX_LABEL_LENGTH] for name in key[2:])))
             elif context in OUTSIDE_CONTEXTS and unit == SECONDS:
@@ -103,18 +112,18 @@ class FineMetrics:
 
 
 class SpillMetrics:
-    """Reads what tasks of one span and prefix spent on reading back from disk, and on writing to it."""
+    """Reads the time that tasks of one span and prefix spent reading back from disk, and writing to it."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
         self._total = digests_total
         self._seen = 0
-        #: (span, prefix) to its digests that read and those that write.
+        #: Digests of reading and of writing, by span and prefix.
         self._keys: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {}
         self._discover()
         self._before = {group: self._sums(group) for group in self._keys}
 
     def any(self) -> bool:
-        """Whether any task has read or written so far."""
+        """True if any task has read or written so far."""
         if len(self._total) != self._seen:
             self._discover()
         return bool(self._keys)
@@ -143,3 +152,55 @@ class SpillMetrics:
                     group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
                     self._keys.setdefault(group, ([], []))[label not in UNSPILL_LABELS].append(key)
         self._seen = len(self._total)
+
+
+_COMMS = "background-comms"
+
+
+class ShuffleWatch:
+    """Adds up how long a worker takes to receive from P2P shuffles, and how long it still sends at their barriers.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._ns: dict[Metered, int] = {}
+        self._replacements = Replacements()
+        self._watching = False
+
+    def start(self) -> None:
+        """Watch, as soon as the worker takes part in shuffles; no-op where it is watched."""
+        if not self._watching:
+            self._watching = all(
+                self._replacements.put(patch, self._worker, self._timed(label))
+                for patch, label in ((SHUFFLE_RECEIVE, RECEIVE), (SHUFFLE_INPUTS_DONE, FLUSH))
+            )
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._replacements.put_back()
+        self._watching = False
+
+    def metered(self) -> dict[Metered, int]:
+        """Nanoseconds so far; several messages may be taken in at once."""
+        return dict(self._ns)
+
+    def _timed(self, label: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        metered = Metered(P2P, "", _COMMS, label, SECONDS)
+
+        def wrap(handler: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(handler)
+            async def handle(*args: Any, **kwargs: Any) -> Any:
+                began = monotonic_ns()
+                try:
+                    return await handler(*args, **kwargs)
+                finally:
+                    self._ns[metered] = self._ns.get(metered, 0) + monotonic_ns() - began
+
+            return handle
+
+        return wrap

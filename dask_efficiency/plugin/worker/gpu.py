@@ -1,56 +1,39 @@
-"""WorkerGpu: what a worker's meter asks of the watch of its GPUs, whichever watch that is, or none."""
+"""WorkerGpu: GPU accounts of one worker, behind a guard and over all watches that it has."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.gpu.sums import add_totals
 from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
-from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: Dask's own threads, by how their names begin: what they ask of a GPU belongs to no task.
+    from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
+
+#: Prefixes of the names of Dask's own threads: their GPU work belongs to no task.
 _NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")
 
 
-class Watch(Protocol):
-    """Watches the GPUs of this process from a thread of its own, once a task uses one."""
-
-    def use(self, task: TaskId, stop: int) -> GpuUse | None:
-        """What the thread of a task that ended at ``stop`` did in calls that wait for the GPU; it is told once.
-
-        None while it is not known.
-        """
-
-    def totals(self) -> GpuTotals:
-        """The accounts so far; of meter ``none`` without a description while nothing has asked for a GPU."""
-
-    async def catch_up(self) -> None:
-        """Wait for all that is known of now, a second at most."""
-
-    def close(self) -> None:
-        """Take in what there is, and end; what it knows can still be asked. Safe to call twice."""
-
-
 class WorkerGpu:
-    """One worker's GPU accounts, over all the times that its meter is put in place.
+    """GPU accounts of one worker, over all attachments of its meter.
 
-    A failure is logged once, and nothing more is reported of GPUs; the accounts of threads go on.
+    After a failure, which is logged once, the GPU accounts stay as they were; the accounts of threads go on.
     """
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
         self._worker = worker
         self._threads = threads
-        self._watch: Watch | None = None
+        self._watch: GpuWatch | None = None
         self._closed = True
-        #: The totals of the watches that ended, and those that were reported last.
+        #: Totals of ended watches, and totals that were reported last.
         self._before: GpuTotals | None = None
         self._reported: GpuTotals | None = None
         self._failed: str | None = None
@@ -66,7 +49,7 @@ class WorkerGpu:
             self._fail(error)
 
     def stop(self) -> None:
-        """Take in what there is, and stop watching."""
+        """Read what is known, and stop watching."""
         if self._watch is None or self._closed:
             return
         try:
@@ -78,7 +61,7 @@ class WorkerGpu:
         self._threads.unwatch()
 
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
-        """What a task that ended at ``stop`` had of the GPU, told once; None while that is not known."""
+        """GPU use of a task that ended at ``stop``, given once; None while unknown."""
         if self._watch is None:
             return None
         try:
@@ -88,7 +71,7 @@ class WorkerGpu:
             return None
 
     def check(self) -> None:
-        """Stop noting windows where the watch does not look at them any more."""
+        """Stop noting windows if the watch reads them no longer."""
         if self._watch is None or not self._threads.watched:
             return
         try:
@@ -99,7 +82,7 @@ class WorkerGpu:
             self._fail(error)
 
     async def catch_up(self) -> None:
-        """Wait for all that is known of now, a second at most; not at all where nothing is watched."""
+        """Wait, a second at most, for all that is known by now; not at all if nothing is watched."""
         if self._watch is not None and self._threads.watched:
             try:
                 await self._watch.catch_up()
@@ -107,18 +90,18 @@ class WorkerGpu:
                 self._fail(error)
 
     def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
-        """The accounts so far; None where nothing has asked for a GPU."""
+        """Accounts so far; None if nothing has used a GPU."""
         try:
             self._reported = self._before if self._closed else self._sum()
         except Exception as error:
             self._fail(error)
         found = self._reported
-        if self._failed is not None:  # what was reported stays
+        if self._failed is not None:  # the last report stays
             found = replace(found or GpuTotals(), meter="none", description=self._failed)
         return None if found is None else replace(found, unknown_tasks=unknown_tasks)
 
     def _sum(self) -> GpuTotals | None:
-        """The present watch's and those of the former ones."""
+        """Totals of the present and the former watches."""
         now = None if self._watch is None else self._watch.totals()
         if now is None or (now.meter == "none" and not now.description):
             return self._before
@@ -128,14 +111,14 @@ class WorkerGpu:
         if self._failed is None:
             self._before = self._reported
             self._failed = f"the GPU accounts failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency reports nothing of GPUs of %s any more", self._worker.address, exc_info=error)
+            logger.error("dask_efficiency no longer reports the GPUs of %s", self._worker.address, exc_info=error)
         self._watch = None
         self._closed = True
         self._threads.unwatch()
 
 
-def new_watch(option: str, threads: TaskThreads, worker: Worker) -> Watch:
-    """The watch of this process; called in the event loop's thread."""
+def new_watch(option: str, threads: TaskThreads, worker: Worker) -> GpuWatch:
+    """Make the watch of this process; called in the event loop's thread."""
     from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 
     own = worker.executors.keys() - {"default", "offload", "actor"}
@@ -149,6 +132,6 @@ def new_watch(option: str, threads: TaskThreads, worker: Worker) -> Watch:
 
 
 def threads_of_no_task(event_loop: int) -> set[int]:
-    """Idents of the event loop's thread and of others of Dask's own."""
+    """Idents of the event loop's thread and of other threads of Dask."""
     own = {thread.ident for thread in threading.enumerate() if thread.name.startswith(_NOT_TASKS)}
     return {event_loop, *(ident for ident in own if ident is not None)}

@@ -1,4 +1,4 @@
-"""GpuWatch: a thread that meters the GPUs of this process once a task uses one, and keeps the accounts of them."""
+"""GpuWatch: a thread that meters the GPUs of this process once a task uses one."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import GpuMeter, NullMeter
+from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, NullMeter, TaskId, TaskWindow
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
-from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
 from dask_efficiency.show.log import logger
 
-#: Seconds between two flushes, and between two looks whether there is anything to meter.
+#: Seconds between two flushes, and between two looks for a framework.
 INTERVAL_SECONDS = 0.5
 
 #: Seconds between two readings of the sensors.
 READING_SECONDS = 1.0
 
-#: Modules that bring CUDA into a process. Without one of them nothing else is looked at.
+#: Modules that bring CUDA into a process; without one of them, nothing else is checked.
 FRAMEWORKS = ("torch", "cupy_backends", "numba.cuda.cudadrv.driver", "cuda.bindings.driver", "pycuda")
 
-#: Ended tasks whose use of the GPU was not asked for; beyond, the oldest are given up.
+#: Ended tasks whose GPU use was not asked for; beyond, the oldest are dropped.
 MAX_TASKS = 20_000
 
 _NO_USE = GpuUse()
@@ -45,11 +44,11 @@ Around = Callable[[TaskId, Any], Callable[[], object] | None]
 
 
 class GpuWatch:
-    """Finds the best meter there is when a framework has initialised CUDA, flushes it, and keeps the accounts.
+    """Picks the best available meter once a framework has initialised CUDA, flushes it, and keeps the accounts.
 
-    Until then its thread wakes up twice a second and looks for a module. What other threads ask for are values that the
-    watch's thread has put there, so nobody waits for it. A failure ends the metering, is logged once and said in
-    :meth:`totals`; it goes no further. Of several watches in one process the first one meters, as there is one CUPTI.
+    Until then its thread wakes up twice a second and looks for a module. Other threads read values that the watch's
+    thread has published, so nobody waits for it. A failure ends the metering, is logged once and is in :meth:`totals`.
+    Of several watches in one process the first meters, as there is one CUPTI.
 
     Parameters
     ----------
@@ -57,14 +56,14 @@ class GpuWatch:
         ``auto``: CUPTI, else events of torch, else nothing, with the reasons. ``cupti``, ``torch-events``: that one or
         nothing. ``off``: nothing.
     windows
-        Tasks' windows, first of those that run, then of those that ended since the last call, which it is called for
-        from when there is a meter. Called in the watch's thread, as are the other two.
+        Gives windows of tasks that run, then of tasks that ended since the last call; first called when there is a
+        meter. Called in the watch's thread, as are the next two.
     not_tasks
-        Idents of threads whose work is no task's.
+        Gives idents of threads whose work is no task's.
     surround
-        Called with what to call around each task, or None for nothing any more.
+        Called with the function to call around each task, or None to end that.
     task_threads
-        How many threads of the process run tasks.
+        Number of threads of the process that run tasks.
     """
 
     _owner: GpuWatch | None = None
@@ -92,8 +91,8 @@ class GpuWatch:
         self._uncertain = 0
         #: From the event loop to the watch's thread.
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
-        #: From the watch's thread to the event loop: what tasks had of the GPU, those that had anything; since and
-        #: until when tasks ended of which that is known, and the tasks that had not ended by the last flush.
+        #: From the watch's thread to the event loop: use of tasks that used a GPU; the range of ends of tasks for which
+        #: it is known, and the tasks that had not ended by the last flush.
         self._uses: dict[TaskId, GpuUse] = {}
         self._known: tuple[int, int, Collection[TaskId]] = -1, -1, ()
         self._totals = GpuTotals()
@@ -107,13 +106,13 @@ class GpuWatch:
 
     @property
     def armed(self) -> bool:
-        """Whether something is metered."""
+        """True while something is metered."""
         return self._totals.meter != "none"
 
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
-        """What the thread of a task that ended at ``stop`` did in calls that wait for the GPU; it is told once.
+        """GPU waits of the thread of a task that ended at ``stop``, given once.
 
-        None until it is known, and of one that ended before this watch was told of tasks.
+        None until it is known, and for a task that ended before this watch read windows.
         """
         since, until, running = self._known
         if not since < stop <= until or task in running:
@@ -121,14 +120,14 @@ class GpuWatch:
         return self._uses.pop(task, _NO_USE)
 
     def totals(self) -> GpuTotals:
-        """The accounts by the last flush; of meter ``none``, without a description, while nothing uses a GPU."""
+        """Accounts by the last flush; of meter ``none``, without a description, while nothing uses a GPU."""
         owner = GpuWatch._owner
         if self._thread.ident is None and owner is not None and owner.armed:
             return GpuTotals(description="another worker of this process meters its GPUs")
         return self._totals
 
     async def catch_up(self, seconds: float = 1.0) -> None:
-        """Wait for a flush that begins after this call, at most so long; not at all where nothing is metered."""
+        """Wait for a flush that begins after this call, at most this long; not at all if nothing is metered."""
         if not self.armed or not self._thread.is_alive():
             return
         loop = asyncio.get_running_loop()
@@ -138,7 +137,7 @@ class GpuWatch:
         await asyncio.wait([flushed], timeout=seconds)
 
     def close(self, seconds: float = 2.0) -> None:
-        """Flush for the last time and end, waiting for it at most so long. Safe to call twice."""
+        """Flush for the last time and end, within this time. Safe to call twice."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -160,11 +159,11 @@ class GpuWatch:
             self._end()
 
     def _turn(self, final: bool = False) -> bool:
-        """Arm, or flush; whether there is anything left to watch."""
+        """Arm, or flush; False if nothing is left to watch."""
         asked = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             if self._meter is None:
-                # CUPTI is refused to a second client for good: a profile of ours has to end first.
+                # CUPTI refuses a second client for good: a profile of ours must end first.
                 with PROFILERS.resting() as resting:
                     if resting and not final and _cuda_in_use():
                         self._arm()
@@ -191,7 +190,7 @@ class GpuWatch:
         else:
             if isinstance(meter, TorchEventMeter):
                 self._surround(meter.around)
-            # From here on windows are noted, of the tasks that run, too.
+            # From here on windows are noted, also of running tasks.
             self._take(meter.flush())
         self._publish()
 
@@ -218,8 +217,8 @@ class GpuWatch:
         self._take(self._meter.close() if final else self._meter.flush(), final=final)
         self._publish()
 
-    def _take(self, batch: Batch, *, final: bool = False) -> None:
-        """Let the accounts have what a flush brought, with the tasks that were at work."""
+    def _take(self, batch: GpuBatch, *, final: bool = False) -> None:
+        """Add a batch to the accounts, with the tasks that were at work."""
         assert self._meter is not None
         assert self._ledger is not None
         if self._meter.kind == "none":
@@ -259,23 +258,23 @@ class GpuWatch:
         )
 
     def _replace_meter(self, reason: str) -> None:
-        """Stop metering; what is in the accounts stays."""
+        """Stop metering; the accounts stay."""
         logger.info("GPU time is not metered any more: %s", reason)
         former, self._meter = self._meter, NullMeter(reason)
         if former is not None:
-            _leave(former.close)
+            _close_quietly(former.close)
         self._surround(None)
         self._totals = replace(self._totals, meter="none", description=reason)
 
     def _fail(self, error: Exception) -> None:
-        logger.exception("dask_efficiency meters no GPU any more")
+        logger.exception("dask_efficiency no longer meters GPUs")
         self._totals = replace(self._totals, meter="none", description=f"failed: {type(error).__name__}: {error}"[:500])
 
     def _end(self) -> None:
-        """Leave nothing behind, whatever has failed."""
+        """Clean up, even after a failure."""
         used = [used.close for used in (self._meter, self._nvml) if used is not None]
         for leave in (partial(self._surround, None), *used):
-            _leave(leave)
+            _close_quietly(leave)
         with GpuWatch._owning:
             if GpuWatch._owner is self:
                 GpuWatch._owner = None
@@ -291,7 +290,7 @@ class GpuWatch:
 
 
 def _prefix_of(key: Any) -> str:
-    """A task's prefix, as its worker has it, which may have forgotten the task by now."""
+    """Prefix of a key; its worker may have forgotten the task by now."""
     return str(key_split(key))[:MAX_PREFIX_LENGTH]
 
 
@@ -306,15 +305,15 @@ def _not_ended(windows: Iterable[TaskWindow]) -> set[TaskId]:
 
 
 def _cuda_in_use() -> bool:
-    """Whether something in this process has made a context; nothing is imported, loaded or initialised to find out."""
+    """True if this process has a CUDA context; nothing is imported, loaded or initialised to find out."""
     if not any(name in sys.modules for name in FRAMEWORKS):
         return False
     driver = libcuda.loaded_driver()
     return driver is not None and libcuda.in_use(driver)
 
 
-def _leave(leave: Callable[[], object]) -> None:
-    """Leave nothing behind of what may have failed already."""
+def _close_quietly(leave: Callable[[], object]) -> None:
+    """Close something that may have failed already."""
     try:
         leave()
     except Exception:
@@ -322,7 +321,7 @@ def _leave(leave: Callable[[], object]) -> None:
 
 
 def _resolve(loop: asyncio.AbstractEventLoop, flushed: asyncio.Future[None]) -> None:
-    """Let whoever awaits go on; its event loop may have been closed in the meantime."""
+    """Resolve a future; its event loop may have been closed in the meantime."""
 
     def go_on() -> None:
         if not flushed.done():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from itertools import islice
-from time import monotonic_ns
+from functools import cache
+from itertools import islice, product
+from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ReferenceType, ref
 
@@ -22,17 +23,14 @@ from dask_efficiency.accounts.worker.log import (
     Noted,
     Observed,
     Place,
-    Spilled,
     Taken,
     Turned,
     in_order,
 )
 from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
 from dask_efficiency.plugin.names import RECOMPUTED
-from dask_efficiency.plugin.worker.cost import HookCost, TimedHook
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import input_bytes
-from dask_efficiency.plugin.worker.transitions import QUIET, WITHOUT_SLOT, noted
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -40,32 +38,134 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.worker.spill_watch import SpillWatch
     from dask_efficiency.plugin.worker.threads import TaskThreads
 
-#: Events of upstream's that the log is told of without a hook.
+
+#: Tasks whose hooks are timed after each heartbeat; timing takes as long as the hook itself, so only some are.
+SAMPLE = 4
+
+
+class HookCost:
+    """Times the hooks of the first few tasks of each interval; upstream counts the tasks."""
+
+    def __init__(self) -> None:
+        self._tasks = 0
+        self._timed = 0
+        self._timed_ns = 0
+        self._mean_ns = 0.0
+        #: Estimated nanoseconds of all calls so far; only grows.
+        self.spent = 0
+
+    @property
+    def enough(self) -> bool:
+        """True if this interval's sample is complete."""
+        return self._timed >= SAMPLE
+
+    def timed(self, hook: Callable[..., object], *args: Any, ends: bool) -> None:
+        """Call a hook and time it, less the time of reading the clock; ``ends`` if it is the last of a task."""
+        before = thread_time_ns()
+        began = thread_time_ns()
+        hook(*args)
+        self._timed_ns += thread_time_ns() - began - (began - before)
+        self._timed += ends
+
+    def next_interval(self, tasks: int) -> None:
+        """Add the interval that ends; ``tasks`` is the number that the worker has executed since its start."""
+        if self._timed:
+            self._mean_ns = max(0.0, self._timed_ns / self._timed)
+        self.spent += round((tasks - self._tasks) * self._mean_ns)
+        self._tasks = tasks
+        self._timed = self._timed_ns = 0
+
+
+class TimedHook:
+    """Replaces a plugin's hook and times it, until the sample is complete.
+
+    Parameters
+    ----------
+    hook
+        The hook.
+    cost
+        Sums of times.
+    plugin
+        Plugin that has the hook.
+    """
+
+    def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: ReferenceType[Any]) -> None:
+        self._hook = hook
+        self._cost = cost
+        self._plugin = plugin
+
+    def __call__(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Call the hook."""
+        self._cost.timed(self._hook, key, start, finish, ends=start == "executing")
+        plugin = self._plugin()
+        if self._cost.enough and plugin is not None and plugin.transition is self:
+            plugin.transition = self._hook
+
+
+#: States between which a transition does not matter to slots.
+_QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
+
+#: States of a task that was received and has no slot.
+WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
+
+#: States besides ``flight`` in which a task may be in flight.
+MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
+
+
+def matters(start: str, finish: str) -> bool:
+    """True if a transition may change who holds a slot, or why a slot is free.
+
+    A task that becomes ready does not, unless the worker is paused: it runs in the same stimulus, or no slot is free.
+    """
+    return finish != "ready" and (finish == "waiting" or start not in _QUIET or finish not in _QUIET)
+
+
+#: Transitions of upstream that do not matter.
+QUIET = frozenset(
+    (start, finish)
+    for start, finish in product(_QUIET | WITHOUT_SLOT | MAYBE_IN_FLIGHT | AT_WORK, repeat=2)
+    if not matters(start, finish)
+)
+
+
+@cache
+def noted(start: str, finish: str) -> bool:
+    """True if a transition may matter to a trace, besides its effect on slots."""
+    return (
+        finish in ("ready", "waiting", "fetch", "flight")
+        or start == "flight"
+        or start in MAYBE_IN_FLIGHT
+        or (start in WITHOUT_SLOT and finish not in ("executing", "constrained"))
+        or (start in ("fetch", "missing") and finish == "released")
+    )
+
+
+#: Events of upstream without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
 
-#: Looked up for every task: the attributes of an enum's class are slow.
+#: Used for every task: attributes of an enum's class are slow.
 _RUNNING = Status.running
 _EXECUTING, _LONG_RUNNING, _NEITHER = Place.EXECUTING, Place.LONG_RUNNING, Place.NEITHER
 
-#: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
+#: Nanoseconds without a hook, after which the log of stimuli is searched for pauses.
 _LOOK_BACK_NS = 50_000_000
 
-#: The log is read once it has so many entries, and before each report of the accounts.
+#: Entries at which the log is read; it is also read before each report of the accounts.
 MAX_ENTRIES = 200
 
 
-class Recorder(Protocol):
-    """Who records a worker's tasks for a trace: reads the log as the slots do, while it records. Never raises."""
+class LogReader(Protocol):
+    """Reader of the log that records a worker's tasks for a trace. Never raises."""
 
     @property
     def spills(self) -> bool:
-        """Whether only what upstream says between two stimuli tells which task spilled."""
+        """True if only upstream's digests between two stimuli tell which task spilled."""
 
     def read(self, entries: Iterable[Entry], *, whole: bool) -> None:
-        """Follow what happened, in order; ``whole`` where the last stimulus of it is over."""
+        """Read entries in order; ``whole`` if the last stimulus in them is over."""
 
 
-#: Makes an entry of what every task has; to call its class takes one more call of a Python function.
+#: Makes an entry without the Python call of its class.
 _new = tuple.__new__
 
 
@@ -77,19 +177,19 @@ class WorkerHooks:
     worker
         The worker.
     slots
-        Who reads the log.
+        Read the log.
     pending
-        Who finalizes the tasks that ended.
+        Finalizes ended tasks.
     spills
-        In which times the event loop spilled; writes to the log.
+        Times in which the event loop spilled; writes to the log.
     threads
-        What tasks used in their threads.
+        Use of threads by tasks.
     log
         The log.
     failed
-        Called where something of this fails.
+        Called with an exception.
     at
-        Now, in monotonic nanoseconds.
+        Now, monotonic nanoseconds.
     """
 
     def __init__(
@@ -116,21 +216,21 @@ class WorkerHooks:
         self._meter = threads.meter
         self._done = threads.meter.done
         self._log = log
-        #: So many entries it may have before it is looked at whether to read it.
+        #: Entries up to which nothing checks whether to read the log.
         self._room = 0
         self._failed = failed
-        self._recorder: Recorder | None = None
-        #: The worker's half, which has this hook.
+        self._recorder: LogReader | None = None
+        #: Worker's half, which has this hook.
         self._plugin: ReferenceType[Any] | None = None
         #: Tasks that left their slots and are in their threads.
         self._left = {ts.key for ts in worker.state.long_running}
-        #: The stimulus of the last entry, where that tells which task spilled; and for a recorder, with its number.
+        #: Stimulus of the last entry, if that tells which task spilled; and, for a recorder, with its number.
         self._stimulus: Any = None
         self._numbered: Any = None
         self._stimuli = 0
-        #: The accounts were read last at this instant: what was free until then stays what it was.
+        #: Instant of the last report: causes of free slots until then are final.
         self._read_at = self._looked_at = at
-        #: What was noted last of why slots are free, and whether that is anything but that nothing is to be done.
+        #: Last note on free slots, and True if their cause is anything but a lack of work.
         self._observed: Observed | None = None
         self._waits = True
         self.cost.next_interval(worker.state.executed_count)
@@ -141,12 +241,12 @@ class WorkerHooks:
     # -- coming and going --------------------------------------------------------------------
 
     def attach(self, plugin: Any) -> None:
-        """Have upstream call the hook; the worker's data is watched by now."""
+        """Have upstream call the hook, after the worker's data is watched."""
         self._plugin = ref(plugin)
         plugin.transition = self.transition
 
     def detach(self) -> None:
-        """Have it call it no more."""
+        """Have upstream call the hook no more."""
         try:
             self.catch_up()
         except Exception as error:
@@ -156,13 +256,13 @@ class WorkerHooks:
             vars(plugin).pop("transition", None)
         self._plugin = None
 
-    def record(self, recorder: Recorder | None) -> None:
-        """Write down what a trace wants to know, and have a recorder read the log from here on; or nobody."""
+    def record(self, recorder: LogReader | None) -> None:
+        """Log the details for a trace, and have a recorder read the log from here on; None ends that."""
         self.catch_up()
         self._recorder = recorder
 
     def sample(self) -> None:
-        """Time the hooks of the tasks that come next; called at each heartbeat."""
+        """Time the hooks of the next tasks; called at each heartbeat."""
         self.cost.next_interval(self._state.executed_count)
         plugin = None if self._plugin is None else self._plugin()
         if plugin is not None:
@@ -171,7 +271,7 @@ class WorkerHooks:
     # -- the hook ----------------------------------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
-        """A task changed its state: as Dask calls a plugin's hook, in the middle of a stimulus."""
+        """Log a transition; Dask calls this hook in the middle of a stimulus."""
         try:
             if self._recorder is not None and noted(start, finish):
                 self._note(key, start, finish)
@@ -179,7 +279,7 @@ class WorkerHooks:
                 return
             ts = self._tasks.get(key)
             if start == "released" and ts is not None and not ts.waiting_for_data:
-                return  # it will be ready in this very stimulus
+                return  # it will be ready in the same stimulus
             at = monotonic_ns()
             if at - self._looked_at > _LOOK_BACK_NS:
                 self.look_back(at)
@@ -197,7 +297,7 @@ class WorkerHooks:
             self._failed(error)
 
     def _make_room(self) -> None:
-        """Have the log read: it is long, or a new stimulus begins where only digests tell which task spilled."""
+        """Read the log if it is long, or at a new stimulus if only digests tell which task spilled."""
         if self._spills.watching:
             self._room = MAX_ENTRIES
             if len(self._log) >= self._room:
@@ -211,7 +311,7 @@ class WorkerHooks:
             self.catch_up()
 
     def _note(self, key: Any, start: str, finish: str) -> None:
-        """Write down what only a trace wants to know."""
+        """Log details that only a trace needs."""
         self._number()
         at, ts = monotonic_ns(), self._tasks.get(key)
         if ts is None:
@@ -223,7 +323,7 @@ class WorkerHooks:
         self._log.append(_new(Noted, (at, key, start, finish, ts.state, ts.run_id, sender, in_flight, nbytes)))
 
     def _number(self) -> int:
-        """The number of the stimulus, for a recorder; it has read what was before, if only that tells who spilled."""
+        """Number of the stimulus, for a recorder; reads the log before it if only digests tell who spilled."""
         stimuli = self._state.stimulus_log
         event = stimuli[-1] if stimuli else None
         if event is None or event is not self._numbered:
@@ -234,7 +334,7 @@ class WorkerHooks:
         return self._stimuli
 
     def _done_by(self, key: Any, ts: Any) -> Done:
-        """What a trace wants to know of a task that moved."""
+        """Details for a trace of a task that moved."""
         number, event, outside = self._number(), self._numbered, None
         if ts is None:
             return Done(number)
@@ -256,7 +356,7 @@ class WorkerHooks:
         self._log.append(_new(Taken, (at, ts.key, prefix, ts.span_id or "", recomputed, since, begun)))
 
     def _sent(self, at: int) -> int | None:
-        """When the message that this stimulus is was sent: it may have lain there while the event loop spilled."""
+        """Sending of the message of this stimulus: it may have waited while the event loop spilled."""
         log = self._state.stimulus_log
         event = log[-1] if log else None
         sent = sent_at(event) if isinstance(event, ComputeTaskEvent) else None
@@ -275,7 +375,7 @@ class WorkerHooks:
             run = self._done.pop(key, None)
             left.discard(key)
             if run is None:
-                elsewhere = self._threads.told_elsewhere(key)
+                elsewhere = self._threads.measured_upstream(key)
             watched = self._meter.windows is not None
             if finish == "memory" and ts is not None:
                 if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
@@ -298,9 +398,9 @@ class WorkerHooks:
     # -- reading -----------------------------------------------------------------------------
 
     def catch_up(self, *, report: bool = False) -> None:
-        """Have the log read, and all tasks finalized that have ended; called between stimuli.
+        """Read the log, and finalize all tasks that have ended; called between stimuli.
 
-        ``report`` says that what free slots were free for is told now, and stays.
+        With ``report``, the causes of free slots until now become final.
         """
         self._read(all_of_them=True, whole=True)
         if report:
@@ -314,10 +414,10 @@ class WorkerHooks:
             self._recorder.read(entries, whole=whole)
         self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())
 
-    # -- why slots are free --------------------------------------------------------------------
+    # -- free slots --------------------------------------------------------------------
 
     def _look(self, at: int) -> None:
-        """Note if free slots are free for another reason than before."""
+        """Note the cause of free slots if it has changed."""
         state, known = self._state, self._observed
         if (
             known is None
@@ -328,7 +428,7 @@ class WorkerHooks:
             self.observe(at)
 
     def observe(self, at: int) -> None:
-        """Note why free slots are free."""
+        """Note the cause of free slots."""
         state, status = self._state, self._worker.status
         self._looked_at = at
         if status is _RUNNING:
@@ -343,11 +443,11 @@ class WorkerHooks:
         self._log.append(self._observed)
 
     def look_back(self, at: int) -> None:
-        """Pause and unpause fire no hook: note those since the last look at their exact time."""
+        """Note pauses and their ends since the last look, which fire no hook, at their exact time."""
         now_ns, wall = monotonic_ns(), time.time()
         looked_at, self._looked_at = self._looked_at, at
         log = self._state.stimulus_log
-        # How many events may be new, and whether any of them is looked for: there may be many since the last look.
+        # Number of events that may be new, of which there may be many, before any of them is read.
         new = 1
         while new < len(log) and (log[-new].handled or wall) > wall - (now_ns - looked_at) / 1e9:
             new *= 2
@@ -367,45 +467,25 @@ class WorkerHooks:
                 changes.append(Turned(min(handled, at), stopped, len(self._state.ready)))
             elif isinstance(event, UnpauseEvent):
                 changes.append(Turned(min(handled, at), Availability.RUNNING))
-                stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
+                stopped = Availability.PAUSED  # going back in time: before an unpause comes its pause
         if changes:
             self._log += reversed(changes)
             self._observed, self._waits = None, True
 
 
-def note_spill(log: list[Entry], worker: Worker, threads: TaskThreads, start: int, stop: int, asked: bool) -> None:
-    """The event loop spilled, or read back: write that down, with who waited for it."""
-    state = worker.state
-    log.append(Spilled(start, stop, asked, len(state.ready), len(state.waiting), threads.waiting()))
-
-
-def spill_noter(
-    log: list[Entry], worker: Worker, threads: TaskThreads, failed: Callable[[Exception], object]
-) -> Callable[[int, int, bool], object]:
-    """The same for a watch, which must not be raised at."""
-
-    def note(start: int, stop: int, asked: bool) -> None:
-        try:
-            note_spill(log, worker, threads, start, stop, asked)
-        except Exception as error:
-            failed(error)
-
-    return note
-
-
 def size_of(ts: Any) -> float:
-    """Bytes of a task's input or, where it has none, of its output."""
+    """Bytes of a task's input or, if it has none, of its output."""
     return (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
 
 
 def stored_ns(ts: Any) -> int:
-    """Nanoseconds that storing a task's result took, as upstream notes it above 5 ms."""
+    """Nanoseconds of storing a task's result; upstream notes them above 5 ms."""
     last = ts.startstops[-1] if ts.startstops else None
     return round((last["stop"] - last["start"]) * 1e9) if last is not None and last["action"] == "disk-write" else 0
 
 
 def sent_at(event: ComputeTaskEvent) -> float | None:
-    """When the scheduler sent a task, by its clock of the day; upstream's private matter, in the stimulus's name."""
+    """Time at which the scheduler sent a task, by its wall clock; from the stimulus id, private to upstream."""
     try:
         return float(event.stimulus_id.rpartition("-")[2])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Look: one look at the threads of a worker's tasks, and what follows from it for the time since the one before."""
+"""Look: a look at the threads of a worker's tasks, and the causes of their waiting since the one before."""
 
 from __future__ import annotations
 
@@ -10,50 +10,47 @@ from typing import NamedTuple
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Holder, Place, Stack
 from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, Key, in_proportion
+from dask_efficiency.plugin.processors import Throttling
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
-from dask_efficiency.plugin.worker.library_threads import LibraryThreads
-from dask_efficiency.plugin.worker.python_locks import PythonLocks
-from dask_efficiency.plugin.worker.throttling import Throttling
-from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
-from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
+from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, PythonLocks, WaitStates
+from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
 
 CORE, THROTTLED = "core", "throttled"
 
-#: The bucket of waiting that libraries' threads explain.
+#: Bucket of waiting for threads of libraries.
 LIBRARY_THREADS = "library-threads"
 
-#: How long a thread that wants the GIL waits before it asks the one that has it to let go of it, as a share of
-#: Python's own switch interval: with some room for clocks.
+#: Share of Python's switch interval after which a thread that waits for the GIL has asked its holder to release it;
+#: with a margin for clocks.
 _ASKED = 0.8
 
-#: A thread that held the GIL for so long at once is named.
+#: Nanoseconds of holding the GIL at once for which a thread is named: long enough for a user to notice.
 LONG_HOLD_NS = 100_000_000
 
-#: Of such a hold, who used so much of it as CPU is to blame.
+#: Share of such a hold that a thread must have used as CPU to be named.
 _MIN_HELD = 0.6
 
-#: An event loop that waits for the GIL or would run, and used less than this share of the time since the last look, is
-#: kept waiting.
+#: CPU share since the last look below which an event loop that wants the GIL or a core is kept waiting by others.
 _MIN_WORK = 0.5
 
-#: Of the cores: where libraries' threads had this share or waited for it, or half of it and mostly waited, what waits
-#: for them waits for a core.
+#: Shares of the cores that libraries' threads used or waited for, in all, or mostly waited for: then tasks that wait
+#: for them wait for a core.
 _ALL_CORES, _HALF_OF_THEM = 0.8, 0.4
 
-#: Nanoseconds between two looks at what the CPU limit did.
+#: Nanoseconds between two readings of the CPU limit's statistics.
 THROTTLING_NS = 500_000_000
 
-#: Spans and prefixes of which time without a witness is kept; beyond, the oldest goes.
+#: Spans and prefixes with time without a witness; beyond, the oldest goes. A guess, to bound memory.
 MAX_KEYS = 1_000
 
 
 class _Seen(NamedTuple):
-    """A thread that runs a task, in one look."""
+    """Thread that runs a task, in one look."""
 
     ident: int
     watched: Watched
     key: Key
-    #: Whether its task began since the look before.
+    #: True if its task began since the look before.
     fresh: bool
     #: Nanoseconds for which it waited for a core since then.
     core: int
@@ -61,7 +58,7 @@ class _Seen(NamedTuple):
 
 
 class _Holder(NamedTuple):
-    """A thread that may have held the GIL."""
+    """Thread that may have held the GIL."""
 
     ident: int
     #: Nanoseconds since the look before.
@@ -74,35 +71,35 @@ class Look:
     """Looks at the threads that run tasks.
 
     Between two looks at one task, time = CPU + wait for a core + rest, all three known by the kernel's clocks. The wait
-    for a core is a cause. CPU and rest wait for a witness: the next look that shows the thread computing tells on which
-    line, the next one that shows it waiting tells for what. What a task leaves without a witness is added to the
-    next one of its span and prefix that has one.
+    for a core is a cause. CPU and rest need a witness: the next look that finds the thread computing gives the line,
+    the next one that finds it waiting gives the cause. Time that a task leaves without a witness goes to the next task
+    of its span and prefix that has one.
 
-    A task that began since the look before stands for all of the time since then: so tasks that are shorter than the
-    interval, of which most are never seen, count right together.
+    A task that began since the look before stands for all the time since: so tasks shorter than the interval, most of
+    which are never seen, are right in sum.
 
     Parameters
     ----------
     threads
-        The threads of the process.
+        Threads of the process.
     states
-        Names what they wait for.
+        Causes of waiting.
     throttling
-        What the CPU limit did.
+        Effect of the CPU limit.
     libraries
-        The threads that are not Python's.
+        Threads that are not Python's.
     stacks
-        Makes their stacks; None where there are none.
+        Makes stacks; None without a GIL.
     running
-        Ident of each thread that runs a task, when that began, and its span and prefix, if it holds a slot.
+        Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
     loop_ident
-        The event loop's thread.
+        Thread of the event loop.
     cores
-        That the process may use.
+        Cores that the process may use.
     nthreads
-        Gives the worker's.
+        Gives the number of the worker's threads.
     add, row, hold
-        Called with what was found: for the sums, for the profile, and who held the GIL for long.
+        Called with results: for the sums, for the profile, and long holders of the GIL.
     """
 
     def __init__(
@@ -133,38 +130,38 @@ class Look:
         self._add = add
         self._row = row
         self._hold = hold
-        #: Whether anybody wants to know on which lines.
+        #: True while a window needs stacks.
         self.stacks_wanted = False
         self.wants_libraries = False
         self._frames: dict[int, FrameType] = {}
         self._python_locks = PythonLocks()
-        #: When the look before was, and how long before this one.
+        #: Instant of the look before, and nanoseconds from it to this one.
         self._last, self._elapsed = 0, 1
-        #: By span and prefix: CPU and rest without a witness, of tasks that ended.
+        #: By span and prefix: CPU and rest of ended tasks without a witness.
         self._orphans: dict[Key, list[int]] = {}
-        #: Those of them that were there already when :meth:`give_up` was called last.
+        #: Keys of ``_orphans`` at the last call of :meth:`give_up`.
         self._old_orphans: set[Key] = set()
-        #: What tasks of each span and prefix were seen waiting for since then, and before that, in nanoseconds.
+        #: Nanoseconds of waiting by cause, by span and prefix: since then, and before.
         self._waits: dict[Key, dict[str, int]] = {}
         self._former_waits: dict[Key, dict[str, int]] = {}
-        #: Waits for a core by span, prefix and stack, of which it is not known yet what the CPU limit made.
+        #: Waits for a core by span, prefix and stack that are not split yet by the CPU limit.
         self._core: dict[tuple[Key, Stack], int] = {}
         self._throttling_at = 0
 
     def find_libraries(self) -> None:
-        """Find the threads of libraries, if the last look asked for them: what lets go of the GIL is not for a look."""
+        """Find the threads of libraries if the last look needs them; outside a look, as it releases the GIL."""
         if self.wants_libraries:
             self.wants_libraries = False
             self._libraries.find(self._threads.native_ids, self._last)
 
     def begin(self, at: int) -> None:
-        """Nothing is known of the time before ``at``, in which no task ran."""
+        """Begin at ``at``, after a time in which no task ran."""
         self._threads.look()
         self._threads.read_cpu()
         self._elapsed, self._last = max(1, at - self._last), at
 
     def loop_stack(self) -> Stack | None:
-        """What the event loop is at; None where it has nothing to do, or others kept the GIL or the cores from it."""
+        """Stack of the event loop; None if it has nothing to do, or others kept the GIL or the cores from it."""
         stack = self._other_stack(self._loop_ident)
         if has_nothing_to_do(stack):
             return None
@@ -176,13 +173,13 @@ class Look:
     # -- a look ------------------------------------------------------------------------------
 
     def glimpse(self) -> None:
-        """To be called first, as soon as there is the GIL: what threads are at for a short time is gone soon."""
+        """Read short states first; call as soon as the GIL is there."""
         self._threads.glimpse()
 
     def go_on(self, at: int) -> None:
-        """Count what needs no look: threads that have not run since they were seen waiting wait for the same.
+        """Count without a look: threads that have not run since they were seen waiting still wait for the same.
 
-        Not at a lock: what libraries computed meanwhile is told by the next look.
+        Except at a lock: the next look reads the CPU time of libraries.
         """
         for ident, start, key in self._running():
             found = self._threads.task_thread(ident, at)
@@ -205,9 +202,9 @@ class Look:
         at
             Now, in monotonic nanoseconds.
         gil_wait
-            For how long the caller waited for the GIL, in nanoseconds.
+            Nanoseconds for which the caller waited for the GIL.
         stopped
-            For how long the process stood still since the last look, in nanoseconds.
+            Nanoseconds for which the process stood still since the last look.
         """
         before, self._last = self._last, at
         elapsed = self._elapsed = max(1, at - before)
@@ -263,7 +260,7 @@ class Look:
                 self._leave(watched, watched.key)
             core = watched.read(clocks, at)
             if fresh:
-                if watched.looked != before:  # of what it waited since it was read last, some was no task's
+                if watched.looked != before:  # some of its waiting since it was read last was no task's
                     core = 0
                 watched.begin(start, key)
             watched.looked = at
@@ -282,7 +279,7 @@ class Look:
     # -- witnesses ---------------------------------------------------------------------------
 
     def _at_wait(self, thread: _Seen, library: float, core: float) -> None:
-        """A task that waits at a lock waits for threads of a library, as far as they computed or waited for a core."""
+        """Split waiting at a lock: threads of a library that computed, or that waited for a core, are its cause."""
         watched, key = thread.watched, thread.key
         left = max(0, watched.rest)
         if thread.state == LOCK and (library or core):
@@ -293,7 +290,7 @@ class Look:
         self._witness_wait(watched, key, thread.state, left)
 
     def _at_gil(self, thread: _Seen, n: int, handed_over: bool, holders: Sequence[_Holder]) -> None:
-        """Of n threads that want the GIL, each is the one from which it was taken with a chance of 1/n."""
+        """Split the time of a thread that wants the GIL: each of n such threads lost it with probability 1/n."""
         watched, key = thread.watched, thread.key
         waiting = n if handed_over else n - 1
         waited = max(0, watched.rest * waiting // n)
@@ -318,7 +315,7 @@ class Look:
             self._row((Place(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
 
     def _leave(self, watched: Watched, key: Key) -> None:
-        """A task ended: what had no witness when it was seen last is left to the next one of its kind."""
+        """Leave time of an ended task without a witness to the next task of its span and prefix."""
         orphan = self._orphans.setdefault(key, [0, 0])
         orphan[0] += watched.cpu
         orphan[1] += watched.rest
@@ -326,10 +323,10 @@ class Look:
             del self._orphans[next(iter(self._orphans))]
 
     def give_up(self, *, every: bool) -> None:
-        """Look no longer for a witness of what ended tasks waited: of every, or of what had none at the last call too.
+        """Give up waits of ended tasks without a witness: all of them, or those that had none at the last call.
 
-        It is apportioned like the waiting of its span and prefix that was seen of late, and unknown where none was.
-        What a disk has ready within the time that waking up takes, for one, is never seen.
+        They are apportioned like the recent waits of their span and prefix, and unknown without any. Some waits are
+        never seen, such as for a disk that answers within the time of waking up.
         """
         for key in [*(self._orphans if every else self._old_orphans & self._orphans.keys())]:
             rest = self._orphans.pop(key)[1]
@@ -365,7 +362,7 @@ class Look:
             self._core[of] = self._core.get(of, 0) + ns
 
     def _settle_core(self, at: int) -> None:
-        """Pass waits for a core on, with the part that the CPU limit explains: an estimate."""
+        """Count waits for a core, with an estimate of the part that the CPU limit explains."""
         throttled = whole = 0
         if self._throttling.limited:
             if at - self._throttling_at < THROTTLING_NS and len(self._core) < MAX_KEYS:
@@ -385,7 +382,7 @@ class Look:
     # -- libraries' threads ------------------------------------------------------------------
 
     def _at_python_locks(self, seen: Sequence[_Seen]) -> set[int]:
-        """Idents of the threads that wait at locks of Python's own, and so for no library."""
+        """Idents of the threads that wait at locks of Python, and so for no library."""
         locked = [thread.ident for thread in seen if thread.state == LOCK]
         if not locked or self._stacks is None:
             return set()
@@ -395,9 +392,9 @@ class Look:
     def _shares_of_libraries(
         self, seen: Sequence[_Seen], at_python_locks: set[int], computed: int, elapsed: int
     ) -> tuple[float, float]:
-        """Shares of the waiting for libraries since the last look in which their threads computed, or could not.
+        """Shares of the waiting for libraries since the last look in which their threads computed, or lacked a core.
 
-        Where they have all cores there are, tasks beyond those that they work for wait for these cores, too.
+        If they have all cores, further tasks wait for these cores too.
         """
         waited = self._waited_for_libraries(seen, at_python_locks, elapsed)
         if not waited:
@@ -414,7 +411,7 @@ class Look:
 
     @staticmethod
     def _waited_for_libraries(seen: Sequence[_Seen], at_python_locks: set[int], elapsed: int) -> int:
-        """For how long tasks waited since the last look at locks that may be libraries'."""
+        """Nanoseconds that tasks waited since the last look at locks that may be of libraries."""
         return sum(
             elapsed if thread.fresh else max(0, thread.watched.recent)
             for thread in seen
@@ -422,7 +419,7 @@ class Look:
         )
 
     def _beside_tasks(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> None:
-        """Libraries' threads that compute beside tasks fill slots that are free: the tasks have them."""
+        """Count the work of libraries' threads in free slots for the tasks at work."""
         free = max(0, self._nthreads() - len(seen)) * elapsed
         part = min(computed, free) // max(1, len(seen))
         if part > 0:
@@ -432,7 +429,7 @@ class Look:
     # -- the GIL -----------------------------------------------------------------------------
 
     def _waiting_for_gil(self, seen: Sequence[_Seen]) -> set[int]:
-        """Idents of the threads that wait for the GIL; the others of Python are looked at if a task does."""
+        """Idents of the threads that wait for the GIL; threads without a task are read only if a task waits for it."""
         waiting = {thread.ident for thread in seen if thread.state == GIL}
         if waiting:
             tasks = {thread.ident for thread in seen}
@@ -444,32 +441,32 @@ class Look:
         return waiting
 
     def _was_handed_over(self, gil_wait: int, seen: Sequence[_Seen]) -> bool:
-        """Whether who had the GIL before let go of it by itself, and so is none of those that wait for it.
+        """True if the former holder released the GIL by itself, and so is none of those that wait for it.
 
-        Else it was taken away from one of them. Nobody is asked for it before the switch interval is over; but another
-        thread than the caller may have asked, and so somebody must be seen that goes on without it.
+        Else it was taken from one of them. Nobody is asked for it before the switch interval is over; but another
+        thread than the caller may have asked, so some thread must be seen to run without it.
         """
         if gil_wait >= _ASKED * sys.getswitchinterval() * 1e9:
             return False
         return any(thread.state == RUNNING for thread in seen)
 
     def _may_have_held(self, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
-        """Who may have held the GIL, and used CPU since the look before.
+        """Threads that may have held the GIL, and used CPU since the look before.
 
-        What has just woken up in its event loop wants the GIL, and did not hold it.
+        A thread that has just woken up in its event loop wants the GIL, and did not hold it.
         """
         if not waiting_for_gil or not self._frames:
             return []
         tasks = {thread.ident: thread for thread in seen}
         may = {thread.ident for thread in seen if thread.state == RUNNING} if handed_over else waiting_for_gil
         used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
-        if len(may) < 2 and not handed_over:  # the only one that waits did not wait for itself
+        if len(may) < 2 and not handed_over:  # a thread does not wait for itself
             may = set(used)
         holders = [_Holder(ident, used[ident], *self._who(ident, tasks)) for ident in may if used.get(ident)]
         return [holder for holder in holders if not has_nothing_to_do(holder.stack)]
 
     def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
-        """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
+        """Apportion a wait for the GIL among its possible holders, by their CPU."""
         whole = sum(holder.cpu for holder in holders if holder.ident != waits.ident)
         for ident, cpu, who, stack in holders:
             part = ns * cpu // whole if whole and ident != waits.ident else 0
@@ -477,12 +474,12 @@ class Look:
                 self._row((Holder(waits.key[1], who, stack), part))
 
     def _name_holder(self, gil_wait: int, seen: Sequence[_Seen]) -> None:
-        """Name who held the GIL for long, if it used CPU for about as long."""
+        """Name the holder of the GIL after a long hold, if it used CPU for about as long."""
         used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
         ident = max(used, key=lambda ident: used[ident])
         if used[ident] > _MIN_HELD * gil_wait:
             who, stack = self._who(ident, {thread.ident: thread for thread in seen})
-            # What it is at by now may not be what it held the GIL for.
+            # It may do something else by now than while it held the GIL.
             self._hold(Hold(gil_wait, who, () if has_nothing_to_do(stack) else stack))
 
     def _who(self, ident: int, tasks: dict[int, _Seen]) -> tuple[str, Stack]:

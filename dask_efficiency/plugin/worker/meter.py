@@ -1,4 +1,4 @@
-"""WorkerMeter: feeds a worker's ledger from Dask's hooks, and ships it with the heartbeat."""
+"""WorkerMeter: feeds a worker's ledger from Dask's hooks, and sends it with the heartbeat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 from functools import partial
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from distributed import __version__
@@ -40,40 +40,58 @@ from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.version import check_distributed
-from dask_efficiency.plugin.worker.causes import WorkerCauses
-from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
+from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics, ShuffleWatch
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
-from dask_efficiency.plugin.worker.hooks import WorkerHooks, spill_noter
-from dask_efficiency.plugin.worker.metered_windows import MeteredWindows
+from dask_efficiency.plugin.worker.hooks import WorkerHooks
 from dask_efficiency.plugin.worker.pending import PendingTasks
-from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
-from dask_efficiency.plugin.worker.process_threads import ProcessThreads
+from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics, ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
-from dask_efficiency.plugin.worker.shuffle_watch import ShuffleWatch
-from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch
+from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch, spill_noter
 from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.window_details import MeteredWindows
+from dask_efficiency.plugin.worker.worker_causes import WorkerCauses
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from dask_efficiency.plugin.worker.half import WorkerHalf
 
 check_distributed(__version__)
 
-#: A heartbeat repeats the last new one that is less old. A quarter less than is wanted, because they do not keep step.
+#: Age, nanoseconds, below which the last new heartbeat is repeated: three quarters of the interval between reports, as
+#: heartbeats are not in step with it.
 REPEAT_NS = round(0.75e9 * REPORT_SECONDS)
 
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
 
+class WorkerHalf(Protocol):
+    """Attributes of :class:`~dask_efficiency.plugin.bootstrap.EfficiencyWorkerPlugin`, which travels by value."""
+
+    #: Id of the registration.
+    session: str
+    max_prefixes: int
+    #: Windows that are open when it arrives, and the recording under way.
+    windows: list[str]
+    recording: str | None
+    #: Tasks to profile in the recording: number of each prefix, by who asked for them.
+    profile: dict[str, dict[str, int]]
+    #: Options of these names.
+    gpu: str
+    waiting: bool
+    sensors: bool
+
+    def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
+        """Dask's hook; the meter may replace it on the instance."""
+
+
 def _in_threads(parts: Parts[WorkerPart]) -> int:
-    """CPU nanoseconds that parts took in threads of this process."""
+    """CPU nanoseconds of parts in threads of this process."""
     return sum(part.in_threads for part in parts)
 
 
 def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
-    """Meter a worker; one that this session metered a moment ago goes on with the same accounts."""
+    """Meter a worker; a worker that this session metered before goes on with the same accounts."""
     meter = _METERS.get(worker)
     if meter is None or meter.session != plugin.session or meter.off is not None:
         meter = WorkerMeter(worker, plugin)
@@ -83,7 +101,7 @@ def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
 
 
 def stop(worker: Worker, incarnation: str) -> None:
-    """Have a meter that failed measure nothing more, if another has not taken its place; the worker goes on."""
+    """Stop a meter that failed, unless another has taken its place; the worker goes on."""
     meter = _METERS.get(worker)
     if meter is not None and meter.incarnation == incarnation:
         meter.stop_measuring()
@@ -96,29 +114,45 @@ class WorkerMeter:
         self.worker = worker
         self.session = plugin.session
         address = worker.address
-        #: Which ledger its accounts are of.
+        #: Id of its ledger.
         self.incarnation = uuid.uuid4().hex
         off = f"dask_efficiency switched its meter on {address} off"
         self._guard = Guard("the meter", off, partial(stop, worker, self.incarnation))
-        self._state = worker.state
+        self._rates_guard = Guard("its task rates", f"dask_efficiency no longer reports how fast {address} is")
+        self._threads_guard = Guard("its threads", f"dask_efficiency no longer reports what {address} waits for")
+        self._labels_guard = Guard("its labels", f"dask_efficiency no longer reports what labels count on {address}")
+        self._parts: Parts[WorkerPart] = Parts("worker", self)
+        #: Recording under way when its half arrived, and the tasks to profile in it.
+        self.asked_to_record = plugin.recording, plugin.profile
         self._seq = 0
         self._heartbeats = HeartbeatWriter()
+        #: CPU time of making heartbeats.
+        self._heartbeats_ns = 0
+        #: Payload of the last heartbeat, and the instant at which it was new; None to make the next one new.
+        self._last_heartbeat: dict[str, Any] | None = None
+        self._reported_at: int | None = None
+        #: Accounts of the last snapshot, of a heartbeat or an answer.
+        self.reported: Balance | None = None
+        #: Final snapshot, once it is made.
+        self._final: dict[str, Any] | None = None
+        #: Answers that wait to be sent; heartbeats report nothing newer before them.
+        self._answers = 0
         at = monotonic_ns()
         self._ledger = Ledger(worker.state.nthreads, at=at, max_prefixes=plugin.max_prefixes)
+        self._assemble(worker, plugin, at)
+        for window in plugin.windows:
+            self._open_window(window, at)
+
+    def _assemble(self, worker: Worker, plugin: WorkerHalf, at: int) -> None:
+        """Make everything that measures, and connect it with the ledger."""
         self._metrics = FineMetrics(worker.digests_total)
-        #: How fast it does its tasks, to be compared with other workers.
-        self._process_metrics = ProcessMetrics(worker)
-        self._paced = Guard("its pace", f"dask_efficiency no longer reports how fast {address} is")
-        #: What its host says beside that.
+        self._process_metrics = counted = ProcessMetrics(worker)
         self._sensors = WorkerSensors(worker)
         self.threads = TaskThreads(worker)
-        self._parts: Parts[WorkerPart] = Parts("worker", self)
-        #: What its process did beside the tasks.
         self._process = ProcessThreads(self.threads, partial(_in_threads, self._parts))
-        self._waits = Guard("its threads", f"dask_efficiency no longer reports what {address} waits for")
         self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(worker, self.threads, enabled=plugin.waiting)
-        #: What happened to its slots, and was not read yet.
+        #: Transitions of tasks that were not read yet.
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._shuffles = ShuffleWatch(worker)
@@ -131,9 +165,8 @@ class WorkerMeter:
             spills=self.spills,
             library=self._causes.library,
             use=self._gpu.use,
-            rate=partial(self._paced, self._process_metrics.counter.add),
+            rate=partial(self._rates_guard, counted.counter.add),
         )
-        counted = self._process_metrics
         self._metered = MeteredWindows(
             self._metrics.metered,
             self._shuffles.metered,
@@ -141,29 +174,13 @@ class WorkerMeter:
             counted.transfers,
             levels=counted.memory,
         )
-        self._labels = Guard("its labels", f"dask_efficiency no longer reports what labels count on {address}")
         self.hooks = WorkerHooks(
             worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at
         )
-        #: The recording that went on when its half arrived, and which tasks are profiled in it.
-        self.asked_to_record = plugin.recording, plugin.profile
-        #: Its final snapshot, once it is made.
-        self._final: dict[str, Any] | None = None
-        #: CPU time of making heartbeats.
-        self._heartbeats_ns = 0
-        #: What the last heartbeat carried, and when it was new; None where the next one is to be new.
-        self._last_heartbeat: dict[str, Any] | None = None
-        #: The accounts of the last snapshot, whoever was told it.
-        self.reported: Balance | None = None
-        self._reported_at: int | None = None
-        #: Answers that wait to be sent; heartbeats say nothing newer before them.
-        self._answers = 0
-        for window in plugin.windows:
-            self._open_window(window, at)
 
     @property
     def off(self) -> str | None:
-        """Why it measures nothing any more; None while it works."""
+        """Reason why it measures nothing any more; None while it works."""
         return self._guard.off
 
     # -- coming and going --------------------------------------------------------------------
@@ -182,7 +199,7 @@ class WorkerMeter:
         self.hooks.attach(plugin)
         if plugin.recording is not None:
             self._parts.load("recorder")
-        if "prometheus_client" in sys.modules:  # Dask serves metrics; nobody else is to load it here
+        if "prometheus_client" in sys.modules:  # Dask serves metrics; else nobody should load it here
             self._parts.load("exports")
         self._parts.each("start")
 
@@ -201,7 +218,7 @@ class WorkerMeter:
         if worker.handlers.get(OP) == self.handle:
             del worker.handlers[OP]
         self._gpu.stop()
-        self._guard(self._rest, monotonic_ns())  # while the watch that saw them can be asked
+        self._guard(self._finalize_rest, monotonic_ns())  # while the watch of the GPUs can be asked
         self._causes.stop()
         self._sensors.stop()
         self.spills.stop()
@@ -212,7 +229,7 @@ class WorkerMeter:
         return self.worker.status not in (Status.running, Status.paused, Status.closing_gracefully)
 
     def _final_snapshot(self) -> dict[str, Any]:
-        """The end of the accounts; the same again where they have ended already."""
+        """Final snapshot; made once."""
         if self._final is not None:
             return self._final
         self._parts.each("closing")
@@ -220,7 +237,7 @@ class WorkerMeter:
         self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
-        self._rest(at)
+        self._finalize_rest(at)
         self._ledger.finalize_all(Outcome.CANCELLED, at=at)
         windows = {}
         for window in self._ledger.windows:
@@ -232,12 +249,12 @@ class WorkerMeter:
             "session": self.session,
             "snapshot": self._heartbeats.everything(self._snapshot(at, final=True)),
             "windows": windows,
-            **self._of_its_process(),
+            **self._process_facts(),
         }
         return self._final
 
     def stop_measuring(self) -> None:
-        """It failed: measure nothing more."""
+        """Measure nothing more, after a failure."""
         self._parts.stop()
         self.hooks.detach()
         self._gpu.stop()
@@ -250,17 +267,17 @@ class WorkerMeter:
     # -- answers -----------------------------------------------------------------------------
 
     def heartbeat(self, worker: Worker) -> dict[str, Any]:
-        """What travels with a heartbeat: totals, so that a lost one costs nothing, and one may repeat the last.
+        """Payload of a heartbeat: totals, so that a lost one costs nothing, and one may repeat the last.
 
-        Not a coroutine, though upstream would await it: two heartbeats at once would then mix up its
-        own digests, and that closes the worker.
+        Not a coroutine, though upstream would await it: two concurrent heartbeats would mix up upstream's digests, and
+        that closes the worker.
         """
         payload: dict[str, Any] | None = self._guard(self._heartbeat)
         return encode_not_measured(str(self.off)) if payload is None else payload
 
     def _heartbeat(self) -> dict[str, Any]:
         began = thread_time_ns()
-        self._labels(self._metered.sample)
+        self._labels_guard(self._metered.sample)
         at, then = monotonic_ns(), self._reported_at
         if self._last_heartbeat is not None and (
             self._answers or (then is not None and at - then < REPEAT_NS) or self._keep_back()
@@ -270,10 +287,10 @@ class WorkerMeter:
         self._shuffles.start()
         self._catch_up(at)
         payload = self._heartbeats.heartbeat(self._snapshot(at))
-        pace = self._paced(self._pace)
-        if pace is not None:
-            payload["pace"] = pace
-        sensors = self._sensors.tell()
+        rates = self._rates_guard(self._task_rates)
+        if rates is not None:
+            payload["pace"] = rates
+        sensors = self._sensors.latest()
         if sensors:
             payload[SENSORS] = sensors
         self.hooks.sample()
@@ -288,24 +305,24 @@ class WorkerMeter:
         self.hooks.catch_up()
         return self._kept_back.is_due(self.spills.last, undecided=bool(self._ledger.undecided))
 
-    def _pace(self) -> dict[str, Any]:
-        core_wait = None if self._waits.off is not None else self._process.core_wait.all
+    def _task_rates(self) -> dict[str, Any]:
+        core_wait = None if self._threads_guard.off is not None else self._process.core_wait.all
         return self._process_metrics.encode(self.threads.live(), cpu=self.threads.cpu(), core_wait=core_wait)
 
     async def handle(
         self, action: str, window: str = "", limit: int = 300, delay: float = 0.0, **asked: Any
     ) -> dict[str, Any]:
-        """Answer the scheduler, with profiles of at most ``limit`` rows; ``delay`` seconds after what it tells of.
+        """Answer the scheduler, with profiles of at most ``limit`` rows, ``delay`` seconds after the snapshot.
 
-        ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``everything`` in the next
-        heartbeats; ``last-words`` of a worker that closes. Parts answer other actions.
+        Actions: ``snapshot``; ``open`` or ``close`` a window now; ``clock``; ``everything`` in the next heartbeats;
+        ``last-words`` of a worker that closes. Parts answer other actions.
         """
         if action == CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
         if action == EVERYTHING:
             self._reported_at = None
             self._heartbeats.begin_anew()
-            self._paced(self._process_metrics.begin_anew)
+            self._rates_guard(self._process_metrics.begin_anew)
             return {}
         if action not in (SNAPSHOT, OPEN, CLOSE, ASK_FINAL_SNAPSHOT):
             part = self._parts.answering(action) if self.off is None else None
@@ -320,7 +337,7 @@ class WorkerMeter:
                 self._catch_up(at)
                 answer: dict[str, Any] = {
                     "snapshot": self._heartbeats.everything(self._snapshot(at)),
-                    **self._of_its_process(),
+                    **self._process_facts(),
                 }
                 if action == OPEN:
                     self._open_window(window, at)
@@ -339,13 +356,13 @@ class WorkerMeter:
                 self._guard.fail(error)
         return {"snapshot": encode_not_measured(str(self.off))}
 
-    def _of_its_process(self) -> dict[str, Any]:
-        """Which processors this worker may use, where that is known, and what upstream does not let it measure."""
+    def _process_facts(self) -> dict[str, Any]:
+        """Processors that this worker may use, if known, and losses where upstream differs."""
         known: dict[str, Any] = {}
         try:
             known["processors"] = encode_processors(own_processors())
-        except Exception:  # a bound of the ideal runtime is missing then, and no figure is wrong
-            logger.exception("dask_efficiency cannot tell which processors %s may use", self.worker.address)
+        except Exception:  # then a bound of the ideal runtime is missing, and no figure is wrong
+            logger.exception("dask_efficiency cannot find out which processors %s may use", self.worker.address)
         off = stays_off()
         return {**known, STAYS_OFF: off} if off else known
 
@@ -353,25 +370,26 @@ class WorkerMeter:
         self._ledger.open_window(window, at=at)
         self._causes.open_window(window, self._pending.overhead)
         self._pending.sizes.open_window(window)
-        self._labels(self._metered.open_window, window)
+        self._labels_guard(self._metered.open_window, window)
 
     def _close_window(self, window: str, at: int) -> WindowBalance | None:
         balance = self._ledger.close_window(window, at=at)
-        skew, metered = self._pending.sizes.close_window(window), self._labels(self._metered.close_window, window) or {}
+        skew = self._pending.sizes.close_window(window)
+        metered = self._labels_guard(self._metered.close_window, window) or {}
         if balance is None:
             return None
         balance = self._causes.close_window(window, balance, self._pending.overhead)
         return replace(balance, details=replace(balance.details, skew=skew, metered=metered))
 
     def _catch_up(self, at: int) -> None:
-        """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
+        """Bring the ledger up to now; called between stimuli, when all fine metrics have arrived."""
         self._causes.catch_up()
         self.hooks.look_back(at)
         self.hooks.observe(at)
         self.hooks.catch_up(report=True)
 
-    def _rest(self, at: int) -> None:
-        """Finalize every task that ended, whatever is known of it: no more will be."""
+    def _finalize_rest(self, at: int) -> None:
+        """Finalize every ended task with what is known of it."""
         self.hooks.catch_up()
         self._pending.rest(at=at)
 
@@ -390,8 +408,8 @@ class WorkerMeter:
         if self._heartbeats_ns:
             outside[OWN_WORK] = self._heartbeats_ns + self.hooks.cost.spent + self._causes.spent + self._sensors.spent
         details = self._metrics.details() | self._pending.details
-        self._waits(self._process.read)
-        if self._waits.off is None:
+        self._threads_guard(self._process.read)
+        if self._threads_guard.off is None:
             if self._causes.not_sampled:  # else it is a cause
                 details.update(self._process.details)
             outside.update(self._process.outside)
@@ -405,5 +423,5 @@ class WorkerMeter:
         self.reported = balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         causes = self._causes.of_snapshot(balance, self._pending.overhead)
-        amounts = self._labels(self._metered.amounts) or {}
+        amounts = self._labels_guard(self._metered.amounts) or {}
         return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes, amounts)

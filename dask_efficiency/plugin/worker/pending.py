@@ -1,4 +1,4 @@
-"""PendingTasks: ended tasks on their way into the ledger, until all is known of them that can be."""
+"""PendingTasks: ended tasks on their way into the ledger, until their GPU use is known."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from dask_efficiency.accounts.worker.balance import Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Final, Ledger
 from dask_efficiency.accounts.worker.log import Moved, Run
 from dask_efficiency.accounts.worker.slots import Ended
-from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch
-from dask_efficiency.plugin.worker.task_sizes import SizesByWindow
 from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.window_details import SizesByWindow
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
-#: Where what a task had of the GPU is not known so long after its end, it counts as nothing.
+#: Nanoseconds after a task's end at which an unknown GPU use counts as none: six flushes of the watch.
 LATE_NS = 3_000_000_000
 
-#: Tasks that wait for that; beyond, the oldest count as late.
+#: Tasks that wait for their GPU use; beyond, the oldest count as late.
 MAX_WAITING = 10_000
 
-#: Shorter tasks tell nothing of how fast a worker is, and their inputs are not looked at.
+#: Nanoseconds below which a task has no rate, and its inputs are not read.
 MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
 
-#: Tasks that waited for less are not asked what they waited for: there are many of them, and no sample meets them.
+#: Nanoseconds of waiting below which causes are not looked up: such tasks are many, and no sample meets them.
 MIN_WAITED_NS = 50_000
 
 _SUCCEEDED, _RESCHEDULED = Outcome.SUCCEEDED, Outcome.RESCHEDULED
@@ -38,7 +38,7 @@ _NO_USE = GpuUse()
 
 
 class _Waiting(NamedTuple):
-    """A task that succeeded, of which all is known but the GPU's part."""
+    """Task that succeeded, of which only the GPU use is unknown."""
 
     run: Run
     reservation: SlotReservation
@@ -46,23 +46,23 @@ class _Waiting(NamedTuple):
 
 
 class PendingTasks:
-    """Finalizes ended tasks when their fine metrics have arrived and, where the GPU is watched, their use of it.
+    """Finalizes ended tasks when their fine metrics have arrived and, if the GPU is watched, their use of it.
 
     Parameters
     ----------
     ledger
-        Where to.
+        Receives finalized tasks.
     metrics
-        What upstream says of spilling.
+        Upstream's times of spilling.
     threads
-        What tasks used in their threads.
+        Use of threads by tasks.
     spills
-        In which times the event loop spilled.
+        Times in which the event loop spilled.
     library
-        Gives, where anything was sampled, a function that tells of so many nanoseconds that an ended task waited those
-        in which threads of libraries computed.
+        Gives, if anything was sampled, a function for the part of an ended task's waiting, in nanoseconds, in which
+        threads of libraries computed.
     use
-        What a task that ended at an instant had of the GPU; None while that is not known.
+        Gives the GPU use of a task that ended at an instant; None while unknown.
     rate
         Called with the tasks that succeeded and were not very short.
     """
@@ -85,42 +85,42 @@ class PendingTasks:
         self._library = library
         self._use = use
         self._rate = rate
-        #: What tasks took and made, while a window is open.
+        #: Durations and sizes of tasks, while a window is open.
         self.sizes = SizesByWindow()
         self._waiting: deque[_Waiting] = deque()
-        #: Tasks that were finalized with nothing of the GPU, for it was not known in time.
+        #: Tasks that were finalized without their GPU use, as it was not known in time.
         self.unknown = 0
         #: Nanoseconds within ``thread-noncpu`` that the GPU explains.
         self.details: dict[str, int] = {}
-        #: Nanoseconds for which tasks held their slots before their threads began, and after they were done.
+        #: Nanoseconds for which tasks held slots before their threads began, and after these were done.
         self._before = 0
         self._after = 0
-        #: Nanoseconds for which tasks held slots that a P2P shuffle stopped, to have them run where their data is.
+        #: Nanoseconds of slots of tasks that a P2P shuffle stopped, to run them where their data is.
         self._rescheduled = 0
         #: Bytes and number of results of known size.
         self._made = [0, 0]
 
     @property
     def overhead(self) -> dict[str, int]:
-        """Nanoseconds of the tasks that were finalized, by what they held their slots for without working."""
+        """Nanoseconds for which finalized tasks held slots without working, by cause."""
         return {"hand-over": self._before, "event-loop": self._after, "rescheduled": self._rescheduled}
 
     def made(self) -> dict[Metered, int]:
-        """Bytes and number of the results that tasks have made so far, as far as their sizes are known."""
+        """Bytes and number of the results of known size so far."""
         return {Metered(RESULTS, "", "", MADE, unit): n for unit, n in zip((BYTES, COUNT), self._made, strict=True)}
 
     def rest(self, *, at: int) -> None:
-        """Finalize every task, whatever is known of its use of the GPU: no more will be."""
+        """Finalize every task, with the GPU use that is known."""
         self._finalize_waiting(at)
 
     def used_so_far(self) -> dict[object, Used]:
-        """What the tasks used that are not finalized, by reservation."""
+        """Use of the tasks that are not finalized, by reservation."""
         return {waiting.reservation: waiting.used for waiting in self._waiting}
 
     def finalize(self, ended: Sequence[Ended], *, at: int) -> None:
         """Finalize tasks, all of whose fine metrics have arrived.
 
-        Those wait whose use of the GPU is not known, and not late.
+        A task whose GPU use is unknown waits until it is late.
         """
         samples, spills, threads = self._library(), self._spills, self._threads
         rated: list[RatedTask] = []
@@ -161,7 +161,7 @@ class PendingTasks:
                 wall = inside
             if samples is not None and wall - cpu >= MIN_WAITED_NS:
                 library = samples(reservation, wall - cpu)
-            # Else whose the GPU's time was is not known, as part of it was outside its slot, or in no thread of ours.
+            # Else the GPU time has no owner: part of it was outside the slot, or in no metered thread.
             if moved.watched and succeeded and within and ident and in_slot is None and not reservation.recomputed:
                 self._waiting.append(_Waiting(run, reservation, Used(cpu, wall, library=library, spill=spill)))
             else:
@@ -178,7 +178,7 @@ class PendingTasks:
             self._finalize_waiting(at - LATE_NS)
 
     def _finalize_waiting(self, late: int) -> None:
-        """In the order in which they ended, as their use becomes known."""
+        """Finalize waiting tasks in order of their ends, as their use becomes known."""
         while self._waiting:
             (start, stop, cpu, ident, _), reservation, used = self._waiting[0]
             use = self._use(TaskId(ident, start), stop)
@@ -188,7 +188,7 @@ class PendingTasks:
                 self.unknown += 1
                 use = _NO_USE
             self._waiting.popleft()
-            # Waiting that burns CPU is no work of the CPU.
+            # Waiting that burns CPU is not useful CPU time.
             cpu = max(0, cpu - use.spun)
             library = max(0, min(used.library, used.wall - cpu - use.kernel))
             self._ledger.finalize(
@@ -203,7 +203,7 @@ class PendingTasks:
             self._explain(use, min(used.wall, reservation.ns) - cpu - use.kernel - library)
 
     def _explain(self, use: GpuUse, noncpu: int) -> None:
-        """Note what of a task's ``thread-noncpu`` was the GPU's, at most all of it."""
+        """Add the GPU's parts of a task's ``thread-noncpu``, at most all of it."""
         parts = {"GPU contention": use.contention, "GPU copies": use.copy, "GPU wait": use.wait}
         for name, ns in parts.items():
             ns = max(0, min(ns, noncpu))
@@ -216,7 +216,7 @@ class PendingTasks:
 def _sized(
     reservation: SlotReservation, _: Outcome, moved: Moved, in_slot: tuple[int, int] | None
 ) -> tuple[str, Any, int, int]:
-    """A task's prefix and key, nanoseconds in its thread while it had its slot, and bytes of its result."""
+    """Prefix and key of a task, nanoseconds in its thread while it had its slot, and bytes of its result."""
     if in_slot is not None:
         wall = in_slot[1]
     else:

@@ -1,10 +1,15 @@
-"""ProcessMetrics: what a worker's process waited for and moved, beside its tasks."""
+"""ProcessMetrics and ProcessThreads: what a worker's process waited for and moved, outside its tasks."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from distributed import Scheduler, Worker
 
 from dask_efficiency.accounts.metered import (
     BYTES,
@@ -19,6 +24,7 @@ from dask_efficiency.accounts.metered import (
     TRANSFERS,
     Metered,
 )
+from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
 
@@ -26,15 +32,125 @@ if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
 
-#: A running task is reported once it has taken this many times as long as its prefix usually does here.
+    from dask_efficiency.plugin.worker.threads import TaskThreads
+
+
+_THREADS = "/proc/self/task"
+
+#: Threads whose wait is read at each heartbeat; each takes 10 us.
+MAX_THREADS = 100
+
+
+class CoreWait:
+    """Adds up the waits of this process's threads for a core, in nanoseconds.
+
+    From now on, with threads that have ended as far as they were read; None if the system does not count.
+    """
+
+    def __init__(self) -> None:
+        #: Sums over all threads; over threads that run tasks; and over the others, without the event loop's.
+        self.all: int | None = 0 if _is_counted() else None
+        self.tasks = 0
+        self.others = 0
+        self._loop = threading.get_native_id()
+        self._threads = _waited()
+
+    def read(self, task_threads: Collection[int]) -> None:
+        """Bring the sums up to now; ``task_threads`` are native ids."""
+        if self.all is None:
+            return
+        now = _waited()
+        for thread, waited in now.items():
+            more = max(0, waited - self._threads.get(thread, 0))
+            self.all += more
+            if thread in task_threads:
+                self.tasks += more
+            elif thread != self._loop:
+                self.others += more
+        self._threads = now
+
+
+class ProcessThreads:
+    """Time of the threads of a worker's process, besides what each task measures in its own.
+
+    Parameters
+    ----------
+    threads
+        The worker's task threads.
+    counted
+        Gives CPU nanoseconds of this process that are counted elsewhere, besides the tasks and the event loop.
+    """
+
+    def __init__(self, threads: TaskThreads, counted: Callable[[], int] = lambda: 0) -> None:
+        self._task_threads = threads
+        self._counted = counted
+        self.core_wait = CoreWait()
+        self._loop = threading.get_native_id()
+        self._began = time.process_time_ns(), time.thread_time_ns()
+        self._other_cpu = 0
+
+    def read(self) -> None:
+        """Bring it up to now; called on the worker's event loop."""
+        self.core_wait.read(self._task_threads.native_ids())
+        if len(Worker._instances) > 1 or Scheduler._instances or threading.get_native_id() != self._loop:
+            return  # others share the time of this process
+        process, loop = (now - then for now, then in zip(_clocks(), self._began, strict=True))
+        self._other_cpu = max(self._other_cpu, process - loop - self._task_threads.cpu() - self._counted())
+
+    @property
+    def details(self) -> dict[str, int]:
+        """Explained nanoseconds within ``thread-noncpu``."""
+        return {CORE_WAIT: self.core_wait.tasks} if self.core_wait.tasks else {}
+
+    @property
+    def outside(self) -> dict[str, int]:
+        """Nanoseconds outside the slots, of threads that are neither a task's nor the event loop's."""
+        if not self._other_cpu:  # the process is shared, or nothing was used
+            return {}
+        return {OTHER_CPU: self._other_cpu, OTHER_CORE_WAIT: self.core_wait.others}
+
+
+def _clocks() -> tuple[int, int]:
+    return time.process_time_ns(), time.thread_time_ns()
+
+
+def _waited() -> dict[int, int]:
+    """Nanoseconds that each thread of this process has waited for a core since its start."""
+    found: dict[int, int] = {}
+    try:
+        threads = os.listdir(_THREADS)[:MAX_THREADS]
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            file = os.open(f"{_THREADS}/{thread}/schedstat", os.O_RDONLY)
+            try:
+                found[int(thread)] = int(os.read(file, 100).split()[1])  # unbuffered takes half the time
+            finally:
+                os.close(file)
+        except (OSError, IndexError, ValueError):  # it has just ended
+            continue
+    return found
+
+
+def _is_counted() -> bool:
+    """True if the system counts; in some sandboxes the file has only zeros."""
+    try:
+        with open(f"{_THREADS}/{os.getpid()}/schedstat", "rb") as file:
+            return int(file.read().split()[0]) > 0
+    except (OSError, IndexError, ValueError):
+        return False
+
+
+#: Multiple of its prefix's usual duration from which a running task is reported.
 LONG = 2.0
 
-#: Inputs that are looked at to estimate the size of all of a task's.
+#: Inputs that are read to estimate the size of all inputs of a task.
 MAX_INPUTS = 64
 
 
 class ProcessMetrics:
-    """Reads how fast a worker gets on from where Dask and the system keep it, for each heartbeat."""
+    """Reads a worker's task rates, transfers and memory from Dask and the system, for each heartbeat."""
 
     def __init__(self, worker: Worker) -> None:
         self.counter = TaskRateCounter()
@@ -43,11 +159,11 @@ class ProcessMetrics:
         self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
         self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
         self._seen = 0
-        #: By sender's address, bytes and messages so far; those of senders beyond some are together.
+        #: Bytes and messages so far by sender's address; further senders count as one.
         self._received: dict[str, list[int]] = {}
 
     def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
-        """What travels with a heartbeat.
+        """Task rates of a heartbeat.
 
         Parameters
         ----------
@@ -56,7 +172,7 @@ class ProcessMetrics:
         cpu
             CPU nanoseconds of all tasks so far.
         core_wait
-            Nanoseconds that the threads of this process waited for a core; None where that is not known.
+            Nanoseconds that the threads of this process waited for a core; None if unknown.
         """
         self._read_transfers()
         seconds, nbytes = self._disk_totals()
@@ -70,11 +186,11 @@ class ProcessMetrics:
         return self._writer.heartbeat(self.counter, totals, running)
 
     def begin_anew(self) -> None:
-        """The scheduler misses something: tell everything in the next heartbeats."""
+        """Send everything in the next heartbeats, as the scheduler misses something."""
         self._writer.begin_anew()
 
     def transfers(self) -> dict[Metered, int]:
-        """Bytes and messages of results that came from each worker, and that others and clients fetched, so far."""
+        """Bytes and messages of results so far: received from each worker, and sent to workers and clients."""
         self._read_transfers()
         worker, found = self._worker, {}
         for sender, amount in self._received.items():
@@ -85,7 +201,7 @@ class ProcessMetrics:
         return found
 
     def memory(self) -> dict[Metered, int]:
-        """Bytes of the process at Dask's last look at it, and of results in it, as Dask estimates them."""
+        """Bytes of the process at Dask's last measurement, and of its results by Dask's estimate."""
         worker = self._worker
         looks, spilled = worker.monitor.quantities["memory"], getattr(worker.data, "spilled_total", None)
         found = {Metered(MEMORY, "", "", PROCESS, BYTES): int(looks[-1])} if looks else {}
@@ -93,7 +209,7 @@ class ProcessMetrics:
         return found | {Metered(MEMORY, "", "", MANAGED, BYTES): max(0, int(managed))}
 
     def _read_transfers(self) -> None:
-        """Count the transfers that were logged since the last time; the log is bounded and forgets the oldest."""
+        """Count the transfers that were logged since the last call; the log is bounded."""
         new = []
         for entry in reversed(self._worker.transfer_incoming_log):
             if entry is self._last_transfer:
@@ -121,12 +237,12 @@ class ProcessMetrics:
         return float(seconds), float(nbytes)
 
 
-#: Of spilling, what is the disk's own; the rest is (de)serialising and (de)compressing.
+#: Labels of spilling that are time at the disk; the rest is (de)serialising and (de)compressing.
 _DISK_LABELS = frozenset(label for label in SPILL_LABELS if label.startswith("disk-"))
 
 
 def input_bytes(ts: TaskState) -> float:
-    """Bytes of a task's inputs; of many, an estimate from a part of them."""
+    """Bytes of a task's inputs; an estimate if there are many."""
     count = len(ts.dependencies)
     if count <= MAX_INPUTS:
         return float(sum([dependency.nbytes or 0 for dependency in ts.dependencies]))

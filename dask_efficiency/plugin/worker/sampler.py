@@ -1,4 +1,4 @@
-"""WaitingSampler: a thread of a worker that finds out, a few times a second, why the threads of its tasks wait."""
+"""WaitingSampler: a thread of a worker that samples, a few times a second, why the threads of its tasks wait."""
 
 from __future__ import annotations
 
@@ -19,17 +19,13 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.processors import cores
 from dask_efficiency.accounts.profile import Hold, Holder, Place
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
-from dask_efficiency.plugin.loop_blocks import LoopBlocks
-from dask_efficiency.plugin.processors import own_processors
-from dask_efficiency.plugin.stacks import Stacks
-from dask_efficiency.plugin.worker.gil import find_gil, has_gil
-from dask_efficiency.plugin.worker.library_threads import LibraryThreads
+from dask_efficiency.plugin.processors import Throttling, own_processors
+from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.sample_windows import SampleWindows
-from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles
-from dask_efficiency.plugin.worker.throttling import Throttling
-from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates
-from dask_efficiency.plugin.worker.watched_threads import WatchedThreads
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
+from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
+from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
+from dask_efficiency.plugin.worker.window_details import SampleWindows
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
@@ -37,36 +33,37 @@ if TYPE_CHECKING:
 
     from dask_efficiency.plugin.worker.threads import TaskThreads
 
-#: Between two looks, on average.
+#: Nanoseconds between two looks, on average, at least: twenty looks a second show tasks of a second well.
 MIN_INTERVAL_NS = 50_000_000
+#: Nanoseconds between two looks, on average, at most, however long looks take.
 MAX_INTERVAL_NS = 1_000_000_000
 
-#: Share of a core that the looks may take: longer ones are taken less often.
+#: Share of a core that the looks may take; with the work on the event loop below the 0.3 % that the option promises.
 MAX_SHARE = 0.0022
 
-#: A process that stood still for less is not said to have: a busy machine wakes nobody up at the nanosecond.
+#: Nanoseconds below which a process does not count as stopped: a busy machine wakes threads up late.
 MIN_STOPPED_NS = 50_000_000
 
-#: So often an asleep sampler looks whether it should be, should nobody have woken it.
+#: Seconds after which an asleep sampler checks for tasks by itself.
 ASLEEP_SECONDS = 10.0
 
-#: Samples on their way to the event loop; beyond, the oldest go.
+#: Samples on their way to the event loop; beyond, the oldest go. A guess, to bound memory.
 MAX_SAMPLES = 100_000
 
 
 class WaitingSampler:
     """Samples why the threads of a worker's tasks wait, while tasks run.
 
-    It fails in one place: then it is off for good and says why, and neither worker nor tasks notice.
+    After a failure it is off for good, with a reason; neither worker nor tasks notice.
 
     Parameters
     ----------
     worker
         The worker; the sampler is made and called on its event loop.
     task_threads
-        What its tasks use in their threads.
+        Use of threads by its tasks.
     place_of
-        Span and prefix of a key that holds a slot. Called in the sampler's thread.
+        Gives span and prefix of a key that holds a slot. Called in the sampler's thread.
     """
 
     def __init__(
@@ -75,7 +72,7 @@ class WaitingSampler:
         task_threads: TaskThreads,
         place_of: Callable[[Any], Key | None],
     ) -> None:
-        #: Why it does not sample; None while it does, or has not been started.
+        #: Reason why it does not sample; None while it does, or has not been started.
         self.off: str | None = None
         #: As of the last :meth:`tick_now`.
         self.sums = WaitingSums()
@@ -89,7 +86,7 @@ class WaitingSampler:
         self._rows: deque[tuple[Place | Holder, int]] = deque(maxlen=MAX_SAMPLES)
         self._holds: deque[Hold] = deque(maxlen=100)
         self._loop_blocks: deque[Hold] = deque(maxlen=100)
-        #: Held by who looks, and reads: the sampler's thread, or the event loop.
+        #: Held by the thread that looks or reads: the sampler's, or the event loop's.
         self._turn = threading.Lock()
         #: Released to wake the sampler's thread.
         self._alarm = _thread.allocate_lock()
@@ -100,13 +97,13 @@ class WaitingSampler:
         self._look: Look | None = None
         self._spent = 0
         self._spent_on_loop = 0
-        #: CPU nanoseconds of a look, of late.
+        #: Smoothed CPU nanoseconds of a look.
         self._cost = MIN_INTERVAL_NS * MAX_SHARE
         self._random = random.Random()
 
     @property
     def spent(self) -> int:
-        """CPU nanoseconds that it took itself so far, in its thread and on the event loop."""
+        """CPU nanoseconds of the sampler itself so far, in its thread and on the event loop."""
         return self._spent + self._spent_on_loop
 
     # -- on the event loop -------------------------------------------------------------------
@@ -127,14 +124,14 @@ class WaitingSampler:
         _release(self._alarm)
 
     def tick_now(self, *, edge: bool = False) -> None:
-        """Bring :attr:`sums` up to now: with what was sampled, and what is certain of threads that still wait.
+        """Bring :attr:`sums` up to now, with the samples, and the certain waits of threads that still wait.
 
-        It takes no sample: at this instant the event loop has the GIL, so that it would see nothing but waiting for it.
+        It takes no sample: the event loop has the GIL now, so every other thread would seem to wait for it.
 
         Parameters
         ----------
         edge
-            Whether a window begins or ends: what has no witness by now shall not be given to one beyond.
+            True if a window begins or ends: time without a witness must not go to a later one.
         """
         began = thread_time_ns()
         try:
@@ -159,7 +156,7 @@ class WaitingSampler:
             _release(self._alarm)  # it may be asleep for long
 
     def close_window(self, window_id: str) -> WindowDetails | None:
-        """What was sampled in a window, as :meth:`SampleWindows.close` gives it; None if no such window is open."""
+        """Samples of a window, from :meth:`SampleWindows.close`; None if no such window is open."""
         self.tick_now(edge=True)
         closed = self._windows.close(window_id)
         if self._look is not None:
@@ -167,14 +164,14 @@ class WaitingSampler:
         return closed
 
     def _collect(self) -> None:
-        """Take over what was sampled."""
-        for key, cause, ns in _taken(self._added):
+        """Take over the samples."""
+        for key, cause, ns in _drained(self._added):
             self.sums.add(key, cause, ns)
-        for row in _taken(self._rows):
+        for row in _drained(self._rows):
             self._windows.add(row)
-        for block in _taken(self._holds):
+        for block in _drained(self._holds):
             self._windows.hold(block)
-        for block in _taken(self._loop_blocks):
+        for block in _drained(self._loop_blocks):
             self._windows.loop_block(block)
         if self.off is not None and not self._stopped:
             self._stopped = True
@@ -183,7 +180,7 @@ class WaitingSampler:
     # -- in any thread -----------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> None:
-        """Log once and sample nothing more; the worker goes on as if we were not there."""
+        """Log once and sample nothing more; the worker goes on."""
         if self.off is None:
             self.off = f"the sampler failed: {type(error).__name__}: {error}"[:500]
             logger.error("dask_efficiency no longer samples why tasks of this worker wait", exc_info=error)
@@ -233,19 +230,19 @@ class WaitingSampler:
 
     def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
-        before, faults = own.clocks() or Clocks(0, 0, 0), 0
+        before, faults = own.clocks() or ThreadClocks(0, 0, 0), 0
         loop: asyncio.AbstractEventLoop = self._worker.io_loop.asyncio_loop  # type: ignore[attr-defined]
         # A worker may be left open when its event loop is closed.
         while not self._closing and not loop.is_closed():
             began = thread_time_ns()
             interval = min(MAX_INTERVAL_NS, max(MIN_INTERVAL_NS, round(self._cost / MAX_SHARE)))
             if self._is_idle():
-                # What an event loop imports before the first task is of interest, too.
+                # Imports of an event loop before the first task are of interest too.
                 self._sleep(interval / 1e9 if look.stacks_wanted else ASLEEP_SECONDS)
                 look.begin(monotonic_ns())
                 blocks.look(look.stacks_wanted)
                 continue
-            # Work that comes as regularly as the looks would always be seen at the same place.
+            # Work as regular as the looks would always be seen at the same line.
             interval = round(interval * (0.5 + self._random.random()))
             due = monotonic_ns() + interval
             if self._alarm.acquire(timeout=interval / 1e9):
@@ -264,7 +261,7 @@ class WaitingSampler:
                 blocks.look(look.stacks_wanted)
             look.find_libraries()
             took = thread_time_ns() - began
-            # One look that is long, as the first ones are, shall not keep it from looking for long.
+            # One long look, as the first ones are, must not delay the next for long.
             self._cost += 0.4 * (min(took, 3 * self._cost) - self._cost)
             self._spent += took
 
@@ -272,16 +269,16 @@ class WaitingSampler:
         return not self._worker.state.executing and not self._task_threads.meter.live
 
     def _sleep(self, seconds: float) -> None:
-        """Until a task begins, or for so long."""
+        """Sleep until a task begins, at most this long."""
         self._task_threads.meter.wake = partial(_release, self._alarm)
-        # A task may have come meanwhile: the worker knows of it before it begins.
+        # A task may have arrived meanwhile: the worker's state has it before it begins.
         if self._is_idle() and not self._closing:
             self._alarm.acquire(timeout=seconds)
         self._task_threads.meter.wake = None
 
 
 def _release(alarm: _thread.LockType) -> None:
-    """Wake the sampler up; also called in a task's thread before it while it is asleep. Must not raise."""
+    """Wake the sampler up; also called in the thread of the first task. Must not raise."""
     with suppress(RuntimeError):  # it is awake
         alarm.release()
 
@@ -289,7 +286,7 @@ def _release(alarm: _thread.LockType) -> None:
 def _running(
     worker: Worker, threads: TaskThreads, place_of: Callable[[Any], Key | None]
 ) -> list[tuple[int, int, Key | None]]:
-    """Idents of the threads that run tasks, when each began, and span and prefix of those that hold a slot."""
+    """Idents of the threads that run tasks, starts of the tasks, and span and prefix of those that hold a slot."""
     found: list[tuple[int, int, Key | None]] = []
     keys = worker.active_threads
     for ident, (start, _, _) in list(threads.meter.live.items()):
@@ -299,19 +296,18 @@ def _running(
 
 
 def stood_still(late: int, turns: int, faults: int) -> int:
-    """For how long the process stood still, of what a thread of it is late by; nanoseconds.
+    """Nanoseconds for which the process was stopped, within the delay of one of its threads.
 
-    While a thread waits for the GIL, Python has it wake up each switch interval; while its process is stopped, nothing
-    wakes it up.
+    A thread that waits for the GIL wakes up each switch interval; in a stopped process nothing wakes it up.
 
     Parameters
     ----------
     late
-        By how much it woke up, or had the GIL, later than it asked for, without waiting for a core.
+        Delay of waking up, or of getting the GIL, without waits for a core.
     turns
-        How often it was given a core meanwhile.
+        Number of times it was given a core meanwhile.
     faults
-        Pages that it waited for: then it was memory that kept it.
+        Pages that it waited for: then memory was the cause.
     """
     if faults:
         return 0
@@ -320,14 +316,14 @@ def stood_still(late: int, turns: int, faults: int) -> int:
 
 
 def _page_faults() -> int:
-    """Pages that had to be read from a disk for the thread that asks."""
+    """Pages that were read from a disk for the calling thread."""
     import resource  # not on Windows, where no thread is sampled
 
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 
 
 def _why_not() -> str | None:
-    """Why threads cannot be sampled on this system; None if they can."""
+    """Reason why threads cannot be sampled on this system; None if they can."""
     if sys.platform != "linux":
         return "no /proc/self/task/*/syscall: not Linux"
     if sys.maxsize < 1 << 32:
@@ -351,5 +347,5 @@ def _why_not() -> str | None:
     return None
 
 
-def _taken(queue: deque[Any]) -> list[Any]:
+def _drained(queue: deque[Any]) -> list[Any]:
     return [queue.popleft() for _ in range(len(queue))]

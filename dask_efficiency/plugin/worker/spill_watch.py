@@ -7,33 +7,39 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from threading import get_ident
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zict import Buffer
 
+from dask_efficiency.accounts.worker.log import Entry, Spilled
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
 
-#: Times that are remembered; of a task that began before the first of them, some spilling may be missed.
+if TYPE_CHECKING:
+    from distributed import Worker
+
+    from dask_efficiency.plugin.worker.threads import TaskThreads
+
+#: Times that are kept; some spilling of a task that began before the first of them may be missed.
 MAX_TIMES = 20_000
 
-#: How often in a row a heartbeat may repeat the last one, for tasks in messages that are not read yet.
+#: Heartbeats in a row that may repeat the last one, because of tasks in unread messages. A guess.
 MAX_KEPT_BACK = 3
 
 
 class SpillWatch:
     """Notes when a worker's event loop spills, reads back, or evicts.
 
-    The data of a worker is a buffer of zict's, or holds such buffers, as that of dask-cuda does. The calls that move an
-    item to the slower memory and back are timed, on this one worker, and so is the eviction that the memory manager
-    asks for. Where the data is something else, nothing is noted and nothing breaks.
+    The data of a worker is a zict buffer, or holds such buffers, as with dask-cuda. The calls that move an item to the
+    slower memory and back are timed, on this worker only, and so is the eviction by the memory manager. If the data is
+    something else, nothing is noted and nothing breaks.
 
     Parameters
     ----------
     data
         The worker's data.
     spilled
-        Called on the event loop after each time, with its start and stop, nanoseconds of the monotonic clock, and
-        whether the memory manager asked for it. May not raise.
+        Called on the event loop after each time, with start and stop, monotonic nanoseconds, and True if the memory
+        manager asked for it. May not raise.
     """
 
     def __init__(self, data: Any, spilled: Callable[[int, int, bool], object]) -> None:
@@ -44,21 +50,21 @@ class SpillWatch:
         self._starts: list[int] = []
         self._stops: list[int] = []
         self._before: list[int] = []
-        #: Whether there is anything to time.
+        #: True if there is anything to time.
         self.watching = False
-        #: When the last one ended; 0 if there was none.
+        #: End of the last time; 0 if there was none.
         self.last = 0
-        #: Called with each interval at the disk: start, stop, and whether it read.
+        #: Called with each interval at the disk: start, stop, and True if it read.
         self.on_stretch: Callable[[int, int, bool], object] | None = None
         self._since = 0
-        #: Whether each of the calls that go on reads; calls may be nested.
+        #: Calls under way, outermost first: True if it reads.
         self._reading: list[bool] = []
         self._replacements = Replacements()
 
     # -- coming and going --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Note what this thread does from now on, which is the event loop's."""
+        """Begin; called in the event loop's thread, which is the only one noted."""
         self._loop = get_ident()
         put = self._replacements.put
         for buffer in _buffers(self._data):
@@ -73,7 +79,7 @@ class SpillWatch:
         self.watching = False
         self._replacements.put_back()
 
-    # -- what is noted -----------------------------------------------------------------------
+    # -- times -----------------------------------------------------------------------
 
     def between(self, start: int, stop: int) -> int:
         """Nanoseconds of spilling and reading back from one instant to another, up to now."""
@@ -103,7 +109,7 @@ class SpillWatch:
         return timed
 
     def _begin(self, at: int, reading: bool) -> None:
-        """A call begins; the one that it is nested in goes on after it."""
+        """Begin a call; the enclosing one goes on after it."""
         if self._reading:
             self._report(at)
         self._since = at
@@ -130,28 +136,43 @@ class SpillWatch:
 
 
 def _buffers(data: Any) -> Iterator[Any]:
-    """The data itself, or what it is made of."""
+    """Buffers among the data itself and its attributes."""
     for candidate in (data, *getattr(data, "__dict__", {}).values()):
         if isinstance(candidate, Buffer):
             yield candidate
 
 
 class KeptBack:
-    """Whether a heartbeat should repeat the last one, because what is reported can never be taken back.
+    """Decides when a heartbeat repeats the last one, because a report can never be taken back.
 
-    The first heartbeat after spilling is sent before the loop reads the messages that came meanwhile, and these may
-    hold tasks for the slots that were free.
+    The first heartbeat after spilling is sent before the loop reads the messages that came meanwhile, which may have
+    tasks for the free slots.
     """
 
     def __init__(self) -> None:
-        #: When the spilling ended for which a heartbeat was last kept back, and how many were in a row.
+        #: End of the spilling for which a heartbeat was last kept back, and their number in a row.
         self._for = self._in_a_row = 0
 
     def is_due(self, last: int, *, undecided: bool) -> bool:
-        """Whether the next one is; the loop spilled until ``last``, and slots may turn out to have waited for that."""
+        """True if the next heartbeat repeats: the loop spilled until ``last``, and slots are ``undecided``."""
         if not undecided or last == self._for or self._in_a_row >= MAX_KEPT_BACK:
             self._in_a_row = 0
             return False
         self._for = last
         self._in_a_row += 1
         return True
+
+
+def spill_noter(
+    log: list[Entry], worker: Worker, threads: TaskThreads, failed: Callable[[Exception], object]
+) -> Callable[[int, int, bool], object]:
+    """Make the callback of a SpillWatch: it logs spilling or reading back by the event loop, with who waited for it."""
+
+    def note(start: int, stop: int, asked: bool) -> None:
+        try:
+            state = worker.state
+            log.append(Spilled(start, stop, asked, len(state.ready), len(state.waiting), threads.waiting()))
+        except Exception as error:
+            failed(error)
+
+    return note

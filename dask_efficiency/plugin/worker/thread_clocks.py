@@ -1,4 +1,4 @@
-"""HeldReader and ThreadFiles: what Linux says of this process's threads, read without letting go of the GIL."""
+"""HeldReader and ThreadFiles: Linux's data on the threads of this process, read with the GIL held."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from typing import NamedTuple
 
 _TASKS = "/proc/self/task"
 
-#: Bytes of the files that are read here; ``stat`` is the longest.
+#: Bytes that are read of a file at most; ``stat`` is the longest.
 MAX_BYTES = 512
 
 
-class Clocks(NamedTuple):
-    """Of one thread since it began; exact while it sleeps, and while it runs as of the kernel's last tick."""
+class ThreadClocks(NamedTuple):
+    """Clocks of a thread since its start; exact while it sleeps, as of the kernel's last tick while it runs."""
 
     #: Nanoseconds on a CPU.
     cpu: int
     #: Nanoseconds in which it was ready to run and waited for a core.
     core: int
-    #: How often it was given a CPU: a thread for which this stays the same has slept, or waited, all the time.
+    #: Times that it was given a CPU; unchanged if it has slept or waited all the time.
     turns: int
 
 
 class HeldReader:
-    """Reads files, links and this process's memory.
+    """Reads files, links and this process's memory with the GIL held, which :func:`os.pread` would release.
 
-    The GIL is held, which :func:`os.pread` would let go of: so what is read, with the frames of the threads, is of one
-    instant. Files in ``/proc`` make nobody wait.
+    So the content, with the frames of the threads, is of one instant. Files in ``/proc`` do not block.
 
     Parameters
     ----------
     max_bytes
-        As much is read of a file at once, at most.
+        Bytes of a file that are read at once, at most.
 
     Raises
     ------
     OSError, AttributeError, TypeError
-        Where there is no such thing on this system.
+        If the system has no such functions or files.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -64,38 +63,38 @@ class HeldReader:
             os.close(memory)
 
     def read(self, descriptor: int, offset: int = 0, nbytes: int = MAX_BYTES) -> bytes:
-        """What a file says; nothing where it cannot be read."""
+        """Content of a file; empty if it cannot be read."""
         n = self._pread(descriptor, self._at, min(nbytes, self._max_bytes), offset)
         return ctypes.string_at(self._at, n) if n > 0 else b""
 
     def memory(self, address: int, nbytes: int) -> bytes:
-        """Memory of this process; nothing at an address that is not valid, where reading it otherwise would crash."""
+        """Memory of this process; empty at an invalid address, where other ways of reading would crash."""
         if self._memory < 0 or not 0 < address < 1 << 62:
             return b""
         return self.read(self._memory, address, nbytes)
 
     def link(self, descriptor: int) -> str:
-        """What a descriptor of this process stands for, such as ``socket:[12]`` or ``/tmp/x``; "" for nothing."""
+        """Target of a descriptor of this process, such as ``socket:[12]`` or ``/tmp/x``; "" if there is none."""
         n = self._readlink(b"/proc/self/fd/%d" % descriptor, self._at, MAX_BYTES)
         return ctypes.string_at(self._at, n).decode(errors="replace") if n > 0 else ""
 
 
 class ThreadFiles:
-    """Kept descriptors of one thread's files.
+    """Open descriptors of one thread's files.
 
-    They go on standing for this very thread: after its end they say nothing, even where its id is used again.
+    They stay bound to this thread: after its end they read as empty, even if its id is reused.
 
     Parameters
     ----------
     reader
-        Reads them.
+        Reads the files.
     native_id
         Of a thread of this process.
 
     Raises
     ------
     OSError
-        If the thread has ended, or the system has no such files or does not show them.
+        If the thread has ended, or the system has no such files or hides them.
     """
 
     def __init__(self, reader: HeldReader, native_id: int) -> None:
@@ -117,22 +116,22 @@ class ThreadFiles:
             with suppress(OSError):
                 os.close(descriptor)
 
-    def clocks(self) -> Clocks | None:
-        """None once the thread has ended."""
+    def clocks(self) -> ThreadClocks | None:
+        """Clocks of the thread; None once it has ended."""
         words = self._reader.read(self._schedstat).split()
-        return Clocks(int(words[0]), int(words[1]), int(words[2])) if len(words) == 3 else None
+        return ThreadClocks(int(words[0]), int(words[1]), int(words[2])) if len(words) == 3 else None
 
     def syscall(self) -> bytes:
-        """``running``, or the number of the call in which it sleeps and its arguments; nothing once it has ended."""
+        """``running``, or number and arguments of the call in which it sleeps; empty once it has ended."""
         return self._reader.read(self._syscall)
 
     def wait_channel(self) -> str:
-        """The function of the kernel in which it sleeps; "" where the kernel does not say."""
+        """Kernel function in which it sleeps; "" if unknown."""
         name = self._read("wchan").decode(errors="replace")
         return "" if name == "0" else name
 
     def is_uninterruptible(self) -> bool:
-        """Whether it sleeps in a way that nothing interrupts, as for a disk."""
+        """True if it sleeps uninterruptibly, as for a disk."""
         return self._read("stat").rpartition(b") ")[2][:1] == b"D"
 
     def _read(self, name: str) -> bytes:
@@ -148,9 +147,9 @@ class ThreadFiles:
 
 
 def cpu_clock(native_id: int) -> int:
-    """CPU nanoseconds of a thread of this process, up to this instant; 0 if it has ended.
+    """CPU nanoseconds of a thread of this process up to now; 0 if it has ended.
 
-    By the kernel's own id of the thread: unlike the clock that pthreads give, it cannot crash.
+    By the kernel's id of the thread: unlike the clock of pthreads, it cannot crash.
     """
     try:
         # MAKE_THREAD_CPUCLOCK(native_id, CPUCLOCK_SCHED) of the kernel's linux/posix-timers.h.

@@ -1,34 +1,238 @@
-"""TaskThreads: what the tasks of a worker use in their threads, so far and in all."""
+"""TaskThreads: meters each task of a worker in the thread that runs it."""
 
 from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
+from threading import get_ident, get_native_id
+from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from distributed import Reschedule
+from distributed import worker as upstream
 
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Used
 from dask_efficiency.accounts.worker.log import Run
-from dask_efficiency.gpu.records import TaskId, TaskWindow
-from dask_efficiency.plugin.worker.task_meter import MAX_UNCLAIMED, TaskMeter, live_used
+from dask_efficiency.gpu.meter import TaskId, TaskWindow
+from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import TaskState
 
-#: Tasks that end between two looks of whoever watches the GPU; beyond, the oldest go.
+
+#: Runs that the event loop has not claimed; beyond, the oldest go, as some may never be claimed.
+MAX_UNCLAIMED = 10_000
+
+
+class TaskMeter:
+    """Measures CPU and wall time of each task of one worker, and wall time of its actors' methods.
+
+    Works on every platform, on users' thread pools, and for seceding tasks. Upstream's functions that run tasks in
+    threads exist once in a process; the wrappers find the worker's meter by its ``active_threads``, which upstream
+    passes along with each task.
+    """
+
+    def __init__(self, active_threads: dict[int, Any]) -> None:
+        self._table = active_threads
+        #: Start of the present task by thread ident, as (monotonic, CPU) nanoseconds, and its key.
+        self.live: dict[int, tuple[int, int, Any]] = {}
+        #: Ended runs that the event loop has not claimed, by key.
+        self.done: dict[Any, Run] = {}
+        #: Keys of runs that a P2P shuffle stopped, to run them where their data is.
+        self.stopped_by_shuffle: set[Any] = set()
+        #: True if each run also notes its native thread id.
+        self.recording = False
+        #: Windows of ended tasks; None while nobody reads them.
+        self.windows: deque[TaskWindow] | None = None
+        #: Called in the thread before each task, with its key; a function that it returns is called after the task.
+        self.around: Callable[[TaskId, Any], Callable[[], object] | None] | None = None
+        #: Called in the thread of the next task, before it; None while the sampler is awake.
+        self.wake: Callable[[], object] | None = None
+        self._methods: deque[int] = deque()
+        self._in_methods = 0
+
+    @property
+    def attached(self) -> bool:
+        """True while it meters."""
+        return _meters.get(id(self._table)) is self
+
+    def attach(self) -> None:
+        """Meter this worker's tasks from now on; no-op if that is not possible."""
+        global _meters
+        with _lock:
+            if not _meters:
+                meters: dict[int, TaskMeter] = {}
+                if not _install(meters):
+                    return
+                _meters = meters
+            _meters[id(self._table)] = self
+
+    def detach(self) -> bool:
+        """Meter no more; after the last worker of the process, upstream is as it was. Safe to call twice.
+
+        Returns True if it metered until now.
+        """
+        with _lock:
+            attached = self.attached
+            if attached:
+                del _meters[id(self._table)]
+            if not _meters:
+                _replacements.put_back()
+        return attached
+
+    def fail(self, error: Exception) -> None:
+        """Log once and meter no more; the task goes on."""
+        if self.detach():  # of several threads that fail at once, one logs
+            logger.error("dask_efficiency no longer measures the CPU time of tasks", exc_info=error)
+        self.live.clear()
+
+    @property
+    def in_methods(self) -> int:
+        """Nanoseconds in methods of actors that have returned; read from one thread only."""
+        while self._methods:
+            self._in_methods += self._methods.popleft()
+        return self._in_methods
+
+
+#: By identity of their workers' tables. A new mapping each time upstream's functions are replaced: whoever wrapped our
+#: wrappers goes on calling the old ones, and these must not measure a task twice.
+_meters: dict[int, TaskMeter] = {}
+_replacements = Replacements()
+#: Workers of one process may come and go in several threads.
+_lock = threading.Lock()
+
+
+def _install(meters: dict[int, TaskMeter]) -> bool:
+    """Replace upstream's functions by the wrappers below; False if upstream's are not the expected ones."""
+    try:
+        thread_time_ns()
+    except Exception as error:
+        logger.info("dask_efficiency does not measure the CPU time of tasks: %s: %s", type(error).__name__, error)
+        return False
+    if not _replacements.put(RUN_TASK, upstream, partial(_metered, meters)):
+        logger.info(
+            "dask_efficiency does not measure the CPU time of tasks: this version of Dask runs them in another way"
+        )
+        return False
+    _replacements.put(RUN_ACTOR, upstream, partial(_timed, meters))
+    return True
+
+
+def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def run_task(
+        task: Any,
+        data: Any,
+        execution_state: Any,
+        key: Any,
+        active_threads: Any,
+        active_threads_lock: Any,
+        time_delay: float,
+    ) -> Any:
+        meter = meters.get(id(active_threads))
+        if meter is None:
+            return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
+        try:
+            # Read once: other threads may set them to None.
+            wake, around, after = meter.wake, meter.around, None
+            if wake is not None:
+                meter.wake = None
+                wake()
+            ident = get_ident()
+            start = monotonic_ns()
+            cpu = thread_time_ns()
+            meter.live[ident] = start, cpu, key
+            if around is not None:
+                after = around(TaskId(ident, start), key)
+        except Exception as error:
+            meter.fail(error)
+            return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
+        message = None
+        try:
+            message = original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
+            return message
+        finally:
+            try:
+                if message is not None and message.get("op") == "task-erred" and _stopped_by_shuffle(message):
+                    if len(meter.stopped_by_shuffle) >= MAX_UNCLAIMED:
+                        meter.stopped_by_shuffle.clear()
+                    meter.stopped_by_shuffle.add(key)
+                if after is not None:
+                    after()
+                cpu = thread_time_ns() - cpu
+                stop = monotonic_ns()
+                windows = meter.windows
+                # Before the thread counts as free: readers find the task in at least one place.
+                if windows is not None:
+                    windows.append(TaskWindow(TaskId(ident, start), stop, key))
+                meter.done[key] = start, stop, cpu, ident, get_native_id() if meter.recording else -1
+                meter.live.pop(ident, None)
+            except Exception as error:
+                meter.fail(error)
+
+    return run_task
+
+
+def _stopped_by_shuffle(message: Any) -> bool:
+    """True if the protocol of a P2P shuffle raised Reschedule, and not the user."""
+    error = message.get("actual_exception")
+    if not isinstance(error, Reschedule) or error.__traceback__ is None:
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).startswith("distributed.shuffle.")
+
+
+def _timed(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def run_actor(
+        func: Any, args: Any, kwargs: Any, execution_state: Any, key: Any, active_threads: Any, active_threads_lock: Any
+    ) -> Any:
+        meter = meters.get(id(active_threads))
+        start = monotonic_ns()
+        try:
+            return original(func, args, kwargs, execution_state, key, active_threads, active_threads_lock)
+        finally:
+            if meter is not None:
+                meter._methods.append(monotonic_ns() - start)
+
+    return run_actor
+
+
+def live_used(worker: Any, meter: TaskMeter) -> dict[Any, tuple[int, int]]:
+    """(CPU, wall) nanoseconds so far of the tasks at work, in their threads, by key.
+
+    Reading the clock of a thread that has ended crashes the process. So it is read only under
+    ``worker.active_threads_lock`` and for a thread in ``worker.active_threads``: it cannot leave its task while the
+    lock is held. On platforms without clocks of other threads, CPU is 0 until the task ends.
+    """
+    get_clock = getattr(time, "pthread_getcpuclockid", None)
+    used = {}
+    with worker.active_threads_lock:
+        for ident, key in worker.active_threads.items():
+            began = meter.live.get(ident)
+            if began is not None:
+                cpu = time.clock_gettime_ns(get_clock(ident)) - began[1] if get_clock else 0
+                used[key] = max(0, cpu), monotonic_ns() - began[0]
+    return used
+
+
+#: Tasks that ended between two reads of the GPU watch; beyond, the oldest go.
 MAX_WINDOWS = 100_000
 
 
-#: Called in a task's thread before it, with its key; what it gives, if anything, is called there after it.
+#: Function called in a task's thread before it, with its key; a function that it returns is called there after it.
 Around: TypeAlias = Callable[[TaskId, Any], Callable[[], object] | None]
 
 
 class TaskThreads:
-    """Meters what a worker runs in its threads, and reads what was measured.
+    """Meters the tasks in a worker's threads, and reads the measurements.
 
     Parameters
     ----------
@@ -40,13 +244,13 @@ class TaskThreads:
         self._worker = worker
         self._state = worker.state
         self.meter = TaskMeter(worker.active_threads)
-        #: Nanoseconds in tasks whose CPU time nobody can tell: coroutines, process pools.
+        #: Nanoseconds in tasks whose CPU time cannot be measured: coroutines, process pools.
         self.not_measured = 0
-        #: CPU nanoseconds in the tasks that ended, as their accounts count them.
+        #: CPU nanoseconds of ended tasks, as their accounts count them.
         self.claimed = 0
-        #: From when to when each thread worked for a task; None while nobody wants to know.
+        #: Windows of ended tasks; None while nobody reads them.
         self._windows: deque[TaskWindow] | None = None
-        #: What is called around tasks, by who wants that.
+        #: Functions called around tasks, by owner.
         self._around: dict[str, Around | None] = {"profiles": None, "gpu": None}
         self._placing = threading.Lock()
 
@@ -55,7 +259,7 @@ class TaskThreads:
         self.meter.attach()
 
     def restore(self) -> None:
-        """Meter them no more."""
+        """Meter the worker's tasks no more."""
         self.unwatch()
         self.meter.detach()
 
@@ -65,14 +269,14 @@ class TaskThreads:
         return self.meter.in_methods
 
     def native_ids(self) -> set[int]:
-        """Native ids of the threads that run tasks, as far as the executors tell."""
+        """Native ids of the threads that run tasks, as far as executors have thread lists."""
         pools = (
             getattr(executor, "_threads", ()) for executor in self._worker.executors.values() if _is_threads(executor)
         )
         return {thread.native_id for pool in pools for thread in list(pool) if thread.native_id is not None}
 
     def cpu(self) -> int:
-        """CPU nanoseconds in all tasks so far, whatever became of them, once those that ended are finalized."""
+        """CPU nanoseconds in all tasks so far, of any outcome; exact once ended tasks are finalized."""
         done = self.meter.done
         for key in list(done)[:-MAX_UNCLAIMED]:
             self.claimed += done.pop(key)[2]
@@ -80,28 +284,28 @@ class TaskThreads:
             self.claimed + sum([run[2] for run in done.copy().values()]) + sum(cpu for cpu, _ in self.live().values())
         )
 
-    # -- for whoever watches the GPU ---------------------------------------------------------
+    # -- for the GPU watch and profiles ---------------------------------------------------------
 
     @property
     def watched(self) -> bool:
-        """Whether windows are noted."""
+        """True while windows are noted."""
         return self._windows is not None
 
     def windows(self) -> list[TaskWindow]:
-        """Of the tasks that run (``stop`` is -1), then of those that ended since the last call.
+        """Windows of the tasks that run (``stop`` is -1), then of those that ended since the last call.
 
-        They are noted from the first call on. Called from another thread.
+        Noted from the first call on. Called from another thread.
         """
         if self._windows is None:
             self._windows = self.meter.windows = deque(maxlen=MAX_WINDOWS)
         ended = self._windows
         live = list(self.meter.live.items())
         running = [TaskWindow(TaskId(ident, start), -1, key) for ident, (start, _, key) in live]
-        # After those that run: a task that ends in between is in both, and none in neither.
+        # Ended ones last: a task that ends in between is in both lists, and none is missing.
         return running + [ended.popleft() for _ in range(len(ended))]
 
     def surround(self, around: Around | None) -> None:
-        """Call this in each task's thread before the task, and what it gives after it."""
+        """Call a function in each task's thread before the task, and its result after it."""
         self._place(gpu=around)
 
     def unwatch(self) -> None:
@@ -110,11 +314,11 @@ class TaskThreads:
         self._place(gpu=None)
 
     def profile(self, around: Around | None) -> None:
-        """The same for whoever profiles tasks; it is called first, and what it gives last."""
+        """Likewise for profiles of tasks: called first, and its result last."""
         self._place(profiles=around)
 
     def _place(self, **around: Around | None) -> None:
-        with self._placing:  # from the event loop, the watch's thread and tasks'
+        with self._placing:  # from the event loop, the watch's thread and threads of tasks
             self._around |= around
             profiles, gpu = self._around["profiles"], self._around["gpu"]
             both = None if profiles is None or gpu is None else partial(_nested, profiles, gpu)
@@ -122,8 +326,8 @@ class TaskThreads:
 
     # -- what they used ----------------------------------------------------------------------
 
-    def told_elsewhere(self, key: Any) -> int:
-        """Nanoseconds of a task that ends now and ran in no thread of ours, as upstream says; 0 where it does not.
+    def measured_upstream(self, key: Any) -> int:
+        """Nanoseconds, by upstream, of a task that ends now and ran in no metered thread; 0 if unknown.
 
         It was a coroutine, or in a process pool, or began before the meter.
         """
@@ -135,7 +339,7 @@ class TaskThreads:
         return max(0, round((float(stop) - float(start)) * 1e9))
 
     def elsewhere(self, start: int, wall: int) -> Run:
-        """Count such a task, from when it had its slot; what it used of the CPU nobody can tell."""
+        """Count such a task from the start of its slot; its CPU time is unknown."""
         self.not_measured += wall
         return start, start + wall, 0, 0, -1
 
@@ -144,7 +348,7 @@ class TaskThreads:
         return live_used(self._worker, self.meter)
 
     def waiting(self) -> int:
-        """Tasks that hold slots while their threads are done or have not begun: they wait for the event loop."""
+        """Number of tasks that hold slots while their threads are not at work: they wait for the event loop."""
         at_work = len(self.meter.live) - len(self._state.long_running)
         executing = self._state.executing
         return len(executing) - max(0, at_work) - sum(map(self._measured_elsewhere, executing))
@@ -155,22 +359,22 @@ class TaskThreads:
         spilled: Callable[[int, int], int],
         library: Callable[[SlotReservation, int], int],
     ) -> dict[object, Used]:
-        """What the tasks that hold slots used so far, as far as it is known, by key.
+        """Known use so far of the tasks that hold slots, by key.
 
         Parameters
         ----------
         held
-            Those tasks.
+            The tasks.
         spilled
-            Nanoseconds between two instants in which the event loop spilled.
+            Gives nanoseconds between two instants in which the event loop spilled.
         library
-            Of so many nanoseconds that a task waited, those in which threads of libraries computed.
+            Gives the part of a task's waiting, in nanoseconds, in which threads of libraries computed.
         """
         executing = self._state.executing
         if not executing:
             return {}
         at = time.monotonic_ns()
-        # Coroutines and process pools: no thread of ours to read, but at work since then.
+        # Coroutines and process pools: no metered thread to read, but at work since their start.
         now = time.time()
         used: dict[object, Used] = {
             ts.key: Used(0, max(0, round((now - ts.start_time) * 1e9)))
@@ -187,7 +391,7 @@ class TaskThreads:
         done = self.meter.done
         for key, reservation in held.items():
             run = done.get(key)
-            if run is not None and key not in used:  # its thread is done, which the event loop does not know yet
+            if run is not None and key not in used:  # its thread is done, but the event loop does not know it yet
                 start, stop, cpu, _, _ = run
                 used[key] = Used(cpu, stop - start, spill=spilled(reservation.start, start) + spilled(stop, at))
         not_begun = {
@@ -225,5 +429,5 @@ def _nested(outer: Around, inner: Around, task: TaskId, key: Any) -> Callable[[]
 
 
 def _is_threads(executor: object) -> bool:
-    """Whether tasks run in threads of this executor; by its name upstream tells them from others."""
+    """True if tasks run in threads of this executor; upstream too checks the name of the class."""
     return "ThreadPoolExecutor" in str(type(executor))

@@ -1,10 +1,22 @@
-"""WaitStates: what a thread waits for, from the system call in which it sleeps."""
+"""WaitStates: what a thread waits for, from the system call in which it sleeps; the GIL, and the locks of Python."""
 
 from __future__ import annotations
 
+import _thread
+import concurrent.futures
+import ctypes
+import dis
+import os
+import queue
 import struct
+import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
+from types import CodeType, FrameType
 from typing import Protocol
+
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
 
 RUNNING = "running"
 GIL, STOPPED, LOCK, SLEEP, FILE, NETWORK, CHILD, UNKNOWN = (
@@ -18,10 +30,10 @@ GIL, STOPPED, LOCK, SLEEP, FILE, NETWORK, CHILD, UNKNOWN = (
     "unknown",
 )
 
-#: Descriptors of one poll or select that are looked at.
+#: Descriptors of one poll or select that are read. A guess: more are servers.
 MAX_DESCRIPTORS = 32
 
-#: Calls by what they say: a cause, or where to look further.
+#: Kinds of calls: a cause, or what to read next.
 _FUTEX, _DESCRIPTOR, _POLL, _SELECT, _MEMORY = "a futex", "a descriptor", "poll", "select", "the memory map"
 _KINDS: Mapping[str, str] = {
     kind_name: kind
@@ -82,33 +94,33 @@ CALLS: Mapping[str, Mapping[int, str]] = {"x86_64": _numbers(_X86_64), "aarch64"
 
 
 class Sleeper(Protocol):
-    """What else the kernel says of a thread that sleeps."""
+    """More kernel data on a sleeping thread; see ThreadFiles."""
 
     def wait_channel(self) -> str:
-        """The function of the kernel in which it sleeps; "" where the kernel does not say."""
+        """Kernel function in which it sleeps; "" if unknown."""
 
     def is_uninterruptible(self) -> bool:
-        """Whether it sleeps in a way that nothing interrupts."""
+        """True if it sleeps uninterruptibly."""
 
 
 class WaitStates:
-    """Names what threads wait for.
+    """Names the causes for which threads wait.
 
     Parameters
     ----------
     machine
-        As :func:`platform.machine` says.
+        From :func:`platform.machine`.
     is_gil
-        Whether a futex at this address is the GIL's; None where that is not known, and no futex is named then.
+        True for the address of a futex of the GIL; None if unknown: then futexes are unknown causes.
     link
-        What a descriptor stands for, as ``/proc/self/fd`` says.
+        Gives the target of a descriptor, from ``/proc/self/fd``.
     memory
-        So many bytes of memory at an address, nothing where it is not valid.
+        Gives bytes of memory at an address; empty at an invalid one.
 
     Raises
     ------
     KeyError
-        If the machine's calls are not known.
+        If the calls of the machine are not known.
     """
 
     def __init__(
@@ -130,9 +142,9 @@ class WaitStates:
         Parameters
         ----------
         syscall
-            What ``/proc/self/task/TID/syscall`` says.
+            Content of ``/proc/self/task/TID/syscall``.
         sleeper
-            The thread, for what that leaves open.
+            The thread, for further reading.
         """
         words = syscall.split()
         if not words:
@@ -140,7 +152,7 @@ class WaitStates:
         if words[0] == b"running":
             return RUNNING
         number = int(words[0])
-        if number < 0:  # it sleeps outside of any call: for a page of memory
+        if number < 0:  # it sleeps outside any call: for a page of memory
             return self._page(sleeper)
         kind = self._kinds.get(number, UNKNOWN)
         if kind is _MEMORY:
@@ -162,26 +174,26 @@ class WaitStates:
 
     def _descriptor(self, descriptor: int, sleeper: Sleeper) -> str:
         cause = _linked(self._link(descriptor))
-        if cause is CHILD and descriptor <= 2:  # its own output, which nobody takes
+        if cause is CHILD and descriptor <= 2:  # its own output, which nobody reads
             return UNKNOWN
         return self._file(sleeper) if cause is FILE else cause
 
     def _file(self, sleeper: Sleeper) -> str:
-        """A file by its name may be a named pipe."""
+        """FILE, or CHILD for a named pipe."""
         channel = sleeper.wait_channel()
         return CHILD if "pipe" in channel or "fifo" in channel or channel == "wait_for_partner" else FILE
 
     def _page(self, sleeper: Sleeper) -> str:
         channel = sleeper.wait_channel()
         if channel:
-            if "rwsem" in channel or "mmap" in channel:  # another thread changes the map of the memory
+            if "rwsem" in channel or "mmap" in channel:  # another thread changes the memory map
                 return LOCK
             words = ("page", "folio", "io_schedule", "filemap", "swap", "fault", "wait_on_bit", "blk")
             return FILE if any(word in channel for word in words) else UNKNOWN
         return FILE if sleeper.is_uninterruptible() else UNKNOWN
 
     def _any_of(self, descriptors: list[int] | None, count: int) -> str:
-        """What a thread waits for that waits for any of these; None if they are not known."""
+        """Cause of a thread that waits for any of these descriptors; None if they are unknown."""
         if not count:
             return SLEEP
         if not descriptors:
@@ -204,7 +216,7 @@ class WaitStates:
 
 
 def _linked(link: str) -> str:
-    """What a wait for a descriptor is, from what it stands for."""
+    """Cause of a wait for a descriptor with this target."""
     if link.startswith("socket:"):
         return NETWORK
     if link.startswith("pipe:") or "[pidfd]" in link:
@@ -216,3 +228,139 @@ def _linked(link: str) -> str:
     if not link.startswith("/") or link.startswith("/dev/"):  # a terminal, a GPU
         return UNKNOWN
     return FILE
+
+
+#: Nanoseconds for which the GIL is held to see another thread wait for it; below Python's switch interval of 5 ms, of
+#: which a half is enough for that thread to begin waiting.
+HOLD_NS = 4_000_000
+
+#: Tries to see it. A guess: the first mostly succeeds.
+TRIES = 25
+
+#: Bytes from ``_PyRuntime`` on that may have the GIL: observed offsets are 0x1b0 on Python 3.10 and 3.11, 0x12ec0 on
+#: 3.12 and 0x177b0 on 3.13.
+_RUNTIME_BYTES = 1 << 20
+
+#: Bytes around a seen address that belong to the GIL: its two mutexes and two condition variables take some 180 bytes
+#: on 64-bit Linux.
+_GIL_BYTES = 256
+
+_FUTEX_CALLS = {b"202", b"98"}
+
+_known: Callable[[int], bool] | None = None
+
+
+def has_gil() -> bool:
+    """True if this Python has a GIL."""
+    is_enabled = getattr(sys, "_is_gil_enabled", None)
+    return is_enabled is None or bool(is_enabled())
+
+
+def find_gil(reader: HeldReader) -> Callable[[int], bool] | None:
+    """Make a function that is True for the address of a futex of the GIL; None if the address cannot be found.
+
+    A thread is made to contend for the GIL, and read while this one holds it: some milliseconds, once in each process.
+    """
+    global _known
+    if not has_gil():
+        return lambda address: False
+    if _known is None:
+        seen = _addresses(reader)
+        if seen:
+            low, high = min(seen) - _GIL_BYTES, max(seen) + _GIL_BYTES
+            _known = lambda address: low < address < high  # noqa: E731
+    return _known
+
+
+def _addresses(reader: HeldReader) -> set[int]:
+    """Addresses in the runtime's data at which a thread that wants the GIL sleeps."""
+    runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+    go = _thread.allocate_lock()
+    go.acquire()
+    stop = False
+
+    def contend() -> None:
+        while not stop:
+            go.acquire()  # sleeps; once it is released, waits for the GIL
+
+    thread = threading.Thread(target=contend, name="dask-efficiency-gil", daemon=True)
+    thread.start()
+    seen: set[int] = set()
+    try:
+        assert thread.native_id is not None
+        files = ThreadFiles(reader, thread.native_id)
+        try:
+            for _ in range(TRIES):
+                time.sleep(0.0001)  # lets it take the GIL, and fall asleep
+                if go.locked():
+                    go.release()
+                until = time.monotonic_ns() + HOLD_NS
+                while not seen and time.monotonic_ns() < until:
+                    words = files.syscall().split()
+                    if words and words[0] in _FUTEX_CALLS and 0 <= int(words[1], 16) - runtime < _RUNTIME_BYTES:
+                        seen.add(int(words[1], 16))
+                if seen:
+                    break
+        finally:
+            files.close()
+    finally:
+        stop = True
+        if go.locked():
+            go.release()
+    return seen
+
+
+#: Modules of which every wait is at a lock of Python.
+_FILES = (str(threading.__file__), str(queue.__file__), os.path.dirname(str(concurrent.futures.__file__)) + os.sep)
+
+#: Methods by which a line waits for such a lock.
+_METHODS = frozenset({"acquire", "wait", "wait_for", "join", "get", "put", "result", "exception"})
+
+#: Entering a ``with`` block: an instruction up to Python 3.13, a name from then on.
+_ENTER = "BEFORE_WITH"
+_ENTER_NAME = "__enter__"
+
+#: Lines cached. A guess, to bound memory.
+MAX_KNOWN = 5_000
+
+
+class PythonLocks:
+    """Distinguishes waits at locks of Python from waits inside a library, by the innermost frame.
+
+    A lock's ``acquire`` is C code, as is a library's function, and has no frame. But the line that called it has its
+    name. A function that waits under another name counts as a library's.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[bool, CodeType]] = {}
+
+    def hold_up(self, frame: FrameType | None) -> bool:
+        """True if the wait is at a lock of Python; False without a frame."""
+        if frame is None:
+            return False
+        code = frame.f_code
+        at = id(code), frame.f_lasti
+        known = self._known.get(at)
+        if known is None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            # The code is kept, so that its id is not reused.
+            known = self._known[at] = _waits(code, frame.f_lasti), code
+        return known[0]
+
+
+def _waits(code: CodeType, at: int) -> bool:
+    if code.co_filename.startswith(_FILES):
+        return True
+    line: int | None = None
+    names: dict[int | None, set[str]] = {}
+    for instruction in dis.get_instructions(code):
+        line = instruction.positions.lineno if instruction.positions is not None else None
+        if instruction.offset == at and instruction.opname == _ENTER:
+            return True
+        # In Python 3.14 the instruction that enters a block has a number as argument, and its name only as text.
+        name = instruction.argval if isinstance(instruction.argval, str) else instruction.argrepr
+        names.setdefault(line, set()).add(name)
+        if instruction.offset >= at:
+            break
+    return bool(names.get(line, set()) & (_METHODS | {_ENTER_NAME}))

@@ -1,30 +1,32 @@
-"""WatchedThreads: the threads of a worker's process, and what each has used since it was looked at."""
+"""WatchedThreads and LibraryThreads: the threads of a worker's process, and what each used since the last look."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from distributed import Scheduler, Worker
 
 from dask_efficiency.accounts.profile import Stack
-from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles, cpu_clock
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import RUNNING
 
 if TYPE_CHECKING:
     from dask_efficiency.accounts.worker.waiting import Key
 
-#: Threads that are looked at; of a process with more, the others count as a library's.
+
+#: Threads of Python that are watched; further ones count as a library's. A guess, to bound the cost of a look.
 MAX_THREADS = 256
 
-#: How threads are called that Dask and Python start for themselves, and this package.
+#: Prefixes of the names of threads that Dask, Python and this package start for themselves.
 DASK_NAMES = ("MainThread", "IO loop", "Profile", "Dask", "TCP-Executor", "AsyncProcess", "asyncio_", "dask-efficiency")
 
 
 class Watched:
-    """A thread that runs tasks: what of its present task has no witness yet, in nanoseconds."""
+    """Thread that runs tasks, with the nanoseconds of its present task that have no witness yet."""
 
     __slots__ = (
         "at",
@@ -43,31 +45,31 @@ class Watched:
         "state",
     )
 
-    def __init__(self, files: ThreadFiles, clocks: Clocks, at: int) -> None:
+    def __init__(self, files: ThreadFiles, clocks: ThreadClocks, at: int) -> None:
         self.files = files
-        #: What was read last, and when.
+        #: Last reading, and its instant.
         self.clocks = clocks
         self.at = at
-        #: When its present task began, and whose it is; -1 and None between tasks.
+        #: Start of its present task, and its span and prefix; -1 and None between tasks.
         self.start = -1
         self.key: Key | None = None
-        #: What it was seen at, and its stack then; None if that is no more known to hold.
+        #: Last state, and stack then; None once the state may have changed.
         self.state: str | None = None
         self.stack: Stack = ()
-        #: What its file of calls said first in this look; nothing if it was not read then.
+        #: First content of its ``syscall`` file in this look; empty if it was not read.
         self.glimpse = b""
-        #: Its CPU clock just before its clocks were read: while it stays the same, the thread sleeps.
+        #: Its CPU clock just before its clocks were read: unchanged while the thread sleeps.
         self.slept_since = -1
-        #: When it was last seen running a task.
+        #: Last look that saw it run a task.
         self.looked = -1
         self.cpu = self.core = 0
-        #: Neither on a CPU nor ready to run; less than 0 where a reading came late.
+        #: Neither on a CPU nor ready to run; negative if a reading came late.
         self.rest = 0
-        #: The same since the last look of the sampler's thread, whether it has a witness or not.
+        #: Likewise since the last look of the sampler's thread, with or without a witness.
         self.recent = 0
 
-    def read(self, clocks: Clocks, at: int) -> int:
-        """Add what it has used since it was read last, in its present task; gives the wait for a core in it."""
+    def read(self, clocks: ThreadClocks, at: int) -> int:
+        """Add the use since the last reading to its present task; returns its wait for a core."""
         before = self.clocks
         core = max(0, clocks.core - before.core)
         cpu = max(0, clocks.cpu - before.cpu)
@@ -82,34 +84,34 @@ class Watched:
         return core
 
     def begin(self, start: int, key: Key | None) -> None:
-        """Another task begins."""
+        """Begin another task."""
         self.start, self.key = start, key
         self.cpu = self.core = self.rest = self.recent = 0
         self.state = None
 
 
 class WatchedThreads:
-    """Finds the threads of this process, and keeps what is open for each that runs tasks.
+    """Finds the threads of this process, and keeps open files of each that runs tasks.
 
     Parameters
     ----------
     reader
         Reads their files.
     executors
-        The worker's.
+        Executors of the worker.
     """
 
     def __init__(self, reader: HeldReader, executors: Mapping[str, Any]) -> None:
         self._reader = reader
         self._executors = executors
         self._found: list[threading.Thread] = []
-        #: Threads that were here before any task of ours.
+        #: Native ids of threads that were there before any task.
         self._first = {thread.native_id for thread in threading.enumerate()}
         self._watched: dict[int, Watched] = {}
         self._others: dict[int, ThreadFiles] = {}
         #: Python's threads by ident.
         self.python: dict[int, threading.Thread] = {}
-        #: Idents of those that are no library's.
+        #: Idents of those that belong to no library.
         self._known: set[int] = set()
         #: CPU nanoseconds of each of Python's threads by ident, now and at the look before.
         self._cpu: dict[int, int] = {}
@@ -128,8 +130,8 @@ class WatchedThreads:
         self._others.clear()
 
     def look(self) -> None:
-        """Find the threads of Python that there are now."""
-        # Without those that are just being started: they have no ids yet.
+        """Find the present threads of Python."""
+        # Without threads that are just starting: they have no ids yet.
         found = [thread for thread in threading.enumerate() if thread.native_id is not None]
         if found != self._found:
             self._found = found
@@ -149,8 +151,8 @@ class WatchedThreads:
         for ident in [ident for ident in self._others if ident not in self.python]:
             self._others.pop(ident).close()
 
-    def task_thread(self, ident: int, at: int) -> tuple[Watched, Clocks] | None:
-        """A thread that runs a task, and its clocks now; None if it has just ended or there are too many."""
+    def task_thread(self, ident: int, at: int) -> tuple[Watched, ThreadClocks] | None:
+        """Thread that runs a task, and its clocks now; None if it has just ended, or beyond :data:`MAX_THREADS`."""
         watched = self._watched.get(ident)
         if watched is not None:
             cpu = cpu_clock(watched.files.native_id)
@@ -160,7 +162,7 @@ class WatchedThreads:
             if clocks is not None:
                 watched.slept_since = cpu
                 return watched, clocks
-            self._watched.pop(ident).files.close()  # another thread has its ident now
+            self._watched.pop(ident).files.close()  # its ident was reused
         files = self._open(ident)
         clocks = files.clocks() if files is not None else None
         if files is None or clocks is None:
@@ -169,16 +171,16 @@ class WatchedThreads:
         return watched, clocks
 
     def glimpse(self) -> None:
-        """Read first what the threads that ran tasks at the last look are at.
+        """Read the calls of the threads that ran tasks at the last look.
 
-        A read of a disk takes less time than a look: until that has come to the thread, it would wait for the GIL,
-        which the look has.
+        A disk answers faster than a look takes: later, such a thread would already wait for the GIL, which the look
+        holds.
         """
         for watched in self._watched.values():
             watched.glimpse = watched.files.syscall()
 
     def other(self, ident: int) -> ThreadFiles | None:
-        """The files of a thread of Python that runs no task."""
+        """Files of a thread of Python that runs no task."""
         files = self._others.get(ident)
         if files is not None and files.native_id != self.python[ident].native_id:
             self._others.pop(ident).close()
@@ -200,7 +202,7 @@ class WatchedThreads:
 
     @property
     def native_ids(self) -> set[int]:
-        """Of the threads of Python."""
+        """Native ids of the threads of Python."""
         return {thread.native_id for thread in self._found if thread.native_id is not None}
 
     # -- CPU ---------------------------------------------------------------------------------
@@ -211,8 +213,8 @@ class WatchedThreads:
         Returns
         -------
         int
-            Nanoseconds that threads of libraries computed since the last call: of the process, without Dask's threads,
-            those that run tasks, and ours. 0 where the process's time is not this worker's alone.
+            Nanoseconds that threads of libraries computed since the last call: time of the process, less that of
+            Dask's threads, of threads that run tasks, and of ours. 0 if the process has several workers or a scheduler.
         """
         process = time.process_time_ns()
         before = self._cpu_before = self._cpu
@@ -224,7 +226,7 @@ class WatchedThreads:
             return 0
         known = self._known
         ours = sum([max(0, cpu - before.get(ident, 0)) for ident, cpu in now.items() if ident in known])
-        # The process's clock is behind, by up to a tick of the kernel for each thread that runs: that evens out.
+        # The clock of the process lags, by up to a tick of the kernel for each running thread: that evens out.
         computed = more - ours + self._debt
         self._debt = max(min(0, computed), -more)
         return max(0, computed)
@@ -232,3 +234,72 @@ class WatchedThreads:
     def cpu_of(self, ident: int) -> int:
         """CPU nanoseconds of a thread between the last two readings."""
         return max(0, self._cpu.get(ident, 0) - self._cpu_before.get(ident, 0))
+
+
+_TASKS = "/proc/self/task"
+
+#: Threads of libraries that are read; of more, these stand for all.
+MAX_LIBRARY_THREADS = 32
+
+#: Nanoseconds between two searches for them.
+FIND_NS = 1_000_000_000
+
+#: Nanoseconds after which a reading is too old for the time since the last look.
+MAX_AGE_NS = 2_000_000_000
+
+
+class LibraryThreads:
+    """Reads the waits for a core of threads that are not Python's.
+
+    Such are threads of Arrow, BLAS and OpenMP: a task that waits for them waits for a core as long as they do.
+
+    Parameters
+    ----------
+    reader
+        Reads their files.
+    """
+
+    def __init__(self, reader: HeldReader) -> None:
+        self._reader = reader
+        #: Descriptors by native id, and last readings.
+        self._kept: dict[int, int] = {}
+        self._waited: dict[int, int] = {}
+        self._count = 0
+        self._found_at: int | None = None
+        self._read_at = 0
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for descriptor in self._kept.values():
+            os.close(descriptor)
+        self._kept.clear()
+
+    def find(self, python: Collection[int], at: int) -> None:
+        """Search for them, unless that was done just now; ``python`` has native ids of Python's threads."""
+        if self._found_at is not None and at - self._found_at < FIND_NS:
+            return
+        self._found_at = at
+        found = {int(name) for name in os.listdir(_TASKS)} - set(python)
+        self._count = len(found)
+        for native_id in [native_id for native_id in self._kept if native_id not in found]:
+            os.close(self._kept.pop(native_id))
+        for native_id in sorted(found - self._kept.keys())[: MAX_LIBRARY_THREADS - len(self._kept)]:
+            try:
+                descriptor = os.open(f"{_TASKS}/{native_id}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:  # it has just ended
+                continue
+            self._kept[native_id] = descriptor
+
+    def core_wait(self, at: int) -> int:
+        """Nanoseconds that all of them have waited for a core since the last call; 0 if that was long ago."""
+        more = 0
+        for native_id, descriptor in self._kept.items():
+            words = self._reader.read(descriptor).split()
+            if len(words) == 3:
+                waited = int(words[1])
+                more += max(0, waited - self._waited.get(native_id, waited))
+                self._waited[native_id] = waited
+        age, self._read_at = at - self._read_at, at
+        if age > MAX_AGE_NS or not self._kept:
+            return 0
+        return more * max(self._count, len(self._kept)) // len(self._kept)

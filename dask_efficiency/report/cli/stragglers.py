@@ -17,7 +17,7 @@ from dask_efficiency.runs.cli.recorded import run_or_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.plugin.client.questions import Caller
+    from dask_efficiency.plugin.client import Caller
     from dask_efficiency.runs.stragglers.offline import Judgement
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
@@ -76,7 +76,7 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 async def _judge_cluster(caller: Caller) -> Judgement | RunTrace:
     """Recorded run of the cluster, or the scheduler's own findings if it does not record."""
     from dask_efficiency.accounts.slow_worker import SlowWorker
-    from dask_efficiency.plugin.client.questions import ask
+    from dask_efficiency.plugin.client import ask
     from dask_efficiency.runs.questions import ask_trace
     from dask_efficiency.runs.stragglers.offline import Judgement
 

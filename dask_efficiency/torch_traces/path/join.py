@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
-from dask_efficiency.gpu.intervals import Intervals, length, overlaps, union
+from dask_efficiency.gpu.intervals import IntervalArrays, length, overlaps, union
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
 from dask_efficiency.runs.path.segments import CODES, SegmentRow, Segments
 from dask_efficiency.runs.trace.run_trace import RunTrace, TaskProfile
@@ -58,7 +58,7 @@ class _ProfiledRun:
         if not np.isin(events.category, (*CALLS, *GPU_WORK)).any():
             return None
         kernels = events.take(self.region.rows[events.category[self.region.rows] == Category.KERNEL])
-        window = Intervals(np.array([self.region.start]), np.array([self.region.stop]))
+        window = IntervalArrays(np.array([self.region.start]), np.array([self.region.stop]))
         return length(overlaps(union(kernels.start, kernels.stop), window)[0])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool, Int64
-from dask_efficiency.gpu.ranks import ranked
+from dask_efficiency.gpu.intervals import ranked
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Events, RankTrace
 from dask_efficiency.torch_traces.path.roles import events_named
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool, Int64
-from dask_efficiency.gpu.intervals import Intervals, difference, union
+from dask_efficiency.gpu.intervals import IntervalArrays, difference, union
 from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.torch_traces.path.clocks import last_arrivals, repeat_for_rows
@@ -36,11 +36,11 @@ class Occupation:
     """Activity of a rank, as disjoint sets of instants on its clock; the rest is unknown."""
 
     #: Its GPU computed, or a thread was in an operator that did not wait for the GPU.
-    compute: Intervals
+    compute: IntervalArrays
     #: It took its next batch, and its GPU had nothing to compute.
-    data_loading: Intervals
+    data_loading: IntervalArrays
     #: It did nothing but exchange data with other ranks, or wait for them.
-    communication: Intervals
+    communication: IntervalArrays
     #: Start of its trace.
     first: int
 
@@ -67,7 +67,7 @@ def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADIN
     return Occupation(compute, loading, exchanged, int(events.start[known].min()) if known.any() else 0)
 
 
-def _time_before(intervals: Intervals, at: Int64) -> Int64:
+def _time_before(intervals: IntervalArrays, at: Int64) -> Int64:
     """Nanoseconds of a set before each instant."""
     before = np.searchsorted(intervals.start, at, side="right")
     total = np.concatenate([[0], np.cumsum(intervals.lengths)])[before]
@@ -76,7 +76,7 @@ def _time_before(intervals: Intervals, at: Int64) -> Int64:
     return total - begun
 
 
-def _covered(trace: RankTrace, wanted: Bool) -> Intervals:
+def _covered(trace: RankTrace, wanted: Bool) -> IntervalArrays:
     return union(trace.events.start[wanted], trace.events.stop[wanted])
 
 

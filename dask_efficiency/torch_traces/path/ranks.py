@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool, Column, Float64, Int8, Int32, Int64, Table
-from dask_efficiency.gpu.intervals import Intervals, overlaps, union
+from dask_efficiency.gpu.intervals import IntervalArrays, overlaps, union
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, hosts_of, last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Collectives
@@ -158,13 +158,13 @@ def _waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
     return waits
 
 
-def _first_come(start: Int64, until: Int64) -> Intervals:
+def _first_come(start: Int64, until: Int64) -> IntervalArrays:
     """Part of each interval that is in no earlier one."""
     order = np.lexsort((until, start))
     reached = np.maximum.accumulate(until[order])
     begins = np.empty_like(start)
     begins[order] = np.maximum(start[order], np.concatenate([start[order][:1], reached[:-1]]))
-    return Intervals(np.minimum(begins, np.maximum(until, start)), np.maximum(until, start))
+    return IntervalArrays(np.minimum(begins, np.maximum(until, start)), np.maximum(until, start))
 
 
 def last_rows(arrivals: CollectiveArrivals, offset: Int64) -> NDArray[np.intp]:

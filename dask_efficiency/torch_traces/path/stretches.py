@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Self
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
-from dask_efficiency.gpu.intervals import Intervals, intersection, length, union
+from dask_efficiency.gpu.intervals import IntervalArrays, intersection, length, union
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.torch_traces.path.graph import TorchGraph
@@ -125,5 +125,5 @@ def gpu_seconds_during(
         events, shift = graph.trace.events, offset[position]
         works = np.isin(events.category, GPU_WORK)
         busy = union(events.start[works] + shift, events.stop[works] + shift)
-        found += length(intersection(Intervals(stretches.start[mine], stretches.stop[mine]), busy))
+        found += length(intersection(IntervalArrays(stretches.start[mine], stretches.stop[mine]), busy))
     return found / 1e9

@@ -12,7 +12,7 @@ import pytest
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.scheduler.outlier_watch import EVERY_SECONDS, WINDOW_SECONDS, OutlierWatch
-from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
+from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 
 SECOND = 1_000_000_000
 
@@ -139,7 +139,9 @@ def test_the_watch_for_stragglers_tells_of_outliers_too(bench, caplog):
     events: list[dict[str, Any]] = []
     scheduler: Any = SimpleNamespace(workers={}, log_event=lambda topic, event: events.append(event))
     called: list[str] = []
-    stragglers = Stragglers(scheduler, ClusterLedger(at=0), lambda: lambda _, finding: called.append(finding.worker))
+    stragglers = StragglerReporter(
+        scheduler, ClusterLedger(at=0), lambda: lambda _, finding: called.append(finding.worker)
+    )
     stragglers.outliers = bench.watch
     with caplog.at_level(logging.WARNING, "dask_efficiency"):
         stragglers.poll(SECOND)
@@ -155,7 +157,7 @@ def test_the_watch_for_stragglers_tells_of_outliers_too(bench, caplog):
 def test_an_outlier_is_told_once_its_tasks_say_nothing_any_more(bench, monkeypatch):
     events: list[str] = []
     scheduler: Any = SimpleNamespace(workers={}, log_event=lambda topic, event: events.append(event["action"]))
-    stragglers = Stragglers(scheduler, ClusterLedger(at=0), lambda: "warn")
+    stragglers = StragglerReporter(scheduler, ClusterLedger(at=0), lambda: "warn")
     stragglers.outliers = bench.watch
     bench.poll()
     (finding,), _ = bench.waiting[0].result()
@@ -190,7 +192,7 @@ def test_who_left_while_it_looked_is_not_found(bench):
 
 def test_what_tasks_say_of_a_worker_goes_before_what_metrics_say(bench, monkeypatch):
     scheduler: Any = SimpleNamespace(workers={}, log_event=lambda *event: pytest.fail("it is known already"))
-    stragglers = Stragglers(scheduler, ClusterLedger(at=0), lambda: "warn")
+    stragglers = StragglerReporter(scheduler, ClusterLedger(at=0), lambda: "warn")
     stragglers.outliers = bench.watch
     bench.poll()
     (finding,), _ = bench.waiting[0].result()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.gpu.cupti import kineto
-from dask_efficiency.gpu.cupti.kineto import KinetoWatch
+from dask_efficiency.gpu.cupti import meter
+from dask_efficiency.gpu.cupti.meter import KinetoWatch
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.needs("torch")
@@ -46,7 +46,7 @@ CPU = torch.profiler.ProfilerActivity.CPU
 @pytest.fixture
 def cpu_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the CPU's activities were CUDA's, which torch leaves out where there is no GPU."""
-    monkeypatch.setattr(kineto, "_uses_cuda", lambda activities: True)
+    monkeypatch.setattr(meter, "_uses_cuda", lambda activities: True)
 
 
 @pytest.mark.usefixtures("cpu_counts")
@@ -99,7 +99,7 @@ def test_what_fails_in_giving_way_is_logged_and_the_profiler_goes_on(caplog: pyt
     [({"ProfilerActivity.CUDA"}, True), ({torch.profiler.ProfilerActivity.CUDA}, True), ({CPU}, False), (None, True)],
 )
 def test_what_uses_cuda_is_told_by_the_activities(activities: Any, uses: bool):
-    assert kineto._uses_cuda(activities) is uses
+    assert meter._uses_cuda(activities) is uses
 
 
 def test_a_wrapper_that_came_later_is_left_in_place(calls: Calls, monkeypatch: pytest.MonkeyPatch):

@@ -15,7 +15,7 @@ import pytest
 from dask_efficiency.gpu import calls
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
 from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused, callbacks
-from dask_efficiency.gpu.records import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, Batch
+from dask_efficiency.gpu.meter import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, GpuBatch
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def no_launch_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "LONG", 1 << 62)
 
 
-def until(meter: CuptiMeter, instant: int) -> Batch:
+def until(meter: CuptiMeter, instant: int) -> GpuBatch:
     """Flushes until everything up to an instant is known, put together."""
     batches = [meter.flush()]
     for _ in range(6_000):
@@ -43,7 +43,7 @@ def until(meter: CuptiMeter, instant: int) -> Batch:
     return together(batches)
 
 
-def together(batches: list[Batch]) -> Batch:
+def together(batches: list[GpuBatch]) -> GpuBatch:
     names: list[str] = []
     operations = []
     for batch in batches:
@@ -52,7 +52,7 @@ def together(batches: list[Batch]) -> Batch:
         names += batch.names
         operations.append(part)
     calls = np.concatenate([batch.calls for batch in batches])
-    return Batch(np.concatenate(operations), calls, names, known_until=batches[-1].known_until)
+    return GpuBatch(np.concatenate(operations), calls, names, known_until=batches[-1].known_until)
 
 
 def close_to(instant: int, other: int) -> bool:

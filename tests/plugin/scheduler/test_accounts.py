@@ -1,5 +1,3 @@
-"""The accounts of a scheduler with workers that say nothing: who is there, and who is given up on."""
-
 from __future__ import annotations
 
 import asyncio
@@ -16,14 +14,16 @@ from distributed.core import Status
 from distributed.scheduler import WorkerState
 
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.accounts.cluster.cluster import SILENT_NS
-from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter
+from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
+from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin.names import METRIC, STAYS_OFF
 from dask_efficiency.plugin.scheduler import accounts as module
-from dask_efficiency.plugin.scheduler import arrivals
+from dask_efficiency.plugin.scheduler import heartbeats
+from dask_efficiency.plugin.scheduler.accounts import Timelines
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
 
@@ -67,12 +67,12 @@ def test_one_that_joins_is_known_at_once_and_one_that_was_missed_at_the_next_pol
             assert former.left is not None
             assert accounts.cluster.present["tcp://10.0.0.1:40000"] is not former
             # Of ten thousand, a heartbeat comes each 51 s.
-            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda workers: 51.0)
+            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 51.0)
             later = time.monotonic_ns() + 2 * SILENT_NS
             monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda: later}))
             accounts.poll()
             assert not any(presence.off for presence in accounts.cluster.present.values())
-            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda workers: 6.0)
+            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 6.0)
             accounts.poll()
             reasons = [presence.reason for presence in accounts.cluster.present.values()]
             assert reasons == ["no snapshot in 30 s"] * 3
@@ -115,7 +115,7 @@ def test_why_workers_go_is_heard_from_upstreams_events() -> None:
                 silent: "no heartbeat for 300 s",
                 closing: "its lifetime was over",
                 retired: "retired",
-                vanished: "its connection broke; without a nanny, nobody knows why",
+                vanished: "its connection broke; without a nanny, the reason is unknown",
             }
             assert [loss.in_order for loss in cluster.losses] == [False, True, False]
             # An event may come later than the removal.
@@ -373,7 +373,7 @@ def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(mon
         del accounts._arrivals._share.every
         for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
             interval = workers / 200 + 1
-            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda _, interval=interval: interval)
+            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda _, interval=interval: interval)
             found[workers] = accounts.read_interval_seconds
         assert found == pytest.approx({1_000: 24.0, 2_000: 44.0, 5_000: 60.0, 10_000: 60.0, 20_000: 101.0})
 
@@ -391,7 +391,7 @@ def test_in_a_large_cluster_what_has_arrived_is_looked_for_less_often_than_it_is
         def rounds(heartbeat_seconds: float) -> list[int]:
             """Which of some polls, half a second apart, have read something."""
             nonlocal begun
-            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda _: heartbeat_seconds)
+            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda _: heartbeat_seconds)
             begun += 100_000 * MILLISECOND
             found = []
             for poll in range(7):
@@ -460,3 +460,64 @@ def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_a
             assert len(remembered) == (expected or read)
 
     checked(check)
+
+
+SECOND = 1_000_000_000
+
+
+class OneWorker:
+    """A worker of one thread that reports when it is told to."""
+
+    def __init__(self) -> None:
+        self.cluster = ClusterLedger(at=0)
+        self.presence = self.cluster.worker_joined("tcp://a", "a", 1, at=0)
+        self._ledger = Ledger(1, at=0)
+        self._seq = 0
+
+    def report(self, at: int) -> None:
+        self._seq += 1
+        payload = encode(Snapshot("incarnation", self._seq, self._ledger.balance(at=at)))
+        self.cluster.receive("tcp://a", payload, at=at)
+
+
+@pytest.fixture
+def one() -> OneWorker:
+    return OneWorker()
+
+
+def covered(timelines: Timelines, recorder: TimelineRecorder | None = None, *, at: int) -> int:
+    return sum(map(sum, timelines.timeline(recorder, at=at).activity.values()))
+
+
+def test_a_window_has_what_was_done_since_it_began_and_the_life_all(one):
+    timelines = Timelines(at=0)
+    one.report(SECOND)
+    timelines.follow([one.presence], at=SECOND)
+    window = timelines.begin(at=SECOND)
+    one.report(2 * SECOND)
+    timelines.follow([one.presence], at=2 * SECOND)
+    assert covered(timelines, at=2 * SECOND) == 2 * SECOND
+    assert covered(timelines, window, at=2 * SECOND) == SECOND
+
+
+def test_a_window_that_ended_is_followed_no_more(one):
+    timelines = Timelines(at=0)
+    window = timelines.begin(at=0)
+    timelines.end(window)
+    timelines.end(window)
+    one.report(SECOND)
+    timelines.follow([one.presence], at=SECOND)
+    assert not any(map(any, window.timeline(at=SECOND).activity.values()))
+
+
+def test_once_following_has_failed_there_is_no_timeline_and_nothing_raises(one, monkeypatch):
+    def fail(self: object, stretches: object) -> None:
+        raise SystemError("injected")
+
+    timelines = Timelines(at=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(TimelineRecorder, "add", fail)
+        timelines.follow([one.presence], at=SECOND)
+    timelines.follow([one.presence], at=SECOND)
+    with pytest.raises(RuntimeError, match="injected"):
+        timelines.timeline(at=SECOND)

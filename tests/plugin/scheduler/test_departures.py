@@ -48,7 +48,7 @@ def test_a_worker_says_why_it_closes(reason, said):
             "check-worker-ttl-1795663946.1",
             False,
             False,
-            ("", "it sent no heartbeat; without a nanny, nobody knows why"),
+            ("", "it sent no heartbeat; without a nanny, the reason is unknown"),
         ),
         ("something-new-1795663946.1", False, True, ("", "removed: something-new")),
     ],

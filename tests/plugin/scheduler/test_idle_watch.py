@@ -79,7 +79,7 @@ class Scene:
         self.clock = clock
         self.scheduler: Any = FakeScheduler()
         self.cluster = ClusterLedger(at=0)
-        self.work: Any = SimpleNamespace(turned=lambda: None, graphs=False)
+        self.work: Any = SimpleNamespace(changed=lambda: None, graphs=False)
         self.weights = IdleWeights(at=0)
         #: For how long the event loop has waited.
         self.waited = 0
@@ -95,7 +95,7 @@ class Scene:
         self.work.graphs = graphs
         if outstanding is not self.cluster.work.outstanding:
             self.cluster.work.set(outstanding, at=at)
-        self.work.turned()
+        self.work.changed()
 
     def sample(self, *, at: int) -> None:
         self.clock.now = at

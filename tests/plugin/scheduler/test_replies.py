@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.details import MergedProfiles
-from dask_efficiency.plugin.decorations import Decoration, decorate
+from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.scheduler.replies import Reply, _alone, _profiles, packed
 from dask_efficiency.report import replies as reports
 from tests.strategies import window_details

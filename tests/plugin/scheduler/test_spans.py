@@ -1,10 +1,31 @@
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 
+from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH
 from dask_efficiency.accounts.cluster.windows import OwnPart
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
+from dask_efficiency.plugin.scheduler.outstanding import OutstandingSpans
 from dask_efficiency.plugin.scheduler.spans import is_own, notes, only_own
+
+
+class FakeGroup:
+    """As much of a group of tasks as is looked at; counts how often that is."""
+
+    looks = 0
+
+    def __init__(self, span_id, **states):
+        self.span_id = span_id
+        self._states = Counter({state.replace("_", "-"): n for state, n in states.items()})
+
+    @property
+    def states(self):
+        FakeGroup.looks += 1
+        return self._states
+
+    def become(self, **states):
+        self._states = Counter(states)
 
 
 def scheduler(*paths):
@@ -14,6 +35,82 @@ def scheduler(*paths):
         parent = spans.get(path.rpartition("/")[0])
         spans[path] = SimpleNamespace(id=path, name=tuple(path.split("/")), parent=parent)
     return SimpleNamespace(extensions={"spans": SimpleNamespace(spans=spans)})
+
+
+def following(*groups, spans=("a", "a/b", "c")):
+    found = OutstandingSpans(scheduler(*spans))
+    found.follow(groups)
+    return found
+
+
+def test_a_span_has_work_while_any_of_its_groups_has_a_task_to_do():
+    groups = [FakeGroup("a", memory=3, waiting=1), FakeGroup("a/b", erred=2, released=1), FakeGroup("c", queued=1)]
+    spans = following(*groups)
+    assert spans.outstanding() == (("a",), ("c",))
+    groups[0].become(memory=4)
+    groups[2].become(**{"no-worker": 1})
+    assert spans.outstanding() == (("c",),)
+    # A result was lost: the group begins again.
+    groups[0].become(memory=3, waiting=1)
+    assert spans.outstanding() == (("c",),)
+    spans.add(groups[:1])
+    assert set(spans.outstanding()) == {("a",), ("c",)}
+
+
+def test_tasks_that_are_long_running_are_not_outstanding():
+    group = FakeGroup("c", processing=2)
+    away = SimpleNamespace(group=group)
+    spans = following(group)
+    assert spans.outstanding([[away]]) == (("c",),)
+    assert spans.outstanding([[away], [away]]) == ()
+
+
+def test_of_a_span_that_goes_on_one_group_is_looked_at_and_those_that_are_over_only_once():
+    groups = [FakeGroup("a", processing=1), *(FakeGroup("a", memory=1) for _ in range(5_000))]
+    spans = following(*groups)
+    FakeGroup.looks = 0
+    spans.outstanding()
+    assert FakeGroup.looks == 5_001
+    FakeGroup.looks = 0
+    for _ in range(10):
+        assert spans.outstanding() == (("a",),)
+    assert FakeGroup.looks == 10
+
+
+def test_spans_are_told_with_those_that_they_are_in():
+    spans = following(FakeGroup("a/b", waiting=1))
+    assert spans.outstanding() == (("a", "a/b"),)
+    spans.taken_in([FakeGroup("c", waiting=1), FakeGroup("c", waiting=1)])
+    assert spans.take_newest() == (("c",),)
+    assert spans.take_newest() == ()
+
+
+def test_the_deepest_spans_count_as_of_the_last_level_that_is_told_apart():
+    names = ["/".join("x" * depth) for depth in range(1, 3 * MAX_DEPTH)]
+    spans = following(FakeGroup(names[-1], waiting=1), spans=names)
+    (path,) = spans.outstanding()
+    assert len(path) == MAX_DEPTH
+    assert (path[0], path[-1]) == (names[0], names[-1])
+
+
+def test_tasks_without_a_span_and_spans_that_upstream_does_not_keep_are_nobodys_or_their_own():
+    spans = OutstandingSpans(SimpleNamespace(extensions={}))
+    spans.follow([FakeGroup(None, waiting=1), FakeGroup("a", waiting=1)])
+    assert spans.outstanding() == (("",), ("a",))
+
+
+def test_nothing_is_kept_while_nobody_asks():
+    spans = OutstandingSpans(scheduler("a"))
+    spans.taken_in([FakeGroup("a", waiting=1)])
+    assert (spans.outstanding(), spans.take_newest()) == ((), ())
+    spans.follow([])
+    spans.taken_in([FakeGroup("a", waiting=1)])
+    spans.forget()  # the scheduler was restarted
+    assert (spans.outstanding(), spans.take_newest()) == ((), ())
+    spans.taken_in([FakeGroup("a", waiting=1)])
+    assert spans.outstanding() == (("a",),)
+    spans.stop()
+    assert (spans.outstanding(), spans.take_newest()) == ((), ())
 
 
 def test_a_span_is_own_by_itself_or_by_one_that_it_is_in():

@@ -17,7 +17,7 @@ from dask_efficiency.plugin.scheduler.straggler_watch import (
     MAX_UNREAD,
     MIN_READ_A_POLL,
     POLL_SECONDS,
-    Stragglers,
+    StragglerReporter,
 )
 from dask_efficiency.straggler.task_rates import TaskRateCounter, TaskRateWriter
 
@@ -32,7 +32,7 @@ class OddWorker:
 
 @pytest.fixture
 def stragglers():
-    return Stragglers(SimpleNamespace(workers={}), ClusterLedger(at=0), lambda: "warn")
+    return StragglerReporter(SimpleNamespace(workers={}), ClusterLedger(at=0), lambda: "warn")
 
 
 def test_a_worker_that_cannot_be_read_ends_the_watch_and_goes_no_further(stragglers, caplog):
@@ -41,7 +41,7 @@ def test_a_worker_that_cannot_be_read_ends_the_watch_and_goes_no_further(straggl
         stragglers.worker_joined("tcp://b", OddWorker())
         stragglers.poll(10**10)
         stragglers.worker_left("tcp://a")
-    assert caplog.text.count("looks for stragglers no more") == 1
+    assert caplog.text.count("no longer looks for stragglers") == 1
     assert stragglers.findings == ()
 
 
@@ -54,7 +54,7 @@ def test_a_heartbeat_without_task_rates_is_passed_over(stragglers, caplog):
 def test_task_rates_that_are_refused_are_logged_once_for_each_worker(caplog):
     cluster = ClusterLedger(at=0)
     cluster.worker_joined("tcp://a", "a", 1, at=0)
-    stragglers = Stragglers(SimpleNamespace(workers={}), cluster, lambda: "warn")
+    stragglers = StragglerReporter(SimpleNamespace(workers={}), cluster, lambda: "warn")
     for _ in range(3):
         stragglers.take_heartbeat("tcp://a", OddWorker(), {"pace": "no rates"}, 0)
     assert caplog.text.count("refused the task rates of tcp://a") == 1
@@ -70,7 +70,7 @@ class Workers:
         self.addresses = [f"tcp://{i}" for i in range(count)]
         self.writers = {address: TaskRateWriter() for address in self.addresses}
         cluster = ClusterLedger(at=0)
-        self.stragglers = Stragglers(SimpleNamespace(workers={}), cluster, lambda: "warn")
+        self.stragglers = StragglerReporter(SimpleNamespace(workers={}), cluster, lambda: "warn")
         for address in self.addresses:
             cluster.worker_joined(address, address, 1, at=0)
             self.stragglers.worker_joined(address, self.ws)

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.gpu.totals import GpuUse
-from dask_efficiency.gpu.meter import NullMeter
+from dask_efficiency.gpu.meter import NullMeter, TaskId, TaskWindow
 from dask_efficiency.gpu.profilers import PROFILERS
-from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.plugin.worker import gpu_watch
 from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 from tests.gpu.conftest import stub, stub_directory

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.plugin.stacks import Stacks
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.thread_clocks import Clocks
+from dask_efficiency.plugin.worker.thread_clocks import ThreadClocks
 from dask_efficiency.plugin.worker.watched_threads import Watched
 
 MS = 1_000_000
@@ -65,13 +65,13 @@ class Process:
     def begins(self, ident, key, state="running"):
         self.python[ident] = SimpleNamespace(name=str(ident))
         self.runs[ident] = self.at, key
-        self.clocks.setdefault(ident, Clocks(0, 0, 0))
+        self.clocks.setdefault(ident, ThreadClocks(0, 0, 0))
         self.said[ident] = state
 
     def goes(self, ident, state, *, cpu=0, core=0):
         """It is at something else now, and meanwhile used so much."""
         before = self.clocks[ident]
-        self.clocks[ident] = Clocks(before.cpu + cpu * MS, before.core + core * MS, before.turns + 1)
+        self.clocks[ident] = ThreadClocks(before.cpu + cpu * MS, before.core + core * MS, before.turns + 1)
         self.said[ident] = state
 
     def passes(self, milliseconds, *, gil_wait=0, stopped=0):

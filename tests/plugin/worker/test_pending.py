@@ -10,7 +10,7 @@ from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Moved, Place, Run
 from dask_efficiency.accounts.worker.slots import Ended
-from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import pending
 from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugin.worker.pending import LATE_NS, MIN_RATED_NS, MIN_WAITED_NS, PendingTasks

@@ -12,9 +12,8 @@ import time
 
 import pytest
 
-from dask_efficiency.plugin.worker.gil import find_gil, has_gil
 from dask_efficiency.plugin.worker.thread_clocks import ThreadFiles, cpu_clock
-from dask_efficiency.plugin.worker.wait_states import WaitStates
+from dask_efficiency.plugin.worker.wait_states import WaitStates, find_gil, has_gil
 from tests.plugin.worker.threads_in_states import in_thread, needs_threads, until
 
 pytestmark = needs_threads

@@ -1,55 +1,583 @@
 from __future__ import annotations
 
+import asyncio
+import inspect
+import subprocess
+import sys
+import textwrap
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial, wraps
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
+import dask
 import pytest
+from dask._task_spec import Task
+from distributed import Client, Reschedule, Scheduler
+from distributed import Worker as RealWorker
+from distributed import worker as upstream
+from distributed.utils import _offload_executor, offload
 
+from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.log import Run
-from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.plugin.worker.threads import TaskThreads
-from tests.plugin.worker.test_task_meter import Worker
+from dask_efficiency.gpu.meter import TaskId
+from dask_efficiency.plugin.worker import threads as module
+from dask_efficiency.plugin.worker.threads import TaskMeter, TaskThreads, live_used
+from tests.plugin.tasks import Tally, increment, nap_in_a_coroutine, spin
+from tests.plugin.watch import near
+
+MILLISECOND = 1_000_000
+
+RUN_TASK, RUN_ACTOR = upstream._run_task, upstream._run_actor
+
+
+def as_upstream_has_them() -> bool:
+    return upstream._run_task is RUN_TASK and upstream._run_actor is RUN_ACTOR
+
+
+class Worker:
+    """As much of a worker as runs tasks: which threads are at which."""
+
+    def __init__(self) -> None:
+        self.active_threads: dict[int, Any] = {}
+        self.active_threads_lock = threading.Lock()
+        self.meter = TaskMeter(self.active_threads)
+
+    def run(self, function: Callable[[], Any], key: str = "x") -> Any:
+        """Upstream's message of a task that was run in this thread."""
+        state, table, lock = {"worker": None}, self.active_threads, self.active_threads_lock
+        return upstream._run_task(Task(key, function), {}, state, key, table, lock, 0.0)
+
+    def call(self, method: Callable[..., Any], *args: Any) -> Any:
+        """What a method of an actor gives."""
+        state, table, lock = {"worker": None}, self.active_threads, self.active_threads_lock
+        return upstream._run_actor(method, args, {}, state, "actor", table, lock)
+
+    def metered(self) -> bool:
+        """Whether a task is, which is run as ever."""
+        assert self.run(lambda: 7)["result"] == 7
+        return self.meter.done.pop("x", None) is not None
 
 
 @pytest.fixture
-def worker():
+def worker() -> Iterator[Worker]:
     worker = Worker()
-    worker.pool = ThreadPoolExecutor(2)
-    worker.executors = {"default": worker.pool, "processes": object()}
-    worker.state = SimpleNamespace(stimulus_log=[None], executing=set(), long_running=set())
+    worker.meter.attach()
     yield worker
-    worker.pool.shutdown()
+    worker.meter.detach()
+    assert as_upstream_has_them()
+
+
+def burn(milliseconds: int) -> None:
+    """Use CPU for so long, by this thread's own clock."""
+    until = time.thread_time_ns() + milliseconds * MILLISECOND
+    while time.thread_time_ns() < until:
+        pass
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+def test_what_a_task_used_in_its_thread_is_found_by_its_key(worker):
+    with ThreadPoolExecutor(1) as pool:
+        ident = pool.submit(threading.get_ident).result()
+        before = time.monotonic_ns()
+        assert pool.submit(worker.run, lambda: burn(50), "key").result()["op"] == "task-finished"
+        after = time.monotonic_ns()
+    start, stop, cpu, thread, native_id = worker.meter.done["key"]
+    assert before <= start <= stop <= after
+    assert 50 * MILLISECOND <= cpu <= stop - start + MILLISECOND
+    assert (thread, native_id) == (ident, -1)
+
+
+def test_waiting_is_no_cpu(worker):
+    worker.run(lambda: time.sleep(0.05))
+    start, stop, cpu, *_ = worker.meter.done["x"]
+    assert stop - start >= 50 * MILLISECOND
+    assert cpu < 40 * MILLISECOND
+
+
+def test_while_somebody_records_it_is_noted_on_which_thread_of_the_system_a_task_ran(worker):
+    worker.meter.recording = True
+    worker.run(int)
+    assert worker.meter.done["x"][-1] == threading.get_native_id()
+
+
+def test_a_failure_of_a_task_or_of_upstream_s_passes_through_and_leaves_nothing_behind(worker):
+    error = ValueError("of a task")
+
+    def fail() -> None:
+        raise error
+
+    assert worker.run(fail)["actual_exception"] is error
+    worker.active_threads_lock = None
+    with pytest.raises(TypeError):
+        worker.run(fail, "y")
+    assert worker.meter.live == {}
+    assert worker.meter.done.keys() == {"x", "y"}
+
+
+def test_a_task_that_a_shuffle_stopped_is_known_from_one_whose_user_raised_reschedule(worker):
+    def of_the_user() -> None:
+        raise Reschedule
+
+    protocol = {"Reschedule": Reschedule, "__name__": "distributed.shuffle._core"}
+    exec("def unpack():\n    raise Reschedule", protocol)
+
+    def of_a_shuffle() -> None:
+        protocol["unpack"]()
+
+    worker.run(of_the_user, "user")
+    worker.run(of_a_shuffle, "shuffle")
+    worker.run(lambda: 1 / 0, "failed")
+    assert worker.meter.stopped_by_shuffle == {"shuffle"}
+
+
+def test_a_live_task_is_in_the_books_until_it_ends(worker):
+    assert worker.run(lambda: list(worker.meter.live))["result"] == [threading.get_ident()]
+    assert worker.meter.live == {}
+
+
+def test_methods_of_actors_are_summed_whether_they_return_or_raise_and_are_no_tasks(worker):
+    before = time.monotonic_ns()
+    assert worker.call(max, 2, 3) == 3
+    worker.call(time.sleep, 0.02)
+    with pytest.raises(TypeError):
+        worker.call(time.sleep, "x")
+    spent = worker.meter.in_methods
+    assert 20 * MILLISECOND <= spent <= time.monotonic_ns() - before
+    assert worker.meter.in_methods == spent
+    assert worker.meter.done == {}
+
+
+def test_who_sleeps_is_woken_before_the_task(worker):
+    woken: list[str] = []
+    worker.meter.wake = lambda: woken.append("now")
+    assert worker.run(lambda: list(woken))["result"] == ["now"]
+
+
+class Broken:
+    """Fails whatever is noted there."""
+
+    def __call__(self, *args: Any) -> Any:
+        raise OSError("broken")
+
+    __setitem__ = append = __call__
+
+    def clear(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("part", ["wake", "around", "after", "live", "windows", "done"])
+def test_a_task_does_not_notice_that_measuring_it_failed(worker, part, caplog):
+    broken: Any = Broken()
+    if part == "after":
+        worker.meter.around = lambda task, key: broken
+    else:
+        setattr(worker.meter, part, broken)
+    for _ in range(2):
+        assert worker.run(lambda: 7)["result"] == 7
+    assert not worker.meter.attached
+    assert part == "live" or worker.meter.live == {}
+    assert [record.exc_info[1].args for record in caplog.records] == [("broken",)]
+    assert as_upstream_has_them()
+
+
+def test_of_two_threads_that_fail_at_once_one_says_so(worker, monkeypatch):
+    said = []
+
+    def error(*args: Any, **kwargs: Any) -> None:
+        said.append(args)
+        worker.meter.fail(ValueError("in another thread meanwhile"))
+
+    monkeypatch.setattr(module.logger, "error", error)
+    worker.meter.fail(ValueError("in one thread"))
+    assert len(said) == 1
+
+
+# -- several workers, and others who replace upstream's functions ----------------------------------
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_workers_of_one_process_come_and_go_whoever_goes_first(order):
+    workers = [Worker() for _ in order]
+    for worker in workers:
+        worker.meter.attach()
+    there = set(order)
+    for going in order:
+        assert [worker.metered() for worker in workers] == [i in there for i in range(3)]
+        workers[going].meter.detach()
+        workers[going].meter.detach()
+        there.remove(going)
+    assert as_upstream_has_them()
+
+
+def test_who_comes_again_takes_the_place_of_who_was_there(worker):
+    former, worker.meter = worker.meter, TaskMeter(worker.active_threads)
+    worker.meter.attach()
+    former.detach()
+    assert worker.metered()
+    assert former.done == {}
+
+
+def test_a_task_ends_as_ever_when_its_meter_goes_meanwhile(worker):
+    def work() -> bool:
+        worker.meter.detach()
+        return as_upstream_has_them()
+
+    assert worker.run(work)["result"] is True
+    assert worker.meter.live == {}
+
+
+def passing_on(function: Callable[..., Any], seen: list[str]) -> Callable[..., Any]:
+    """What somebody else puts in the place of a function of upstream's."""
+
+    @wraps(function)
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        seen.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return theirs
+
+
+def test_what_somebody_had_put_there_is_used_and_put_back(monkeypatch):
+    seen: list[str] = []
+    theirs = passing_on(RUN_TASK, seen)
+    monkeypatch.setattr(upstream, "_run_task", theirs)
+    worker = Worker()
+    worker.meter.attach()
+    assert worker.metered()
+    assert seen == ["_run_task"]
+    worker.meter.detach()
+    assert upstream._run_task is theirs
+
+
+def test_what_somebody_put_over_it_stays_and_nothing_is_measured_twice(monkeypatch):
+    worker, ours = Worker(), TaskMeter({})
+    ours.attach()
+    seen: list[str] = []
+    for name in ("_run_task", "_run_actor"):
+        monkeypatch.setattr(upstream, name, passing_on(getattr(upstream, name), seen))
+    theirs = upstream._run_task
+    ours.detach()
+    assert upstream._run_task is theirs
+    assert not worker.metered()
+    worker.meter.attach()
+    worker.meter.windows = windows = module.deque()
+    worker.call(int)
+    assert len(worker.meter._methods) == 1
+    assert worker.metered()
+    assert len(windows) == 1
+    worker.meter.detach()
+    assert upstream._run_task is theirs
+    assert not worker.metered()
+    monkeypatch.undo()
+    # Ours stands on top again, and goes with the next who goes.
+    worker.meter.detach()
+    assert as_upstream_has_them()
+
+
+def no_clock() -> int:
+    raise OSError("no such clock")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("_run_task", lambda task, data, key: 7),
+        ("_run_task", "something"),
+        ("_run_task", None),
+        ("thread_time_ns", no_clock),
+    ],
+    ids=["another signature", "no function", "nothing", "no clock"],
+)
+def test_where_upstream_is_another_it_is_left_alone(monkeypatch, name, instead):
+    monkeypatch.setattr(module if name == "thread_time_ns" else upstream, name, instead)
+    if instead is None:
+        monkeypatch.delattr(upstream, name)
+    found = getattr(upstream, "_run_task", None)
+    worker = Worker()
+    worker.meter.attach()
+    assert not worker.meter.attached
+    assert getattr(upstream, "_run_task", None) is found
+    assert upstream._run_actor is RUN_ACTOR
+    worker.meter.detach()
+
+
+def test_where_actors_are_run_otherwise_tasks_are_metered(monkeypatch):
+    monkeypatch.setattr(upstream, "_run_actor", max)
+    worker = Worker()
+    worker.meter.attach()
+    assert worker.metered()
+    assert upstream._run_actor is max
+    worker.meter.detach()
+    assert upstream._run_task is RUN_TASK
+
+
+def test_the_replacements_look_like_upstreams(worker):
+    assert inspect.signature(upstream._run_task) == inspect.signature(RUN_TASK)
+    assert inspect.signature(upstream._run_actor) == inspect.signature(RUN_ACTOR)
+    assert upstream._run_task.__qualname__ == "_run_task"
+
+
+# -- clocks of other threads: in a process of their own, for they may crash it ---------------------
+
+
+def run_apart(program: str) -> str:
+    """What a program prints that might crash its process."""
+    start = """
+        import threading, time
+        from concurrent.futures import ThreadPoolExecutor
+        from dask_efficiency.plugin.worker.threads import live_used
+        from tests.plugin.worker.test_threads import Worker, burn
+
+        worker = Worker()
+        worker.meter.attach()
+        live = lambda: live_used(worker, worker.meter)
+    """
+    code = textwrap.dedent(start) + textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_cpu_of_a_live_task_is_read_from_outside():
+    out = run_apart(
+        """
+        ready, done = threading.Event(), threading.Event()
+        def work():
+            burn(100); ready.set(); done.wait()
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(worker.run, work, "x")
+            ready.wait()
+            used = live()
+            done.set()
+        (cpu, wall), = used.values()
+        assert list(used) == ["x"] and 0.1e9 <= cpu <= wall + 1e6, used
+        assert live() == {}
+        print("ok")
+        """
+    )
+    assert out == "ok"
+
+
+def test_dead_threads_and_foreign_idents_do_not_crash_the_worker():
+    out = run_apart(
+        """
+        for _ in range(20):
+            pool = ThreadPoolExecutor(4)
+            for i in range(8):
+                pool.submit(worker.run, lambda: burn(1), i)
+            live()
+            pool.shutdown()          # its threads are dead now
+            live()
+        # Threads that are gone, a child's ident and nonsense, in a careless worker's table.
+        dead = threading.Thread(target=lambda: None); dead.start(); dead.join()
+        worker.active_threads.update({dead.ident: "dead", 1: "child", 0: "none"})
+        assert live() == {}
+        print("ok")
+        """
+    )
+    assert out == "ok"
+
+
+def test_many_short_tasks_are_read_while_they_come_and_go():
+    out = run_apart(
+        """
+        looks = 0
+        with ThreadPoolExecutor(4) as pool:
+            futures = [pool.submit(worker.run, lambda: sum(range(5_000)), i) for i in range(2000)]
+            while not all(f.done() for f in futures[-4:]):
+                assert all(cpu >= 0 and wall >= 0 for cpu, wall in live().values())
+                looks += 1
+        assert all(f.result()["op"] == "task-finished" for f in futures) and worker.meter.live == {}
+        assert len(worker.meter.done) == 2000
+        print("ok" if looks else "never looked")
+        """
+    )
+    assert out == "ok"
+
+
+def test_without_clocks_of_other_threads_cpu_is_zero_until_the_task_ends(worker, monkeypatch):
+    monkeypatch.delattr(time, "pthread_getcpuclockid", raising=False)
+    ((cpu, wall),) = worker.run(lambda: live_used(worker, worker.meter))["result"].values()
+    assert cpu == 0
+    assert wall >= 0
+    assert live_used(worker, worker.meter) == {}
+
+
+# -- on workers of this process --------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def client_of(*executors: Any) -> AsyncIterator[tuple[Client, list[RealWorker]]]:
+    """A client of a metered cluster in this process, with a worker of one thread for each executor."""
+    async with AsyncExitStack() as stack:
+        scheduler = await stack.enter_async_context(Scheduler(port=0, dashboard_address=":0"))
+        client = await stack.enter_async_context(Client(scheduler.address, asynchronous=True))
+        await client.register_plugin(EfficiencyPlugin())
+        workers = [
+            await stack.enter_async_context(
+                RealWorker(scheduler.address, nthreads=1, executor=executor, name=str(i), dashboard_address=":0")
+            )
+            for i, executor in enumerate(executors)
+        ]
+        yield client, workers
+    assert as_upstream_has_them()
+
+
+async def spun(client: Client, worker: RealWorker) -> float:
+    """CPU seconds of a task, by its own clock."""
+    told = await client.submit(spin, 0.1, workers=[worker.address], pure=False)
+    return float(told["cpu"])
+
+
+@pytest.mark.cluster
+def test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_left_alone():
+    async def run(own: Any) -> None:
+        async with client_of(own, "offload") as (client, workers):
+            told = [await spun(client, worker) for worker in workers]
+            assert workers[0].executor is own
+            assert workers[1].executor is _offload_executor
+            rows = (await snapshot(client)).by_worker
+            assert [rows[str(i)]["thread-cpu"] for i in range(2)] == [near(cpu) for cpu in told]
+            assert vars(own).keys() == attributes
+
+    with ThreadPoolExecutor(2) as own:
+        attributes = vars(own).keys() | set()
+        asyncio.run(run(own))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_workers_of_a_process_the_one_that_stays_goes_on_being_metered(first):
+    async def run() -> None:
+        async with client_of("offload", "offload") as (client, workers):
+
+            async def accounts() -> list[Any]:
+                rows = (await snapshot(client)).by_worker
+                return [rows[str(i)] for i in range(2)]
+
+            told = [await spun(client, worker) for worker in workers]
+            rows = await accounts()
+            assert [row["thread-cpu"] for row in rows] == [near(cpu) for cpu in told]
+            await workers[first].close()
+            more = await spun(client, workers[1 - first])
+            after = await accounts()
+            assert after[1 - first]["thread-cpu"] == near(told[1 - first] + more)
+            assert after[first]["thread-cpu"] == rows[first]["thread-cpu"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.cluster
+def test_what_else_runs_on_a_worker_s_executor_is_no_task_and_methods_of_actors_are_told_apart():
+    async def run() -> None:
+        async with client_of("offload") as (client, (worker,)):
+            meter = worker.plugins["dask-efficiency-worker"].meter.threads.meter
+            assert await offload(lambda: dict(meter.live)) == {}
+            assert await asyncio.wrap_future(worker.executor.submit(lambda: dict(meter.live))) == {}
+            assert meter.done == {}
+            actor = await client.submit(Tally, 0.0, actor=True)
+            await actor.work(0.05)
+            report = await snapshot(client)
+            assert report.outside["actor methods"] >= 0.05
+            assert report.tasks == {"succeeded": 1}
+
+    asyncio.run(run())
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("leaving", ["unregister", "restart", "register again", "remove the plugin", "close"])
+def test_upstream_is_as_it_was_when_the_last_meter_has_gone(leaving):
+    async def run() -> None:
+        async with client_of(None) as (client, (worker,)):
+            assert not as_upstream_has_them()
+            if leaving == "unregister":
+                await unregister(client)
+            elif leaving == "restart":
+                await client.restart(timeout=5, wait_for_workers=False)
+                await worker.close()
+            elif leaving == "register again":
+                await client.register_plugin(EfficiencyPlugin(max_prefixes=7))
+                assert upstream._run_task.__wrapped__ is RUN_TASK
+                await unregister(client)
+            elif leaving == "remove the plugin":
+                await worker.plugin_remove(name="dask-efficiency-worker")
+            else:
+                await worker.close()
+            assert as_upstream_has_them()
+
+    asyncio.run(run())
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("where", ["processes", "a coroutine", "another version of Dask"])
+def test_tasks_that_nobody_can_measure_run_and_are_said_not_to_be_measured(where, monkeypatch):
+    async def run(processes: Any) -> None:
+        async with client_of({"processes": processes}) as (client, _):
+            if where == "processes":
+                with dask.annotate(executor="processes"):
+                    assert await client.submit(increment, 1) == 2
+            elif where == "a coroutine":
+                await client.submit(nap_in_a_coroutine, 0.01)
+            else:
+                await client.submit(spin, 0.01)
+            report = await snapshot(client)
+            assert report.details["thread-noncpu: CPU not measured"] > 0
+            assert report.breakdown["thread-cpu"] == 0
+            assert report.breakdown["thread-noncpu"] > 0
+            assert not report.not_measured
+
+    if where == "another version of Dask":
+        another = partial(lambda original, *args: original(*args), RUN_TASK)
+        monkeypatch.setattr(upstream, "_run_task", another)
+        monkeypatch.setattr(sys.modules[__name__], "RUN_TASK", another)
+    with ProcessPoolExecutor(1) as processes:
+        asyncio.run(run(processes))
 
 
 @pytest.fixture
-def threads(worker) -> Iterator[TaskThreads]:
-    threads = TaskThreads(worker)
+def pooled():
+    pooled = Worker()
+    pooled.pool = ThreadPoolExecutor(2)
+    pooled.executors = {"default": pooled.pool, "processes": object()}
+    pooled.state = SimpleNamespace(stimulus_log=[None], executing=set(), long_running=set())
+    yield pooled
+    pooled.pool.shutdown()
+
+
+@pytest.fixture
+def threads(pooled) -> Iterator[TaskThreads]:
+    threads = TaskThreads(pooled)
     threads.attach()
     yield threads
     threads.restore()
 
 
-def submit(worker: Any, function: Callable[[], Any] = int, key: str = "key") -> Future[Any]:
+def submit(pooled: Any, function: Callable[[], Any] = int, key: str = "key") -> Future[Any]:
     """A task, in a thread of the worker's."""
-    return worker.pool.submit(worker.run, function, key)
+    return pooled.pool.submit(pooled.run, function, key)
 
 
-def ran(worker: Any, threads: TaskThreads, key: str = "key") -> Run:
+def ran(pooled: Any, threads: TaskThreads, key: str = "key") -> Run:
     """What a task used that has run."""
-    submit(worker, key=key).result()
+    submit(pooled, key=key).result()
     return threads.meter.done[key]
 
 
 class Going:
     """A task that is at work until the block ends."""
 
-    def __init__(self, worker: Any) -> None:
+    def __init__(self, pooled: Any) -> None:
         self._begun, self._go_on = threading.Event(), threading.Event()
-        self._future = submit(worker, self._work)
+        self._future = submit(pooled, self._work)
 
     def _work(self) -> None:
         self._begun.set()
@@ -63,54 +591,54 @@ class Going:
         self._future.result()
 
 
-def test_threads_of_tasks_are_those_of_the_thread_pools(worker, threads):
+def test_threads_of_tasks_are_those_of_the_thread_pools(pooled, threads):
     assert threads.native_ids() == set()
-    native_id = worker.pool.submit(threading.get_native_id).result()
+    native_id = pooled.pool.submit(threading.get_native_id).result()
     assert threads.native_ids() == {native_id}
 
 
-def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(worker, threads):
-    first = ran(worker, threads, "first")
-    second = ran(worker, threads, "second")
+def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(pooled, threads):
+    first = ran(pooled, threads, "first")
+    second = ran(pooled, threads, "second")
     assert threads.cpu() == first[2] + second[2]
     threads.claimed += threads.meter.done.pop("first")[2]
     assert threads.cpu() == first[2] + second[2]
-    with Going(worker):
+    with Going(pooled):
         assert threads.cpu() >= first[2] + second[2]
 
 
-def test_runs_of_which_the_event_loop_never_hears_are_not_kept_for_ever(worker, threads, monkeypatch):
+def test_runs_of_which_the_event_loop_never_hears_are_not_kept_for_ever(pooled, threads, monkeypatch):
     monkeypatch.setattr("dask_efficiency.plugin.worker.threads.MAX_UNCLAIMED", 3)
-    cpu = sum(ran(worker, threads, str(i))[2] for i in range(5))
+    cpu = sum(ran(pooled, threads, str(i))[2] for i in range(5))
     assert threads.cpu() == cpu
     assert list(threads.meter.done) == ["2", "3", "4"]
 
 
-def test_windows_are_noted_from_the_first_question_on(worker, threads):
-    ran(worker, threads)
+def test_windows_are_noted_from_the_first_question_on(pooled, threads):
+    ran(pooled, threads)
     assert not threads.watched
     assert threads.windows() == []
     assert threads.watched
-    start, stop, _, ident, _ = ran(worker, threads)
+    start, stop, _, ident, _ = ran(pooled, threads)
     assert threads.windows() == [(TaskId(ident, start), stop, "key")]
     assert threads.windows() == []
 
 
-def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(worker, threads):
-    with Going(worker):
+def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(pooled, threads):
+    with Going(pooled):
         (running,) = threads.windows()
         assert (running.stop, running.key) == (-1, "key")
     assert threads.windows() == [(running.task, threads.meter.done["key"][1], "key")]
 
 
-def test_a_task_that_fails_ends_its_window(worker, threads):
+def test_a_task_that_fails_ends_its_window(pooled, threads):
     threads.windows()
-    submit(worker, lambda: 1 / 0).result()
+    submit(pooled, lambda: 1 / 0).result()
     assert len(threads.windows()) == 1
     assert threads.windows() == []
 
 
-def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys(worker, threads):
+def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys(pooled, threads):
     calls: list[tuple[str, Any, int]] = []
 
     def around(task: TaskId, key: str) -> Any:
@@ -120,24 +648,24 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys
 
     threads.windows()
     threads.surround(around)
-    start, _, _, ident, _ = ran(worker, threads)
+    start, _, _, ident, _ = ran(pooled, threads)
     task = TaskId(ident, start)
     assert calls == [("before", task, ident), ("after", task, ident)]
     threads.unwatch()
-    ran(worker, threads)
+    ran(pooled, threads)
     assert len(calls) == 2
     assert not threads.watched
 
 
-def test_a_profile_ends_where_the_gpu_s_meter_fails_to_begin(worker, threads):
+def test_a_profile_ends_where_the_gpu_s_meter_fails_to_begin(pooled, threads):
     calls: list[str] = []
     threads.profile(lambda task, key: lambda: calls.append("ended"))
     threads.surround(lambda task, key: 1 // 0)
-    assert submit(worker, lambda: calls.append("ran")).result() is not None
+    assert submit(pooled, lambda: calls.append("ran")).result() is not None
     assert calls == ["ended", "ran"]
 
 
-def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(worker, threads):
+def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(pooled, threads):
     calls: list[str] = []
 
     def noting(name: str) -> Any:
@@ -149,30 +677,30 @@ def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(worker, thr
 
     threads.surround(noting("gpu"))
     threads.profile(noting("profile"))
-    ran(worker, threads)
+    ran(pooled, threads)
     assert calls == ["profile key", "gpu key", "after gpu", "after profile"]
     threads.unwatch()
-    ran(worker, threads)
+    ran(pooled, threads)
     assert calls[4:] == ["profile key", "after profile"]
     threads.profile(None)
     assert threads.meter.around is None
 
 
-def test_one_of_them_may_have_nothing_to_do_for_a_task(worker, threads):
+def test_one_of_them_may_have_nothing_to_do_for_a_task(pooled, threads):
     calls: list[str] = []
     threads.surround(lambda task, key: lambda: calls.append("after"))
     threads.profile(lambda task, key: None)
-    ran(worker, threads)
+    ran(pooled, threads)
     assert calls == ["after"]
 
 
-def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(worker, threads):
-    assert threads.told_elsewhere("key") == 0
-    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
-    assert threads.told_elsewhere("another") == 0
-    assert threads.told_elsewhere("key") == 600
-    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=6.0, stop=5.0))
-    assert threads.told_elsewhere("key") == 0
+def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(pooled, threads):
+    assert threads.measured_upstream("key") == 0
+    pooled.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
+    assert threads.measured_upstream("another") == 0
+    assert threads.measured_upstream("key") == 600
+    pooled.state.stimulus_log.append(SimpleNamespace(key="key", start=6.0, stop=5.0))
+    assert threads.measured_upstream("key") == 0
     assert threads.elsewhere(1_000, 600) == (1_000, 1_600, 0, 0, -1)
     assert threads.elsewhere(2_000, 0) == (2_000, 2_000, 0, 0, -1)
     assert threads.not_measured == 600
@@ -183,9 +711,9 @@ def overlap(*times: tuple[int, int]) -> Any:
     return lambda start, stop: sum(max(0, min(last, stop) - max(first, start)) for first, last in times)
 
 
-def executing(worker: Any, **starts: int) -> dict[object, Any]:
+def executing(pooled: Any, **starts: int) -> dict[object, Any]:
     """Tasks that hold slots since then."""
-    worker.state.executing = [
+    pooled.state.executing = [
         SimpleNamespace(key=key, start_time=None, annotations=None, run_spec=None) for key in starts
     ]
     return {key: SimpleNamespace(start=start, ns=-1) for key, start in starts.items()}
@@ -195,10 +723,10 @@ def no_library(reservation: SlotReservation, waited: int) -> int:
     return 0
 
 
-def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(worker, threads):
-    start, stop, cpu, *_ = ran(worker, threads, "first")
+def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(pooled, threads):
+    start, stop, cpu, *_ = ran(pooled, threads, "first")
     # One is done, which took its slot first; the other has not begun.
-    held = executing(worker, first=start - 100, second=start - 50)
+    held = executing(pooled, first=start - 100, second=start - 50)
     spilled = overlap((start - 60, start - 40), (start, stop), (stop, stop + 30))
     assert threads.so_far(held, spilled, no_library) == {
         "first": (cpu, stop - start, 0, 0, 50),
@@ -207,9 +735,9 @@ def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done
     assert threads.waiting() == 2
 
 
-def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(worker, threads):
-    with Going(worker):
-        held = executing(worker, key=0)
+def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(pooled, threads):
+    with Going(pooled):
+        held = executing(pooled, key=0)
         assert threads.waiting() == 0
         used = threads.so_far(held, overlap((5, 10), (1 << 62, 1 << 63)), lambda reservation, waited: waited)["key"]
     assert (used.gpu, used.library, used.spill) == (0, used.wall - used.cpu, 5)
@@ -219,10 +747,10 @@ def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(worker, threa
 @pytest.mark.parametrize(
     "task", [{"annotations": {"executor": "processes"}}, {"run_spec": SimpleNamespace(is_coro=True)}, {}]
 )
-def test_what_is_measured_in_no_thread_is_at_work_since_upstream_began_it(worker, threads, task):
+def test_what_is_measured_in_no_thread_is_at_work_since_upstream_began_it(pooled, threads, task):
     if not task:
         threads.restore()  # there is no meter
-    worker.state.executing = [
+    pooled.state.executing = [
         SimpleNamespace(**{"key": "x", "start_time": 0.0, "annotations": {}, "run_spec": None, **task})
     ]
     used = threads.so_far({"x": SlotReservation("inc", "", "", 0)}, overlap((0, 10)), no_library)["x"]

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import queue
 import struct
-from types import SimpleNamespace
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from dask_efficiency.plugin.worker.wait_states import CALLS, GIL, WaitStates
+from dask_efficiency.plugin.worker import wait_states
+from dask_efficiency.plugin.worker.wait_states import CALLS, GIL, PythonLocks, WaitStates, find_gil
+from tests.plugin.worker.test_watched_threads import until
+from tests.plugin.worker.threads_in_states import needs_threads
 
 LINKS = {0: "pipe:[1]", 3: "socket:[12]", 4: "pipe:[13]", 5: "/data/x.parquet", 6: "anon_inode:[eventfd]"}
 LINKS |= {7: "anon_inode:[pidfd]", 8: "anon_inode:[timerfd]", 9: "/dev/pts/0", 10: "/tmp/fifo"}
@@ -117,3 +127,142 @@ def test_where_the_gil_is_not_known_no_futex_is_named():
 def test_a_machine_whose_calls_are_not_known_is_refused():
     with pytest.raises(KeyError):
         states("s390x")
+
+
+pytestmark = needs_threads
+
+
+@pytest.mark.skipif(not wait_states.has_gil(), reason="this Python has no GIL")
+def test_it_is_found_inside_the_runtime_and_nowhere_else(reader, monkeypatch):
+    monkeypatch.setattr(wait_states, "_known", None)
+    is_gil = find_gil(reader)
+    assert is_gil is not None
+    assert not is_gil(id(reader))  # on the heap
+
+
+def test_without_one_no_futex_is_the_gils(reader, monkeypatch):
+    monkeypatch.setattr(wait_states, "has_gil", lambda: False)
+    assert not find_gil(reader)(0x1000)
+
+
+def test_where_nothing_is_found_it_says_so(reader, monkeypatch):
+    monkeypatch.setattr(wait_states, "_known", None)
+    monkeypatch.setattr(wait_states, "_addresses", lambda reader: set())
+    assert find_gil(reader) is None
+
+
+def test_it_is_found_while_other_threads_compute():
+    code = """
+import threading
+from dask_efficiency.plugin.worker.wait_states import find_gil
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader
+stop = False
+def spin():
+    while not stop:
+        pass
+threads = [threading.Thread(target=spin) for _ in range(4)]
+for thread in threads: thread.start()
+found = find_gil(HeldReader())
+stop = True
+for thread in threads: thread.join()
+assert found is not None
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+LOCK = threading.Lock()
+
+
+def by_with() -> None:
+    with LOCK:
+        pass
+
+
+def by_acquire() -> None:
+    timeout = 60.0
+    LOCK.acquire(timeout=timeout)
+
+
+def by_event(event: threading.Event) -> None:
+    event.wait()
+
+
+def by_queue(waiting: queue.Queue[None]) -> None:
+    waiting.get()
+
+
+def by_simple_queue(waiting: queue.SimpleQueue[None]) -> None:
+    waiting.get()
+
+
+def by_future(future: Future[None]) -> None:
+    future.result()
+
+
+@pytest.fixture
+def held() -> Iterator[None]:
+    """The lock is taken."""
+    LOCK.acquire()
+    yield
+    if LOCK.locked():
+        LOCK.release()
+
+
+def waits_in_python(call: Callable[..., None], release: Callable[[], object], *arguments: Any) -> bool:
+    """What is said of a thread that waits in a call."""
+    thread = threading.Thread(target=call, args=arguments)
+    thread.start()
+    locks = PythonLocks()
+
+    def innermost() -> FrameType | None:
+        return sys._current_frames().get(thread.ident or 0)
+
+    def said() -> bool:
+        return locks.hold_up(innermost())
+
+    try:
+        until(said)
+        return said()
+    finally:
+        release()
+        thread.join()
+
+
+def test_waits_at_locks_of_python_are_known_by_their_lines(held):
+    assert waits_in_python(by_with, LOCK.release)
+    LOCK.acquire()
+    assert waits_in_python(by_acquire, LOCK.release)
+
+
+def test_waits_at_what_is_made_of_locks_are_known():
+    event, waiting = threading.Event(), queue.Queue[None]()
+    simple, future = queue.SimpleQueue[None](), Future[None]()
+    assert waits_in_python(by_event, event.set, event)
+    assert waits_in_python(by_queue, lambda: waiting.put(None), waiting)
+    assert waits_in_python(by_simple_queue, lambda: simple.put(None), simple)
+    assert waits_in_python(by_future, lambda: future.set_result(None), future)
+
+
+def computes(array: bytes) -> int:
+    return sum(array) if array else len(array)
+
+
+def test_any_other_line_may_be_a_librarys():
+    seen = []
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code is computes.__code__:
+            seen.append(PythonLocks().hold_up(frame))
+        return trace
+
+    sys.settrace(trace)
+    try:
+        computes(b"x")
+    finally:
+        sys.settrace(None)
+    assert seen
+    assert not any(seen)
+
+
+def test_without_a_frame_nothing_is_known():
+    assert not PythonLocks().hold_up(None)

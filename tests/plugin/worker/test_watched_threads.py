@@ -6,9 +6,8 @@ import time
 import pytest
 from distributed import Scheduler, Worker
 
-from dask_efficiency.plugin.worker.library_threads import LibraryThreads
-from dask_efficiency.plugin.worker.thread_clocks import Clocks
-from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
+from dask_efficiency.plugin.worker.thread_clocks import ThreadClocks
+from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
 from tests.plugin.worker.threads_in_states import in_thread, needs_threads, until
 
 pytestmark = needs_threads
@@ -31,11 +30,11 @@ def spin(milliseconds):
 
 
 def test_time_is_cpu_waiting_for_a_core_and_rest():
-    watched = Watched(None, Clocks(100, 10, 1), at=1000)  # type: ignore[arg-type]
+    watched = Watched(None, ThreadClocks(100, 10, 1), at=1000)  # type: ignore[arg-type]
     watched.state = "sleep"
-    assert watched.read(Clocks(100, 10, 1), 1050) == 0
+    assert watched.read(ThreadClocks(100, 10, 1), 1050) == 0
     assert (watched.cpu, watched.rest, watched.state) == (0, 50, "sleep")
-    assert watched.read(Clocks(120, 15, 2), 1100) == 5
+    assert watched.read(ThreadClocks(120, 15, 2), 1100) == 5
     assert (watched.cpu, watched.rest, watched.state) == (20, 75, None)
 
 

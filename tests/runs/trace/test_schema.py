@@ -11,7 +11,7 @@ from dask_efficiency import RunTrace
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.sensors.names import SENSORS
 from dask_efficiency.accounts.tables import Clock, Table
-from dask_efficiency.plugin.scheduler.heartbeat_metrics import DASK_METRICS
+from dask_efficiency.plugin.scheduler.heartbeats import DASK_METRICS
 from dask_efficiency.runs.trace import chrome, schema
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER
 from dask_efficiency.runs.trace.recorder import SERIES

@@ -1,1 +1,1 @@
-"""What the host of a worker says of its cores, memory, disks and network, once a second at most."""
+"""Sensors of a worker's host: cores, memory, disks and network, once a second at most."""

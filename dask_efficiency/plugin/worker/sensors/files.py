@@ -9,23 +9,23 @@ from pathlib import Path
 
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
-#: The longest file that is read as a whole: ``/proc/diskstats`` of hundreds of disks.
+#: Bytes read of a file at most: ``/proc/diskstats`` of hundreds of disks.
 MAX_BYTES = 1 << 16
 
-#: An answer of fewer bytes is the last: lines are shorter than the half of a page.
+#: Bytes below which an answer is the last: the kernel fills at least half a page, as lines are shorter than that.
 _MIN_OF_PAGE = 2048
 
 
 class KeptFiles:
-    """Reads files below a folder; one that is not there stays absent.
+    """Reads files below a folder; a missing file stays missing.
 
     Parameters
     ----------
     root
         ``/proc``, ``/sys``, or a folder that looks like it.
     reader
-        Reads without letting go of the GIL: each time that a thread lets go, it waits up to 5 ms to get it back while
-        tasks compute. None for files over which the kernel may sleep, such as those that ask a network card's firmware.
+        Reads with the GIL held: after a release, a thread waits up to 5 ms to get it back while tasks compute. None for
+        files on which the kernel may sleep, such as those that ask the firmware of a network card.
     """
 
     def __init__(self, root: Path, reader: HeldReader | None = None) -> None:
@@ -34,7 +34,7 @@ class KeptFiles:
         self._kept: dict[str, int] = {}
 
     def read(self, path: str, nbytes: int = MAX_BYTES) -> bytes:
-        """What a file says; nothing where it is not there, or cannot be read now."""
+        """Content of a file; empty if it is missing, or cannot be read now."""
         descriptor = self._kept.get(path)
         if descriptor is None:
             descriptor = self._kept[path] = self._open(path)
@@ -55,14 +55,14 @@ class KeptFiles:
         return b""
 
     def number(self, path: str) -> float | None:
-        """The number that a file says, if it says one."""
+        """Number in a file; None if there is none."""
         try:
             return float(self.read(path, 64))
         except ValueError:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """What a folder holds, in order; nothing where it is not there."""
+        """Sorted names in a folder; empty if it is missing."""
         with suppress(OSError):
             return sorted(os.listdir(self.root / folder))
         return []
@@ -81,7 +81,7 @@ class KeptFiles:
 
 
 def words_of(content: bytes) -> Iterator[list[bytes]]:
-    """The words of each line that has any; a line that was cut off is left out."""
+    """Words of each line that has any, without a line that was cut off."""
     for line in content.split(b"\n")[:-1]:
         words = line.split()
         if words:

@@ -1,27 +1,33 @@
-"""Network: packets of the host that were lost, and pauses that its links were sent."""
+"""Network sensors: lost packets, retransmissions, pause frames by priority (PFC), and the ports of RDMA devices."""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import re
+import socket
+import struct
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from dask_efficiency.accounts.sensors.rates import Rates
 from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
 
-#: In ``/proc/net/dev`` after the name: errors and drops of what was received, and of what was sent.
+#: Columns of ``/proc/net/dev`` after the name: errors and drops, received and sent.
 _ERRORS, _DROPS = (2, 10), (3, 11)
 _COLUMNS = 16
 
-#: Readings after which it is looked again which interfaces there are.
+#: Readings between two searches for interfaces: a minute or more.
 LOOK_AGAIN = 60
 
-#: Interfaces that are read; of more, the first.
+#: Interfaces that are read; of more, the first. A guess, to bound the cost.
 MAX_INTERFACES = 32
 
-#: Says an interface's statistics by name that tell of pauses, or nothing.
+#: Gives the pause frames of an interface by sensor; empty if its driver does not count them.
 Pauses = Callable[[str], Mapping[str, int]]
 
 
-class Network:
+class NetworkSensors:
     """Reads ``/proc/net/dev`` and ``snmp``; bytes come with Dask's own heartbeat.
 
     Physical interfaces count where there are any; else, as in a container, all but the loopback.
@@ -77,8 +83,124 @@ class Network:
 
 
 def summed(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Rates by sensor and device as sums by sensor."""
+    """Sum rates of devices by sensor."""
     found: dict[str, float] = {}
     for (sensor, _), rate in rates.items():
         found[sensor] = found.get(sensor, 0.0) + rate
     return found
+
+
+_FOLDER = "class/infiniband"
+
+#: Files of a port, their sensors, and units: data is counted in words of four bytes. The last ones are Mellanox's.
+FILES: tuple[tuple[str, str, int], ...] = (
+    ("counters/port_rcv_data", "rdma_read", 4),
+    ("counters/port_xmit_data", "rdma_write", 4),
+    ("hw_counters/np_ecn_marked_roce_packets", "rdma_ecn", 1),
+    ("hw_counters/np_cnp_sent", "rdma_cnp", 1),
+    ("hw_counters/rp_cnp_handled", "rdma_cnp", 1),
+)
+
+#: Ports that are read; of more, the first. A guess, to bound the cost.
+MAX_PORTS = 16
+
+
+class RdmaSensors:
+    """Reads the counters below ``/sys/class/infiniband``."""
+
+    def __init__(self, sys: KeptFiles) -> None:
+        self._sys = sys
+        self._rates: Rates[tuple[str, str]] = Rates()
+        ports = [
+            f"{_FOLDER}/{device}/ports/{port}"
+            for device in sys.names(_FOLDER)
+            for port in sys.names(f"{_FOLDER}/{device}/ports")
+        ]
+        there = [(f"{port}/{path}", sensor, unit) for port in ports[:MAX_PORTS] for path, sensor, unit in FILES]
+        self._files = [file for file in there if (sys.root / file[0]).exists()]
+
+    def read(self, at: float) -> dict[str, float]:
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
+        counters: dict[tuple[str, str], float] = {}
+        for path, sensor, unit in self._files:
+            count = self._sys.number(path)
+            if count is not None:
+                counters[sensor, path] = unit * count
+        return summed(self._rates.take(counters, at=at))
+
+
+#: Of ``linux/sockios.h`` and ``linux/ethtool.h``.
+_SIOCETHTOOL = 0x8946
+_GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
+_SS_STATS = 1
+_NAME_BYTES = 32
+
+#: Room for statistics of an interface: the kernel writes as many as the driver has by then, not as many as were asked.
+MAX_STATISTICS = 1 << 14
+
+#: Drivers' names for pause frames of a priority: mlx5 ``tx_prio3_pause``, bnxt ``tx_pfc_ena_frames_pri3``, ice
+#: ``tx_priority_3_xoff.nic``. Durations of pauses (``_duration``) do not match.
+_PAUSE = re.compile(r"(rx|tx)_(?:prio\d_pause|pfc_(?:ena_)?frames_pri(?:o)?\d|priority_\d_xoff(?:\.nic)?)\Z")
+_SENSORS = {"rx": "pfc_received", "tx": "pfc_sent"}
+
+
+class PauseFrames:
+    """Counts the pause frames of interfaces; a driver that does not count them is not asked again."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        #: By interface: number of statistics, and sensors by index of those that count pause frames.
+        self._known: dict[str, tuple[int, dict[int, str]]] = {}
+
+    def __call__(self, interface: str) -> Mapping[str, int]:
+        """Pause frames of an interface so far, by sensor."""
+        known = self._known.get(interface)
+        if known is None:
+            known = self._known[interface] = pauses_among(self._names(interface))
+        count, places = known
+        found: dict[str, int] = {}
+        if not places:
+            return found
+        with suppress(OSError):
+            content = self._ask(interface, struct.pack("=II", _GSTATS, count), 8 * MAX_STATISTICS)
+            if struct.unpack_from("=I", content, 4)[0] != count or self._count(interface) != count:
+                del self._known[interface]  # a driver's statistics may change: look them up anew next time
+                return found
+            for place, sensor in places.items():
+                (frames,) = struct.unpack_from("=Q", content, 8 + 8 * place)
+                found[sensor] = found.get(sensor, 0) + frames
+        return found
+
+    def close(self) -> None:
+        """Ask no more; safe to call twice."""
+        self._socket.close()
+
+    def _count(self, interface: str) -> int:
+        """Number of statistics of an interface."""
+        content = self._ask(interface, struct.pack("=IIQ", _GSSET_INFO, 0, 1 << _SS_STATS), 4)
+        mask, count = struct.unpack_from("=QI", content, 8)
+        return int(count) if mask else 0
+
+    def _names(self, interface: str) -> list[str]:
+        """Names of the statistics of an interface, in order."""
+        with suppress(OSError):
+            count = self._count(interface)
+            if 0 < count <= MAX_STATISTICS:
+                question = struct.pack("=III", _GSTRINGS, _SS_STATS, count)
+                content = self._ask(interface, question, _NAME_BYTES * MAX_STATISTICS)
+                names = [content[12 + _NAME_BYTES * i :][:_NAME_BYTES] for i in range(count)]
+                return [name.partition(b"\0")[0].decode(errors="replace") for name in names]
+        return []
+
+    def _ask(self, interface: str, head: bytes, more: int) -> bytes:
+        """Answer to an ethtool command; it begins with the question."""
+        buffer = ctypes.create_string_buffer(head, len(head) + more)
+        request = struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(buffer))
+        fcntl.ioctl(self._socket, _SIOCETHTOOL, request)
+        return buffer.raw
+
+
+def pauses_among(names: list[str]) -> tuple[int, dict[int, str]]:
+    """Number of statistics, and sensors by index of those that count pause frames."""
+    matches = {place: _PAUSE.match(name) for place, name in enumerate(names)}
+    return len(names), {place: _SENSORS[match[1]] for place, match in matches.items() if match}

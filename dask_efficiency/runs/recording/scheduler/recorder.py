@@ -22,7 +22,7 @@ from dask_efficiency.accounts.wire.heartbeats import is_repeated
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import METRIC, RECOMPUTED
-from dask_efficiency.plugin.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
+from dask_efficiency.plugin.scheduler.heartbeats import DASK_METRICS, dask_metric, host_sensors
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.version import __version__
 from dask_efficiency.runs.recording import recordings

@@ -8,7 +8,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Self
 
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.decorations import decoration
+from dask_efficiency.plugin.guard import decoration
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts

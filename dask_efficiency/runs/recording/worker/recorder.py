@@ -18,7 +18,7 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Done, Entry, 
 from dask_efficiency.plugin.names import BATCHES
 from dask_efficiency.plugin.patches import SHUFFLE_MESSAGE, Replacements
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
-from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT
+from dask_efficiency.plugin.worker.hooks import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
 from dask_efficiency.runs.trace.run_trace import TaskProfile

@@ -58,7 +58,7 @@ class Bench:
             self.waiting.pop()()
 
     def told(self) -> float | None:
-        payload = self.sensors.tell()
+        payload = self.sensors.latest()
         return float(decode_sensors(payload)[list(HOST_SENSORS).index("steal")]) if payload else None
 
 

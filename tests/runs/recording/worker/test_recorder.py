@@ -14,7 +14,7 @@ from distributed.shuffle._core import ShuffleRun
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.log import Done, Entry, Moved, Noted, Place, Taken
 from dask_efficiency.plugin.patches import Replacements
-from dask_efficiency.plugin.worker.transitions import noted
+from dask_efficiency.plugin.worker.hooks import noted
 from dask_efficiency.runs.recording.worker import recorder
 from dask_efficiency.runs.recording.worker import recorder as module
 from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder

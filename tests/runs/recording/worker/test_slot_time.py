@@ -57,7 +57,7 @@ class Threads:
     def live(self) -> dict[Any, tuple[int, int]]:
         return {}
 
-    def told_elsewhere(self, key: Any) -> int:
+    def measured_upstream(self, key: Any) -> int:
         return 0
 
     def elsewhere(self, start: int, wall: int) -> Run:

@@ -14,8 +14,8 @@ from dask_efficiency.accounts.wire.wire import Snapshot
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.waiting import WaitingSums
-from dask_efficiency.plugin.worker import causes
-from dask_efficiency.plugin.worker.causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
+from dask_efficiency.plugin.worker import worker_causes as module
+from dask_efficiency.plugin.worker.worker_causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
 
 PROFILE = {Place("thread-noncpu", "gil", "inc", (Frame("f", "x.py", 1),)): 5}
 
@@ -59,7 +59,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Sampler]:
         samplers.append(Sampler())
         return samplers[-1]
 
-    monkeypatch.setattr(causes, "WaitingSampler", make)
+    monkeypatch.setattr(module, "WaitingSampler", make)
     return samplers
 
 

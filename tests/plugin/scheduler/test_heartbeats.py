@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dask_efficiency.plugin.scheduler.share import MAX_SHARE, SMOOTHED_SECONDS, HeartbeatShare
+from dask_efficiency.plugin.scheduler.heartbeats import MAX_SHARE, SMOOTHED_SECONDS, HeartbeatShare
 
 POLL_NS = 500_000_000
 POLLS_A_HEARTBEAT = 12

@@ -1,4 +1,4 @@
-"""WorkerCauses: why a worker's threads did no useful work, for its snapshots and windows."""
+"""WorkerCauses: causes of a worker's ``thread-noncpu`` and ``overhead``, for its snapshots and windows."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from dask_efficiency.accounts.worker.waiting import Key
 
-#: Why nobody samples where the user wants it so.
+#: Reason for no samples if the user switched them off.
 SWITCHED_OFF = "efficiency.waiting is off"
 
 _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 
 
-def place_of(state: WorkerState, key: Any) -> Key | None:
+def span_and_prefix(state: WorkerState, key: Any) -> Key | None:
     """Span and prefix of a task that holds a slot now; called from another thread."""
     ts = state.tasks.get(key)
     if ts is None or ts not in state.executing:
@@ -42,7 +42,7 @@ def place_of(state: WorkerState, key: Any) -> Key | None:
 class WorkerCauses:
     """Splits a worker's ``thread-noncpu`` and ``overhead`` by cause.
 
-    If it fails, it says so once, and the accounts go on without causes.
+    A failure is logged once, and the accounts go on without causes.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class WorkerCauses:
     threads
         Its task threads.
     enabled
-        Whether to sample what threads wait for.
+        True to sample what threads wait for.
     """
 
     def __init__(
@@ -61,22 +61,22 @@ class WorkerCauses:
         *,
         enabled: bool,
     ) -> None:
-        self._new_sampler = partial(WaitingSampler, worker, threads, partial(place_of, worker.state))
+        self._new_sampler = partial(WaitingSampler, worker, threads, partial(span_and_prefix, worker.state))
         self._sampler = self._new_sampler()
         self._started = self._sampling = False
         self._enabled = enabled
-        #: Why there are no causes any more; empty while there are.
+        #: Reason why there are no causes any more; empty until a failure.
         self._failed = ""
-        #: Of ``overhead``, finalized and in the activity view, by bare cause.
+        #: Parts of ``overhead`` by bare cause: finalized, and in the activity view.
         self._overhead: dict[str, int] = {}
         self._active: dict[str, int] = {}
         self._reported: Mapping[str, int] = {}
-        #: The overhead's parts, and what was sampled, when each window was opened.
+        #: Parts of ``overhead``, and a mark in the samples, at the opening of each window.
         self._opened: dict[str, tuple[Mapping[str, int], object]] = {}
 
     @property
     def not_sampled(self) -> str:
-        """Why nobody samples; empty where somebody does."""
+        """Reason why nothing is sampled; empty while the sampler works."""
         return self._failed or ((self._sampler.off or "") if self._enabled else SWITCHED_OFF)
 
     @property
@@ -85,12 +85,12 @@ class WorkerCauses:
         return self._sampler.spent
 
     def start(self, *, enabled: bool) -> None:
-        """Begin to sample, or not."""
+        """Begin to sample, or stop."""
         self._enabled = enabled
         if not enabled:
             self.stop()
         elif not self._sampling and not self._failed:
-            if self._started:  # a sampler starts once; what was sampled stays
+            if self._started:  # a sampler starts once; its sums stay
                 former, self._sampler = self._sampler, self._new_sampler()
                 self._sampler.sums = former.sums
             self._started = self._sampling = True
@@ -109,9 +109,9 @@ class WorkerCauses:
     # -- threads of libraries ------------------------------------------------------------------
 
     def library(self) -> Callable[[SlotReservation, int], int] | None:
-        """Tells of so many nanoseconds that an ended task waited those in which libraries' threads computed.
+        """Function for the part of an ended task's waiting, in nanoseconds, in which threads of libraries computed.
 
-        None while nothing was sampled of any.
+        None until any such thread was sampled.
         """
         return self._library if self._sampler.sums.any_library else None
 
@@ -123,7 +123,7 @@ class WorkerCauses:
             return 0
 
     def library_so_far(self, reservation: SlotReservation, waited: int) -> int:
-        """The same of a task that runs."""
+        """Part of a running task's waiting in which threads of libraries computed, nanoseconds."""
         try:
             return self._sampler.sums.library_so_far((reservation.span, reservation.prefix), waited)
         except Exception as error:
@@ -133,14 +133,14 @@ class WorkerCauses:
     # -- snapshots and windows -----------------------------------------------------------------
 
     def of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
-        """The causes of the accounts at this instant.
+        """Causes of the accounts at this instant.
 
         Parameters
         ----------
         balance
             The accounts.
         parts
-            What the clocks say of ``overhead`` so far, by bare cause; see :attr:`PendingTasks.overhead`.
+            Measured parts of ``overhead`` so far, by bare cause; see :attr:`PendingTasks.overhead`.
         """
         try:
             return self._of_snapshot(balance, parts)
@@ -151,8 +151,8 @@ class WorkerCauses:
     def _of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
         lately = {cause: ns - self._reported.get(cause, 0) for cause, ns in parts.items()}
         self._reported = dict(parts)
-        _grow(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
-        _grow(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
+        _extend(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
+        _extend(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
         if self.not_sampled:
             finalized, active = (under_names(row, Bucket.OVERHEAD) for row in (self._overhead, self._active))
             return SnapshotCauses(finalized, active, self.not_sampled)
@@ -167,7 +167,7 @@ class WorkerCauses:
         )
 
     def open_window(self, window_id: str, parts: Mapping[str, int]) -> None:
-        """A window begins."""
+        """Begin a window."""
         if self._failed:
             return
         while len(self._opened) >= MAX_WINDOWS:
@@ -177,7 +177,7 @@ class WorkerCauses:
         self._opened[window_id] = dict(parts), self._sampler.sums.mark()
 
     def close_window(self, window_id: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
-        """A window's accounts with their causes."""
+        """Add causes to the accounts of a window."""
         try:
             return self._close_window(window_id, balance, parts)
         except Exception as error:
@@ -196,15 +196,15 @@ class WorkerCauses:
         return replace(balance, details=replace(found, causes=causes, overhead=overhead, beside=beside))
 
     def _fail(self, error: Exception) -> None:
-        """Log once and tell no causes any more."""
+        """Log once and give no causes any more."""
         if not self._failed:
             self._failed = f"finding causes failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency no longer tells why this worker's threads wait", exc_info=error)
+            logger.error("dask_efficiency no longer finds why this worker's threads wait", exc_info=error)
             self.stop()
 
 
 def _fit(overhead: Mapping[str, int], waited: Mapping[str, int], buckets: Mapping[str, int]) -> dict[str, int]:
-    """The causes of both buckets, to the nanosecond, or the scheduler would refuse the accounts with them."""
+    """Causes of both buckets, fitted to the nanosecond: else the scheduler would refuse the accounts."""
     found: dict[str, int] = {}
     for bucket, row in ((Bucket.OVERHEAD, overhead), (Bucket.THREAD_NONCPU, waited)):
         if any(row.values()):
@@ -212,8 +212,8 @@ def _fit(overhead: Mapping[str, int], waited: Mapping[str, int], buckets: Mappin
     return found
 
 
-def _grow(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:
-    """Have a row of the causes of ``overhead`` sum to ``total``, which has grown, by what was measured lately."""
+def _extend(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:
+    """Make the causes of ``overhead`` sum to ``total``, which has grown, in proportion to the latest measurements."""
     more = total - sum(row.values())
     if more > 0:
         for cause, ns in of_bucket(fit(lately, Bucket.OVERHEAD, more), Bucket.OVERHEAD).items():

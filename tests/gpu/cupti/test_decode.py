@@ -1,6 +1,7 @@
-"""The decoder: what CUPTI wrote comes out, and nothing that is in a buffer can hurt it."""
-
 from __future__ import annotations
+
+import ctypes
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,11 +9,89 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.gpu.calls import LONG
-from dask_efficiency.gpu.decode import decode
-from dask_efficiency.gpu.layouts import DRIVER
-from dask_efficiency.gpu.records import BEGINS_GRAPH, BLOCKS, COPY, ENDS_GRAPH, FILL, KERNEL, RETURNS, SPINS
+from dask_efficiency.gpu.cupti import decode as layouts
+from dask_efficiency.gpu.cupti.decode import (
+    CALL_OFFSETS,
+    COPY_OFFSETS,
+    DRIVER,
+    KERNEL_OFFSETS,
+    MAX_LENGTH,
+    KernelNames,
+    decode,
+    layout_for,
+    shortened,
+)
+from dask_efficiency.gpu.meter import BEGINS_GRAPH, BLOCKS, COPY, ENDS_GRAPH, FILL, KERNEL, RETURNS, SPINS
 from tests.gpu import buffers
 from tests.gpu.buffers import call, copy, fill, kernel, some_layout
+from tests.gpu.cupti_headers import KINDS, header, measured
+
+__all__ = ["header"]
+
+#: CUPTI_API_VERSION, the release whose header says so, and there sizeof of the newest kernel, memcpy, memset and API
+#: records, as gcc 12 has them on x86-64.
+FIGURES = [
+    (18, "12.1.105", "CUpti_ActivityKernel9", 208, 88, 88, 40),
+    (20, "12.2.142", "CUpti_ActivityKernel9", 208, 88, 88, 40),
+    (21, "12.3.101", "CUpti_ActivityKernel9", 208, 88, 88, 40),
+    (22, "12.4.127", "CUpti_ActivityKernel9", 208, 88, 88, 40),
+    (23, "12.5.82", "CUpti_ActivityKernel9", 208, 88, 88, 40),
+    (24, "12.6.80", "CUpti_ActivityKernel9", 208, 88, 88, 40),
+    (26, "12.8.90", "CUpti_ActivityKernel9", 208, 96, 88, 40),
+    (27, "12.9.19", "CUpti_ActivityKernel9", 208, 96, 88, 40),
+    (28, "12.9.79", "CUpti_ActivityKernel9", 208, 96, 88, 40),
+    (130000, "13.0.48", "CUpti_ActivityKernel10", 216, 96, 88, 40),
+    (130101, "13.1.115", "CUpti_ActivityKernel11", 224, 96, 88, 40),
+    (130202, "13.2.86", "CUpti_ActivityKernel11", 224, 96, 88, 40),
+    (130301, "13.3.75", "CUpti_ActivityKernel12", 232, 96, 88, 40),
+    (130401, "13.4.92", "CUpti_ActivityKernel13", 248, 112, 104, 40),
+    (130500, "13.5.25", "CUpti_ActivityKernel13", 248, 112, 104, 40),
+]
+
+
+@pytest.mark.parametrize(("version", "release", "record", "kernel", "memcpy", "memset", "call"), FIGURES)
+def test_a_layout_has_the_figures_of_its_header(
+    version: int, release: str, record: str, kernel: int, memcpy: int, memset: int, call: int
+) -> None:
+    layout = layout_for(version)
+    assert layout is not None, release
+    assert (layout.kernel_record, layout.kernel, layout.memcpy, layout.memset, layout.call) == (
+        record,
+        kernel,
+        memcpy,
+        memset,
+        call,
+    )
+
+
+@pytest.mark.parametrize("version", [0, 17, 19, 25, 29, 1300, 120000, 130600, 140000])
+def test_a_version_that_nobody_has_looked_at_has_no_layout(version: int) -> None:
+    assert layout_for(version) is None
+
+
+def test_every_size_is_that_of_its_kind() -> None:
+    layout = layout_for(130401)
+    assert layout is not None
+    assert layout.sizes == {10: 248, 1: 112, 2: 104, 4: 40, 5: 40}
+
+
+def test_a_header_that_is_here_agrees(header: Path, tmp_path: Path) -> None:
+    found = measured(header, tmp_path)
+    layout = layout_for(int(found["version"]))
+    assert layout is not None, f"no layout for {header}, version {found['version']}"
+    assert layout.kernel_record == found["record"]
+    assert (layout.kernel, layout.memcpy, layout.memset, layout.call) == tuple(
+        found[stem] for stem in ("Kernel", "Memcpy", "Memset", "API")
+    )
+    for stem, offsets in (
+        ("Kernel", KERNEL_OFFSETS),
+        ("Memcpy", COPY_OFFSETS),
+        ("Memset", COPY_OFFSETS),
+        ("API", CALL_OFFSETS),
+    ):
+        assert offsets == {field: found[f"{stem}.{field}"] for field in offsets}
+    assert [getattr(layouts, kind) for kind in KINDS] == [found[kind] for kind in KINDS]
+
 
 VERSIONS = [18, 26, 28, 130001, 130101, 130301, 130500]
 LAUNCH, SYNCHRONIZE, MEMCPY_ASYNC, MEMCPY, BEGIN, END = 211, 165, 41, 31, 315, 319
@@ -130,3 +209,47 @@ def test_an_array_is_read_without_a_copy_of_it() -> None:
     layout = some_layout()
     raw = np.frombuffer(kernel(1, 2, 3, layout=layout), np.uint8).copy()
     assert decode(raw, len(raw), layout).operations["correlation"].tolist() == [3]
+
+
+MANGLED = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        (
+            "void at::native::elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int, T)",
+            "elementwise_kernel<4, FillFunctor<float>, array<char*, 1ul>>",
+        ),
+        ("void (anonymous namespace)::softmax<(int)8, float>(float*, int)", "softmax<8, float>"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n", "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n"),
+        ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+        (
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        ),
+        ("kernel(void (*)(int), float)", "kernel"),
+        ("", ""),
+        ("unbalanced)", "unbalanced)"),
+    ],
+)
+def test_a_name_is_cut_to_what_tells_kernels_apart(name: str, short: str):
+    assert shortened(name) == short
+
+
+def test_long_names_end_in_an_ellipsis():
+    assert shortened("k" * 5000) == "k" * (MAX_LENGTH - 1) + "…"
+
+
+def test_a_name_is_read_demangled_and_shortened_where_it_stands():
+    place = ctypes.create_string_buffer(MANGLED)
+    names = KernelNames()
+    address = ctypes.addressof(place)
+    assert names.at([address, 0]) == ["vectorized_elementwise_kernel<4, FillFunctor<float>, array<char*, 1ul>>", ""]
+    place.value = b"another"
+    assert names.at([address]) == ["another"]
+
+
+def test_what_is_not_a_name_stays_readable():
+    place = ctypes.create_string_buffer(b"_Znonsense\xff")
+    assert KernelNames().at([ctypes.addressof(place)]) == ["_Znonsense\ufffd"]

@@ -1,4 +1,4 @@
-"""Questions: how a client asks the scheduler's half."""
+"""Client's side: asks the scheduler's half of the plugin."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from distributed import Client, get_client
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 
-#: Reads of the scheduler's clock, of which the quickest counts.
+#: Reads of the scheduler's clock, of which the quickest counts. Three are enough on an idle event loop.
 _CLOCK_READS = 3
 
 
 class NotRegisteredError(RuntimeError):
-    """The plugin is not on that scheduler; says how to put it there."""
+    """The plugin is not on that scheduler; the text says how to register it."""
 
 
 class NoAnswerError(OSError):
@@ -27,16 +27,16 @@ class NoAnswerError(OSError):
 
 
 class Caller(Protocol):
-    """A client, or who else can call a scheduler's handlers."""
+    """Client, or another caller of a scheduler's handlers."""
 
     @property
     def scheduler(self) -> Any:
-        """Calls the handler of an attribute's name."""
+        """Object whose attributes call the handlers of their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Asks a scheduler by a bare connection, without being a client of its."""
+    """Caller with a bare connection, without being a client of the scheduler."""
 
     scheduler: Any
 
@@ -51,12 +51,12 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
             f"no scheduler answered at {address} in {seconds:g} s{f' ({cause})' if cause else ''}; "
             "is it running, and is this its address?"
         ) from error
-    if "wall" in clock:  # a worker's half has that action, too
+    if "wall" in clock:  # workers have that action too
         raise NoAnswerError(f"{address} is a worker; expected the scheduler's address")
 
 
 async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
-    """The answer of the scheduler's half to one of its actions.
+    """Ask the scheduler's half for one of its actions.
 
     Raises
     ------
@@ -64,7 +64,7 @@ async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
         If the plugin is not on the scheduler.
     """
     reply = await getattr(caller.scheduler, names.OP)(action=action, **kwargs)
-    if reply is None:  # upstream's answer to an op that it does not know
+    if reply is None:  # upstream's answer to an unknown op
         raise NotRegisteredError(
             "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
         )
@@ -92,7 +92,7 @@ async def register(client: Client, plugin: EfficiencyPlugin) -> None:
 
 
 async def clock_offset(caller: Caller) -> int:
-    """How far the scheduler's monotonic clock is ahead of ours, in nanoseconds."""
+    """Nanoseconds by which the scheduler's monotonic clock is ahead of ours."""
     best = None
     for _ in range(_CLOCK_READS):
         sent = time.monotonic_ns()
@@ -115,6 +115,6 @@ async def _unregister(client: Client) -> None:
 
 
 def sync(client: Client | None, function: Any, *args: Any) -> Any:
-    """The answer to a question with a client, the current one by default; an awaitable if it is asynchronous."""
+    """Call a coroutine function with a client, the current one by default; an awaitable if that is asynchronous."""
     client = client if client is not None else get_client()
     return client.sync(function, client, *args)

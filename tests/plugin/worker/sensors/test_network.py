@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugin.worker.sensors import ethtool
-from dask_efficiency.plugin.worker.sensors.ethtool import PauseFrames, pauses_among
+from dask_efficiency.plugin.worker.sensors import network
+from dask_efficiency.plugin.worker.sensors.network import PauseFrames, pauses_among
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ethtool is of Linux")
 
@@ -55,7 +55,7 @@ class Driver:
 
 def test_pause_frames_are_summed_over_the_priorities(monkeypatch):
     driver = Driver(rx_packets=9, rx_prio0_pause=1, rx_prio3_pause=10, tx_prio3_pause=100)
-    monkeypatch.setattr(ethtool.fcntl, "ioctl", driver.ioctl)
+    monkeypatch.setattr(network.fcntl, "ioctl", driver.ioctl)
     frames = PauseFrames()
     assert frames("eth0") == {"pfc_received": 11, "pfc_sent": 100}
     driver.statistics["tx_prio3_pause"] = 130
@@ -66,7 +66,7 @@ def test_pause_frames_are_summed_over_the_priorities(monkeypatch):
 
 def test_a_driver_whose_statistics_change_is_asked_for_their_names_anew(monkeypatch):
     driver = Driver(rx_packets=9, tx_prio3_pause=100)
-    monkeypatch.setattr(ethtool.fcntl, "ioctl", driver.ioctl)
+    monkeypatch.setattr(network.fcntl, "ioctl", driver.ioctl)
     frames = PauseFrames()
     assert frames("eth0") == {"pfc_sent": 100}
     driver.statistics = {**{f"rx_queue_{i}": i for i in range(1_000)}, "tx_prio3_pause": 101}
@@ -77,7 +77,7 @@ def test_a_driver_whose_statistics_change_is_asked_for_their_names_anew(monkeypa
 
 def test_a_driver_that_counts_no_pause_frames_is_asked_once(monkeypatch):
     driver = Driver(rx_packets=9)
-    monkeypatch.setattr(ethtool.fcntl, "ioctl", driver.ioctl)
+    monkeypatch.setattr(network.fcntl, "ioctl", driver.ioctl)
     frames = PauseFrames()
     assert frames("eth0") == frames("eth0") == {}
     assert driver.asked == [0x37, 0x1B]

@@ -1,0 +1,282 @@
+"""Details of open windows beyond their accounts: totals of labels, samples, and sizes of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
+from dask_efficiency.accounts.profile import Hold, Holder, Place, StackTable
+from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
+from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
+from dask_efficiency.show.log import logger
+
+
+class MeteredWindows:
+    """Differences of totals, from the opening to the closing of each window.
+
+    Parameters
+    ----------
+    *sources
+        Each gives its totals so far, under its own names.
+    levels
+        Gives values that rise and fall; a window has the highest sample.
+    """
+
+    def __init__(
+        self,
+        *sources: Callable[[], Mapping[Metered, int]],
+        levels: Callable[[], Mapping[Metered, int]] = dict,
+    ) -> None:
+        self._sources, self._levels = sources, levels
+        self._opened: dict[str, dict[Metered, int]] = {}
+        self._peaks: dict[str, dict[Metered, int]] = {}
+
+    def totals(self) -> dict[Metered, int]:
+        """Totals so far."""
+        found: dict[Metered, int] = {}
+        for source in self._sources:
+            found |= source()
+        return found
+
+    def amounts(self) -> dict[str, int]:
+        """Bytes and counts so far by way of the data and unit, as ``way/unit``."""
+        found: dict[str, int] = {}
+        for metered, value in self.totals().items():
+            if metered.unit in (BYTES, COUNT) and (way := metered.way):
+                name = f"{way}/{metered.unit}"
+                found[name] = found.get(name, 0) + value
+        return found
+
+    def sample(self) -> None:
+        """Sample the levels, if a window is open."""
+        if self._peaks:
+            levels = self._levels()
+            for peaks in self._peaks.values():
+                for metered, level in levels.items():
+                    peaks[metered] = max(level, peaks.get(metered, 0))
+
+    def open_window(self, window: str) -> None:
+        """Begin a window, or begin it anew; of too many, the oldest goes."""
+        self._opened.pop(window, None)
+        while len(self._opened) >= MAX_WINDOWS:
+            oldest = next(iter(self._opened))
+            del self._opened[oldest], self._peaks[oldest]
+        self._opened[window], self._peaks[window] = self.totals(), {}
+
+    def close_window(self, window: str) -> dict[Metered, int]:
+        """Totals since the opening, and peaks; empty if no such window is open."""
+        self.sample()
+        then, peaks = self._opened.pop(window, None), self._peaks.pop(window, {})
+        if then is None:
+            return {}
+        gained = {metered: value - then.get(metered, 0) for metered, value in self.totals().items()}
+        return {metered: value for metered, value in (gained | peaks).items() if value > 0}
+
+
+#: Longest holds, and blocks, that are kept of each window; reports show a few.
+MAX_HOLDS = 50
+
+
+class _Window:
+    def __init__(self) -> None:
+        self.profile: StackTable[Place] = StackTable()
+        self.holders: StackTable[Holder] = StackTable()
+        self.holds: list[Hold] = []
+        self.loop_blocks: list[Hold] = []
+
+
+class SampleWindows:
+    """Samples of each open window, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._windows)
+
+    def open(self, window_id: str) -> None:
+        """Begin a window; one that is open under this id begins anew."""
+        self._windows.pop(window_id, None)
+        while len(self._windows) >= MAX_WINDOWS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[window_id] = _Window()
+
+    def close(self, window_id: str) -> WindowDetails | None:
+        """End a window and return its samples; None if no such window is open."""
+        window = self._windows.pop(window_id, None)
+        if window is None:
+            return None
+        return WindowDetails(
+            profile=window.profile.rows(),
+            holders=window.holders.rows(),
+            gil_holds=tuple(window.holds),
+            loop_blocks=tuple(window.loop_blocks),
+        )
+
+    def add(self, sampled: tuple[Place | Holder, int]) -> None:
+        """Add nanoseconds to a row of each window."""
+        row, ns = sampled
+        for window in self._windows.values():
+            if isinstance(row, Place):
+                window.profile.add(row, ns)
+            else:
+                window.holders.add(row, ns)
+
+    def hold(self, hold: Hold) -> None:
+        """Add a long hold of the GIL."""
+        for window in self._windows.values():
+            _note(window.holds, hold)
+
+    def loop_block(self, block: Hold) -> None:
+        """Add a long block of the event loop."""
+        for window in self._windows.values():
+            _note(window.loop_blocks, block)
+
+
+def _note(holds: list[Hold], hold: Hold) -> None:
+    holds.append(hold)
+    if len(holds) > MAX_HOLDS:
+        holds.remove(min(holds))
+
+
+#: Tasks of a prefix that are sketched together: each costs a third of its cost in batches of a hundred.
+MAX_BUFFERED = 1_000
+
+#: Prefix, key, nanoseconds in its thread, and bytes of the result (-1 if unknown) of a task that succeeded.
+SizedTask = tuple[str, Any, int, int]
+
+
+class _Row:
+    """Tasks of one prefix."""
+
+    __slots__ = ("largest", "largest_key", "longest", "longest_key", "nbytes", "ns", "sizes")
+
+    def __init__(self) -> None:
+        self.sizes = TaskSizes()
+        #: Values that are not sketched yet.
+        self.ns: list[int] = []
+        self.nbytes: list[int] = []
+        self.longest = -1
+        self.longest_key: Any = None
+        self.largest = -1
+        self.largest_key: Any = None
+
+    def sketch(self) -> None:
+        """Sketch the tasks that are not sketched yet."""
+        self.sizes.ns.add(self.ns)
+        self.sizes.nbytes.add([nbytes for nbytes in self.nbytes if nbytes >= 0])
+        self.ns.clear()
+        self.nbytes.clear()
+
+    def merge(self, other: _Row) -> None:
+        """Add the tasks of another row."""
+        other.sketch()
+        self.sizes.merge(other.sizes)
+        if other.longest > self.longest:
+            self.longest, self.longest_key = other.longest, other.longest_key
+        if other.largest > self.largest:
+            self.largest, self.largest_key = other.largest, other.largest_key
+
+    def plain(self) -> TaskSizes:
+        """Sizes of all tasks, with the names of the extremes."""
+        self.sketch()
+        found = TaskSizes(self.sizes.ns, self.sizes.nbytes)
+        if self.longest >= 0:
+            found.longest = Longest(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
+        if self.largest >= 0:
+            found.largest = Largest(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
+        return found
+
+
+_Rows = dict[str, _Row]
+
+
+class SizesByWindow:
+    """Durations and result sizes of tasks by prefix, for each window from its opening on."""
+
+    def __init__(self) -> None:
+        #: By window, oldest first: tasks that ended between its opening and the next one's. So a task is counted once,
+        #: and a window has its own rows and all later ones.
+        self._windows: dict[str, _Rows] = {}
+        #: True while any window is open; else nothing is kept. Read-only.
+        self.open = False
+        #: Reason why nothing is kept any more; None while it works.
+        self.off: str | None = None
+
+    def open_window(self, window: str) -> None:
+        """Begin a window; one that is open under this id begins anew."""
+        if self.off is not None:
+            return
+        self._take(window)
+        while len(self._windows) >= MAX_WINDOWS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[window] = {}
+        self.open = True
+
+    def close_window(self, window: str) -> dict[str, TaskSizes]:
+        """End a window and return the sizes of its tasks by prefix; empty if no such window is open."""
+        try:
+            total: _Rows = {}
+            for rows in self._take(window):
+                _merge(total, rows)
+            return {prefix: row.plain() for prefix, row in total.items()}
+        except Exception as error:
+            self._fail(error)
+            return {}
+
+    def add(self, tasks: Sequence[SizedTask]) -> None:
+        """Count tasks that have succeeded; only while a window is open."""
+        try:
+            self._add(tasks)
+        except Exception as error:
+            self._fail(error)
+
+    def _add(self, tasks: Sequence[SizedTask]) -> None:
+        rows = next(reversed(self._windows.values()))
+        for prefix, key, ns, nbytes in tasks:
+            row = rows.get(prefix) or _new_row(rows, prefix)
+            row.ns.append(ns)
+            row.nbytes.append(nbytes)
+            if nbytes > row.largest:
+                row.largest = nbytes
+                row.largest_key = key
+            if ns > row.longest:
+                row.longest = ns
+                row.longest_key = key
+            if len(row.ns) >= MAX_BUFFERED:
+                row.sketch()
+
+    def _take(self, window: str) -> list[_Rows]:
+        """End a window and return the rows since its opening; empty if it is not open."""
+        if window not in self._windows:
+            return []
+        windows = list(self._windows)
+        position = windows.index(window)
+        found = [self._windows[later] for later in windows[position:]]
+        own = self._windows.pop(window)
+        if position:
+            _merge(self._windows[windows[position - 1]], own)
+        self.open = bool(self._windows)
+        return found
+
+    def _fail(self, error: Exception) -> None:
+        """Log once and keep nothing more; the accounts go on."""
+        self.off = f"the sizes of tasks failed: {type(error).__name__}: {error}"[:MAX_NAME_LENGTH]
+        self._windows.clear()
+        self.open = False
+        logger.error("dask_efficiency no longer compares the tasks of this worker", exc_info=error)
+
+
+def _new_row(rows: _Rows, prefix: str) -> _Row:
+    """Row of a prefix; beyond the bound, the row that all others share."""
+    if prefix not in rows and len(rows) >= MAX_PREFIXES:
+        prefix = OTHER
+    return rows.setdefault(prefix, _Row())
+
+
+def _merge(total: _Rows, other: _Rows) -> None:
+    for prefix, row in other.items():
+        _new_row(total, prefix).merge(row)
