@@ -76,7 +76,7 @@ def command(
     execution_trace: str | None,
     **asked: Any,
 ) -> None:
-    """Say what the GPUs and threads of PyTorch waited for.
+    """Show what the GPUs and threads of PyTorch waited for.
 
     FILES are traces that `torch.profiler` wrote (Kineto: `prof.export_chrome_trace`, `tensorboard_trace_handler`),
     compressed or not: files, URLs, folders or patterns such as 'traces/*.json.gz', one rank each; or one file that

@@ -58,7 +58,7 @@ def command(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Say what a recorded program would take elsewhere.
+    """Predict a recorded program on other hosts.
 
     It runs on the hosts of a cluster, in virtual time. TRACE is a time-independent trace: the list of files, the
     folder or the file that `dask-efficiency mpi record` or SimGrid's `smpirun -trace-ti` wrote.

@@ -49,7 +49,7 @@ def command(
     as_json: bool,
     max_loss: Fraction | None,
 ) -> None:
-    """Say what changed from one saved report to another.
+    """Show what changed between two saved reports.
 
     Losses that grew or shrank are listed with their places. BEFORE and AFTER are files or URLs, or patterns in quotes
     ('main/*.json') for several runs per side, which --before and --after name one by one. Of several runs, medians are

@@ -71,7 +71,7 @@ def _found(source: Source, last: float | None, connection: Connection) -> Effici
 @click.command("explain")
 @click.argument("kind")
 def explain_command(kind: str) -> None:
-    """Say what a finding means, and what to do about it.
+    """Explain a finding, and what to do about it.
 
     KIND is a bucket such as `spill`, a bucket and a cause such as `thread-noncpu/sleep`, or the cause alone.
     """

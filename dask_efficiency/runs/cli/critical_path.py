@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @without_option(*WITHOUT)
 @click.option("--repair", multiple=True, metavar="WORKER", help="Make this worker as fast as the others.")
 @click.option("--speedups", is_flag=True, help="Say where 10 % less time would help most.")
-@click.option("--before", metavar="FILE", help="Say what changed on the path since this earlier run.")
+@click.option("--before", metavar="FILE", help="Show what changed on the path since this earlier run.")
 @chrome_options(only_critical=False)
 @html_option
 @json_option
@@ -55,7 +55,7 @@ def command(
     as_json: bool,
     connection: Connection,
 ) -> None:
-    """Say what each second of a run was spent on.
+    """Show what each second of a run was spent on.
 
     SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
     (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records:
