@@ -27,11 +27,10 @@ from benchmarks.real_programs import PROGRAMS, Program, Work, write_orders
 from benchmarks.stragglers_work import burn
 from benchmarks.workload_runs import cluster, lacking, parser_of, write
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, snapshot
-from dask_efficiency.accounts.buckets import HELD, Bucket, combine
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
+from dask_efficiency.accounts.buckets import CAUSES, HELD, UNKNOWN, Bucket, combine
 from dask_efficiency.accounts.metered import SPILL_LABELS
 from dask_efficiency.accounts.wire.heartbeats import decode
-from dask_efficiency.accounts.wire.wire import NotMeasured
+from dask_efficiency.accounts.wire.snapshots import NotMeasured
 from dask_efficiency.report import demo
 
 #: Dask's labels of what a task takes outside its thread; and of tries that came to nothing, which it does not divide.

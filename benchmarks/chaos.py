@@ -58,12 +58,12 @@ async def _look(dask_scheduler: Any) -> dict[str, Any]:
     before = accounts.now()
     await meter.ask_snapshots()
     after = accounts.now()
-    known = {presence: presence.recorded_ns + presence.running for presence in cluster._open()}
+    known = {presence: presence.finalized_ns + presence.running for presence in cluster.open()}
     # One that was there first began when it was metered, which the snapshot shows that travelled quickest.
     joined = {p: p.joined if p.received is None else min(p.joined, max(p.began, cluster.started)) for p in known}
     behind = {}
     for presence in cluster.present.values():
-        ahead = presence.part("recorded").get(Bucket.UNMEASURED, 0)
+        ahead = presence.part("finalized").get(Bucket.UNMEASURED, 0)
         least, most = (presence.nthreads * (at - joined[presence]) for at in (before, after))
         if not least <= known[presence] <= most + ahead:
             behind[presence.name] = (known[presence] - least, known[presence] - most)

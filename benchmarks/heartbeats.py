@@ -28,12 +28,11 @@ from typing import Any
 
 import msgpack
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES, fit
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.wire.heartbeats import EVERYTHING, HeartbeatWriter, read
-from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import Balance, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.straggler.task_rates import (
@@ -150,7 +149,7 @@ def causes_of(balance: Balance) -> SnapshotCauses:
         row = {}
         for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD):
             ns = buckets.get(bucket, 0)
-            row.update(fit({cause: ns // (i + 3) for i, cause in enumerate(CAUSES[bucket][:4])}, bucket, ns))
+            row.update(fit_causes({cause: ns // (i + 3) for i, cause in enumerate(CAUSES[bucket][:4])}, bucket, ns))
         rows.append(row)
     return SnapshotCauses(*rows)
 

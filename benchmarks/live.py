@@ -23,10 +23,10 @@ from distributed.scheduler import heartbeat_interval
 from prometheus_client import generate_latest
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.wire.snapshots import Snapshot
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.live import prometheus

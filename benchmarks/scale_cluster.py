@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES, fit
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.accounts.profile import Frame, Holder, Place
-from dask_efficiency.accounts.skew import Largest, Longest, TaskSizes
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.lines import Frame, HolderRow, SampleRow
+from dask_efficiency.accounts.skew import LargestResult, LongestTask, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter
-from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses, encode_window
+from dask_efficiency.accounts.wire.snapshots import (
+    CORE_WAIT,
+    OTHER_CPU,
+    OWN_WORK,
+    Snapshot,
+    SnapshotCauses,
+    encode_window,
+)
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter, TaskRateWriter
@@ -132,20 +138,24 @@ class Kind:
         causes = {}
         for key, row in balance.rows.items():
             noncpu = row[TASK_BUCKETS.index(bucket)]
-            causes[key] = fit(dict.fromkeys(CAUSES[bucket][:3], noncpu // 4), bucket, noncpu)
+            causes[key] = fit_causes(dict.fromkeys(CAUSES[bucket][:3], noncpu // 4), bucket, noncpu)
         return WindowDetails(
             causes={key: {name.partition("/")[2]: ns for name, ns in row.items()} for key, row in causes.items()},
             overhead={"hand-over": 10_000_000},
-            profile={Place(bucket, "gil", choice(prefixes), stack): self._random.randrange(10**9) for stack in stacks},
+            profile={
+                SampleRow(bucket, "gil", choice(prefixes), stack): self._random.randrange(10**9) for stack in stacks
+            },
             holders={
-                Holder(choice(prefixes), choice(prefixes), stack): self._random.randrange(10**9) for stack in stacks
+                HolderRow(choice(prefixes), choice(prefixes), stack): self._random.randrange(10**9) for stack in stacks
             },
             skew=dict(zip(prefixes, map(self._sizes, prefixes), strict=True)),
         )
 
     def _sizes(self, prefix: str) -> TaskSizes:
         lengths = [round(1e7 * self._random.lognormvariate(0, 0.2)) for _ in range(5)]
-        sizes = TaskSizes(longest=Longest(max(lengths), f"{prefix}-0"), largest=Largest(1_000_000, f"{prefix}-0"))
+        sizes = TaskSizes(
+            longest=LongestTask(max(lengths), f"{prefix}-0"), largest=LargestResult(1_000_000, f"{prefix}-0")
+        )
         sizes.ns.add(lengths)
         sizes.nbytes.add([1_000_000] * len(lengths))
         return sizes
@@ -221,8 +231,8 @@ class Kind:
 
 def _causes(row: Mapping[str, int]) -> dict[str, int]:
     noncpu, overhead = row.get(Bucket.THREAD_NONCPU, 0), row.get(Bucket.OVERHEAD, 0)
-    found = fit({"gil": noncpu // 3, "lock": noncpu // 5, "file": noncpu // 9}, Bucket.THREAD_NONCPU, noncpu)
-    return found | fit({"hand-over": overhead // 2, "event-loop": overhead // 3}, Bucket.OVERHEAD, overhead)
+    found = fit_causes({"gil": noncpu // 3, "lock": noncpu // 5, "file": noncpu // 9}, Bucket.THREAD_NONCPU, noncpu)
+    return found | fit_causes({"hand-over": overhead // 2, "event-loop": overhead // 3}, Bucket.OVERHEAD, overhead)
 
 
 @dataclass(eq=False, slots=True)

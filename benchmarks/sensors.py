@@ -24,8 +24,7 @@ import msgpack
 import numpy as np
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.sensors.names import HOST_SENSORS
-from dask_efficiency.accounts.sensors.wire import encode_sensors
+from dask_efficiency.accounts.sensors import HOST_SENSORS, encode_sensors
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.scheduler.worker_series import NAMES, STEP_SECONDS, WorkerSeries
 from dask_efficiency.plugin.worker.sensors.host import HostSensors

@@ -16,7 +16,7 @@ import time
 import numpy as np
 from distributed.scheduler import heartbeat_interval
 
-from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.plugin.scheduler.meter import POLL_MS
 from dask_efficiency.plugin.scheduler.straggler_watch import INTERVAL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch

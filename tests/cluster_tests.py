@@ -104,7 +104,7 @@ PROVES = {
     "live/bokeh/test_pages.py": {
         "test_a_tab_that_breaks_takes_nothing_else_with_it": "the tab in Dask's dashboard",
     },
-    "cli/test_source.py": {
+    "cli/test_inputs.py": {
         "test_a_cluster_that_records_is_explained_and_judged": "commands that take a scheduler's address",
     },
     "live/test_top.py": {

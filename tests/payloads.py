@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.cluster.account import WIDTH, Part, place
+from dask_efficiency.accounts.cluster.account import WIDTH, AccountPart, place
 from dask_efficiency.accounts.worker.balance import Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 
@@ -36,7 +36,7 @@ def ledger_with_everything() -> Ledger:
     return ledger
 
 
-def account_of(parts: Mapping[Part, Mapping[str, int]]) -> NDArray[np.int64]:
+def account_of(parts: Mapping[AccountPart, Mapping[str, int]]) -> NDArray[np.int64]:
     """An account of some parts by name; what is missing is 0."""
     account = np.zeros(WIDTH, np.int64)
     for part, row in parts.items():

@@ -8,16 +8,24 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import FINALIZED, Breakdown, Bucket, in_proportion
-from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
-from dask_efficiency.accounts.details import Hold, Holder, Place, WindowDetails
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.buckets import (
+    CAUSES,
+    FINALIZED,
+    Breakdown,
+    Bucket,
+    cause_name,
+    causes_of,
+    fit_causes,
+    in_proportion,
+)
+from dask_efficiency.accounts.details import HolderRow, Holdup, SampleRow, WindowDetails
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.metered import Metered
-from dask_efficiency.accounts.skew import Largest, Longest, TaskSizes
+from dask_efficiency.accounts.skew import LargestResult, LongestTask, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
-from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
+from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import (
+    ACTIVE_BUCKETS,
     FREE_BUCKETS,
     TASK_BUCKETS,
     UNHELD_BUCKETS,
@@ -122,7 +130,7 @@ def snapshots(draw: st.DrawFn, *, nthreads: int | None = None) -> Snapshot:
 def causes(draw: st.DrawFn, bucket: Bucket, whole: int) -> dict[str, int]:
     """Some nanoseconds by bare cause."""
     weights = draw(st.dictionaries(st.sampled_from(CAUSES[bucket]), nanoseconds))
-    return of_bucket(fit(weights, bucket, whole), bucket)
+    return causes_of(fit_causes(weights, bucket, whole), bucket)
 
 
 @st.composite
@@ -132,7 +140,9 @@ def snapshot_causes(draw: st.DrawFn, balance: Balance) -> SnapshotCauses:
 
     def row(buckets: Mapping[str, int]) -> dict[str, int]:
         return {
-            name_of(bucket, cause): ns for bucket in both for cause, ns in draw(causes(bucket, buckets[bucket])).items()
+            cause_name(bucket, cause): ns
+            for bucket in both
+            for cause, ns in draw(causes(bucket, buckets[bucket])).items()
         }
 
     return SnapshotCauses(finalized=row(balance.finalized), active=row(balance.active))
@@ -155,23 +165,23 @@ def sizes_of(tasks: Mapping[str, Sequence[tuple[str, int, int]]]) -> dict[str, T
         found[prefix] = sizes = TaskSizes()
         sizes.ns.add([ns for _, ns, _ in of_prefix])
         sizes.nbytes.add([nbytes for _, _, nbytes in of_prefix if nbytes >= 0])
-        sizes.longest = max((Longest(ns, key) for key, ns, _ in of_prefix), default=None)
-        sizes.largest = max((Largest(nbytes, key) for key, _, nbytes in of_prefix if nbytes >= 0), default=None)
+        sizes.longest = max((LongestTask(ns, key) for key, ns, _ in of_prefix), default=None)
+        sizes.largest = max((LargestResult(nbytes, key) for key, _, nbytes in of_prefix if nbytes >= 0), default=None)
     return found
 
 
 @st.composite
 def window_details(draw: st.DrawFn) -> WindowDetails:
     """What a worker may tell of a window."""
-    holds = st.lists(st.builds(Hold, nanoseconds, names, stacks), max_size=3).map(tuple)
-    place = st.builds(Place, st.sampled_from([str(b) for b in Bucket]), st.sampled_from(["", "gil"]), names, stacks)
+    holds = st.lists(st.builds(Holdup, nanoseconds, names, stacks), max_size=3).map(tuple)
+    place = st.builds(SampleRow, st.sampled_from([str(b) for b in Bucket]), st.sampled_from(["", "gil"]), names, stacks)
     noncpu = st.dictionaries(st.sampled_from(CAUSES[Bucket.THREAD_NONCPU]), nanoseconds)
     return WindowDetails(
         causes=draw(st.dictionaries(st.tuples(names, names), noncpu, max_size=3)),
         overhead=draw(st.dictionaries(st.sampled_from(CAUSES[Bucket.OVERHEAD]), nanoseconds)),
-        beside=draw(st.dictionaries(st.tuples(names, names), nanoseconds, max_size=3)),
+        free_slot_library=draw(st.dictionaries(st.tuples(names, names), nanoseconds, max_size=3)),
         profile=draw(st.dictionaries(place, nanoseconds, max_size=5)),
-        holders=draw(st.dictionaries(st.builds(Holder, names, names, stacks), nanoseconds, max_size=3)),
+        holders=draw(st.dictionaries(st.builds(HolderRow, names, names, stacks), nanoseconds, max_size=3)),
         gil_holds=draw(holds),
         loop_blocks=draw(holds),
         skew=draw(compared_tasks.map(sizes_of)),

@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 from benchmarks.simulate_mpi_programs import transposition, written
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.wire.heartbeats import decode
-from dask_efficiency.accounts.wire.wire import decode_window
+from dask_efficiency.accounts.wire.snapshots import decode_window
 from dask_efficiency.fleet.minder.detector import Minder, MinderFileError, load_minder
 from dask_efficiency.fleet.prometheus.prometheus_query import AnswerError, matrix
 from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
 from dask_efficiency.fleet.settings import read_settings
 from dask_efficiency.plugin import names
 from tests.accounts.wire.test_heartbeats import payload
-from tests.accounts.wire.test_wire import window_payload
+from tests.accounts.wire.test_snapshots import window_payload
 from tests.damage import (
     as_json,
     check_command,

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import dask_efficiency
-from dask_efficiency.cli.lazy import LazyGroup
+from dask_efficiency.cli.commands import LazyGroup
 from dask_efficiency.cli.output import tell
 from dask_efficiency.show.log import logger
 
@@ -41,7 +41,7 @@ PRINTED = {
     "report/demo.py": [
         *("client.dashboard_link", "_where_next(output)", "part.name", "part.obstacle", "threads", "workers"),
     ],
-    "show/terminal/coloured.py": ["_Coloured(document)", "plain(document, shutil.get_terminal_size().columns)"],
+    "show/terminal.py": ["_Coloured(document)", "plain(document, shutil.get_terminal_size().columns)"],
     # warnings of other libraries, given back as they were
     "fleet/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
     "simulation/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],

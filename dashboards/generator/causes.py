@@ -20,7 +20,7 @@ from dashboards.generator.queries import (
     total,
 )
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.show.colours import CAUSE_COLOURS
+from dask_efficiency.show.drawn_buckets import CAUSE_COLOURS
 
 WAITING = "dask_efficiency_thread_waiting_seconds_total"
 WORKER_WAITING = "dask_efficiency_worker_thread_waiting_seconds_total"

@@ -16,7 +16,7 @@ from dashboards.generator.panels import (
 from dashboards.generator.queries import CLUSTERS, LOST, gain, select, share, threads, total
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.report.kinds import KINDS, advice
-from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.drawn_buckets import COLOURS
 
 #: Rows of the table; Prometheus has ten findings at most of one moment.
 MAX_ROWS = 10

@@ -18,7 +18,7 @@ from dashboards.generator.panels import (
 )
 from dashboards.generator.queries import CHOSEN_WORKERS, WORKER, Growth, gain, rate, ratio, select, total
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.show.colours import COLOURS, GPU_COLOURS
+from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS
 
 GPU_SECONDS = "dask_efficiency_gpu_seconds_total"
 WORKER_GPU_SECONDS = "dask_efficiency_worker_gpu_seconds_total"

@@ -42,7 +42,7 @@ from dashboards.generator.queries import (
 from dashboards.generator.thread_time import ACTIVITY_COLOURS
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.worker.balance import Outcome
-from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.drawn_buckets import COLOURS
 
 OUTCOME_COLOURS = {
     str(Outcome.SUCCEEDED): COLOURS[Bucket.THREAD_CPU],

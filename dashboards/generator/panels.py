@@ -14,7 +14,7 @@ from grafana_foundation_sdk.models import piechart as p
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.generator.queries import metrics
-from dask_efficiency.show.colours import OTHER_COLOUR
+from dask_efficiency.show.drawn_buckets import OTHER_COLOUR
 
 DATASOURCE = c.DataSourceRef(type_val="prometheus", uid="${datasource}")
 

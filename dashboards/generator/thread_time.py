@@ -22,7 +22,7 @@ from dashboards.generator.queries import (
 )
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.drawn_buckets import COLOURS
 
 #: Slices of a pie, the folded rest not counted.
 MAX_SLICES = 6

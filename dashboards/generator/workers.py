@@ -30,7 +30,7 @@ from dashboards.generator.queries import (
     total,
 )
 from dask_efficiency.accounts.buckets import GOOD, Bucket
-from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.drawn_buckets import COLOURS
 
 
 def strip() -> list[Any]:

@@ -1,1 +1,1 @@
-"""Where each thread-second goes: exact sums of a worker and of a cluster, and what travels between them."""
+"""Exact accounts of thread-seconds, of a worker and of a cluster, and the messages between them."""

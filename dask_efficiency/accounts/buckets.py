@@ -1,8 +1,8 @@
-"""Where a thread-second can go, and sums of it that add up exactly."""
+"""Buckets and causes: where a thread-second can go and why, in sums that add up exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -30,8 +30,8 @@ class Bucket(StrEnum):
     RUNNING = "running"
 
 
-#: What each means, for a reader who does not know Dask from inside.
-DESCRIPTIONS: dict[Bucket, str] = {
+#: Meaning of each bucket, for a reader who does not know Dask's internals.
+BUCKET_DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
     Bucket.GPU: "tasks that stood in a CUDA call while a kernel of their own ran",
     Bucket.LIBRARY_THREADS: "tasks that waited while threads of a library (Arrow, BLAS, OpenMP) computed",
@@ -52,10 +52,10 @@ DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.RUNNING: "held by tasks that have not ended, so that nothing is known of them yet",
 }
 
-#: Time that produced results, and produced them for the first time.
+#: Time that produced a result for the first time.
 GOOD = (Bucket.THREAD_CPU, Bucket.GPU, Bucket.LIBRARY_THREADS)
 
-#: Time that a task held a slot, whatever became of it. ``running`` is its part that is not finalized.
+#: Time in which a task held a slot, whatever its outcome. ``running`` is the part that is not finalized.
 HELD = (
     Bucket.THREAD_CPU,
     Bucket.GPU,
@@ -69,7 +69,7 @@ HELD = (
     Bucket.RUNNING,
 )
 
-#: Every bucket that only grows; ``running`` is the one gauge.
+#: Buckets that only grow; ``running`` is the one gauge.
 FINALIZED = tuple(bucket for bucket in Bucket if bucket is not Bucket.RUNNING)
 
 
@@ -141,7 +141,7 @@ class Breakdown(Mapping[str, float]):
         return f"Breakdown({inner or 'empty'})"
 
     def ns(self, *buckets: str) -> int:
-        """Nanoseconds in the buckets named, together."""
+        """Nanoseconds in the named buckets."""
         return sum(self._nanoseconds.get(_known(bucket), 0) for bucket in buckets)
 
     @property
@@ -181,7 +181,7 @@ def scale_down(row: Sequence[int], total: int) -> list[int]:
     row
         Non-negative, summing to at least ``total``.
     total
-        What the result sums to, at least 0.
+        Sum of the result, at least 0.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def scale_down(row: Sequence[int], total: int) -> list[int]:
 
 
 def in_proportion(weights: Sequence[int], total: int) -> list[int]:
-    """Whole numbers in proportion to weights, that sum to ``total``: differences of the floors of the running sum.
+    """Divide a total into whole numbers in proportion to weights: differences of the floors of the running sum.
 
     Parameters
     ----------
@@ -220,3 +220,136 @@ def _known(bucket: str) -> Bucket:
         return Bucket(bucket)
     except ValueError:
         raise KeyError(f"unknown bucket {bucket!r}; expected one of {[str(b) for b in Bucket]}") from None
+
+
+#: Stands for a cause that was not observed; never divided among the others.
+UNKNOWN = "unknown"
+
+#: The causes of each bucket that has any, in the order in which they are shown.
+CAUSES: dict[Bucket, tuple[str, ...]] = {
+    Bucket.THREAD_NONCPU: (
+        "gil",
+        "core",
+        "throttled",
+        "stopped",
+        "lock",
+        "sleep",
+        "file",
+        "network",
+        "child-process",
+        UNKNOWN,
+    ),
+    Bucket.OVERHEAD: ("hand-over", "event-loop", "rescheduled", UNKNOWN),
+    Bucket.IDLE: ("scheduler", "round-trips", "imbalance", "restricted", "graph", "parallelism", UNKNOWN),
+}
+
+#: Meaning of each cause, in a line.
+CAUSE_DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
+    Bucket.THREAD_NONCPU: {
+        "gil": "waited for Python's global interpreter lock, which another thread of the worker held",
+        "core": "ready to run, and every core that the worker may use was busy",
+        "throttled": "ready to run, and the container's CPU limit was used up (an estimate)",
+        "stopped": "its process, or its whole machine, was stopped or frozen",
+        "lock": "waited for a lock that is not the GIL: another thread's work, a queue, an event",
+        "sleep": "slept, as time.sleep does",
+        "file": "read or wrote files",
+        "network": "waited for a socket",
+        "child-process": "waited for a process that the task had started",
+        UNKNOWN: "no sample showed why",
+    },
+    Bucket.OVERHEAD: {
+        "hand-over": "from the slot's being taken to the task's first instruction in its thread",
+        "event-loop": "the task was done, and the worker's event loop had yet to hear of it",
+        "rescheduled": "a P2P shuffle stopped the task, to have it run on the worker that has its data",
+        UNKNOWN: "no clock tells",
+    },
+    Bucket.IDLE: {
+        "scheduler": "the scheduler was busy and had ready tasks, or a message was on its way",
+        "round-trips": "the scheduler held ready tasks back, was not busy, and waited for results",
+        "imbalance": "tasks waited at other workers beyond their threads",
+        "restricted": "tasks may run on other workers only, or on none that is there",
+        "graph": "the scheduler was taking in a graph",
+        "parallelism": "nothing was ready anywhere: all waited for the tasks that ran",
+        UNKNOWN: "nobody looked",
+    },
+}
+
+
+def cause_name(bucket: str, cause: str) -> str:
+    """Name of a cause in a row, ``"thread-noncpu/gil"``; without a cause, the bucket's name."""
+    return f"{bucket}/{cause}" if cause else str(bucket)
+
+
+#: Names of each bucket's causes, in their order; cached, because building one takes half a microsecond.
+CAUSE_NAMES_BY_BUCKET = {
+    bucket: tuple(cause_name(bucket, cause) for cause in causes) for bucket, causes in CAUSES.items()
+}
+
+#: All names that a row may have.
+CAUSE_NAMES = tuple(name for names in CAUSE_NAMES_BY_BUCKET.values() for name in names)
+
+
+def causes_of(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
+    """Nanoseconds of one bucket by bare cause; zeros are left out."""
+    return {
+        cause: ns
+        for cause, name in zip(CAUSES[bucket], CAUSE_NAMES_BY_BUCKET[bucket], strict=True)
+        if (ns := row.get(name, 0))
+    }
+
+
+def named_causes(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
+    """Convert a row by bare cause to one by :func:`cause_name`; zeros are left out."""
+    return {
+        name: ns
+        for cause, name in zip(CAUSES[bucket], CAUSE_NAMES_BY_BUCKET[bucket], strict=True)
+        if (ns := row.get(cause, 0))
+    }
+
+
+def fit_causes(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
+    """Divide a bucket's nanoseconds by cause.
+
+    Parameters
+    ----------
+    weights
+        Known nanoseconds by bare cause.
+    bucket
+        One of :data:`CAUSES`.
+    ns
+        Nanoseconds in the bucket.
+
+    Returns
+    -------
+    dict
+        By :func:`cause_name`; sums to ``ns``. Weights beyond it are scaled down; what they lack is :data:`UNKNOWN`.
+    """
+    known = [max(0, weights.get(cause, 0)) for cause in CAUSES[bucket]]
+    whole = sum(known)
+    if whole > ns:
+        known = scale_down(known, ns)
+    else:
+        known[-1] += ns - whole
+    return {name: n for name, n in zip(CAUSE_NAMES_BY_BUCKET[bucket], known, strict=True) if n}
+
+
+def fit_known_causes(
+    weights: Mapping[str, int], buckets: Mapping[str, int], known: Collection[Bucket] = ()
+) -> dict[str, int]:
+    """Fit the causes of each bucket that has known ones, see :func:`fit_causes`.
+
+    Parameters
+    ----------
+    weights
+        Nanoseconds by :func:`cause_name`.
+    buckets
+        Nanoseconds by bucket.
+    known
+        Buckets whose causes are known elsewhere; here they are reported too, if only as :data:`UNKNOWN`.
+    """
+    found: dict[str, int] = {}
+    for bucket in CAUSES:
+        causes = causes_of(weights, bucket)
+        if causes or bucket in known:
+            found.update(fit_causes(causes, bucket, buckets.get(bucket, 0)))
+    return found

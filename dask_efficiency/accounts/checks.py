@@ -1,4 +1,4 @@
-"""Checks of plain data that came from elsewhere: what is out of order is refused, by field and value."""
+"""Checks of plain data from other processes; a bad value is refused, with its field and value."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Any
 
-#: No honest worker comes near these: a payload over them is refused whole.
+#: Entries of one mapping or list; more are refused. A guess, far above any real worker's.
 MAX_NAMES = 10_000
+#: Characters of a name; a longer one is refused. A guess: keys of Dask have some 50.
 MAX_NAME_LENGTH = 1_000
-#: 146 years of nanoseconds, and still far from the end of msgpack's integers.
+#: Largest number accepted: 146 years of nanoseconds, below msgpack's limit of 2**64.
 MAX_NANOSECONDS = 1 << 62
 
 
 class RefusedPayload(ValueError):
-    """A payload that must not be recorded; says which field, what it held and what was expected."""
+    """A payload that must not be recorded; names the field, its value and what was expected."""
 
 
 def short(value: object) -> str:
-    """What a message can show of any value."""
+    """A value's repr for a message, at most 80 characters."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
@@ -41,7 +42,7 @@ def whole(name: str, value: object) -> int:
 
 
 def wholes(name: str, values: Sequence[Any]) -> None:
-    """The same of each of them."""
+    """Check that all values are whole numbers, not negative."""
     if values and ({*map(type, values)} != {int} or min(values) < 0 or max(values) > MAX_NANOSECONDS):
         for each in values:
             whole(name, each)
@@ -55,7 +56,7 @@ def text(name: str, value: object) -> str:
 
 
 def shared_texts(name: str, values: Sequence[Any]) -> list[str]:
-    """The same of many, of which only one each is kept however many workers send it."""
+    """Check many texts and intern them: workers send the same ones."""
     # Without a call for each: heartbeats are full of them.
     if not {*map(type, values)} <= {str} or max(map(len, values), default=0) > MAX_NAME_LENGTH:
         values = [str(text(name, each)) for each in values]
@@ -79,7 +80,7 @@ def listed(name: str, value: object) -> list[Any] | tuple[Any, ...]:
 
 
 def counts(name: str, value: object, known: frozenset[str] | None = None) -> dict[str, int]:
-    """Whole numbers by name; only by known ones, where those are given."""
+    """A mapping of names to whole numbers; any other name than ``known`` is refused."""
     found = {}
     for key, n in mapping(name, value).items():
         if type(n) is not int or not 0 <= n <= MAX_NANOSECONDS:
@@ -91,7 +92,7 @@ def counts(name: str, value: object, known: frozenset[str] | None = None) -> dic
 
 
 def row(name: str, values: object, length: int) -> tuple[int, ...]:
-    """So many whole numbers."""
+    """A row of ``length`` whole numbers."""
     if not isinstance(values, (list, tuple)) or len(values) != length:
         raise RefusedPayload(f"a row of {name} is {short(values)}; expected {length} numbers")
     # All at once, for a scheduler reads thousands of these a second; then one by one, to say which is wrong.

@@ -1,4 +1,4 @@
-"""WindowDetails: what a worker tells of a window beyond its accounts, and the same of many workers together."""
+"""WindowDetails: causes, profiles and skew of a worker's window, and their merger over all workers."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.buckets import CAUSES, Bucket
 from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, short, text, whole
+from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
 from dask_efficiency.accounts.metered import Metered
-from dask_efficiency.accounts.profile import Frame, Hold, Holder, Place, Stack
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
-#: Calls of a stack that travel; beyond, the outermost are left out.
+#: Frames of a stack that are sent, the innermost; a guess above what samplers keep (48).
 MAX_DEPTH = 60
 
-#: Rows of a profile that all workers together keep in a window, the costliest first.
+#: Rows of a window's merged profile, the costliest first: 2.5 MB, as a row takes some 500 bytes. A guess.
 MAX_ROWS = 5_000
 
-#: Long holds of one kind that are kept, the longest first.
+#: Long holds of each kind that are kept, the longest first. A guess: reports show fewer.
 MAX_HOLDS = 20
 
 _NONCPU = frozenset(CAUSES[Bucket.THREAD_NONCPU])
@@ -29,31 +28,31 @@ _OVERHEAD = frozenset(CAUSES[Bucket.OVERHEAD])
 
 @dataclass(frozen=True, slots=True)
 class WindowDetails:
-    """What a worker tells of a window beyond its accounts, in nanoseconds."""
+    """Causes, profiles and skew of a worker's window, in nanoseconds."""
 
     #: Of ``thread-noncpu``, by (span, prefix) and bare cause.
     causes: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
     #: Of ``overhead``, by bare cause.
     overhead: Mapping[str, int] = field(default_factory=dict)
-    #: For which threads of libraries computed in the place of free slots, by (span, prefix).
-    beside: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    profile: Mapping[Place, int] = field(default_factory=dict)
-    holders: Mapping[Holder, int] = field(default_factory=dict)
-    gil_holds: tuple[Hold, ...] = ()
-    loop_blocks: tuple[Hold, ...] = ()
-    #: By prefix, what its tasks took and made.
+    #: Time in which threads of libraries computed in place of free slots, by (span, prefix).
+    free_slot_library: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    profile: Mapping[SampleRow, int] = field(default_factory=dict)
+    holders: Mapping[HolderRow, int] = field(default_factory=dict)
+    gil_holds: tuple[Holdup, ...] = ()
+    loop_blocks: tuple[Holdup, ...] = ()
+    #: Durations and result sizes of tasks, by prefix.
     skew: Mapping[str, TaskSizes] = field(default_factory=dict)
     #: Nanoseconds, bytes and counts.
     metered: Mapping[Metered, int] = field(default_factory=dict)
 
 
 def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
-    """As plain data for msgpack, with at most so many rows of each profile, the costliest; the rest as ``(other)``."""
+    """Encode as plain data for msgpack, with the ``limit`` costliest rows of each profile; the rest as ``(other)``."""
     stacks = StackNumbers()
     return {
         "causes": [[span, prefix, dict(row)] for (span, prefix), row in details.causes.items()],
         "overhead": dict(details.overhead),
-        "beside": [[span, prefix, ns] for (span, prefix), ns in details.beside.items()],
+        "beside": [[span, prefix, ns] for (span, prefix), ns in details.free_slot_library.items()],
         "profile": [
             [place.bucket, place.cause, place.prefix, stacks.number(place.stack), ns]
             for place, ns in costliest(details.profile, limit).items()
@@ -72,12 +71,12 @@ def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
 
 
 def decode_details(payload: object) -> WindowDetails:
-    """Check what a worker sent, and read it.
+    """Check and read what :func:`encode_details` made.
 
     Raises
     ------
     RefusedPayload
-        If it is not what :func:`encode_details` makes.
+        If a field is missing, mistyped or out of range.
     """
     fields = mapping("details", payload)
     frames = [_frame(entry) for entry in listed("details.frames", fields.get("frames"))]
@@ -93,12 +92,12 @@ def decode_details(payload: object) -> WindowDetails:
     causes = {}
     for span, prefix, row in _entries("causes", fields, 3):
         causes[text("details.span", span), text("details.prefix", prefix)] = counts("details.causes", row, _NONCPU)
-    beside = {}
+    library = {}
     for span, prefix, ns in _entries("beside", fields, 3):
-        beside[text("details.span", span), text("details.prefix", prefix)] = whole("details.beside", ns)
+        library[text("details.span", span), text("details.prefix", prefix)] = whole("details.beside", ns)
     profile = {}
     for bucket, cause, prefix, at, ns in _entries("profile", fields, 5):
-        place = Place(
+        place = SampleRow(
             text("details.bucket", bucket),
             text("details.cause", cause),
             text("details.prefix", prefix),
@@ -107,19 +106,19 @@ def decode_details(payload: object) -> WindowDetails:
         profile[place] = whole("details.profile", ns)
     holders = {}
     for prefix, holder, at, ns in _entries("holders", fields, 4):
-        key = Holder(text("details.prefix", prefix), text("details.holder", holder), stack(at))
+        key = HolderRow(text("details.prefix", prefix), text("details.holder", holder), stack(at))
         holders[key] = whole("details.holders", ns)
 
-    def holds(name: str) -> tuple[Hold, ...]:
+    def holds(name: str) -> tuple[Holdup, ...]:
         return tuple(
-            Hold(whole(f"details.{name}", ns), text(f"details.{name}", holder), stack(at))
+            Holdup(whole(f"details.{name}", ns), text(f"details.{name}", holder), stack(at))
             for ns, holder, at in _entries(name, fields, 3)
         )
 
     return WindowDetails(
         causes=causes,
         overhead=counts("details.overhead", fields.get("overhead"), _OVERHEAD),
-        beside=beside,
+        free_slot_library=library,
         profile=profile,
         holders=holders,
         gil_holds=holds("gil_holds"),
@@ -133,20 +132,20 @@ def decode_details(payload: object) -> WindowDetails:
 
 
 class MergedProfiles:
-    """What all workers tell of one window, together."""
+    """Details of one window, merged over all workers."""
 
     def __init__(self) -> None:
-        self.profile: dict[Place, int] = {}
-        self.holders: dict[Holder, int] = {}
+        self.profile: dict[SampleRow, int] = {}
+        self.holders: dict[HolderRow, int] = {}
         #: With the worker's name.
-        self.gil_holds: list[tuple[str, Hold]] = []
-        self.loop_blocks: list[tuple[str, Hold]] = []
+        self.gil_holds: list[tuple[str, Holdup]] = []
+        self.loop_blocks: list[tuple[str, Holdup]] = []
         self.skew: dict[str, TaskSizes] = {}
-        #: By worker's name; of all together, under no name, where these are too many.
+        #: By worker name; under an empty name once there are too many.
         self.metered: dict[tuple[str, Metered], int] = {}
 
     def add(self, worker: str, details: WindowDetails) -> None:
-        """What one worker told."""
+        """Add the details of one worker."""
         self.profile = _merged(self.profile, details.profile)
         self.holders = _merged(self.holders, details.holders)
         self.gil_holds = _longest(self.gil_holds, worker, details.gil_holds)
@@ -160,7 +159,7 @@ class MergedProfiles:
 
 
 def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:
-    """So many rows of a profile, the costliest; the others without their stacks, which then share a row."""
+    """Keep the ``limit`` costliest rows of a profile; the others lose their stacks, and so share rows."""
     if len(rows) <= limit:
         return dict(rows)
     kept = dict(heapq.nlargest(limit, rows.items(), key=lambda item: item[1]))
@@ -174,17 +173,17 @@ def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:
 def _merged(rows: dict[Any, int], more: Mapping[Any, int]) -> dict[Any, int]:
     for key, ns in more.items():
         rows[key] = rows.get(key, 0) + ns
-    # Twice as many before it is cut, so that it is not cut for each worker.
+    # Cut only at twice the bound, so that it is not cut for each worker.
     return costliest(rows, MAX_ROWS) if len(rows) > 2 * MAX_ROWS else rows
 
 
-def _longest(holds: list[tuple[str, Hold]], worker: str, more: Iterable[Hold]) -> list[tuple[str, Hold]]:
+def _longest(holds: list[tuple[str, Holdup]], worker: str, more: Iterable[Holdup]) -> list[tuple[str, Holdup]]:
     every = [*holds, *((worker, hold) for hold in more)]
     return heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
 
 
 class StackNumbers:
-    """Stacks and their frames, each of which travels once."""
+    """Table of distinct stacks and frames, so that each is sent once."""
 
     def __init__(self) -> None:
         self.rows: list[list[int]] = []
@@ -192,7 +191,7 @@ class StackNumbers:
         self.frames: dict[Frame, int] = {}
 
     def number(self, stack: Stack) -> int:
-        """Which row a stack is."""
+        """Row number of a stack."""
         stack = stack[-MAX_DEPTH:]
         if stack not in self._numbers:
             self._numbers[stack] = len(self.rows)

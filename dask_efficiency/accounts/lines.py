@@ -1,4 +1,4 @@
-"""Lines: which line of the user's own code a stack is put down to."""
+"""Lines of code: where threads were, by stack; the user's line that is blamed; the lines that sent the tasks."""
 
 from __future__ import annotations
 
@@ -6,38 +6,130 @@ import importlib.util
 import os
 import re
 import sysconfig
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from dask_efficiency.accounts.profile import Frame, Stack
+#: Rows of a table: 1 MB, as a row of 20 shared frames takes some 500 bytes.
+MAX_ROWS = 2_000
+
+#: Stands for a prefix: the worker's event loop.
+EVENT_LOOP = "(event loop)"
+
+#: Frames of a stack that are kept, the innermost. A guess: below them are mostly the callers of a library.
+MAX_DEPTH = 48
+
+
+class Frame(NamedTuple):
+    """A line of code at work."""
+
+    #: Qualified name, such as ``Series.map``.
+    function: str
+    file: str
+    #: Line from 1; 0 if unknown.
+    line: int
+
+
+#: Outermost first.
+Stack = tuple[Frame, ...]
+
+
+class SampleRow(NamedTuple):
+    """Row of a profile: where threads spent time, and on what."""
+
+    bucket: str
+    #: Empty for a bucket without causes.
+    cause: str
+    #: Prefix of the tasks.
+    prefix: str
+    #: Stack of the task, without Dask's frames below it; empty where it is not kept.
+    stack: Stack
+
+
+class HolderRow(NamedTuple):
+    """Row of a profile of the GIL: its holder while tasks of a prefix waited for it."""
+
+    #: Prefix of the tasks that waited.
+    prefix: str
+    #: Prefix of the holder's task; in parentheses if it was no task.
+    holder: str
+    #: Stack of the holder.
+    stack: Stack
+
+
+class Holdup(NamedTuple):
+    """One stretch of time in which one thread blocked others."""
+
+    ns: int
+    #: As in :class:`HolderRow`.
+    holder: str
+    stack: Stack
+
+
+class _HasStack(Protocol):
+    def __hash__(self) -> int: ...
+
+    def _replace(self, *, stack: Stack) -> Self: ...
+
+
+_Row = TypeVar("_Row", bound=_HasStack)
+
+
+class StackTable(Generic[_Row]):
+    """Adds up nanoseconds by row.
+
+    A full table adds new stacks without their frames, so that the sums by the other fields stay right.
+
+    Parameters
+    ----------
+    max_rows
+        Rows kept apart, at least 1; the others take at most one row more for each combination of the other fields.
+    """
+
+    def __init__(self, max_rows: int = MAX_ROWS) -> None:
+        self._max_rows = max_rows
+        self._rows: dict[_Row, int] = {}
+
+    def add(self, row: _Row, ns: int) -> None:
+        """Add nanoseconds."""
+        rows = self._rows
+        if row not in rows and len(rows) >= self._max_rows:
+            row = row._replace(stack=())
+        rows[row] = rows.get(row, 0) + ns
+
+    def rows(self) -> dict[_Row, int]:
+        """Nanoseconds by row."""
+        return dict(self._rows)
+
 
 #: Packages that are not the user's own code wherever they are installed, in a checkout as well.
 NOT_THE_USERS = ("dask", "distributed", "dask_efficiency")
 
-#: Where libraries are on other machines than this one: installed packages, and the standard library's places on
-#: Unix (lib/python3.12, lib64/python3.13t, python312.zip) and on Windows (Python312\Lib).
+#: Folders of libraries on any machine: installed packages, and the standard library on Unix (lib/python3.12,
+#: lib64/python3.13t, python312.zip) and on Windows (Python312\Lib).
 _LIBRARY = re.compile(
     r"[\\/](?:(?:site|dist)-packages|lib(?:64)?[\\/](?:python|pypy)\d[\d.]*t?|python\d+[\\/]lib|python\d+\.zip)[\\/]",
     re.IGNORECASE,
 )
 
-#: How cloudpickle calls the file of a function that travels by value, as those of notebooks and scripts do.
+#: cloudpickle's file name for functions that travel by value, as those of notebooks and scripts do.
 BY_VALUE = "dynamic-code"
 
-#: What people type in has no file: how its names begin, in angle brackets. Code that libraries generate has others.
+#: Starts of the names, in angle brackets, of code that was typed in; generated code of libraries has others.
 _TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", BY_VALUE)
 
-#: In the qualified name of a function within another, as the wrappers of decorators are.
+#: Part of the qualified name of a nested function, such as a decorator's wrapper.
 _LOCAL = "locals>."
 
-#: In the names of the files that import modules, and what they do.
+#: Part of the file names of Python's import system, and the name that its calls get.
 _IMPORTS, IMPORT = "frozen importlib", "import"
 
-#: In place of a line where no sample was taken.
+#: Stands for a line where no sample was taken.
 NOWHERE = Frame("", "", 0)
 
 
 def blamed(stack: Stack) -> Frame:
-    """The line of code that a stack is put down to.
+    """The line of code that is blamed for a stack.
 
     Returns
     -------
@@ -47,7 +139,7 @@ def blamed(stack: Stack) -> Frame:
         wrapper is not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
     """
     imports = next((i for i, frame in enumerate(stack) if _IMPORTS in frame.file), len(stack))
-    # What a library generates as it is imported may have the name of what people type.
+    # Code that a library generates as it is imported may be named like code that was typed in.
     if imports < len(stack) and not any(_is_own(frame) and frame.file[0] != "<" for frame in stack[imports:]):
         return blamed(stack[:imports])._replace(function=IMPORT)
     if not stack:
@@ -60,36 +152,102 @@ def blamed(stack: Stack) -> Frame:
 
 
 def place_of(frame: Frame) -> str:
-    """A line as people say it: ``"etl.py:88"``; empty for :data:`NOWHERE`."""
+    """A line in short, ``"etl.py:88"``; empty for :data:`NOWHERE`."""
     name = frame.file.replace("\\", "/").rpartition("/")[2]
     return f"{name}:{frame.line}" if frame.file else ""
 
 
 def _is_own(frame: Frame) -> bool:
-    """Whether a frame is the user's own. Functions within functions travel by value, too, and may be a library's."""
+    """Check if a frame is the user's own. A nested function travels by value too, and may be a library's."""
     return is_the_users(frame.file) and not (BY_VALUE in frame.file and _LOCAL in frame.function)
 
 
 @lru_cache(maxsize=4096)
 def is_the_users(file: str) -> bool:
-    """Whether a file is the user's own code, and not a library's, by its path on whatever machine it is."""
+    """Check by its path if a file, on any machine, is the user's own code and not a library's."""
     if file.startswith("<"):
         return file[1:].startswith(_TYPED)
     return bool(file) and not _LIBRARY.search(file) and not file.startswith(_roots()) and not _starts_a_command(file)
 
 
 def _starts_a_command(file: str) -> bool:
-    """Whether it is what an installer writes for a console script, which calls a library's ``main()``."""
+    """Check for a console script, which an installer wrote and which calls a library's ``main()``."""
     folder, name = os.path.split(file)
     return folder == sysconfig.get_path("scripts") and "." not in name
 
 
 @cache
 def _roots() -> tuple[str, ...]:
-    """Where libraries are on this machine."""
+    """Folders of libraries on this machine."""
     paths = sysconfig.get_paths()
     roots = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     for name in NOT_THE_USERS:
         spec = importlib.util.find_spec(name)
         roots.update(spec.submodule_search_locations or () if spec else ())
     return tuple(os.path.join(root, "") for root in sorted(roots))
+
+
+#: Graphs of a window that are kept apart, prefixes of all of them, and keys compared to name one graph. Guesses that
+#: bound memory; beyond them the lines are not known.
+MAX_GRAPHS, MAX_PREFIXES, MAX_WANTED = 1_000, 10_000, 10_000
+
+#: Name of all graphs that are not kept apart.
+NAMELESS = ""
+
+_NOBODY = {"": ""}
+
+
+def graph_name(wanted: Any) -> str:
+    """Name of a graph by its wanted keys, equal on client and scheduler."""
+    if not isinstance(wanted, Collection) or len(wanted) > MAX_WANTED:
+        return NAMELESS
+    return min(map(str, wanted), default=NAMELESS)
+
+
+class SentGraphs:
+    """Prefixes of the graphs that a window's client sent; graphs beyond the bounds share one entry."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, set[str]] = {}
+        self._size = 0
+
+    def add(self, wanted: Any, prefixes: Iterable[str]) -> None:
+        """Add a graph whose tasks have these prefixes."""
+        name, new = graph_name(wanted), set(prefixes)
+        if name not in self._found and (len(self._found) >= MAX_GRAPHS or self._size + len(new) > MAX_PREFIXES):
+            name = NAMELESS
+        known = self._found.setdefault(name, set())
+        self._size += len(new - known)
+        known |= new
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Prefixes by graph name."""
+        return {name: sorted(prefixes) for name, prefixes in self._found.items()}
+
+
+def sending_lines(sent: Mapping[str, Iterable[str]], lines: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Lines of code that sent the tasks of each prefix, in words.
+
+    Parameters
+    ----------
+    sent
+        Prefixes by graph, from :meth:`SentGraphs.to_dict`.
+    lines
+        The lines that sent each graph, ``"etl.py:42"``, with their source; both are empty where no line is known.
+
+    Returns
+    -------
+    dict
+        In words by prefix; prefixes with a graph of unknown origin are left out.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, prefixes in sent.items():
+        for prefix in prefixes:
+            found.setdefault(prefix, {}).update(lines.get(name, _NOBODY))
+    return {prefix: _in_words(of) for prefix, of in found.items() if "" not in of}
+
+
+def _in_words(lines: Mapping[str, str]) -> str:
+    (line, source), *more = lines.items()
+    text = f"`{source}` in {line}" if source else line
+    return f"{text} and {len(more)} more line{'s' * (len(more) > 1)}" if more else text

@@ -1,14 +1,14 @@
-"""Metered: what Dask's ``context_meter`` counts beside the buckets, in tasks and in the background of shuffles."""
+"""Metered: quantities that Dask's ``context_meter`` counts, in tasks and in the background of shuffles."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Units of what ``context_meter`` counts, if users give no others.
+#: Units of ``context_meter``, if users give no others.
 SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 
-#: Where it is counted: in tasks, by the background of P2P shuffles, of results that go from worker to worker, and that
-#: tasks made; and of a worker's memory, the most there was at a time.
+#: Contexts: tasks, the background of P2P shuffles, transfers between workers, the peak of a worker's memory, and
+#: results of tasks.
 EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS = "execute", "p2p", "transfers", "memory", "results"
 
 #: Labels of memory: of the worker's process, and of results in it as Dask estimates them.
@@ -24,10 +24,10 @@ RECEIVE, FLUSH = "receive", "flush"
 #: Disk, and the (de)serialising and (de)compressing that goes with it.
 SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
 
-#: Of these, what reading inputs back takes before a task starts; the others write, after it stops.
+#: Labels of reading inputs back, before a task starts; the others are of writing, after it stops.
 UNSPILL_LABELS = frozenset({"disk-read", "deserialize", "decompress"})
 
-#: What Dask itself names inside a task; every other label is the user's own, or begins with :data:`OF_SHUFFLES`.
+#: Dask's own labels inside a task; any other is the user's, or begins with :data:`OF_SHUFFLES`.
 DASK_LABELS = SPILL_LABELS | {
     "thread-cpu",
     "thread-noncpu",
@@ -38,25 +38,25 @@ DASK_LABELS = SPILL_LABELS | {
     "memory-read",
 }
 
-#: How the labels of P2P shuffles begin in tasks.
+#: Prefix of the labels of P2P shuffles in tasks.
 OF_SHUFFLES = "p2p-"
 
-#: How the keys of P2P shuffles' barriers begin: of tables, and of arrays that are chunked anew.
+#: Prefixes of the keys of P2P shuffles' barriers, of tables and of rechunked arrays.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
 
-#: Ways that data goes: results are made, go to disk and come back, are found where they were, and go to and from other
-#: workers and clients; and parts of the inputs of P2P shuffles are sent.
+#: Ways of data: results are made, spilled, read back, found in memory, received, and sent to workers and clients;
+#: inputs of P2P shuffles are shuffled.
 WAYS = ("made", "spilled", "read-back", "found-in-memory", "received", "sent", "shuffled")
 
-#: In the place of labels beyond those that are kept apart.
+#: Stands for labels beyond those that are kept apart.
 OTHER = "(other)"
 
-#: Kept apart by a worker.
+#: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
 MAX_METERED = 1_000
 
 
 class Metered(NamedTuple):
-    """What is counted under one label; seconds are kept as nanoseconds."""
+    """One metered quantity; seconds are kept as nanoseconds."""
 
     #: :data:`EXECUTE`, :data:`P2P`, :data:`TRANSFERS`, :data:`MEMORY`, or where else a worker spills: ``gather-dep``,
     #: ``get-data``, ``memory-monitor``.
@@ -72,7 +72,7 @@ class Metered(NamedTuple):
 
     @property
     def way(self) -> str:
-        """One of :data:`WAYS`; empty where it is none."""
+        """One of :data:`WAYS`, or empty."""
         if self.context in (TRANSFERS, RESULTS):
             return self.label
         if self.context == P2P:
@@ -81,5 +81,5 @@ class Metered(NamedTuple):
 
     @property
     def rest(self) -> Metered:
-        """What it counts as where too many are kept apart."""
+        """The quantity as which it counts once too many are kept apart."""
         return Metered(self.context, "", "", OTHER if self.context == EXECUTE else self.label, self.unit)

@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.checks import RefusedPayload, mapping, short, text, whole
 
-#: More processors than any machine has.
+#: Bound of the processors of a machine; more are refused. A guess, above any real machine's.
 MAX_PROCESSORS = 1 << 16
 
-#: A bit for each of them.
+#: Pattern of an affinity mask.
 _MASK = f"0*[1-9a-f][0-9a-f]{{0,{MAX_PROCESSORS // 4}}}"
 
 
-class Used(NamedTuple):
-    """What some processors did since the machine started, in nanoseconds."""
+class ProcessorTime(NamedTuple):
+    """Time of some processors since the machine started, in nanoseconds."""
 
-    #: With what they stood idle, were stolen, or waited for disks.
+    #: Including idle and stolen time, and waits for disks.
     all: int
-    #: Computed, for anybody.
+    #: Busy, for any process.
     computed: int
-    #: Of it, for the process that says it.
+    #: Busy, for the process that reports it.
     own: int
 
 
@@ -33,23 +33,23 @@ class Used(NamedTuple):
 class Processors:
     """The processors that one process may use."""
 
-    #: Which machine, and which group of processes has the limit.
+    #: Id of the machine, and of the group of processes that has the limit.
     machine: str
     group: str
     #: Bit ``i`` is set if the process may run on processor ``i``.
     affinity: int
     #: Cores that the group may use at once, by its CPU limit; None without one.
     quota: float | None = None
-    #: What they did by the instant at which this was read; None where nobody can tell.
-    used: Used | None = None
+    #: Time of the processors when this was read; None if unknown.
+    used: ProcessorTime | None = None
 
 
-#: Groups of processes on one machine for which it is computed exactly what they share; for more it is an upper bound.
+#: Groups on one machine up to which the shared cores are exact, in 2**groups steps; beyond, an upper bound.
 MAX_GROUPS = 10
 
 
 def cores(workers: Iterable[Processors]) -> float:
-    """How many cores some processes share: what they may run on, no more than the limits of their groups allow."""
+    """Number of cores that some processes share, by affinity and by the limits of their groups."""
     machines: dict[str, dict[str, list[Processors]]] = {}
     for worker in workers:
         machines.setdefault(worker.machine, {}).setdefault(worker.group, []).append(worker)
@@ -60,25 +60,24 @@ def cores(workers: Iterable[Processors]) -> float:
 Both = tuple[Processors, Processors]
 
 
-def others_share(workers: Iterable[Both], beside: Both | None = None) -> float | None:
-    """For which share of their time some processes' processors computed for other processes.
+def others_share(workers: Iterable[Both], scheduler: Both | None = None) -> float | None:
+    """Share of some processes' processor time that other processes used.
 
     Parameters
     ----------
     workers
         Each process.
-    beside
-        One that is none of the others, wherever it runs: the scheduler.
+    scheduler
+        The scheduler, wherever it runs.
 
     Returns
     -------
     float or None
-        In [0, 1]. None where it is not known of any machine: of those where two processes may use some of each other's
-        processors and not the same ones, it is not.
+        In [0, 1]. None if no machine's is known; it is not where the affinities of two processes overlap only partly.
     """
-    machines: dict[str, dict[int, list[Used]]] = {}
+    machines: dict[str, dict[int, list[ProcessorTime]]] = {}
     for then, now in workers:
-        used = _between(then, now) or Used(0, 0, 0)
+        used = _between(then, now) or ProcessorTime(0, 0, 0)
         machines.setdefault(now.machine, {}).setdefault(now.affinity, []).append(used)
     everything = others = 0
     for machine, groups in machines.items():
@@ -87,24 +86,28 @@ def others_share(workers: Iterable[Both], beside: Both | None = None) -> float |
         ):
             continue
         own = sum(used.own for group in groups.values() for used in group)
-        if beside is not None and beside[1].machine == machine and (used_beside := _between(*beside)) is not None:
-            own += used_beside.own
-        # Each read them at an instant of its own.
+        if (
+            scheduler is not None
+            and scheduler[1].machine == machine
+            and (of_scheduler := _between(*scheduler)) is not None
+        ):
+            own += of_scheduler.own
+        # Each process read them at another instant.
         most = [max(group, key=lambda used: used.all) for group in groups.values()]
         everything += sum(used.all for used in most)
         others += max(0, sum(used.computed for used in most) - own)
     return others / everything if everything else None
 
 
-def _between(then: Processors, now: Processors) -> Used | None:
+def _between(then: Processors, now: Processors) -> ProcessorTime | None:
     if then.used is None or now.used is None or (then.machine, then.affinity) != (now.machine, now.affinity):
         return None
-    found = Used(*(b - a for a, b in zip(then.used, now.used, strict=True)))
+    found = ProcessorTime(*(b - a for a, b in zip(then.used, now.used, strict=True)))
     return found if min(found) >= 0 else None
 
 
 def _of_machine(groups: list[tuple[int, float]]) -> float:
-    """The most that groups, with their processors and limits, can use at once: a maximum flow, by its least cut."""
+    """The most cores that groups, with their processors and limits, can use at once: a maximum flow, by minimum cut."""
     if len(groups) > MAX_GROUPS:
         return min(sum(limit for _, limit in groups), float(_count(mask for mask, _ in groups)))
     least = math.inf
@@ -116,7 +119,7 @@ def _of_machine(groups: list[tuple[int, float]]) -> float:
 
 
 def _of_group(members: list[Processors]) -> tuple[int, float]:
-    """The processors of a group as bits, and how many of them it may use at once."""
+    """Processors of a group as bits, and the number of them that it may use at once."""
     mask = 0
     for member in members:
         mask |= member.affinity
@@ -143,12 +146,12 @@ def encode_processors(processors: Processors) -> dict[str, Any]:
 
 
 def decode_processors(payload: object) -> Processors:
-    """What a worker sent.
+    """Check and read what :func:`encode_processors` made.
 
     Raises
     ------
     RefusedPayload
-        If it is not what :func:`encode_processors` makes.
+        If a field is missing, mistyped or out of range.
     """
     given = mapping("processors", payload)
     affinity, quota, used = given.get("affinity"), given.get("quota"), given.get("used")
@@ -165,7 +168,9 @@ def decode_processors(payload: object) -> Processors:
     )
 
 
-def _decode_used(payload: object) -> Used:
-    if not isinstance(payload, (list, tuple)) or len(payload) != len(Used._fields):
-        raise RefusedPayload(f"processors.used is {short(payload)}; expected {len(Used._fields)} numbers")
-    return Used(*(whole(f"processors.used.{name}", ns) for name, ns in zip(Used._fields, payload, strict=True)))
+def _decode_used(payload: object) -> ProcessorTime:
+    if not isinstance(payload, (list, tuple)) or len(payload) != len(ProcessorTime._fields):
+        raise RefusedPayload(f"processors.used is {short(payload)}; expected {len(ProcessorTime._fields)} numbers")
+    return ProcessorTime(
+        *(whole(f"processors.used.{name}", ns) for name, ns in zip(ProcessorTime._fields, payload, strict=True))
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Cause(StrEnum):
-    """What slows a worker, as far as the pattern of its signals shows."""
+    """Cause of a worker's slowness, as its signals show it."""
 
     #: It computes all the time and takes longer: a lower clock, stolen CPU time, another model of the CPU.
     SLOW_CPU = "slow-cpu"
@@ -36,26 +36,24 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-#: How often a finding is wrong that is barely flagged, where workers are compared by their tasks. Measured on FlowBench
-#: for runs that are over; of the live detector's findings, in simulated and real runs of which half had a straggler, no
-#: more were wrong.
+#: Share of barely flagged findings that are wrong, where workers are compared by their tasks. Measured on FlowBench;
+#: of the live detector's, in simulated and real runs of which half had a straggler, no more were wrong.
 WRONG_BY_TASKS = 0.3
 
-#: The same where workers are compared by their metrics. Rough: where ``benchmarks.stragglers_minder`` chooses
-#: thresholds, half of the findings with a score of just over 1 were right, 9 in 10 of those with 1.1 to 2.5, and 99 %
-#: of those with more.
+#: The same where workers are compared by metrics. Rough: with the thresholds of ``benchmarks.stragglers_minder``, half
+#: of the findings with a score just over 1 were right, 9 in 10 up to 2.5, and 99 % beyond.
 WRONG_BY_METRICS = 0.5
 
 
 def confidence_of(score: float, *, wrong: float = WRONG_BY_TASKS) -> float:
-    """How often a finding with a score is right.
+    """Probability that a finding with a score is right.
 
     Parameters
     ----------
     score
         A multiple of what flags a worker.
     wrong
-        How often a finding is wrong that is barely flagged.
+        Share of barely flagged findings that are wrong.
 
     Returns
     -------
@@ -67,7 +65,7 @@ def confidence_of(score: float, *, wrong: float = WRONG_BY_TASKS) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One signal of a worker beside its peers.
+    """One signal of a worker compared with its peers.
 
     Parameters
     ----------
@@ -79,9 +77,9 @@ class Evidence:
     low, high
         The lowest and the highest value among its peers.
     z
-        How far the worker is from its peers, in units of their spread; positive is worse.
+        Distance of the worker from its peers in units of their spread; positive is worse.
     tasks
-        How many tasks, or other observations, of the worker this comes from.
+        Number of the worker's tasks, or other observations, behind it.
     """
 
     signal: str
@@ -100,28 +98,28 @@ class SlowWorker:
     Parameters
     ----------
     worker
-        Its name; empty where a whole host is slow.
+        Its name; empty if a whole host is slow.
     host
-        Its host; empty where that is not known.
+        Its host; empty if unknown.
     cause
-        What slows it.
+        Cause of its slowness.
     score
-        How far it is from its peers in the signal that stands out most, as a multiple of what flags a worker.
+        Distance from its peers in the strongest signal, as a multiple of what flags a worker.
     confidence
-        Between 0 and 1: how often a finding with this score is right, see :func:`confidence_of`.
+        Probability that the finding is right, 0 to 1; see :func:`confidence_of`.
     since
-        When it began, in seconds since the epoch (for a table: in the table's own time); NaN where that is not known.
+        Its beginning, in seconds since the epoch (for a table: in the table's own time); NaN if unknown.
     effect
-        How many times as long its work takes as its peers', or a transfer or a byte to disk where that is the cause;
-        1.3 is 30 % longer. None where that is not known.
+        Ratio of its time to its peers' for the same work, or for a transfer or a byte to disk if that is the cause; 1.3
+        is 30 % longer. None if unknown.
     seconds_lost
-        By how much the run would have been shorter with this worker at its peers' level; None where that is not known.
+        Reduction of the run's time with this worker at its peers' level; None if unknown.
     evidence
         The signals that stand out, the strongest first.
     workers
-        Where metrics of a whole host stand out, the names of the workers on it.
+        Names of the workers on a host whose metrics stand out.
     line
-        Where its tasks sleep, or wait for locks: ``"etl.py:88"``; empty where that is not known, or not the cause.
+        Line at which its tasks sleep or wait for locks, ``"etl.py:88"``; empty if unknown, or not the cause.
 
     Raises
     ------
@@ -149,7 +147,7 @@ class SlowWorker:
 
     @property
     def subject(self) -> str:
-        """The worker or machine that it is about, or the host."""
+        """Name of the worker or machine, or else of the host."""
         return self.worker or self.host
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Table and Texts: columns of equal length, and a million strings in one block of bytes."""
+"""Columns of equal length, and Texts: a million strings in one block of bytes."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class Clock(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a table's annotation says of a column beside its type: ``Annotated[Int64, Column(unit="bytes")]``."""
+    """Description of a column in a table's annotation: ``Annotated[Int64, Column(unit="bytes")]``."""
 
-    #: What its numbers count; empty for positions, numbers that others gave, and flags.
+    #: Unit of its numbers; empty for positions, ids and flags.
     unit: str = ""
     #: For an instant; in a trace all of them are nanoseconds since the epoch, on the scheduler's clock.
     clock: Clock | None = None
-    #: What its numbers are positions in: a field of the trace, or an enumeration.
+    #: Field of the trace, or enumeration, in which its numbers are positions.
     points_into: str | tuple[str, ...] | type[Enum] | None = None
-    #: What stands in a row of which nothing is known; by default MISSING, NaN or False, as its type can hold.
+    #: Value in a row without data; by default MISSING, NaN or False, by type.
     missing: float | None = None
-    #: Whether workers report it in their batches, where every column is a whole number.
+    #: True if workers report it in their batches, in which all columns are whole numbers.
     from_worker: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Table:
+class ColumnTable:
     """Columns of equal length; a subclass's annotations name them, their types and what they mean.
 
     Raises
@@ -87,7 +87,7 @@ class Table:
 
     @classmethod
     def schema(cls) -> Mapping[str, Column]:
-        """What is known of the columns, by name."""
+        """Descriptions of the columns by name."""
         return cls._annotated()[1]
 
     @classmethod
@@ -104,17 +104,17 @@ class Table:
 
     @classmethod
     def missing(cls) -> Mapping[str, Any]:
-        """What stands in a row of which nothing is known, by column."""
+        """Value of each column in a row without data."""
         return {name: _missing(dtype, cls.schema()[name]) for name, dtype in cls.dtypes().items()}
 
     @classmethod
     def empty(cls) -> Self:
-        """No rows."""
+        """A table without rows."""
         return cls.from_columns({})
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> Self:
-        """From arrays or sequences by name; a column that is not given has its missing value in every row."""
+        """Build from arrays or sequences by name; a column that is not given has its missing value in every row."""
         length = max((len(column) for column in columns.values()), default=0)
         return cls(
             **{
@@ -135,11 +135,11 @@ class Table:
         return len(getattr(self, first))
 
     def take(self, rows: NDArray[Any]) -> Self:
-        """Rows by position or by mask."""
+        """Select rows by position or mask."""
         return type(self)(**{name: column[rows] for name, column in self.columns().items()})
 
     def to_frame(self) -> pd.DataFrame:
-        """The same as a pandas DataFrame."""
+        """The columns as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self.columns())
@@ -172,7 +172,7 @@ class Texts(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
-        """From strings; what cannot be encoded is replaced by a question mark."""
+        """Build from strings; what cannot be encoded becomes a question mark."""
         encoded = [text.encode("utf-8", "replace") for text in texts]
         offsets = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum([len(text) for text in encoded], out=offsets[1:])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dask_efficiency.cli.commands import COMMANDS, GROUPS
-from dask_efficiency.cli.lazy import LazyGroup
+from dask_efficiency.cli.commands import COMMANDS, GROUPS, LazyGroup
 from dask_efficiency.files import storage
 
 #: As Dask's own command line has them.
@@ -17,6 +16,6 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 @click.option("--any-size", is_flag=True, help="Read files however much they hold once decompressed.")
 @click.pass_context
 def main(context: click.Context, any_size: bool) -> None:
-    """Where the threads of a Dask cluster spend their time."""
+    """Find out where the threads of a Dask cluster spend their time."""
     if any_size:
         context.with_resource(storage.any_size())

@@ -1,15 +1,85 @@
-"""Options that several commands share: one name, one help and one behaviour for the same thing."""
+"""Options that several commands share, and the connection to a scheduler that some of them describe."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dask_efficiency.cli.connection import Connection
+from dask_efficiency.cli.output import tell
 from dask_efficiency.files.storage import check_target
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Timeout and TLS files of a connection to a scheduler."""
+
+    timeout_seconds: float
+    tls_ca_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    def secured(self, address: str) -> tuple[str, Security]:
+        """Address with its scheme, and the security for it."""
+        from distributed import Security
+
+        files = {"tls_ca_file": self.tls_ca_file, "tls_client_cert": self.tls_cert, "tls_client_key": self.tls_key}
+        given = {name: path for name, path in files.items() if path is not None}
+        if given and "://" not in address:
+            address = f"tls://{address}"
+        security = Security(**given)
+        if address.startswith("tls://") and security.get_connection_args("client")["ssl_context"] is None:
+            raise click.ClickException(
+                f"{address} takes --tls-ca-file, --tls-cert and --tls-key, or distributed.comm.tls in Dask's "
+                "configuration"
+            )
+        return address, security
+
+    def ask(self, address: str, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
+        """Ask a scheduler a question of :mod:`dask_efficiency.plugin.client`.
+
+        Raises
+        ------
+        OSError
+            If no scheduler answers in time.
+        click.ClickException
+            If the plugin is not on it, or it cannot answer.
+        """
+        self.announce(self.secured(address)[0])
+        return self.reply(address, question)
+
+    def reply(self, address: str, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
+        """Ask without printing a line, for repeated questions."""
+        address, security = self.secured(address)
+        try:
+            return asyncio.run(self._asked(address, security, question))
+        except RuntimeError as error:  # NotRegisteredError, or raised over there
+            raise click.ClickException(" ".join(str(error).split())) from error
+
+    def announce(self, address: str) -> None:
+        """Print the line about the connection, before waiting."""
+        tell(f"connecting to {address}, up to {self.timeout_seconds:g} s", err=True)
+
+    async def _asked(self, address: str, security: Security, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
+        from distributed.core import rpc
+
+        from dask_efficiency.plugin.client import Server, check_answers
+
+        with_security = security.get_connection_args("client")
+        async with rpc(address, timeout=self.timeout_seconds, connection_args=with_security) as scheduler:
+            caller = Server(scheduler)
+            await check_answers(caller, address, seconds=self.timeout_seconds)
+            return await question(caller)
+
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -17,7 +87,7 @@ _PEM_FILE = click.Path(exists=True, resolve_path=True, dir_okay=False)
 
 
 def timedelta(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Seconds, from a length of time as Dask writes it."""
+    """Parse a length of time as Dask does, in seconds."""
     if value is None:
         return None
     from dask.utils import parse_timedelta
@@ -32,7 +102,7 @@ def timedelta(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 def target(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A file or URL, refused where it cannot be written, before there is anything to write."""
+    """Check at once that a file or URL can be written."""
     if value is not None:
         try:
             check_target(value)
@@ -42,7 +112,7 @@ def target(context: click.Context, parameter: click.Parameter, value: str | None
 
 
 def numbers_by_name(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
-    """Factors, or shares, by name, from options such as ``sum=2.0``."""
+    """Parse factors or shares by name, such as ``sum=2.0``."""
     found = {}
     for value in values:
         name, _, text = value.rpartition("=")
@@ -84,7 +154,7 @@ chrome_option = click.option(
 
 
 def chrome_options(*, only_critical: bool) -> Decorator:
-    """``--chrome`` of a path, and whether it leaves out the rest of the trace; a default for their sizes."""
+    """``--chrome`` of a path, and ``--only-critical/--whole`` of its trace, with a default by size."""
     default = "--only-critical" if only_critical else "--whole"
     chosen = click.option(
         "--only-critical/--whole",
@@ -106,7 +176,7 @@ def chrome_options(*, only_critical: bool) -> Decorator:
 
 
 def cluster_option(*, required: bool = False) -> Decorator:
-    """``--cluster``, for what is simulated."""
+    """``--cluster`` of simulations."""
     return click.option(
         "--cluster",
         required=required,
@@ -116,17 +186,17 @@ def cluster_option(*, required: bool = False) -> Decorator:
 
 
 def save_option(what: str, **settings: Any) -> Decorator:
-    """``--save``, which keeps what other commands or functions read."""
+    """``--save`` to a file that other commands and functions read."""
     return click.option("--save", callback=target, metavar="FILE", help=f"Save {what} to this file or URL.", **settings)
 
 
 def without_option(*parts: str) -> Decorator:
-    """``--without``, of parts that a what-if can leave out."""
+    """``--without`` of the parts that a what-if can leave out."""
     return click.option("--without", multiple=True, type=click.Choice(parts), help="As if this took no time.")
 
 
 def timeout_option(default: str, who: str) -> Decorator:
-    """``--timeout``: how long an answer is waited for."""
+    """``--timeout`` of an answer."""
     return click.option(
         "--timeout",
         default=default,
@@ -140,7 +210,7 @@ def timeout_option(default: str, who: str) -> Decorator:
 def scheduler_options(
     command: Callable[..., None], *, timeout: str = "10s", who: str = "a scheduler"
 ) -> Callable[..., None]:
-    """How a scheduler is reached: given to the command as ``connection``."""
+    """Options of the connection to a scheduler, passed to the command as ``connection``."""
 
     @functools.wraps(command)
     def connected(

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, read with bounded sizes, with errors that name them."""
+"""Files: written whole or not at all, read with bounded sizes; errors name the file."""

@@ -17,17 +17,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-#: Bytes on their way to another machine that are kept in memory; more of them wait on disk.
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Bytes of an upload that are kept in memory; more are kept on disk. A guess.
 _IN_MEMORY = 1 << 26
 
 
-#: What a file may hold once it is decompressed: so many bytes, or so many times its own size. Real ones hold 2 to 40
-#: times their size; what deflate makes of zeros, 1,000 times. Objects of JSON take up to 28 times their text.
+#: Bounds of a decompressed file: bytes, or multiples of its compressed size, whichever is larger. Real files hold 2 to
+#: 40 times their size, deflated zeros 1,000 times. JSON objects take up to 28 times their text in memory.
 MAX_BYTES, MAX_RATIO = 20_000_000, 100
 
-#: How files begin that are decompressed as they are read.
+#: Openers of compressed files by their first bytes.
 _COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
     b"BZh": bz2.BZ2File,
@@ -52,7 +55,7 @@ class DamagedFileError(ValueError):
 
 @contextmanager
 def any_size() -> Iterator[None]:
-    """In this block files are read however much they hold."""
+    """Lift the bounds on the size of files in this block."""
     token = _any_size.set(True)
     try:
         yield
@@ -61,12 +64,12 @@ def any_size() -> Iterator[None]:
 
 
 def check_held(name: str, size: int, held: int) -> None:
-    """Refuse a file of so many bytes that holds so many.
+    """Refuse a file of ``size`` bytes that holds ``held`` bytes, if these are far more.
 
     Raises
     ------
     FileTooLargeError
-        If these are far more.
+        If ``held`` is beyond both bounds.
     """
     if held > max(MAX_BYTES, MAX_RATIO * size) and not _any_size.get():
         raise FileTooLargeError(
@@ -77,18 +80,18 @@ def check_held(name: str, size: int, held: int) -> None:
 
 
 class _Counted(io.RawIOBase):
-    """What is read of a file, counted.
+    """Reader of a file that counts its bytes.
 
     Parameters
     ----------
     read
-        Gives so many bytes, or fewer.
+        Returns up to a number of bytes.
     name
         Of the file, for messages.
     size
-        Gives the bytes of the file as it is stored; without it, any number may be read.
+        Returns the bytes of the stored file; without it, reading is not bounded.
     held
-        The bytes that were read of it already.
+        Bytes read before.
     """
 
     def __init__(
@@ -116,8 +119,8 @@ class _Counted(io.RawIOBase):
                 raise  # a file that cannot be read
             read = f"{self._size()} bytes; they hold the first {self.held} of its content"
             early = isinstance(error, EOFError)
-            said = f"ends early, after {read}" if early else f"is damaged within its first {read}: {error}"
-            raise DamagedFileError(f"{self._name}: the compressed file {said}") from error
+            problem = f"ends early, after {read}" if early else f"is damaged within its first {read}: {error}"
+            raise DamagedFileError(f"{self._name}: the compressed file {problem}") from error
 
 
 def decompressed(file: IO[bytes], name: str) -> IO[bytes]:
@@ -137,7 +140,7 @@ def decompressed(file: IO[bytes], name: str) -> IO[bytes]:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], **storage_options: Any) -> Iterator[IO[bytes]]:
-    """The content of a local file or any fsspec URL, see :func:`decompressed`."""
+    """Open a local file or fsspec URL to read its content, see :func:`decompressed`."""
     import fsspec
 
     with fsspec.open(os.fspath(path), "rb", compression=None, **storage_options) as file:
@@ -145,7 +148,7 @@ def reading(path: str | os.PathLike[str], **storage_options: Any) -> Iterator[IO
 
 
 def stored(path: str | os.PathLike[str], **storage_options: Any) -> bytes:
-    """The bytes of a local file or any fsspec URL as they are, never decompressed: those of an archive.
+    """Read the bytes of an archive, at a local path or fsspec URL, without decompression.
 
     An archive inside a compressed file could hold 100 times what 100 times that file's size is.
     """
@@ -157,7 +160,7 @@ def stored(path: str | os.PathLike[str], **storage_options: Any) -> bytes:
 
 
 class Members:
-    """The members of a zip archive, which together hold no more than a file may.
+    """Members of a zip archive, which together are bounded like one file.
 
     Parameters
     ----------
@@ -166,7 +169,7 @@ class Members:
     name
         Of the file, for messages.
     report
-        Is called with the bytes that were read of all members, and with those that they say they hold.
+        Called with the bytes read of all members, and the bytes that the archive declares.
 
     Raises
     ------
@@ -195,12 +198,12 @@ class Members:
         return self._archive.namelist()
 
     def sizes(self, member: str) -> tuple[int, int]:
-        """The bytes that a member says it holds, and in how many; KeyError if there is none of this name."""
+        """Declared size of a member, and its compressed size; KeyError if it is missing."""
         found = self._archive.getinfo(member)
         return found.file_size, found.compress_size
 
     def read(self, member: str) -> bytes:
-        """A member; KeyError if there is none of this name."""
+        """Content of a member; KeyError if it is missing."""
         with self._archive.open(member) as file:
             counted = _Counted(file.read, self._name, lambda: self._size, self._held)
             try:
@@ -214,7 +217,7 @@ class Members:
 def writing(
     path: str | os.PathLike[str], *, compression: str | None = None, **storage_options: Any
 ) -> Iterator[IO[bytes]]:
-    """A binary file to write to, that stands in its place once the block has ended without an error.
+    """Open a binary file for writing, which replaces the target once the block has ended without an error.
 
     Parameters
     ----------
@@ -246,7 +249,7 @@ def writing(
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse a local path that cannot be written, before there is anything to write; a URL is not looked at.
+    """Check early that a local path can be written; URLs are not checked.
 
     Raises
     ------
@@ -277,24 +280,24 @@ def _in_place(target: str) -> Iterator[IO[bytes]]:
         with open(target, "wb") as file:
             yield file
         return
-    beside = os.path.join(os.path.dirname(target), f".{uuid.uuid4().hex}.tmp")
+    temporary = os.path.join(os.path.dirname(target), f".{uuid.uuid4().hex}.tmp")
     try:
-        with open(beside, "xb", opener=partial(_beside, target)) as file:
+        with open(temporary, "xb", opener=partial(_open_like, target)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, target)
+        os.replace(temporary, target)
     except OSError as error:
-        if error.filename == beside:
+        if error.filename == temporary:
             error.filename = target  # the one that the user gave
         raise
     finally:
-        if os.path.exists(beside):
-            os.remove(beside)
+        if os.path.exists(temporary):
+            os.remove(temporary)
 
 
-def _beside(target: str, path: str, flags: int) -> int:
-    """Open a new file that those may read who may read the one in whose place it comes, and nobody else."""
+def _open_like(target: str, path: str, flags: int) -> int:
+    """Open a new file with the owner and permissions of the one that it will replace."""
     if not hasattr(os, "fchmod") or not os.path.exists(target):
         return os.open(path, flags, 0o666)
     before = os.stat(target)
@@ -303,7 +306,7 @@ def _beside(target: str, path: str, flags: int) -> int:
     try:
         os.chown(file, before.st_uid, before.st_gid)
     except PermissionError:
-        # It is another's. The group that it is of now was among the others.
+        # The file was another user's: the new file's group gets the rights that others had.
         mode = mode & ~0o070 | (mode & 0o007) << 3
     os.fchmod(file, mode)
     return file
@@ -313,7 +316,7 @@ def _beside(target: str, path: str, flags: int) -> int:
 def _elsewhere(url: str, storage_options: dict[str, Any]) -> Iterator[IO[bytes]]:
     import fsspec
 
-    # an object store keeps what was sent before an error, so nothing is sent before all of it is there
+    # an object store keeps what was sent before an error, so sending waits for the whole content
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
         yield cast(IO[bytes], waiting)
         waiting.seek(0)
@@ -325,3 +328,28 @@ def _is_local(path: str) -> bool:
     import fsspec
 
     return "::" not in path and fsspec.utils.get_protocol(path) in ("file", "local")
+
+
+def read_csv(path: str) -> pd.DataFrame:
+    """Read a CSV file, which may be compressed."""
+    import pandas as pd
+
+    with reading(path) as file:
+        frame: pd.DataFrame = pd.read_csv(file)
+    return frame
+
+
+def read_parquet(path: str) -> pd.DataFrame:
+    """Read a Parquet file; its rows may take no bytes at all in it."""
+    import fsspec
+    import pandas as pd
+    from pyarrow.parquet import read_metadata
+
+    with fsspec.open(path, "rb", compression=None) as file:
+        about, size = read_metadata(file), file.seek(0, 2)
+        groups = [about.row_group(number) for number in range(about.num_row_groups)]
+        rows = sum(group.num_rows for group in groups)
+        nbytes = sum(group.total_byte_size for group in groups)
+        check_held(path, size, max(nbytes, 8 * rows * about.num_columns))
+        file.seek(0)
+        return pd.read_parquet(file)

@@ -1,25 +1,28 @@
-"""Files that people write: their text, and an error that names the line."""
+"""Files that people write: text, YAML in sections whose keys are known, and errors that name the line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, TypeVar
 
-#: A description of a cluster of 10,000 hosts, one a line, is a tenth of it.
+import yaml
+
+#: Bytes of a text file; larger ones are refused. Ten times a cluster's description of 10,000 hosts, one a line.
 MAX_BYTES = 10_000_000
 
 
 class TextFileError(ValueError):
-    """A file that people wrote and that cannot be understood.
+    """A mistake in a file that people wrote.
 
     Parameters
     ----------
     path, line
-        Where; lines count from 1, and 0 is the file as a whole.
+        Place of the mistake; lines count from 1, 0 is the whole file.
     wrong
-        What is there, and what was expected.
+        The mistake, and what was expected.
     """
 
     def __init__(self, path: str | os.PathLike[str], line: int, wrong: str) -> None:
@@ -31,7 +34,7 @@ class TextFileError(ValueError):
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a file.
+    """Read the text of a file.
 
     Raises
     ------
@@ -52,9 +55,107 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def known_names(name: str, known: Iterable[str]) -> str:
-    """What there is instead of a name, the most similar ones first."""
+    """List the known names for an error message, the most similar first."""
     names = list(known)
     close = get_close_matches(name, names, n=3)
     shown = [*close, *(other for other in names if other not in close)]
     more = f" and {len(shown) - 10} more" if len(shown) > 10 else ""
     return "there is: " + (", ".join(repr(other[:80]) for other in shown[:10]) or "none") + more
+
+
+Value = TypeVar("Value")
+Default = TypeVar("Default")
+
+
+def composed(text: str, path: str | os.PathLike[str]) -> yaml.Node | None:
+    """Parse YAML to its root node; the path is for errors."""
+    # Nodes know their lines; values that SafeLoader makes of them do not.
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = 0 if error.problem_mark is None else error.problem_mark.line + 1
+        raise TextFileError(path, line, f"this is not YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise TextFileError(path, 0, f"this is not YAML: {error}") from error
+
+
+def line_of(node: yaml.Node) -> int:
+    """Line of a node, from 1."""
+    line: int = node.start_mark.line
+    return line + 1
+
+
+def text_of(node: yaml.Node, path: str | os.PathLike[str]) -> str:
+    """Text of a name or a number."""
+    if not isinstance(node, yaml.ScalarNode):
+        raise TextFileError(path, line_of(node), f"expected a name or a number, got a {node.id}")
+    text: str = node.value
+    return text.strip()
+
+
+class YamlSection:
+    """A mapping of a YAML file whose keys are known."""
+
+    def __init__(self, node: yaml.Node | None, path: str | os.PathLike[str], keys: set[str]) -> None:
+        self._path = path
+        self._line = line_of(node) if node is not None else 0
+        self._keys: dict[str, yaml.Node] = {}
+        self._values: dict[str, yaml.Node] = {}
+        if node is None or _is_empty(node):
+            return
+        if not isinstance(node, yaml.MappingNode):
+            raise TextFileError(path, self._line, f"expected some of {sorted(keys)}, got a {node.id}")
+        for key, value in node.value:
+            name = text_of(key, path)
+            if name not in keys or name in self._keys:
+                known = known_names(name, sorted(keys))
+                wrong = "is given twice" if name in self._keys else f"is unknown here; {known}"
+                raise TextFileError(path, line_of(key), f"{name[:80]!r} {wrong}")
+            self._keys[name], self._values[name] = key, value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def line(self, name: str = "") -> int:
+        """Line of a key, or of the section."""
+        return line_of(self._keys[name]) if name in self._keys else self._line
+
+    def error(self, name: str, wrong: str) -> TextFileError:
+        """An error at a key."""
+        return TextFileError(self._path, self.line(name), wrong)
+
+    def node(self, name: str) -> yaml.Node | None:
+        """Node of a key, or None."""
+        return self._values.get(name)
+
+    def get(self, name: str, read: Callable[[str], Value], default: Default) -> Value | Default:
+        """Value of a key, parsed by ``read``, or the default."""
+        node = self._values.get(name)
+        if node is None:
+            return default
+        try:
+            return read(text_of(node, self._path))
+        except TextFileError:
+            raise
+        except ValueError as error:
+            raise TextFileError(self._path, line_of(node), f"{name}: {error}") from error
+
+    def items(self, name: str) -> Iterator[yaml.Node]:
+        """The items of a list; none where it is missing or empty."""
+        return self._each(name, yaml.SequenceNode, "a list")
+
+    def pairs(self, name: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """The pairs of a mapping whose keys are names; none where it is missing or empty."""
+        return self._each(name, yaml.MappingNode, "names with settings")
+
+    def _each(self, name: str, kind: type[yaml.CollectionNode], expected: str) -> Iterator[Any]:
+        node = self._values.get(name)
+        if node is None or _is_empty(node):
+            return
+        if not isinstance(node, kind):
+            raise self.error(name, f"expected {expected} below {name!r}, got a {node.id}")
+        yield from node.value
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import NotJudgedError, one_line_errors
-from dask_efficiency.cli.options import json_lines_option, save_option, scheduler_options, timeout_option
-from dask_efficiency.cli.output import tell
-from dask_efficiency.cli.source import is_file, look_at
+from dask_efficiency.cli.inputs import is_file, look_at
+from dask_efficiency.cli.options import Connection, json_lines_option, save_option, scheduler_options, timeout_option
+from dask_efficiency.cli.output import NotJudgedError, one_line_errors, tell
 from dask_efficiency.runs.cli.recorded import run_or_table
 from dask_efficiency.show.progress import StoppedWarning, progress
 

@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.source import scheduler_address
-from dask_efficiency.files.text_files import known_names, read_text
-from dask_efficiency.files.yaml_sections import Section, composed
+from dask_efficiency.cli.inputs import scheduler_address
+from dask_efficiency.cli.options import Connection
+from dask_efficiency.files.text_files import YamlSection, composed, known_names, read_text
 from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource
 from dask_efficiency.fleet.minder.detector import Minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
@@ -97,7 +96,7 @@ def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
         "retire-share": _share,
         "retire-every": duration_of,
     }
-    section = Section(composed(read_text(path), path), path, set(readers))
+    section = YamlSection(composed(read_text(path), path), path, set(readers))
     if "model" in section and "continuity" in section:
         raise section.error(
             "continuity", "'continuity' is given along with 'model', which has its own; expected one of them"

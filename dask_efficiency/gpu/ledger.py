@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse, KernelTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, GpuUse, KernelTotals
 from dask_efficiency.gpu.attribution import MAX_AGE, WAIT, WORK, Attribution, Joined
 from dask_efficiency.gpu.intervals import Int64, ranked
 from dask_efficiency.gpu.meter import KERNEL, Device, GpuBatch, Operations, TaskId, TaskWindow

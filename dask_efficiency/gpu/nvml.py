@@ -1,6 +1,6 @@
 """Nvml: readings of GPU sensors through nvidia-ml-py: clocks, temperature, power, errors, links, memory.
 
-Names, meanings and units are in :data:`dask_efficiency.accounts.gpu.readings.READINGS`.
+Names, meanings and units are in :data:`dask_efficiency.accounts.sensors.READINGS`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.accounts.sensors import Rates
 
 #: Thermal reasons for a lower clock, software and hardware, in ``nvmlClocksEventReasons``.
 THERMAL = 0x20 | 0x40

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.gpu.intervals import Int64, ranked
 from dask_efficiency.gpu.meter import TaskId, TaskWindow
 

@@ -7,10 +7,9 @@ from contextlib import ExitStack
 
 import click
 
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import json_lines_option, scheduler_options, timedelta
-from dask_efficiency.cli.source import scheduler_address
+from dask_efficiency.cli.inputs import scheduler_address
+from dask_efficiency.cli.options import Connection, json_lines_option, scheduler_options, timedelta
+from dask_efficiency.cli.output import one_line_errors
 
 
 @click.command("top")

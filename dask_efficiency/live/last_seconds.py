@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, fit_known, of_bucket
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
 from dask_efficiency.live.times import GpuCounters, GpuTimes, PrefixTimes, WorkerCounters, WorkerTimes, prefix_times
@@ -39,7 +38,7 @@ class ThreadTotals(Protocol):
 
     @property
     def causes(self) -> Mapping[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`, for known causes."""
+        """Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, for known causes."""
 
     @property
     def prefixes(self) -> Mapping[str, Sequence[int]] | None:
@@ -114,8 +113,8 @@ class LastSeconds:
     now: Details | DetailsNow
     #: Worker name to the reason why its time is not measured.
     not_measured: Mapping[str, str] = field(default_factory=dict)
-    #: Parts of :attr:`did` by :data:`~dask_efficiency.accounts.causes.NAMES`; those of a bucket add up to it, or are
-    #: absent.
+    #: Parts of :attr:`did` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`; those of a bucket add up to it, or
+    #: are absent.
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Worker name to the reason why its threads are not sampled.
     not_sampled: Mapping[str, str] = field(default_factory=dict)
@@ -253,18 +252,18 @@ def causes_since(then: Mapping[str, int], now: Mapping[str, int], did: Breakdown
     Parameters
     ----------
     then, now
-        Nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`, cumulative.
+        Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, cumulative.
     did
         Thread time between the instants.
 
     Returns
     -------
     dict
-        Nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`. Those of a bucket add up to it, or are absent if
-        nothing was sampled.
+        Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`. Those of a bucket add up to it, or are
+        absent if nothing was sampled.
     """
     gained = {name: ns - then.get(name, 0) for name, ns in now.items()}
-    return fit_known({name: ns for name, ns in gained.items() if ns > 0}, did.to_nanoseconds())
+    return fit_known_causes({name: ns for name, ns in gained.items() if ns > 0}, did.to_nanoseconds())
 
 
 def cause_shares(did: Breakdown, causes: Mapping[str, int]) -> dict[Bucket, tuple[CauseShare, ...]]:
@@ -272,7 +271,7 @@ def cause_shares(did: Breakdown, causes: Mapping[str, int]) -> dict[Bucket, tupl
     with_work = did.total_ns - did.ns(Bucket.NO_WORK)
     found = {}
     for bucket in CAUSES:
-        row = of_bucket(causes, bucket)
+        row = causes_of(causes, bucket)
         ranked = sorted(row, key=lambda cause: (cause == UNKNOWN, -row[cause]))
         if row.keys() - {UNKNOWN}:
             found[bucket] = tuple(CauseShare(bucket, cause, row[cause] / with_work) for cause in ranked)

@@ -13,16 +13,15 @@ from typing import Protocol
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from dask_efficiency.accounts.buckets import FINALIZED, Bucket
-from dask_efficiency.accounts.causes import CAUSES, of_bucket
+from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket, causes_of
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
-from dask_efficiency.accounts.gpu.readings import READINGS
-from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
+from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.accounts.wire.wire import OWN_WORK
+from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.live.exported import ExportedPrefixes, ExportedWorkers
 from dask_efficiency.live.exposition import PREFIX, counter, gauge, seconds
@@ -227,7 +226,7 @@ _CAUSES = {
 def _causes(source: ExportSource) -> Iterator[Metric]:
     row = source.cluster.cause_activity()
     for bucket, (name, meaning) in _CAUSES.items():
-        yield seconds(name, meaning, "cause", CAUSES[bucket], {"": of_bucket(row, bucket)})
+        yield seconds(name, meaning, "cause", CAUSES[bucket], {"": causes_of(row, bucket)})
 
 
 def _tasks(source: ExportSource) -> Iterator[Metric]:
@@ -337,7 +336,7 @@ def _workers(export: Export) -> Iterator[Metric]:
         "Thread time of a worker by what each slot was doing; a worker's rates add up to its nthreads",
         "activity",
         ACTIVITIES,
-        _by_label(cluster.activity_by_worker(names), names),
+        _by_label(cluster.part_by_worker("activity", names), names),
         of="worker",
     )
     yield seconds(
@@ -345,17 +344,17 @@ def _workers(export: Export) -> Iterator[Metric]:
         "Settled thread time of a worker by bucket",
         "bucket",
         _BUCKETS,
-        _by_label(cluster.finalized_by_worker(names), names),
+        _by_label(cluster.part_by_worker("finalized", names), names),
         of="worker",
     )
-    causes = _by_label(cluster.cause_activity_by_worker(names), names)
+    causes = _by_label(cluster.part_by_worker("cause_activity", names), names)
     waiting = Bucket.THREAD_NONCPU
     yield seconds(
         f"worker_{_CAUSES[waiting][0]}",
         "Thread time of a worker's tasks off the CPU by cause",
         "cause",
         CAUSES[waiting],
-        {label: of_bucket(row, waiting) for label, row in causes.items()},
+        {label: causes_of(row, waiting) for label, row in causes.items()},
         of="worker",
     )
     here: dict[str, dict[str, int]] = {}

@@ -12,10 +12,9 @@ from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.live.last_seconds import causes_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
-from dask_efficiency.show.colours import COLOURS, LETTERS
+from dask_efficiency.show.drawn_buckets import COLOURS, LETTERS, BucketShare, parts_of
 from dask_efficiency.show.figures import apportion, format_seconds, format_share, harmless, shorten
-from dask_efficiency.show.parts import Part, parts_of
-from dask_efficiency.show.terminal.bar import cells, letters, packed
+from dask_efficiency.show.terminal import bar_cells, bar_letters, packed_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -80,7 +79,7 @@ class _Pen(Protocol):
     def mark(self, bucket: Bucket) -> Span:
         """Mark before a bucket's name in a legend."""
 
-    def bar(self, parts: Sequence[Part], width: int) -> Line:
+    def bar(self, parts: Sequence[BucketShare], width: int) -> Line:
         """Bar of a given width."""
 
 
@@ -97,8 +96,8 @@ class _Ascii:
     def mark(self, bucket: Bucket) -> Span:
         return f"{LETTERS[bucket]} ", ""
 
-    def bar(self, parts: Sequence[Part], width: int) -> Line:
-        return [(f"[{letters(parts, width - 2)}]", "")]
+    def bar(self, parts: Sequence[BucketShare], width: int) -> Line:
+        return [(f"[{bar_letters(parts, width - 2)}]", "")]
 
 
 class _Coloured:
@@ -119,9 +118,9 @@ class _Coloured:
     def mark(self, bucket: Bucket) -> Span:
         return "■ ", COLOURS[bucket]
 
-    def bar(self, parts: Sequence[Part], width: int) -> Line:
+    def bar(self, parts: Sequence[BucketShare], width: int) -> Line:
         line: Line = []
-        for cell, run in groupby(cells([part.nanoseconds for part in parts], width)):
+        for cell, run in groupby(bar_cells([part.nanoseconds for part in parts], width)):
             left, right = COLOURS[parts[cell.left].bucket], COLOURS[parts[cell.right].bucket]
             line.append((cell.character * len(list(run)), f"{left} on {right}"))
         return line
@@ -149,14 +148,14 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     return lines + _table(view, shown, pen, width) + wrapped(_left_out_line(view, len(shown)), "dim")
 
 
-def _legend(parts: Sequence[Part], nthreads: int, pen: _Pen, width: int) -> list[Line]:
+def _legend(parts: Sequence[BucketShare], nthreads: int, pen: _Pen, width: int) -> list[Line]:
     """Number of threads by activity; adds up to the number of threads."""
     tenths = apportion([part.nanoseconds for part in parts], 10 * nthreads)
     items: list[Line] = [
         [pen.mark(part.bucket), (f"{part.bucket} {n / 10:.1f}", "")] for part, n in zip(parts, tenths, strict=True)
     ]
     lengths = [sum(len(text) for text, _ in item) for item in items]
-    return [_joined([items[i] for i in line]) for line in packed(lengths, width)]
+    return [_joined([items[i] for i in line]) for line in packed_lines(lengths, width)]
 
 
 def _table(view: TopView, shown: Sequence[int], pen: _Pen, width: int) -> list[Line]:
@@ -171,8 +170,8 @@ def _table(view: TopView, shown: Sequence[int], pen: _Pen, width: int) -> list[L
     for worker, name in zip(shown, names, strict=True):
         parts = _parts(workers.did(worker))
         bar = pen.bar(parts, bar_width) if parts else [(" " * bar_width, "")]
-        cells = [[_cell(view, worker, column)] for column in columns]
-        lines.append(_joined([[(pen.fit(name, name_width), "")], bar, *cells]))
+        bar_cells = [[_cell(view, worker, column)] for column in columns]
+        lines.append(_joined([[(pen.fit(name, name_width), "")], bar, *bar_cells]))
     return lines
 
 
@@ -182,7 +181,7 @@ def _joined(pieces: Sequence[Line]) -> Line:
     return [*first, *(span for piece in others for span in (("  ", ""), *piece))]
 
 
-def _parts(did: Breakdown) -> tuple[Part, ...]:
+def _parts(did: Breakdown) -> tuple[BucketShare, ...]:
     """Thread time in the fixed order of the buckets, so that a bar keeps its order as it changes."""
     return parts_of({Bucket(bucket): ns for bucket, ns in did.to_nanoseconds().items()})
 

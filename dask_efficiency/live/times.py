@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
-from dask_efficiency.accounts.cluster.gpus import devices_of, shared
-from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence, devices_of, shared
 from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
 from dask_efficiency.report.gpu import device_label
-from dask_efficiency.show.labels import label
-from dask_efficiency.show.names import natural
+from dask_efficiency.show.figures import label, natural
 
 
 class Counters(Protocol):

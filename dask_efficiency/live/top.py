@@ -16,7 +16,7 @@ from distributed.core import rpc
 from dask_efficiency.live.terminal import coloured, plain
 from dask_efficiency.live.top_view import HEARTBEATS, Observation, TopView, baseline, read, top_view
 from dask_efficiency.plugin.client import Caller, NotRegisteredError, Server, ask, check_answers
-from dask_efficiency.show.colours import DISTINCT_COLOURS
+from dask_efficiency.show.drawn_buckets import DISTINCT_COLOURS
 
 #: Observations kept to compare with; slow heartbeats need more than two. A guess.
 MAX_OBSERVATIONS = 100

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.accounts.buckets import Breakdown
-from dask_efficiency.accounts.causes import fit_known
+from dask_efficiency.accounts.buckets import Breakdown, fit_known_causes
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.live.last_seconds import Details, LastSeconds, causes_since, done_since, mean_threads
@@ -18,7 +17,7 @@ from dask_efficiency.live.times import Gpu, GpuCounters, WorkerCounters
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.show.names import natural
+from dask_efficiency.show.figures import natural
 
 #: Heartbeats between two compared observations at least: between two heartbeats a worker reports nothing.
 HEARTBEATS = 2
@@ -66,7 +65,7 @@ class Observation:
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Nanoseconds with work outstanding and without any worker.
     no_workers: int = 0
-    #: Parts of ``activity`` by :data:`~dask_efficiency.accounts.causes.NAMES`, for known causes; monotone.
+    #: Parts of ``activity`` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, for known causes; monotone.
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Parts of ``buckets`` by cause.
     bucket_causes: Mapping[str, int] = field(default_factory=dict)
@@ -219,7 +218,7 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
 
 
 def _life(now: Observation) -> EfficiencyReport:
-    causes = fit_known(now.bucket_causes, now.buckets)
+    causes = fit_known_causes(now.bucket_causes, now.buckets)
     return EfficiencyReport(
         name="life",
         started=0.0,

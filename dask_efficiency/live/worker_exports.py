@@ -13,8 +13,7 @@ from weakref import ref
 from prometheus_client.core import Metric
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Balance
+from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS, FREE_BUCKETS, TASK_BUCKETS, Balance
 from dask_efficiency.live.exposition import gauge, seconds, text, with_ours
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.parts import WorkerPart

@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-from dask_efficiency.accounts.processors import Processors, Used
+from dask_efficiency.accounts.processors import Processors, ProcessorTime
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
@@ -46,7 +46,7 @@ def _affinity() -> int:
     return sum(1 << i for i in allowed)
 
 
-def _used(affinity: int) -> Used | None:
+def _used(affinity: int) -> ProcessorTime | None:
     """Times of these processors so far; None if the system does not give them for each."""
     rows = (line.split() for line in _text(_STAT).splitlines() if line.startswith("cpu"))
     times = {row[0]: [int(word) for word in row[1 : 1 + _TIMES]] for row in rows}
@@ -56,7 +56,7 @@ def _used(affinity: int) -> Used | None:
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     everything = sum(map(sum, own))
     computing = everything - sum(row[i] for row in own for i in _NOT_COMPUTING)
-    return Used(everything * tick, computing * tick, time.process_time_ns())
+    return ProcessorTime(everything * tick, computing * tick, time.process_time_ns())
 
 
 def _own_cgroup() -> str:

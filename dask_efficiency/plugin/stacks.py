@@ -20,7 +20,7 @@ import distributed
 import tornado
 from distributed.metrics import time
 
-from dask_efficiency.accounts.profile import EVENT_LOOP, MAX_DEPTH, Frame, Hold, Stack
+from dask_efficiency.accounts.lines import EVENT_LOOP, MAX_DEPTH, Frame, Holdup, Stack
 from dask_efficiency.plugin import names
 
 #: Lines cached; functions that travel with each task's message are new each time. A guess: some megabytes.
@@ -168,7 +168,7 @@ class LoopBlocks:
         Called with each block that is over.
     """
 
-    def __init__(self, server: Any, stack: Callable[[], Stack | None], blocked: Callable[[Hold], object]) -> None:
+    def __init__(self, server: Any, stack: Callable[[], Stack | None], blocked: Callable[[Holdup], object]) -> None:
         self._server = server
         self._stack = stack
         self._blocked = blocked
@@ -188,7 +188,7 @@ class LoopBlocks:
             self._since = None
             self._seen.clear()
             if seconds > MIN_SECONDS:
-                self._blocked(Hold(round(seconds * 1e9), EVENT_LOOP, stack))
+                self._blocked(Holdup(round(seconds * 1e9), EVENT_LOOP, stack))
         if time() - last - self._interval > MIN_SECONDS / 2:
             self._since = last
             stack_now = self._stack()

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import NotJudgedError, one_line_errors
-from dask_efficiency.cli.options import json_option, scheduler_options, timedelta
-from dask_efficiency.cli.output import say
-from dask_efficiency.cli.source import scheduler_address
+from dask_efficiency.cli.inputs import scheduler_address
+from dask_efficiency.cli.options import Connection, json_option, scheduler_options, timedelta
+from dask_efficiency.cli.output import NotJudgedError, one_line_errors, say
 from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:

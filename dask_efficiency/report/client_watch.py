@@ -16,9 +16,7 @@ from distributed.utils import sync
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.windows import Interval
-from dask_efficiency.accounts.lines import is_the_users, place_of
-from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.accounts.senders import MAX_GRAPHS, graph_name
+from dask_efficiency.accounts.lines import MAX_GRAPHS, Frame, graph_name, is_the_users, place_of
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
 from dask_efficiency.report.source_files import cell_of
 from dask_efficiency.report.values import PHASES

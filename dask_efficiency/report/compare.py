@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
-from dask_efficiency.accounts.causes import CAUSES, name_of
+from dask_efficiency.accounts.buckets import CAUSES, GOOD, HELD, Breakdown, Bucket, cause_name
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
@@ -77,7 +76,7 @@ class Difference(Generic[Number]):
 class CauseChange:
     """One cause within a bucket, before and after."""
 
-    #: As in :data:`~dask_efficiency.accounts.causes.CAUSES`.
+    #: As in :data:`~dask_efficiency.accounts.buckets.CAUSES`.
     cause: str
     #: Nanoseconds of thread time.
     time: Difference[int]
@@ -261,11 +260,13 @@ class Comparison(Shown):
         for cause in CAUSES.get(bucket, ()):
             before, after = (tuple(row.get(cause, 0) for row in rows) for rows in sides)
             if any((*before, *after)):
-                found.append(CauseChange(cause, Difference(before, after), self._prefixes_of(name_of(bucket, cause))))
+                found.append(
+                    CauseChange(cause, Difference(before, after), self._prefixes_of(cause_name(bucket, cause)))
+                )
         return tuple(sorted(found, key=lambda part: (-abs(part.time.change), -part.time.after)))
 
     def _prefixes_of(self, cause: str) -> dict[str, Difference[int]]:
-        """Time lost to a cause by prefix; causes named as in :func:`~dask_efficiency.accounts.causes.name_of`."""
+        """Time lost to a cause by prefix; causes named as in :func:`~dask_efficiency.accounts.buckets.cause_name`."""
         prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.causes_by_prefix)
 
         def of_prefix(prefix: str) -> Difference[int]:

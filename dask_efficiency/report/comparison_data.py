@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.causes import name_of
+from dask_efficiency.accounts.buckets import cause_name
 from dask_efficiency.report.compare import Comparison, Difference
 from dask_efficiency.report.comparison_findings import caveats, find, headline
 from dask_efficiency.report.frames import findings_frame
@@ -56,7 +56,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "lost_rise": _known(comparison.lost.rise),
         "causes_ns": {str(cause.bucket): _difference(cause.time) for cause in comparison.causes},
         "parts_ns": {
-            name_of(cause.bucket, part.cause): _difference(part.time)
+            cause_name(cause.bucket, part.cause): _difference(part.time)
             for cause in comparison.causes
             for part in cause.parts
         },

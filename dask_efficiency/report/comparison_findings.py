@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import UNKNOWN
-from dask_efficiency.accounts.causes import name_of as cause_name
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket, cause_name
 from dask_efficiency.report.compare import CauseChange, Comparison, Difference
 from dask_efficiency.report.comparison_table import ComparisonRow, comparison_table, fine_scale
 from dask_efficiency.report.facts import facts_of

@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD
-from dask_efficiency.accounts.lines import blamed, is_the_users, place_of
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Stack
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, Stack, blamed, is_the_users, place_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import exact_stacks
 from dask_efficiency.report.values import Culprit

@@ -213,7 +213,7 @@ def run_demo(
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.report.efficiency_report import efficiency_report
     from dask_efficiency.show.progress import progress
-    from dask_efficiency.show.terminal.coloured import show
+    from dask_efficiency.show.terminal import show
 
     with local_cluster(workers, threads, dashboard=dashboard) as cluster, Client(cluster) as client:
         print(f"A cluster of {workers} worker processes with {threads} threads each, {MEMORY_LIMIT} a process.")

@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed import Client, get_client
 
-from dask_efficiency.accounts.senders import by_prefix
+from dask_efficiency.accounts.lines import sending_lines
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, names, options
 from dask_efficiency.plugin.client import NotRegisteredError, ask, clock_offset, register
@@ -320,7 +320,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration(
                     "computed_by",
                     "list of lines that sent graphs",
-                    lambda: by_prefix(payload["sent"], lines),
+                    lambda: sending_lines(payload["sent"], lines),
                 ),
             ]
         )

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
 from dask_efficiency.accounts.cluster.scheduler_loop import STREAM
-from dask_efficiency.accounts.lines import IMPORT, blamed, is_the_users, place_of
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.lines import EVENT_LOOP, IMPORT, Frame, blamed, is_the_users, place_of
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import larger_input

@@ -13,15 +13,14 @@ from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
-from dask_efficiency.accounts.gpu.plain import decode_gpu, encode_gpu
-from dask_efficiency.accounts.gpu.totals import GpuTotals
-from dask_efficiency.accounts.profile import Frame, Stack
+from dask_efficiency.accounts.gpu import GpuTotals
+from dask_efficiency.accounts.lines import Frame, Stack
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.wire.gpu import decode_gpu, encode_gpu
 from dask_efficiency.files.storage import (
     ZIP,
     DamagedFileError,
@@ -262,7 +261,7 @@ def _timeline(value: Any, where: str) -> Timeline:
     timeline: Timeline = _of_fields(Timeline)(value, where)
     if not timeline.bin_ns or timeline.bins > MAX_BINS:
         raise _wrong(timeline.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
-    for kind, rows, known in (("activity", timeline.activity, ACTIVITIES), ("causes", timeline.causes, NAMES)):
+    for kind, rows, known in (("activity", timeline.activity, ACTIVITIES), ("causes", timeline.causes, CAUSE_NAMES)):
         for name, row in rows.items():
             if name not in known:
                 raise _wrong(name, f"{where}.{kind}", f"one of {', '.join(known)}")

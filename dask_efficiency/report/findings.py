@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from dask_efficiency.accounts.buckets import HELD, Bucket
-from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.facts import Facts, facts_of

@@ -10,8 +10,8 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.show.names import natural
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.show.figures import natural
 
 MEANINGS = {
     "kernels": "at least one kernel ran",

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.accounts.buckets import GOOD, Bucket
-from dask_efficiency.accounts.causes import UNKNOWN, name_of
+from dask_efficiency.accounts.buckets import GOOD, UNKNOWN, Bucket, cause_name
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.show.drawn_buckets import BucketShare, finalized_parts, in_order
 from dask_efficiency.show.figures import Scale, apportion, format_count, money_scale, named, sentence, time_scale
 from dask_efficiency.show.finding import WORTH_FINDING
-from dask_efficiency.show.parts import Part, finalized_parts, in_order
 
 #: Share of the finalized time below which causes are joined. By judgement: they read as 0 %.
 WORTH_A_ROW = 0.01
@@ -56,7 +55,7 @@ class LostTime:
     #: Thread time of useful and lost rows together.
     finalized: str
     #: Useful and lost time by bucket, for a bar or a pie.
-    parts: tuple[Part, ...]
+    parts: tuple[BucketShare, ...]
 
     @property
     def rows(self) -> tuple[LostTimeRow, ...]:
@@ -204,7 +203,7 @@ class CauseLoss:
     @property
     def kind(self) -> str:
         """Kind of its finding: ``"thread-noncpu/sleep"``, ``"spill"``."""
-        return name_of(self.bucket, self.cause)
+        return cause_name(self.bucket, self.cause)
 
 
 def largest_loss(report: EfficiencyReport) -> CauseLoss | None:

@@ -8,14 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
-from dask_efficiency.accounts.causes import CAUSES, NAMES, fit, name_of, of_bucket
+from dask_efficiency.accounts.buckets import (
+    CAUSE_NAMES,
+    CAUSES,
+    GOOD,
+    HELD,
+    Breakdown,
+    Bucket,
+    cause_name,
+    causes_of,
+    combine,
+    fit_causes,
+)
 from dask_efficiency.accounts.cluster.scheduler_loop import SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.accounts.wire.wire import OTHER_CPU
+from dask_efficiency.accounts.wire.snapshots import OTHER_CPU
 from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import (
     Amount,
@@ -126,15 +136,15 @@ class EfficiencyReport(Printed):
     path
         Summary of the recorded run's critical path; None without ``trace=True``.
     attendance
-        Counts of workers that came and went, as of :func:`~dask_efficiency.accounts.cluster.attendance.attendance`;
+        Counts of workers that came and went, as of :func:`~dask_efficiency.accounts.cluster.presence.attendance`;
         empty if not counted.
     lost_workers
         Workers lost in the window, or whose lost results were recomputed in it, with reason and cost. Their ``ns`` add
         up to ``lost-worker`` if all were metered, their ``recomputed_ns`` to ``recomputed``. Empty in retrospect.
     causes_by_worker, causes_by_prefix, causes_by_span
-        Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.causes.CAUSES` by cause, with names of
-        :func:`~dask_efficiency.accounts.causes.name_of`; they add up to the bucket in ``by_worker``, ``by_prefix`` or
-        ``by_span``. By prefix only ``thread-noncpu``, by span also ``idle``.
+        Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.buckets.CAUSES` by cause, with names of
+        :func:`~dask_efficiency.accounts.buckets.cause_name`; they add up to the bucket in ``by_worker``, ``by_prefix``
+        or ``by_span``. By prefix only ``thread-noncpu``, by span also ``idle``.
     profile, gil_holders
         Sampled lines on which tasks computed and waited, and holders of the GIL while tasks waited for it.
     gil_holds, loop_blocks
@@ -215,9 +225,9 @@ class EfficiencyReport(Printed):
 
     @property
     def causes(self) -> dict[str, float]:
-        """Thread-seconds of the cluster by cause; names of :func:`~dask_efficiency.accounts.causes.name_of`."""
+        """Thread-seconds of the cluster by cause; names of :func:`~dask_efficiency.accounts.buckets.cause_name`."""
         rows = self.causes_by_worker.values()
-        whole = {name: sum(row.get(name, 0) for row in rows) for name in NAMES}
+        whole = {name: sum(row.get(name, 0) for row in rows) for name in CAUSE_NAMES}
         return {name: ns / 1e9 for name, ns in whole.items() if ns}
 
     def causes_ns(self, bucket: Bucket) -> dict[str, int]:
@@ -226,10 +236,10 @@ class EfficiencyReport(Printed):
         Time of workers that were not sampled is ``unknown``.
         """
         rows = self.causes_by_worker.values()
-        seen = {cause: sum(row.get(name_of(bucket, cause), 0) for row in rows) for cause in CAUSES.get(bucket, ())}
+        seen = {cause: sum(row.get(cause_name(bucket, cause), 0) for row in rows) for cause in CAUSES.get(bucket, ())}
         if not any(seen.values()):
             return {}
-        found = of_bucket(fit(seen, bucket, self.breakdown.ns(bucket)), bucket)
+        found = causes_of(fit_causes(seen, bucket, self.breakdown.ns(bucket)), bucket)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def causes_of(self, bucket: Bucket) -> dict[str, float]:
@@ -412,7 +422,7 @@ class EfficiencyReport(Printed):
         ValueError
             If there is no such section; the message names all sections.
         """
-        from dask_efficiency.show.terminal.coloured import show
+        from dask_efficiency.show.terminal import show
 
         show(late(f"{self._sections_module}:chosen")(self, titles))
 

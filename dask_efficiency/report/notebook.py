@@ -22,7 +22,7 @@ from IPython.display import display
 
 from dask_efficiency.plugin.source import bounded
 from dask_efficiency.report.efficiency_report import efficiency_report
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 
 NAME = "%%efficiency"
 

@@ -12,15 +12,22 @@ from typing import Any
 from distributed import Client
 from distributed.protocol import loads
 
-from dask_efficiency.accounts.buckets import Breakdown, Bucket, scale_down
-from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of, of_bucket
+from dask_efficiency.accounts.buckets import (
+    CAUSES,
+    Breakdown,
+    Bucket,
+    cause_name,
+    causes_of,
+    fit_known_causes,
+    scale_down,
+)
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.gpu.plain import decode_gpu
+from dask_efficiency.accounts.lines import Frame, Stack
 from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
-from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.wire.gpu import decode_gpu
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import Caller, ask, sync
 from dask_efficiency.plugin.guard import Decoration, decorate
@@ -30,7 +37,7 @@ from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold, MeteredRow, ProfileRow, Repeat
 from dask_efficiency.straggler.breakdowns import explained, with_lines
 
-_FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
+_FOR_PARALLELISM = cause_name(Bucket.IDLE, "parallelism")
 
 
 def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +143,7 @@ def _decorations(
 def _cause_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Causes by worker, prefix and span, and the prefixes that all waited for."""
     rows = payload.get("worker_causes", {})
-    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in rows.values())}
+    known = {bucket for bucket in CAUSES if any(causes_of(row, bucket) for row in rows.values())}
     by_worker = _causes(rows, payload["workers"], known)
     by_prefix = payload.get("prefix_causes", {}), payload.get("prefixes", {})
     by_span = payload.get("span_causes", {}), payload.get("spans", {})
@@ -156,7 +163,7 @@ def _causes(
     given: Mapping[str, Mapping[str, int]], rows: Mapping[str, Mapping[str, int]], known: Collection[Bucket]
 ) -> dict[str, dict[str, int]]:
     """Causes of each row that has any; they add up to its bucket."""
-    found = {name: fit_known(given.get(name, {}), row, known) for name, row in rows.items()}
+    found = {name: fit_known_causes(given.get(name, {}), row, known) for name, row in rows.items()}
     return {name: causes for name, causes in found.items() if causes}
 
 

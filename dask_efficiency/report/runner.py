@@ -362,7 +362,7 @@ class Runner:
 
     def _show(self) -> None:
         from dask_efficiency.show.figures import sentence
-        from dask_efficiency.show.terminal.coloured import show
+        from dask_efficiency.show.terminal import show
 
         reports = [report for report, _ in self._ended]
         largest = max(reports, key=lambda report: report.thread_seconds, default=None)

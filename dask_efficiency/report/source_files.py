@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dask_efficiency.accounts.lines import BY_VALUE
-from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.lines import BY_VALUE, Frame
 
 
 def typed_in() -> Iterator[tuple[str, str]]:

@@ -7,8 +7,7 @@ import os
 from collections import Counter
 from typing import Any
 
-from dask_efficiency.accounts.lines import place_of
-from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.lines import Frame, place_of
 from dask_efficiency.files.storage import writing
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import NO_PREFIX, known_stacks, reason

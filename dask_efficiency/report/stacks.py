@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dask_efficiency.accounts.buckets import HELD, Bucket
-from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
+from dask_efficiency.accounts.buckets import CAUSES, HELD, Bucket, cause_name, causes_of, fit_causes
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import ProfileRow
 from dask_efficiency.show.figures import apportion
@@ -64,7 +63,9 @@ def exact_times(report: EfficiencyReport) -> dict[Key, int]:
             by_cause.update(own)
             found.update({(str(bucket), cause, prefix): ns for cause, ns in own.items()})
         rest = max(0, whole.ns(bucket) - by_cause.total())
-        left = {name_of(bucket, cause): causes[name_of(bucket, cause)] - by_cause[cause] for cause in _names(bucket)}
+        left = {
+            cause_name(bucket, cause): causes[cause_name(bucket, cause)] - by_cause[cause] for cause in _names(bucket)
+        }
         for cause, ns in _causes(left, bucket, rest).items():
             waited_for = report.waited_for if cause == "parallelism" else {}
             found.update({(str(bucket), cause, prefix): part for prefix, part in _shared(ns, waited_for).items()})
@@ -86,7 +87,7 @@ def _causes(row: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
     """Nanoseconds of a bucket by bare cause; under an empty name if it has no causes."""
     if bucket not in CAUSES:
         return {"": ns} if ns else {}
-    return {name.partition("/")[2]: part for name, part in fit(of_bucket(row, bucket), bucket, ns).items()}
+    return {name.partition("/")[2]: part for name, part in fit_causes(causes_of(row, bucket), bucket, ns).items()}
 
 
 def _shared(ns: int, weights: Mapping[str, int]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.accounts.profile import Place, Stack
+from dask_efficiency.accounts.lines import SampleRow, Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Culprit:
     """
 
     bucket: str
-    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
+    #: One of :data:`~dask_efficiency.accounts.buckets.CAUSES`; empty for a bucket without causes.
     cause: str
     #: Empty if unknown; for ``idle/parallelism``, that of the tasks that everything waited for.
     prefix: str
@@ -151,7 +151,7 @@ class ProfileRow:
 
     #: ``thread-cpu``, ``library-threads`` or ``thread-noncpu``.
     bucket: str
-    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
+    #: One of :data:`~dask_efficiency.accounts.buckets.CAUSES`; empty for a bucket without causes.
     cause: str
     prefix: str
     #: Stack of the task without Dask's own frames; empty if not kept.
@@ -160,9 +160,9 @@ class ProfileRow:
     ns: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SampleRow:
         """Key of the row: everything but the time."""
-        return Place(self.bucket, self.cause, self.prefix, self.stack)
+        return SampleRow(self.bucket, self.cause, self.prefix, self.stack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class GilHolder:
 
     #: Prefix of the waiting tasks.
     prefix: str
-    #: Prefix of the holder's task, or :data:`~dask_efficiency.accounts.profile.EVENT_LOOP`.
+    #: Prefix of the holder's task, or :data:`~dask_efficiency.accounts.lines.EVENT_LOOP`.
     holder: str
     #: Stack of the holder.
     stack: Stack
@@ -184,7 +184,7 @@ class LongHold:
     """A period in which one thread kept others from the GIL, or blocked its event loop."""
 
     worker: str
-    #: Prefix of its task, or :data:`~dask_efficiency.accounts.profile.EVENT_LOOP`.
+    #: Prefix of its task, or :data:`~dask_efficiency.accounts.lines.EVENT_LOOP`.
     holder: str
     stack: Stack
     seconds: float

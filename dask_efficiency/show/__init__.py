@@ -1,1 +1,1 @@
-"""How anything is shown: documents, figures and colours, for a terminal, a notebook and a page. Knows no feature."""
+"""Display of results: documents, figures and colours, for a terminal, a notebook and a page; no feature is known."""

@@ -1,26 +1,52 @@
-"""Document: what is said, from the top to the bottom, as values; no renderer is known here."""
+"""Document: the content of a report as values, in reading order; renderers are elsewhere."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dask_efficiency.accounts.buckets import DESCRIPTIONS, Bucket
-from dask_efficiency.accounts.causes import DESCRIPTIONS as CAUSES_MEAN
+from dask_efficiency.accounts.buckets import BUCKET_DESCRIPTIONS, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS as CAUSES_MEAN
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.show.colours import COLOURS
-from dask_efficiency.show.parts import Part, percent_of
+from dask_efficiency.show.drawn_buckets import COLOURS, BucketShare, percent_of
+from dask_efficiency.show.figures import NAME_LENGTH
+
+#: Rows of a folded table. A guess that bounds a page's size.
+MAX_ROWS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Numbers of rows for which a document has room, and whether it has drawings."""
+
+    #: Of more workers or GPUs, those that did least are listed.
+    workers: int
+    gpus: int
+    prefixes: int
+    gpu_prefixes: int
+    kernels: int
+    #: Characters of a kernel's name.
+    kernel_name: int
+    #: True for a page: drawings, and folded details and whole tables.
+    drawn: bool
+
+
+#: Rows on a screen. A guess.
+SCREEN = Extent(workers=8, gpus=8, prefixes=8, gpu_prefixes=8, kernels=8, kernel_name=NAME_LENGTH, drawn=False)
+
+#: Rows on a page; the rest is folded. A guess.
+PAGE = Extent(workers=30, gpus=16, prefixes=20, gpu_prefixes=20, kernels=20, kernel_name=64, drawn=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text with a square in its colour before it, which says more when it is pointed at."""
+    """A text, with a coloured square before it, and a hint that shows on hover."""
 
     text: str
     #: Empty for no square.
     colour: str = ""
     hint: str = ""
-    #: Whether it names a part of what stands above it.
+    #: True for a part of the row above it.
     is_part: bool = False
 
     def __str__(self) -> str:
@@ -50,12 +76,12 @@ class Stack:
     """A bar of several parts in a row of a table."""
 
     slices: tuple[Slice, ...]
-    #: What the whole width stands for, as the sizes.
+    #: Size that the whole width stands for.
     whole: int
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeBar:
     """A bar to the right for what grew and to the left for what shrank."""
 
     #: Of the largest change in the table, in [-1, 1].
@@ -75,7 +101,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """A worker's value beside those of its peers: the least, the median and the most."""
+    """A worker's value compared with its peers': the lowest, the median and the highest."""
 
     value: float
     median: float
@@ -85,7 +111,7 @@ class Peers:
 
 
 Cell: TypeAlias = str | Label
-Drawing: TypeAlias = Share | Stack | Change | Strip | Peers
+Drawing: TypeAlias = Share | Stack | ChangeBar | Strip | Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +128,12 @@ class Table:
     strong: tuple[int, ...] = ()
     #: One for each row, None for a row without; empty where no row has one.
     drawings: tuple[Drawing | None, ...] = ()
-    #: Position of the column behind which the drawings stand, and what is written over them.
+    #: Position of the column before the drawings, and the head over these.
     drawn_behind: int = 0
     drawn_head: str = ""
-    #: What is written over the hints of the first cells, where they are to be read without pointing.
+    #: Head of a column with the hints of the first cells; empty to show them on hover only.
     hint_head: str = ""
-    #: Whether a reader may sort the rows.
+    #: True if a reader may sort the rows.
     sortable: bool = False
 
 
@@ -122,12 +148,12 @@ class Aside:
 class ByBucket:
     """Time by bucket as a pie and a bar."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BucketShare, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """What colours mean, each with a figure, which may be empty."""
+    """Meaning of colours, each with a figure, which may be empty."""
 
     entries: tuple[tuple[Label, str], ...]
 
@@ -136,14 +162,14 @@ class Legend:
 class Sides:
     """Bars above each other, to compare."""
 
-    #: What each is called, how long it is as a share of the longest, and its parts.
+    #: Name of each bar, its length as a share of the longest, and its parts.
     bars: tuple[tuple[str, float, tuple[Slice, ...]], ...]
     legend: Legend
 
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """Threads by what they did, through a run."""
+    """Threads by activity through a run."""
 
     timeline: Timeline
     slices: tuple[Slice, ...]
@@ -155,7 +181,7 @@ class Box:
 
     name: str
     #: Its time, and its share of the whole and of its cause.
-    said: str
+    hint: str
     #: Nanoseconds to the left of it, and its own.
     left: int
     ns: int
@@ -179,13 +205,13 @@ class Along:
     #: Colour and meaning of each stretch, its first step, and the step after its last.
     stretches: tuple[tuple[Label, int, int], ...]
     steps: int
-    #: How long the run was.
+    #: Length of the run, in words.
     length: str
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a curve: where it stands, between what it is, and where it would be ideally."""
+    """One point of a curve, with its band and its ideal value."""
 
     at: float
     label: str
@@ -200,11 +226,11 @@ class Point:
 class Curve:
     """Seconds by size, on an axis of doublings, with a band around them."""
 
-    #: At least one, in the order of their places, which are above 0.
+    #: At least one, in order of ``at``, which is above 0.
     points: tuple[Point, ...]
-    #: What is written below the axis.
+    #: Text below the axis.
     axis: str
-    #: What it shows, for readers that cannot see it.
+    #: Description for readers that cannot see it.
     label: str
 
 
@@ -234,11 +260,11 @@ class Section:
     title: str
     #: In reading order; a string is a sentence.
     blocks: tuple[Block, ...] = ()
-    #: It bears on how far the report can be trusted, so a renderer does not fold it away.
+    #: True if it limits the trust in the report, so that no renderer folds it away.
     caveat: bool = False
-    #: It is long, and few will read it.
+    #: True if it is long, and few will read it.
     folded: bool = False
-    #: It may stand beside another that is narrow.
+    #: True if it may share a row with another narrow one.
     narrow: bool = False
 
     @property
@@ -264,42 +290,42 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """All that is said of one thing. A renderer is a function of this and of nothing else."""
+    """Content of one report; the only input of a renderer."""
 
     title: str
-    #: How much it covers; may be empty.
+    #: Scope of the report; may be empty.
     context: str
-    #: What is said first, without a full stop.
+    #: First sentence, without a full stop.
     headline: str
     sections: tuple[Section, ...]
     #: Sentences below the sections.
     last: tuple[str, ...] = ()
-    #: What is said of each finding, the first one first: what and where, and what to do. Stands below the headline.
+    #: Findings, shown below the headline: for each the finding with its place, and the advice.
     findings: tuple[tuple[str, ...], ...] = ()
-    #: What stands below that.
+    #: Figure below the findings.
     figure: ByBucket | Sides | None = None
     #: The main figures by name.
     stats: tuple[tuple[str, str], ...] = ()
-    #: Below all else: what measured, and when.
+    #: Last line: the version that measured, and the time.
     footer: str = ""
-    #: What a page is called in a browser, where that is not its title.
+    #: Title in a browser, if it differs.
     page_title: str = ""
     #: Anything that JSON can hold, for programs that read a page; None for nothing.
     data: Any = field(default=None, compare=False)
 
 
 def section(title: str, *blocks: Block, caveat: bool = False, folded: bool = False, narrow: bool = False) -> Section:
-    """A section of the blocks that say something."""
+    """Build a section of the blocks that are not empty."""
     return Section(title, tuple(block for block in blocks if not is_empty(block)), caveat, folded, narrow)
 
 
 def with_content(*sections: Section) -> tuple[Section, ...]:
-    """Those sections that say something."""
+    """Keep the sections that have blocks."""
     return tuple(section for section in sections if section.blocks)
 
 
 def is_empty(block: Block) -> bool:
-    """Whether a block says nothing: an empty sentence, a table without rows, or a section without blocks."""
+    """Check for an empty block: an empty sentence, a table without rows, a section without blocks."""
     match block:
         case str(text) | Aside(text):
             return not text
@@ -315,22 +341,22 @@ def is_empty(block: Block) -> bool:
 
 
 def bucket_label(bucket: str) -> Label:
-    """A bucket's name, colour and meaning; of any other text, the text."""
+    """Label of a bucket with its colour and meaning; any other text stays as it is."""
     if bucket not in set(Bucket):
         return Label(bucket)
-    return Label(str(bucket), COLOURS[Bucket(bucket)], DESCRIPTIONS[Bucket(bucket)])
+    return Label(str(bucket), COLOURS[Bucket(bucket)], BUCKET_DESCRIPTIONS[Bucket(bucket)])
 
 
 def cause_label(bucket: str, cause: str) -> Label:
-    """A cause's name and meaning, below its bucket."""
+    """Label of a cause with its meaning, as a part of its bucket."""
     return Label(cause, hint=CAUSES_MEAN.get(Bucket(bucket), {}).get(cause, ""), is_part=True)
 
 
-def slices_of(parts: tuple[Part, ...]) -> tuple[Slice, ...]:
+def slices_of(parts: tuple[BucketShare, ...]) -> tuple[Slice, ...]:
     """The parts of a bar of time by bucket."""
     return tuple(Slice(bucket_label(part.bucket), part.nanoseconds, percent_of(part)) for part in parts)
 
 
 def legend_of(slices: tuple[Slice, ...]) -> Legend:
-    """What the colours of a bar mean, with the per cent of each."""
+    """Legend of a bar, with the per cent of each colour."""
     return Legend(tuple((each.label, f"{each.percent} %") for each in slices))

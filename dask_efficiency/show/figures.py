@@ -1,4 +1,4 @@
-"""Numbers and names as a reader sees them: rounded so that they add up, bounded, harmless.
+"""Numbers and names for display: rounded so that they add up, bounded, harmless.
 
 Text that others wrote (names of tasks, workers, machines and files, messages of errors) is printed through one of four
 functions: :func:`name_of` for a name in a document, :func:`named` for several, :func:`sentence` for a message, and
@@ -13,13 +13,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: A longer name is cut in the middle; Dask's own keys are a prefix of words and a 32-digit token.
+#: Characters of a name; a longer one is cut in the middle. Dask's keys are a prefix of words and a 32-digit token.
 NAME_LENGTH = 40
-#: A longer sentence is cut likewise.
+#: Characters of a sentence; a longer one is cut likewise. A guess: five lines of a terminal.
 NOTE_LENGTH = 400
+#: Names listed in a line before "and N more". A guess: they fit 80 columns mostly.
 NAMES_IN_A_LINE = 3
 
-#: How joblib's backend for Dask calls a task of several calls of a function.
+#: Name that joblib's backend for Dask gives a task of several calls of a function.
 _BATCH = re.compile(r"\bbatch_of_(\w+?)_\d+_calls\b")
 
 
@@ -31,7 +32,7 @@ class Scale:
     unit: str
     #: The unit in words, to follow "thread-".
     word: str
-    #: How many base units (seconds) the unit is.
+    #: Base units (seconds) in the unit.
     size: float
     decimals: int
 
@@ -49,12 +50,12 @@ class Scale:
 
 
 def time_scale(largest_seconds: float, whole_seconds: float | None = None) -> Scale:
-    """The scale that shows the largest of a column of times with three figures or four.
+    """Scale that shows the largest of a column of times with three or four figures.
 
     Parameters
     ----------
     whole_seconds
-        What the times are parts of, whose unit they have.
+        The whole of these times, which sets the unit.
     """
     whole = largest_seconds if whole_seconds is None else whole_seconds
     if not whole >= 1.0:
@@ -79,7 +80,7 @@ def _decimals(largest: float) -> int:
 
 
 def apportion(weights: Sequence[int], whole: int) -> list[int]:
-    """Whole numbers in proportion to the weights, that add up to ``whole`` exactly.
+    """Divide a whole number in proportion to weights, into whole numbers.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def format_bytes(nbytes: float) -> str:
 
 
 def format_thread_time(ns: int) -> str:
-    """Thread time as a reader would say it: ``"14.2 thread-seconds"``."""
+    """Thread time in words: ``"14.2 thread-seconds"``."""
     number, _, word = _in_unit(ns / 1e9)
     return f"{number} thread-{word}"
 
@@ -172,7 +173,7 @@ def format_percent(tenths: int) -> str:
 
 
 def harmless(name: str) -> str:
-    r"""The name with what is no visible character written as an escape (``\x1b``, ``\u202e``).
+    r"""The name with invisible characters written as escapes (``\x1b``, ``\u202e``).
 
     Names come from users: an escape sequence would otherwise steer the reader's terminal, and a
     right-to-left override would show another name than the one that is meant.
@@ -195,7 +196,7 @@ def shorten(text: str, length: int = NAME_LENGTH) -> str:
 
 
 def readable(text: str) -> str:
-    """The text with the functions of joblib's batches in place of the names that these have as tasks."""
+    """The text with the names of joblib's batches replaced by their function."""
     return _BATCH.sub(lambda batch: f"joblib: {batch[1].strip('_')}", text)
 
 
@@ -218,14 +219,14 @@ def named(names: Sequence[str]) -> str:
 
 
 def labelled(ranked: Sequence[str], one: str, many: str, at_most: int) -> dict[str, list[str]]:
-    """The first of some names by what each is called on a screen, then the rest as one.
+    """Labels for the first of some names, and one label for the rest.
 
     Parameters
     ----------
     ranked
         Names of users, in the order in which they are shown.
     one, many
-        What they are names of.
+        Singular and plural of the named things.
     at_most
         Names that get a label of their own.
 
@@ -250,7 +251,63 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_times(effect: float | None) -> str:
-    """A multiple, as ``1.50x``; a dash where it is not known."""
+    """A multiple, ``1.50x``; a dash if unknown."""
     if effect is None:
         return "-"
     return f"{effect:.2f}x" if effect < 9.995 else f"{effect:.3g}x"
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sort key that puts ``worker-2`` before ``worker-10``."""
+    # Bounded, because a name may be megabytes long, and Python refuses to read a number of 5,000 digits.
+    parts = re.split(r"(\d{1,18})", name[:200])
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]
+
+
+#: Characters of a label. A guess.
+LABEL_LENGTH = 28
+
+#: Start of a formula to TeX or MathML.
+_FORMULA = re.compile(r"(?<=\$)(?=\$)|(?<=\\)(?=[\[(])")
+
+_WORD_JOINER = "\u2060"
+
+
+def label(name: str) -> str:
+    """A user's name as a short, visible label that TeX and MathML do not read as a formula."""
+    return _FORMULA.sub(_WORD_JOINER, shorten(harmless(shorten(name, 4 * LABEL_LENGTH)), LABEL_LENGTH))
+
+
+#: Characters of a kernel's name; a longer one is cut before it is parsed, as templates may nest to hundreds of kB.
+MAX_KERNEL_NAME = 2000
+
+#: Namespaces such as ``at::native::``, and lambdas' enclosing scopes.
+_NAMESPACES = re.compile(r"(?:\b\w+|\(anonymous namespace\)|<unnamed>)::")
+_RETURNS = re.compile(r"^(?:void|static|__global__)\s+")
+
+
+def kernel_name(name: str) -> str:
+    """A kernel's name without return type, arguments and namespaces; a name that is no C++ stays as it is.
+
+    Examples
+    --------
+    >>> kernel_name("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)")
+    'vectorized_elementwise_kernel<4, AddFunctor<float>>'
+    """
+    name = name[:MAX_KERNEL_NAME].strip()
+    bare = _NAMESPACES.sub("", _RETURNS.sub("", name))
+    bare = _without_arguments(bare).replace(" >", ">").replace("> >", ">>").strip()
+    return bare or name
+
+
+def _without_arguments(name: str) -> str:
+    """The name up to the parenthesis that opens its arguments: the first one outside of templates."""
+    depth = 0
+    for place, character in enumerate(name):
+        if character == "<":
+            depth += 1
+        elif character == ">":
+            depth -= 1
+        elif character == "(" and depth <= 0 and place:
+            return name[:place]
+    return name

@@ -10,21 +10,21 @@ from typing import Any
 
 from dask_efficiency.show.figures import format_seconds
 
-#: Characters of a title, and of a headline.
+#: Characters of a title and of a headline, so that these fit a line.
 MAX_TITLE, MAX_HEADLINE = 70, 100
 
-#: Nothing below this share of the wall clock is a finding; and there are so many at most, so many of them shown first.
+#: Least share of the wall clock of a finding; most findings; and those on the first screen. Guesses about patience.
 WORTH_FINDING, MAX_FINDINGS, MAX_SHOWN = 0.03, 10, 3
 
 
 class Basis(StrEnum):
-    """How it is known what fixing saves."""
+    """Basis of the saving."""
 
     #: The recorded run was replayed with the fix.
     REPLAYED = "replayed"
-    #: From the accounts: no fix of the same work saves more, and this one may save less.
+    #: Upper bound from the accounts: the fix may save less.
     BOUNDED = "bounded"
-    #: It is not known.
+    #: The saving is unknown.
     UNKNOWN = "unknown"
 
 
@@ -35,28 +35,28 @@ class Finding:
     Parameters
     ----------
     kind
-        What it is, as a bucket and a cause (``"thread-noncpu/sleep"``), or ``"slow-worker"``, ``"long-task"``,
+        Its kind: a bucket and a cause (``"thread-noncpu/sleep"``), or ``"slow-worker"``, ``"long-task"``,
         ``"repeats"``, ``"client"`` or ``"no-workers"``.
     title
-        The same in words, at most :data:`MAX_TITLE` characters.
+        The kind in words, at most :data:`MAX_TITLE` characters.
     where
-        The line and function, or else the prefix, worker or key; empty where that is not known.
+        The line and function, or else the prefix, worker or key; empty if unknown.
     lost_seconds
-        Thread-seconds that were lost; 0.0 where no thread of the cluster lost any.
+        Thread-seconds lost; 0.0 if no thread of the cluster lost any.
     saves_seconds
-        By how much the run is shorter on the wall clock once it is fixed; None where that is not known.
+        Wall-clock seconds that the fix saves; None if unknown.
     saves_interval
-        Seconds from which to which that lies, nine times in ten; only where it was replayed.
+        Interval of these seconds that holds nine times in ten; only if replayed.
     basis
-        How that is known.
+        Basis of ``saves_seconds``.
     advice
-        What to do, a sentence; empty where nothing is known to help.
+        A sentence on what to do; empty if nothing is known to help.
     page
-        Where the documentation says more; may be empty.
+        Page of the documentation; may be empty.
     evidence
         Figures behind it, by name.
     confidence
-        How often such a finding is right, in [0, 1]; None where that is not known.
+        Probability that such a finding is right, in [0, 1]; None if unknown.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class Finding:
 
     @property
     def saving(self) -> str:
-        """What fixing it saves, in words: ``"saves 7.6 s"``, ``"saves up to 7.6 s"``, or what is lost."""
+        """The saving in words: ``"saves 7.6 s"``, ``"saves up to 7.6 s"``, or the time lost."""
         if self.saves_seconds is not None:
             up_to = "up to " if self.basis is Basis.BOUNDED else ""
             return f"saves {up_to}{format_seconds(self.saves_seconds)}"
@@ -106,14 +106,14 @@ class Finding:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The same in at most two lines: what it is, saves and where; and what to do."""
+        """The finding in at most two lines: title, saving and place; and the advice."""
         first = f"{self.title}: {self.saving}" if self.saving else self.title
         where = f"{self.where[:1].upper()}{self.where[1:]}"
         return tuple(line for line in (f"{first}. {where}".strip(), self.advice) if line)
 
     @property
     def in_a_line(self) -> str:
-        """The same in one line."""
+        """The finding in one line."""
         return ". ".join(line.removesuffix(".") for line in self.lines) + "."
 
     def __str__(self) -> str:

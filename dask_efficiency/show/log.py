@@ -1,4 +1,4 @@
-"""The package's logger, whose records hold no name that steers a terminal or writes a line of its own."""
+"""The package's logger, which escapes control characters and line breaks in its records."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def _made_harmless(record: logging.LogRecord) -> bool:
     return True
 
 
-#: What all modules log by.
+#: Logger of all modules.
 logger = logging.getLogger("dask_efficiency")
 logger.addFilter(_made_harmless)

@@ -1,13 +1,13 @@
 """Progress of long work: a bar on a terminal, a line that changes in a notebook, a line now and then in a log.
 
-Whoever works says how far it is, as often as it likes, and knows neither a clock nor a screen::
+The code that works reports its progress as often as it likes, and needs neither a clock nor a screen::
 
     with progress("simulating", unit="runs", of=61) as report:
         report(12)
 
-Where nobody looks, or the work is short, nothing is shown. rich draws the bar; it is an extra, and without it there are
-the lines of a log. tqdm would be one more package for the same, and in notebooks both want ipywidgets, which IPython's
-own displays do not.
+Without a terminal, notebook or log, or for short work, nothing is shown. rich, an extra, draws the bar; without it
+lines are written as to a log. tqdm would be one more package for the same, and in notebooks both need ipywidgets, which
+IPython's own displays do not.
 """
 
 from __future__ import annotations
@@ -26,32 +26,34 @@ from typing import IO, Any, ClassVar, Protocol, TypeVar
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
-#: Seconds that work may take before it is shown, and between two updates. A bar goes away again, a line of a log stays.
-BAR = 2.0, 0.1
-NOTEBOOK = 2.0, 0.5
-LOG = 10.0, 30.0
+#: Seconds before a bar is first shown, and between two updates. A guess about patience.
+BAR_TIMING = 2.0, 0.1
+#: The same of a notebook's line, each update of which is a message to the browser. A guess.
+NOTEBOOK_TIMING = 2.0, 0.5
+#: The same of a log, in which each line stays. A guess.
+LOG_TIMING = 10.0, 30.0
 
 _hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
 class StoppedWarning(UserWarning):
-    """Ctrl-C ended work early, and what was done by then is the result."""
+    """Ctrl-C ended work early; the result is what was done by then."""
 
 
 @dataclass(slots=True)
-class Work:
-    """How far some work is.
+class ProgressState:
+    """State of some work.
 
     Parameters
     ----------
     doing
-        What is done, such as ``simulating``.
+        The activity, such as ``simulating``.
     unit
-        What is counted; empty where nothing is.
+        The counted things; empty if nothing is counted.
     of
-        How many there are; None if nobody knows.
+        Their number; None if unknown.
     done
-        How many of them are done, also parts of one.
+        Number done, which may be a fraction.
     """
 
     doing: str
@@ -67,71 +69,71 @@ class Work:
         return f"{int(self.done):,}{'' if self.of is None else f' of {self.of:,.0f}'} {self.unit}"
 
     @property
-    def said(self) -> str:
-        """All of it in words."""
+    def in_words(self) -> str:
+        """The state in words."""
         return f"{self.doing}: {self.counted}" if self.unit else self.doing
 
 
 class Report(Protocol):
-    """Says how far the work is; what is not given stays as it was."""
+    """Function that updates the state; what is not given stays as it was."""
 
     def __call__(self, done: float, *, of: float | None = None, doing: str = "") -> None:
-        """Say it, as often as is convenient."""
+        """Update the state, as often as is convenient."""
         ...
 
 
 class Display(Protocol):
-    """Where work is shown."""
+    """Display of work."""
 
     #: Seconds that it may take before it is shown, and between two updates.
     timing: ClassVar[tuple[float, float]]
 
-    def show(self, work: Work, seconds: float) -> None:
-        """Show how far the work is, which began so many seconds ago."""
+    def show(self, work: ProgressState, seconds: float) -> None:
+        """Show the state of work that began ``seconds`` ago."""
         ...
 
-    def close(self, work: Work, seconds: float) -> None:
+    def close(self, work: ProgressState, seconds: float) -> None:
         """The work is over."""
         ...
 
 
-class Nothing:
-    """Nobody looks."""
+class NoDisplay:
+    """Display without output."""
 
     timing: ClassVar[tuple[float, float]] = float("inf"), float("inf")
 
-    def show(self, work: Work, seconds: float) -> None:
+    def show(self, work: ProgressState, seconds: float) -> None:
         """Show nothing."""
 
-    def close(self, work: Work, seconds: float) -> None:
-        """Nothing was shown."""
+    def close(self, work: ProgressState, seconds: float) -> None:
+        """Do nothing."""
 
 
 @dataclass(slots=True)
-class Lines:
+class LogLines:
     """Lines in a log."""
 
     file: IO[str]
-    timing: ClassVar[tuple[float, float]] = LOG
+    timing: ClassVar[tuple[float, float]] = LOG_TIMING
 
-    def show(self, work: Work, seconds: float) -> None:
+    def show(self, work: ProgressState, seconds: float) -> None:
         """Add a line."""
-        self.file.write(f"{work.said}, {_clock(seconds)}\n")
+        self.file.write(f"{work.in_words}, {_clock(seconds)}\n")
         self.file.flush()
 
-    def close(self, work: Work, seconds: float) -> None:
+    def close(self, work: ProgressState, seconds: float) -> None:
         """The lines stay."""
 
 
 @dataclass(slots=True)
-class Bar:
+class TerminalBar:
     """A bar on a terminal, by rich; it is gone when the work is over."""
 
     file: IO[str]
-    timing: ClassVar[tuple[float, float]] = BAR
+    timing: ClassVar[tuple[float, float]] = BAR_TIMING
     _drawn: Any = field(default=None, init=False)
 
-    def show(self, work: Work, seconds: float) -> None:
+    def show(self, work: ProgressState, seconds: float) -> None:
         """Draw the bar, or move it."""
         if self._drawn is None:
             from rich.console import Console
@@ -154,30 +156,30 @@ class Bar:
         self._drawn.update(self._drawn.tasks[0].id, **shown)
         self._drawn.start()  # at first
 
-    def close(self, work: Work, seconds: float) -> None:
+    def close(self, work: ProgressState, seconds: float) -> None:
         """Take the bar away."""
         if self._drawn is not None:
             self._drawn.stop()
 
 
 @dataclass(slots=True)
-class Cell:
+class NotebookLine:
     """A line below a notebook's cell."""
 
-    timing: ClassVar[tuple[float, float]] = NOTEBOOK
+    timing: ClassVar[tuple[float, float]] = NOTEBOOK_TIMING
     _shown: Any = field(default=None, init=False)
 
-    def show(self, work: Work, seconds: float) -> None:
+    def show(self, work: ProgressState, seconds: float) -> None:
         """Show the line, or change it."""
         from IPython.display import display
 
-        content = {"text/plain": f"{work.said}, {_clock(seconds)}"}
+        content = {"text/plain": f"{work.in_words}, {_clock(seconds)}"}
         if self._shown is None:
             self._shown = display(content, raw=True, display_id=True)
         else:
             self._shown.update(content, raw=True)
 
-    def close(self, work: Work, seconds: float) -> None:
+    def close(self, work: ProgressState, seconds: float) -> None:
         """Leave the line as it is at the end."""
         if self._shown is not None:
             self.show(work, seconds)
@@ -187,12 +189,12 @@ class Cell:
 def progress(
     doing: str, *, unit: str = "", of: float | None = None, clock: Callable[[], float] = monotonic
 ) -> Iterator[Report]:
-    """Show how far some work is while this block does it, if it takes long enough; of blocks in one another, the outer.
+    """Show the progress of the work in this block, if it takes long enough; of nested blocks, the outermost.
 
-    Where Ctrl-C ends it, the exception says how far it was.
+    If Ctrl-C ends it, the exception holds the state in words.
     """
-    work, began = Work(doing, unit, of), clock()
-    display: Display = Nothing() if _hidden.get() else _display()
+    work, began = ProgressState(doing, unit, of), clock()
+    display: Display = NoDisplay() if _hidden.get() else _display()
     first, interval = display.timing
     due = began + first
 
@@ -209,7 +211,7 @@ def progress(
         with hidden():
             yield report
     except KeyboardInterrupt as stopped:
-        stopped.args = stopped.args or (work.said,)
+        stopped.args = stopped.args or (work.in_words,)
         raise
     finally:
         with suppress(Exception):
@@ -218,7 +220,7 @@ def progress(
 
 @contextmanager
 def hidden() -> Iterator[None]:
-    """In this block no progress is shown."""
+    """Hide all progress in this block."""
     token = _hidden.set(True)
     try:
         yield
@@ -227,12 +229,12 @@ def hidden() -> Iterator[None]:
 
 
 def until_stopped(do: Callable[[Item], Found], items: Sequence[Item], unit: str) -> list[Found]:
-    """What becomes of each item; fewer, with a :class:`StoppedWarning`, where Ctrl-C ends it after the first.
+    """Results for all items; fewer, with a :class:`StoppedWarning`, if Ctrl-C ends it after the first.
 
     Parameters
     ----------
     unit
-        What the items are, for the warning.
+        Name of the items, for the warning.
     """
     found: list[Found] = []
     try:
@@ -251,13 +253,13 @@ def _clock(seconds: float) -> str:
 
 
 def _display() -> Display:
-    """What there is to be seen by whoever waits."""
+    """Display for this process."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:
-        return Cell()
+        return NotebookLine()
     file = sys.stderr
     if file is None or file.closed:
-        return Nothing()
+        return NoDisplay()
     if file.isatty() and os.environ.get("TERM") != "dumb" and find_spec("rich") is not None:
-        return Bar(file)
-    return Lines(file)
+        return TerminalBar(file)
+    return LogLines(file)

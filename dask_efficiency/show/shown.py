@@ -1,7 +1,6 @@
-"""Printed, Paged and Shown: what a value needs to show itself, in a terminal, in a notebook and as a page.
+"""Printed, Paged and Shown: base classes of values that show themselves in terminals, notebooks and pages.
 
-A module that says, draws or writes something of a value imports its class; so the class has it by name, and nothing of
-it is loaded until somebody looks.
+The modules that draw or write a value import its class; so the class holds their names, and loads them on first use.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def late(name: str) -> Any:
-    """What ``"module:name"`` stands for, imported when it is asked for."""
+    """Import ``"module:name"`` when it is needed."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 
 
 class Printed:
-    """A value that prints itself, in words that a module has for it."""
+    """A value that prints itself, by the functions of its sections module."""
 
     __slots__ = ()
 
-    #: Name of the module: with ``document`` and ``headline`` of it; of what is :class:`Paged`, ``page``; of what is
-    #: :class:`Shown`, ``to_dict`` as well.
+    #: Name of its sections module, with functions ``document`` and ``headline``; for :class:`Paged` also ``page``, for
+    #: :class:`Shown` also ``to_dict``.
     _sections_module: ClassVar[str]
 
     def _from_sections(self, what: str) -> Any:
@@ -34,22 +33,22 @@ class Printed:
 
     @property
     def headline(self) -> str:
-        """What it says first, in at most 100 characters, without a full stop."""
+        """First sentence, in at most 100 characters, without a full stop."""
         return str(self._from_sections("headline"))
 
     @property
     def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
+        """Its whole document, the input of renderers."""
         found: Document = self._from_sections("document")
         return found
 
     @property
     def first_screen(self) -> Document:
-        """What is printed of it; all of it, where that is not long."""
+        """The part of it that is printed; all of it if that is not long."""
         return self.document
 
     def __str__(self) -> str:
-        from dask_efficiency.show.terminal.plain import plain
+        from dask_efficiency.show.terminal import plain
 
         return plain(self.first_screen)
 
@@ -57,7 +56,7 @@ class Printed:
         return f"<{type(self).__name__}: {self.document.headline}>"
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
-        from dask_efficiency.show.terminal.coloured import renderables
+        from dask_efficiency.show.terminal import renderables
 
         yield from renderables(self.first_screen, console, options)
 

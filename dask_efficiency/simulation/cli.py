@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import (
+    Connection,
     cluster_option,
     hostfile_option,
     html_option,
@@ -24,7 +23,7 @@ from dask_efficiency.cli.options import (
     what_if_option,
     without_option,
 )
-from dask_efficiency.cli.output import say, tell
+from dask_efficiency.cli.output import one_line_errors, say, tell
 from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
 

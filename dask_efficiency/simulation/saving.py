@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
-from dask_efficiency.accounts.causes import name_of
+from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket, cause_name
 from dask_efficiency.report.kinds import OTHERS
 from dask_efficiency.report.lost_time import losses_worth_finding
 from dask_efficiency.report.model import EfficiencyReport
@@ -46,7 +45,7 @@ MAX_LOCKED = 0.1
 SHARES_GIL = 0.05
 
 
-_CORE = name_of(Bucket.THREAD_NONCPU, "core")
+_CORE = cause_name(Bucket.THREAD_NONCPU, "core")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def _split(report: EfficiencyReport) -> float | None:
 #: By kind of finding: computes the run's time with a cure that needs no simulation, as a share of the recorded time.
 COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {
     _CORE: _without_others,
-    name_of(Bucket.IDLE, "parallelism"): _split,
+    cause_name(Bucket.IDLE, "parallelism"): _split,
 }
 
 
@@ -185,9 +184,9 @@ def _twice_the_threads(own: ClusterSpec) -> ClusterSpec:
 #: By kind of finding: changes the cluster as its cure does. Other cures are not in a trace: larger partitions, locks
 #: that are held for less time, or less activity outside Dask.
 CLUSTERS: Mapping[str, Callable[[ClusterSpec], ClusterSpec]] = {
-    name_of(Bucket.THREAD_NONCPU, "gil"): _one_thread_each,
-    name_of(Bucket.THREAD_NONCPU, "sleep"): _twice_the_threads,
-    name_of(Bucket.THREAD_NONCPU, "network"): _twice_the_threads,
+    cause_name(Bucket.THREAD_NONCPU, "gil"): _one_thread_each,
+    cause_name(Bucket.THREAD_NONCPU, "sleep"): _twice_the_threads,
+    cause_name(Bucket.THREAD_NONCPU, "network"): _twice_the_threads,
 }
 
 #: By kind of finding: the part that its cure leaves out.
@@ -283,7 +282,7 @@ def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:
     """Select prefixes whose tasks do not hold the GIL: they did not wait for it, though several threads could have."""
     if report.not_sampled or all(worker.nthreads == 1 for worker in trace.workers):
         return {}
-    waited = name_of(Bucket.THREAD_NONCPU, "gil")
+    waited = cause_name(Bucket.THREAD_NONCPU, "gil")
     in_threads = {prefix: row.ns(*GOOD, Bucket.THREAD_NONCPU) for prefix, row in report.by_prefix.items()}
     rows = report.causes_by_prefix
     return {

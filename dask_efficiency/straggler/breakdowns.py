@@ -9,11 +9,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
+from dask_efficiency.accounts.buckets import CAUSES, GOOD, UNKNOWN, Breakdown, Bucket, cause_name
 from dask_efficiency.accounts.cluster.account import place
-from dask_efficiency.accounts.lines import blamed, place_of
-from dask_efficiency.accounts.profile import Place
+from dask_efficiency.accounts.lines import SampleRow, blamed, place_of
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 
 #: Cause of a slow worker by what its threads wait for. Any other waiting shows no cause.
@@ -40,9 +38,9 @@ WORKED = (*GOOD, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD)
 #: Factor by which older intervals count less with each new one: half after half a minute of 2.5 s intervals.
 KEPT = 0.95
 
-_WAITING = [name_of(Bucket.THREAD_NONCPU, cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
+_WAITING = [cause_name(Bucket.THREAD_NONCPU, cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
 _CAUSES = [BY_WAITING.get(cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
-_WORKED = [place("recorded", bucket) for bucket in WORKED]
+_WORKED = [place("finalized", bucket) for bucket in WORKED]
 _PLACES = [place("causes", name) for name in _WAITING]
 
 
@@ -81,7 +79,7 @@ def explained(
     Parameters
     ----------
     causes
-        By worker and :func:`~dask_efficiency.accounts.causes.name_of`, nanoseconds.
+        By worker and :func:`~dask_efficiency.accounts.buckets.cause_name`, nanoseconds.
     by_worker
         Breakdown of each worker's time.
     """
@@ -114,7 +112,7 @@ def _cause(waited: NDArray[np.float64], worked: NDArray[np.float64], row: int) -
 WAITING: dict[Cause, str] = {Cause.SLEEP: "sleep", Cause.LOCK: "lock"}
 
 
-def line_of(cause: Cause, rows: Iterable[tuple[Place, int]]) -> str:
+def line_of(cause: Cause, rows: Iterable[tuple[SampleRow, int]]) -> str:
     """Line where tasks waited most for the cause of their worker, such as ``"etl.py:88"``; empty if unknown."""
     waiting, found = WAITING.get(cause), Counter[str]()
     for row, ns in rows:
@@ -124,7 +122,7 @@ def line_of(cause: Cause, rows: Iterable[tuple[Place, int]]) -> str:
 
 
 def with_lines(
-    findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], profile: Iterable[tuple[Place, int]]
+    findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], profile: Iterable[tuple[SampleRow, int]]
 ) -> tuple[SlowWorker, ...]:
     """Give each finding its line, if most of the waiting of all workers was the straggler's.
 
@@ -133,14 +131,14 @@ def with_lines(
     findings
         With the causes that breakdowns show.
     causes
-        By worker and :func:`~dask_efficiency.accounts.causes.name_of`, nanoseconds.
+        By worker and :func:`~dask_efficiency.accounts.buckets.cause_name`, nanoseconds.
     profile
         Nanoseconds of all workers together.
     """
     rows = list(profile)
 
     def is_most(finding: SlowWorker) -> bool:
-        name = name_of(Bucket.THREAD_NONCPU, WAITING.get(finding.cause, ""))
+        name = cause_name(Bucket.THREAD_NONCPU, WAITING.get(finding.cause, ""))
         waited = {worker: row.get(name, 0) for worker, row in causes.items()}
         return 2 * waited.get(finding.worker, 0) > sum(waited.values())
 

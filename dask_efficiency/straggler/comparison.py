@@ -7,7 +7,7 @@ from collections.abc import Generator, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.straggler.history import Interval
 from dask_efficiency.straggler.kernels import KernelComparison
 from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_of_others

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.straggler.columns import Columns
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.straggler.comparison import IntervalComparison
 from dask_efficiency.straggler.diagnosis import Findings, Group, WindowEnd, findings_of

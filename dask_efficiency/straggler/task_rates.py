@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts, short, whole
 from dask_efficiency.accounts.wire.heartbeats import Sent
-from dask_efficiency.accounts.wire.tables import Table, TableWriter, read_table
+from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, read_table
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 
 #: Sums for each prefix: tasks; wall and CPU seconds; logarithms of the wall time in :data:`MIN_WALL_SECONDS` and of the
@@ -282,8 +282,8 @@ class ReceivedRates(NamedTuple):
     incarnation: str
     seq: int
     rates: TaskRates
-    tasks: Table[str]
-    transfers: Table[str]
+    tasks: WireTable[str]
+    transfers: WireTable[str]
 
 
 class MissedRates(NamedTuple):
@@ -332,8 +332,8 @@ def read_task_rates(
 
 
 def _table(
-    name: str, table: Table[str] | None, rows: object, named: object, columns: Sequence[str], at_most: int
-) -> Table[str]:
+    name: str, table: WireTable[str] | None, rows: object, named: object, columns: Sequence[str], at_most: int
+) -> WireTable[str]:
     found = read_table(name, table, rows, named, columns=len(columns), check=shared_texts).table
     # A new name is added before the one that it replaces is removed.
     if len(found.names) - found.names.count(None) > at_most or len(found.names) > 2 * at_most:
@@ -342,9 +342,9 @@ def _table(
 
 
 def _named(
-    table: Table[str],
+    table: WireTable[str],
     units: NDArray[np.float64],
-    before: tuple[Table[str], tuple[str, ...], NDArray[np.float64]] | None,
+    before: tuple[WireTable[str], tuple[str, ...], NDArray[np.float64]] | None,
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Names and sums of a table; unchanged ones are returned as the same objects."""
     if before is not None and before[0] is table:

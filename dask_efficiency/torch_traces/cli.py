@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.inputs import InputKind, is_address, is_file, look_at
 from dask_efficiency.cli.options import (
     chrome_options,
     html_option,
@@ -17,8 +17,7 @@ from dask_efficiency.cli.options import (
     what_if_option,
     without_option,
 )
-from dask_efficiency.cli.output import say
-from dask_efficiency.cli.source import Kind, is_address, is_file, look_at
+from dask_efficiency.cli.output import one_line_errors, say
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 
@@ -101,7 +100,7 @@ def command(
         if as_json and changed is not None:
             click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict() | {"changes": changes}}, indent=1))
         elif changed is not None:
-            from dask_efficiency.show.terminal.coloured import show
+            from dask_efficiency.show.terminal import show
             from dask_efficiency.torch_traces.sections import what_if_document
 
             show(what_if_document(recorded, changed))
@@ -128,8 +127,8 @@ def _look(files: tuple[str, ...]) -> str | None:
     if len(files) > 1 or not (is_address(files[0]) or is_file(files[0])):
         return None
     given = look_at(files[0])
-    if given.kind is Kind.TORCH_PATH:
+    if given.kind is InputKind.TORCH_PATH:
         return given.where
-    if given.kind not in (Kind.KINETO, Kind.CHROME, Kind.OTHER):
+    if given.kind not in (InputKind.KINETO, InputKind.CHROME, InputKind.OTHER):
         raise given.refusal("traces that torch.profiler wrote, or a path that --save wrote")
     return None

@@ -22,9 +22,16 @@ from dask_efficiency.runs.sections.by_kind import (
     top,
 )
 from dask_efficiency.show.document import Cell, Document, Section, Share, Table, section, with_content
-from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
+from dask_efficiency.show.figures import (
+    format_count,
+    format_seconds,
+    format_share,
+    kernel_name,
+    name_of,
+    sentence,
+    time_scale,
+)
 from dask_efficiency.show.finding import MAX_SHOWN
-from dask_efficiency.show.kernel_name import kernel_name
 from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.speeds import WITHOUT

@@ -6,8 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import DESCRIPTIONS, FINALIZED, GOOD, HELD, Breakdown, Bucket, combine
-from tests.strategies import breakdowns
+from dask_efficiency.accounts.buckets import (
+    BUCKET_DESCRIPTIONS,
+    CAUSE_DESCRIPTIONS,
+    CAUSE_NAMES,
+    CAUSES,
+    FINALIZED,
+    GOOD,
+    HELD,
+    UNKNOWN,
+    Breakdown,
+    Bucket,
+    cause_name,
+    causes_of,
+    combine,
+    fit_causes,
+    fit_known_causes,
+    named_causes,
+)
+from tests.strategies import breakdowns, nanoseconds
 
 
 def test_running_is_the_only_bucket_that_is_not_settled():
@@ -16,8 +33,8 @@ def test_running_is_the_only_bucket_that_is_not_settled():
 
 
 def test_every_bucket_is_described():
-    assert list(DESCRIPTIONS) == list(Bucket)
-    assert all(len(text) <= 78 for text in DESCRIPTIONS.values())
+    assert list(BUCKET_DESCRIPTIONS) == list(Bucket)
+    assert all(len(text) <= 78 for text in BUCKET_DESCRIPTIONS.values())
 
 
 def test_a_breakdown_reads_in_seconds_and_knows_absent_buckets():
@@ -88,3 +105,61 @@ def test_shares_add_up_to_one(breakdown):
 def test_equality_is_of_every_bucket(left, right):
     assert (left == right) is (left.to_nanoseconds() == right.to_nanoseconds())
     assert left != left.to_nanoseconds()
+
+
+rows = st.dictionaries(st.sampled_from(CAUSE_NAMES), nanoseconds)
+
+
+def test_every_cause_has_a_line_of_description():
+    assert {bucket: [*lines] for bucket, lines in CAUSE_DESCRIPTIONS.items()} == {
+        b: [*row] for b, row in CAUSES.items()
+    }
+
+
+def test_every_bucket_with_causes_ends_with_the_unknown():
+    assert {causes[-1] for causes in CAUSES.values()} == {UNKNOWN}
+
+
+@given(st.sampled_from(list(CAUSES)), rows)
+def test_what_is_taken_from_under_its_names_can_be_put_back(bucket, row):
+    bare = causes_of(row, bucket)
+    assert named_causes(bare, bucket) == {cause_name(bucket, cause): ns for cause, ns in bare.items()}
+    assert causes_of(named_causes(bare, bucket), bucket) == bare
+
+
+@given(st.sampled_from(list(CAUSES)), rows, nanoseconds)
+def test_causes_fit_their_bucket_to_the_nanosecond(bucket, row, ns):
+    found = fit_causes(causes_of(row, bucket), bucket, ns)
+    assert sum(found.values()) == ns
+    assert found.keys() <= {cause_name(bucket, cause) for cause in CAUSES[bucket]}
+
+
+@given(st.sampled_from(list(CAUSES)), rows, nanoseconds)
+def test_what_is_not_known_is_never_given_to_a_cause(bucket, row, ns):
+    known = causes_of(row, bucket)
+    found = causes_of(fit_causes(known, bucket, ns), bucket)
+    assert all(found.get(cause, 0) <= known.get(cause, 0) for cause in CAUSES[bucket] if cause != UNKNOWN)
+
+
+def test_where_more_is_known_than_the_bucket_holds_each_cause_is_scaled_down():
+    assert fit_causes({"gil": 30, "sleep": 10}, Bucket.THREAD_NONCPU, 20) == {
+        "thread-noncpu/gil": 15,
+        "thread-noncpu/sleep": 5,
+    }
+
+
+def test_a_bucket_of_which_nothing_is_known_has_no_causes_here_unless_it_has_elsewhere():
+    buckets = {"thread-noncpu": 7, "idle": 5, "overhead": 3}
+    weights = {"idle/graph": 2}
+    assert fit_known_causes(weights, buckets) == {"idle/graph": 2, "idle/unknown": 3}
+    assert fit_known_causes(weights, buckets, {Bucket.OVERHEAD}) == {
+        "overhead/unknown": 3,
+        "idle/graph": 2,
+        "idle/unknown": 3,
+    }
+
+
+@pytest.mark.parametrize("bucket", [Bucket.THREAD_CPU, Bucket.SPILL])
+def test_a_bucket_without_causes_has_none(bucket):
+    with pytest.raises(KeyError):
+        fit_causes({}, bucket, 1)

@@ -7,9 +7,9 @@ from dask_efficiency.accounts.details import (
     MAX_DEPTH,
     MAX_HOLDS,
     MAX_ROWS,
-    Hold,
+    Holdup,
     MergedProfiles,
-    Place,
+    SampleRow,
     WindowDetails,
     costliest,
     decode_details,
@@ -19,8 +19,8 @@ from dask_efficiency.accounts.metered import OTHER, Metered
 from tests.strategies import nanoseconds, window_details
 
 
-def place(line: int, prefix: str = "inc") -> Place:
-    return Place("thread-noncpu", "gil", prefix, (("main", "a.py", 1), ("f", "b.py", line)))
+def place(line: int, prefix: str = "inc") -> SampleRow:
+    return SampleRow("thread-noncpu", "gil", prefix, (("main", "a.py", 1), ("f", "b.py", line)))
 
 
 @given(window_details())
@@ -47,7 +47,7 @@ def test_of_a_long_profile_the_costliest_rows_travel_and_the_rest_in_one_without
 
 def test_a_deep_stack_loses_its_outermost_calls():
     deep = tuple(("f", "a.py", line) for line in range(2 * MAX_DEPTH))
-    [row] = decode_details(encode_details(WindowDetails(profile={Place("idle", "", "", deep): 1}), limit=1)).profile
+    [row] = decode_details(encode_details(WindowDetails(profile={SampleRow("idle", "", "", deep): 1}), limit=1)).profile
     assert row.stack == deep[MAX_DEPTH:]
 
 
@@ -93,13 +93,13 @@ def test_profiles_of_several_workers_add_up(every):
 
 def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():
     merged = MergedProfiles()
-    merged.add("a", WindowDetails(gil_holds=tuple(Hold(ns, "inc", ()) for ns in range(MAX_HOLDS))))
-    merged.add("b", WindowDetails(gil_holds=(Hold(1_000, "sum", ()),)))
-    assert merged.gil_holds[0] == ("b", Hold(1_000, "sum", ()))
+    merged.add("a", WindowDetails(gil_holds=tuple(Holdup(ns, "inc", ()) for ns in range(MAX_HOLDS))))
+    merged.add("b", WindowDetails(gil_holds=(Holdup(1_000, "sum", ()),)))
+    assert merged.gil_holds[0] == ("b", Holdup(1_000, "sum", ()))
     assert len(merged.gil_holds) == MAX_HOLDS
 
 
-def test_of_very_many_labels_workers_and_then_labels_are_no_longer_told_apart_and_sums_stay():
+def test_of_too_many_labels_first_workers_and_then_labels_are_merged_and_sums_stay():
     merged = MergedProfiles()
     for worker in range(3):
         metered = {Metered("execute", "", "inc", f"label {i}", "count"): 1 for i in range(MAX_ROWS)}

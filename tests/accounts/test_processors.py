@@ -11,7 +11,7 @@ from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.processors import (
     Both,
     Processors,
-    Used,
+    ProcessorTime,
     cores,
     decode_processors,
     encode_processors,
@@ -20,7 +20,7 @@ from dask_efficiency.accounts.processors import (
 
 everyone = st.builds(
     Processors,
-    used=st.none() | st.builds(Used, *[st.integers(0, 2**60)] * 3),
+    used=st.none() | st.builds(ProcessorTime, *[st.integers(0, 2**60)] * 3),
     machine=st.sampled_from(["one", "two"]),
     group=st.sampled_from(["", "/a", "/b"]),
     affinity=st.integers(1, 2**12),
@@ -70,8 +70,8 @@ GOOD = {"machine": "one", "group": "", "affinity": "3", "quota": None}
 
 def both(affinity: int, everything: int, computed: int, own: int, machine: str = "m") -> Both:
     """A process whose processors did so much from one instant to another."""
-    then = Processors(machine, "", affinity, used=Used(1_000, 500, 100))
-    return then, replace(then, used=Used(1_000 + everything, 500 + computed, 100 + own))
+    then = Processors(machine, "", affinity, used=ProcessorTime(1_000, 500, 100))
+    return then, replace(then, used=ProcessorTime(1_000 + everything, 500 + computed, 100 + own))
 
 
 def test_what_no_worker_and_not_the_scheduler_computed_others_did() -> None:

@@ -12,7 +12,7 @@ import dask_efficiency
 from dask_efficiency import EfficiencyReport, load_report
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.cli import main
-from dask_efficiency.cli.source import Kind, is_address, look_at
+from dask_efficiency.cli.inputs import InputKind, is_address, look_at
 from tests.cli.results_of_commands import fails_in_one_line
 
 REPORT = EfficiencyReport(
@@ -60,7 +60,7 @@ def test_save_copies_the_report(saved, tmp_path):
     assert load_report(copy) == REPORT
 
 
-def test_html_writes_a_page_and_says_the_headline(saved, tmp_path):
+def test_html_writes_a_page_and_prints_the_headline(saved, tmp_path):
     page = tmp_path / "run.html"
     result = run("report", saved, "--html", str(page))
     assert (result.exit_code, result.stdout) == (0, f"{REPORT.headline}.\n")
@@ -102,7 +102,7 @@ def test_last_needs_a_scheduler(saved):
     assert "not a scheduler" in result.stderr
 
 
-def test_the_demo_wants_somebody_to_wait_for():
+def test_the_demo_needs_two_workers():
     assert run("demo", "--workers", "1").exit_code == 2
 
 
@@ -126,13 +126,13 @@ def test_a_scheduler_file_gives_its_address(tmp_path):
     path = tmp_path / "scheduler.json"
     path.write_text(json.dumps({"type": "Scheduler", "address": "tcp://10.0.0.1:8786", "workers": {}}))
     found = look_at(str(path))
-    assert (found.kind, found.where) == (Kind.SCHEDULER, "tcp://10.0.0.1:8786")
+    assert (found.kind, found.where) == (InputKind.SCHEDULER, "tcp://10.0.0.1:8786")
 
 
 def test_a_file_whose_name_looks_like_an_address_is_a_file(saved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.rename(saved, "host:8786")
-    assert look_at("host:8786").kind is Kind.REPORT
+    assert look_at("host:8786").kind is InputKind.REPORT
 
 
 def test_the_version_is_the_packages():
@@ -160,7 +160,7 @@ def tcp_address(cluster: LocalCluster) -> str:
 
 
 @pytest.mark.cluster
-def test_a_scheduler_without_the_plugin_says_so(cluster):
+def test_a_scheduler_without_the_plugin_is_reported(cluster):
     assert "EfficiencyPlugin" in fails_in_one_line(run("report", tcp_address(cluster)))
 
 

@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dask_efficiency.cli import main
-from dask_efficiency.cli.commands import COMMANDS, GROUPS
-from dask_efficiency.cli.lazy import LazyGroup, _is_installed
-from dask_efficiency.cli.source import _REPORT
+from dask_efficiency.cli.commands import COMMANDS, GROUPS, LazyGroup, _is_installed
+from dask_efficiency.cli.inputs import _REPORT
 from dask_efficiency.report.files import FORMAT
 
 INSTALLED = [name for name, (home, _) in COMMANDS.items() if _is_installed(home)]
@@ -78,7 +77,7 @@ def test_an_option_is_the_same_wherever_it_is(option: str) -> None:
     assert len({(one.metavar, one.help, one.multiple, one.is_flag, str(one.default)) for one in having}) == bool(having)
 
 
-def test_commands_whose_folder_is_missing_are_not_listed_and_said_to_be_missing() -> None:
+def test_commands_whose_folder_is_missing_are_not_listed_and_reported_as_missing() -> None:
     table = {
         "one": ("dask_efficiency.nowhere:command", "One."),
         "wing two": ("dask_efficiency.gone.cli:command", "Two."),

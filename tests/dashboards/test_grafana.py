@@ -22,10 +22,10 @@ from dashboards.generator.boards import BOARDS, TAG
 from dashboards.generator.panels import OTHER
 from dashboards.prove import BUILT_IN, panels, questions
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.live.prometheus import ClusterCollector, Export
 from dask_efficiency.report.kinds import KINDS, advice
-from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
 from tests.live.prometheus_process import needs_promtool
 from tests.live.test_prometheus import SECOND, Source, straggler, watched
 

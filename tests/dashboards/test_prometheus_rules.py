@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
-from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from tests.docs.markdown import anchors
@@ -170,7 +169,7 @@ def test_every_rule_counts_all_useful_time_as_useful():
 def exported(monkeypatch) -> set[str]:
     """Names of the series that a scheduler has."""
     prometheus_client = pytest.importorskip("prometheus_client")
-    from dask_efficiency.accounts.gpu.readings import READINGS
+    from dask_efficiency.accounts.sensors import READINGS
     from dask_efficiency.live.prometheus import ClusterCollector
     from tests.live.test_prometheus import SECOND, Source, straggler, watched
 

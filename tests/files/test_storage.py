@@ -19,7 +19,7 @@ def test_what_was_written_stands_in_its_place_after_the_block(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("place", ["{}/a", "file://{}/a", "memory://{}/a"])
-def test_an_error_in_the_block_leaves_the_old_content_and_nothing_beside_it(tmp_path: Path, place: str) -> None:
+def test_an_error_in_the_block_leaves_the_old_content_and_no_other_file(tmp_path: Path, place: str) -> None:
     path = place.format(tmp_path)
     with writing(path) as file:
         file.write(b"old")
@@ -94,7 +94,7 @@ def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "after"), [(0o660, 0o600), (0o664, 0o644), (0o640, 0o600)])
-def test_where_it_cannot_be_given_to_its_owner_nobody_may_read_it_who_might_not(
+def test_a_file_that_keeps_no_owner_gives_no_new_right_to_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, after: int
 ) -> None:
     def chown(_file: int, _user: int, _group: int) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
-from dask_efficiency.cli.connection import Connection
+from dask_efficiency.cli.options import Connection
 from dask_efficiency.fleet import cli, settings
 from dask_efficiency.fleet.minder import train
 from dask_efficiency.fleet.minder.detector import Minder, load_minder
@@ -149,7 +149,7 @@ def test_a_scheduler_has_the_time_that_is_given() -> None:
 def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, object]] = []
     monkeypatch.setattr(
-        "dask_efficiency.cli.connection.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
+        "dask_efficiency.cli.options.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
     )
     source = settings.scheduler_source("host:1", Connection(1))
     finding = SlowWorker("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.gpu.meter import (
     BLOCKS,
     CALL,

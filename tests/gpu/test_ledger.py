@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, GpuUse
 from dask_efficiency.gpu import ledger as ledger_module
 from dask_efficiency.gpu.ledger import MAX_LISTED, OTHER, OTHER_KERNELS, UNATTRIBUTED, GpuLedger, KernelTable
 from dask_efficiency.gpu.meter import BLOCKS, COPY, KERNEL, OPERATION, RETURNS, SPINS, GpuBatch, TaskId, TaskWindow

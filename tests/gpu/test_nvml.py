@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.gpu.nvml import Nvml
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"

@@ -13,9 +13,8 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import snapshot
-from dask_efficiency.accounts.causes import CAUSES, of_bucket
-from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
+from dask_efficiency.accounts.buckets import CAUSES, causes_of
+from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS, FREE_BUCKETS
 from dask_efficiency.live.top_view import Observation, read
 from tests.plugin.tasks import (
     Diary,
@@ -167,7 +166,7 @@ def test_the_causes_of_a_live_view_add_up_to_their_activities_and_only_grow(clie
     while not all(future.done() for future in futures):
         reading = now(client)
         for bucket in CAUSES:
-            causes = of_bucket(reading.causes, bucket)
+            causes = causes_of(reading.causes, bucket)
             assert sum(causes.values()) == reading.activity[bucket], bucket
         assert_nothing_shrank(before, reading.causes)
         before = reading.causes

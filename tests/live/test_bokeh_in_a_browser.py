@@ -14,8 +14,7 @@ from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wa
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
-from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
+from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS, TASK_BUCKETS
 from tests.plugin.pretended_gpu import pretend_gpu
 from tests.plugin.watch import eventually
 

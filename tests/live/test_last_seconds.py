@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.accounts.causes import CAUSES, NAMES, UNKNOWN
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, UNKNOWN, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
 from dask_efficiency.live.last_seconds import (
@@ -71,14 +70,14 @@ def test_there_is_a_sentence_for_every_cause_that_is_known() -> None:
     }
 
 
-amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15))
+amounts = st.dictionaries(st.sampled_from(CAUSE_NAMES), st.integers(0, 10**15))
 
 
 @given(amounts, amounts, st.dictionaries(st.sampled_from([*map(str, CAUSES), "thread-cpu"]), st.integers(0, 10**15)))
 def test_the_causes_of_a_bucket_add_up_to_it_or_are_none(
     then: dict[str, int], more: dict[str, int], buckets: dict[str, int]
 ) -> None:
-    now = {name: then.get(name, 0) + more.get(name, 0) for name in NAMES}
+    now = {name: then.get(name, 0) + more.get(name, 0) for name in CAUSE_NAMES}
     found = causes_since(then, now, Breakdown(buckets))
     for bucket in CAUSES:
         of_bucket = [ns for name, ns in found.items() if name.startswith(f"{bucket}/")]

@@ -9,16 +9,15 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dask_efficiency.accounts.buckets import FINALIZED, Bucket
-from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
-from dask_efficiency.accounts.gpu.readings import READINGS
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.metered import WAYS
+from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, SnapshotCauses
+from dask_efficiency.accounts.wire.snapshots import OWN_WORK, Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.live import prometheus
@@ -477,7 +476,7 @@ def test_reading_changes_no_figure(collector, registry, source):
     assert first == second
 
 
-@pytest.mark.parametrize("part", ["activity", "finalized_by_prefix", "finalized_by_worker", "recent_names"])
+@pytest.mark.parametrize("part", ["activity", "finalized_by_prefix", "part_by_worker", "recent_names"])
 def test_a_group_that_fails_is_left_out_counted_and_logged_once(collector, registry, source, monkeypatch, caplog, part):
     source.join("a")
 

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.cluster.gpus import own_gpus
-from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.cluster.presence import Presence, own_gpus
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.wire.heartbeats import Received, encode, read
-from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.wire.snapshots import Snapshot
 from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.live.times import (

@@ -6,8 +6,8 @@ import time
 
 from distributed import Worker
 
-from dask_efficiency.accounts.gpu.readings import READINGS
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
 
 

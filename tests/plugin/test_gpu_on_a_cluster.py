@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report, snapshot, stragglers
 from dask_efficiency.accounts.buckets import HELD, combine
-from dask_efficiency.accounts.gpu.totals import DeviceTotals
+from dask_efficiency.accounts.gpu import DeviceTotals
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.scheduler import straggler_watch
 from tests.gpu import tasks

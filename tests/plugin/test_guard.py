@@ -26,7 +26,7 @@ from dask_efficiency.report import replies as reports
 from dask_efficiency.report.client_watch import ClientObserver
 from dask_efficiency.report.replies import ask_history
 from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 from tests.plugin.tasks import increment, nap
 
 

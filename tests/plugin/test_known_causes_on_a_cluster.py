@@ -29,8 +29,6 @@ from benchmarks.waiting_work import Mark, Marking
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from tests.plugin.watch import eventually, nothing_runs
 
-causes = pytest.importorskip("dask_efficiency.accounts.causes", reason="this package does not tell causes")
-
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="/proc/PID/syscall is not there: no cause is"),

@@ -8,7 +8,7 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import efficiency_report
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 from tests.plugin.tasks import Diary, increment, write_and_nap
 from tests.plugin.watch import addresses, eventually, kill
 

@@ -19,8 +19,8 @@ from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, w
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
 from dask_efficiency.accounts.cluster.cluster import MAX_REFUSALS
-from dask_efficiency.accounts.wire.heartbeats import NUMBERS, REPEATS, encode
-from dask_efficiency.accounts.wire.wire import SCHEMA, Snapshot
+from dask_efficiency.accounts.wire.heartbeats import REPEATS, encode
+from dask_efficiency.accounts.wire.snapshots import NUMBERS, SCHEMA, Snapshot
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT, WORKER_PLUGIN
 from tests.plugin.tasks import (

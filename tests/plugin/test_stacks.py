@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 
-from dask_efficiency.accounts.profile import MAX_DEPTH, Frame, Hold
+from dask_efficiency.accounts.lines import MAX_DEPTH, Frame, Holdup
 from dask_efficiency.plugin import stacks
 from dask_efficiency.plugin.stacks import MAX_KNOWN, LoopBlocks, Stacks, frames_of_others
 from tests.plugin.worker.threads_in_states import until
@@ -125,7 +125,7 @@ def test_a_missing_tick_is_reported_with_what_the_loop_was_at_mostly(clock):
     assert not found
     clock.at = server._last_tick = 100.4
     blocks.look(wanted=True)
-    assert found == [Hold(pytest.approx(380_000_000), "(event loop)", (Frame("b", "x.py", 1),))]
+    assert found == [Holdup(pytest.approx(380_000_000), "(event loop)", (Frame("b", "x.py", 1),))]
     blocks.look(wanted=True)
     assert len(found) == 1
 

@@ -23,7 +23,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
 from dask_efficiency.accounts.buckets import FINALIZED, Breakdown
 from dask_efficiency.accounts.wire.heartbeats import decode
-from dask_efficiency.accounts.wire.wire import NotMeasured
+from dask_efficiency.accounts.wire.snapshots import NotMeasured
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT
 
 #: What a task's CPU time may be off by: 3 %, and what its thread does just before the task and just after it.
@@ -163,7 +163,7 @@ def _not_told_of(dask_scheduler: Any, address: str) -> float:
     """The thread-seconds of a worker that no snapshot has told of yet."""
     worker = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.present[address]
     lived = worker.nthreads * (time.monotonic_ns() - worker.joined)
-    return float(lived - worker.recorded_ns - worker.running) / 1e9
+    return float(lived - worker.finalized_ns - worker.running) / 1e9
 
 
 def after_the_scheduler(client: Client) -> float:

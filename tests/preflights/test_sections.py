@@ -11,7 +11,7 @@ from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.sections import document, headline
 from dask_efficiency.report.findings import MAX_HEADLINE
 from dask_efficiency.show.html.render import fragment
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 from tests.preflights.judge.clusters import all_rounds, subject
 
 HEALTHY = tuple(subject(f"w{i}", cpu=3e10, disk=2e8) for i in range(3))

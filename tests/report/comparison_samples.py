@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.buckets import CAUSE_NAMES
 from tests.report.samples import breakdowns, causes, report_of, seconds
 
 
@@ -37,7 +37,7 @@ runs = st.builds(
 sides = st.lists(runs, min_size=1, max_size=3)
 
 #: The same with causes, which need not agree with the buckets.
-_by_cause = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15), max_size=8)
+_by_cause = st.dictionaries(st.sampled_from(CAUSE_NAMES), st.integers(0, 10**15), max_size=8)
 explained_runs = st.builds(
     report_of,
     breakdowns,

@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Breakdown, Bucket, combine
-from dask_efficiency.accounts.causes import CAUSES, fit
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.buckets import CAUSES, Breakdown, Bucket, combine, fit_causes
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
 from tests.report.samples import HOSTILE_NAMES, SECOND, report_of, seconds
 
@@ -98,13 +97,15 @@ def profiled_reports(draw: st.DrawFn) -> EfficiencyReport:
     def weights(bucket: Bucket) -> dict[str, int]:
         return draw(st.dictionaries(st.sampled_from(CAUSES[bucket]), _ns))
 
-    causes_by_prefix = {prefix: fit(weights(noncpu), noncpu, row.ns(noncpu)) for prefix, row in by_prefix.items()}
+    causes_by_prefix = {
+        prefix: fit_causes(weights(noncpu), noncpu, row.ns(noncpu)) for prefix, row in by_prefix.items()
+    }
     whole = combine((*by_prefix.values(), free))
     causes: Counter[str] = Counter()
     for row in causes_by_prefix.values():
         causes.update(row)
-    causes.update(fit(weights(idle), idle, whole.ns(idle)))
-    causes.update(fit(weights(Bucket.OVERHEAD), Bucket.OVERHEAD, whole.ns(Bucket.OVERHEAD)))
+    causes.update(fit_causes(weights(idle), idle, whole.ns(idle)))
+    causes.update(fit_causes(weights(Bucket.OVERHEAD), Bucket.OVERHEAD, whole.ns(Bucket.OVERHEAD)))
     reasons = st.sampled_from([("thread-cpu", ""), *((str(noncpu), cause) for cause in CAUSES[noncpu])])
     prefixes = st.sampled_from([*by_prefix, "clean"])
     rows = st.lists(st.tuples(reasons, prefixes, _stacks, _ns), max_size=8)

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.scheduler_loop import (
     CALLBACK,
@@ -20,8 +19,8 @@ from dask_efficiency.accounts.cluster.scheduler_loop import (
     SchedulerLoop,
 )
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.turnover import Arrival, LostWorker
@@ -263,7 +262,7 @@ _groups = st.dictionaries(_names, breakdowns, max_size=12)
 
 #: By worker or prefix; they need not agree with any breakdown.
 _cause_rows = st.dictionaries(
-    _names, st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15), max_size=8), max_size=4
+    _names, st.dictionaries(st.sampled_from(CAUSE_NAMES), st.integers(0, 10**15), max_size=8), max_size=4
 )
 
 

@@ -6,7 +6,7 @@ from distributed.utils import LoopRunner, sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.senders import MAX_GRAPHS
+from dask_efficiency.accounts.lines import MAX_GRAPHS
 from dask_efficiency.report import client_watch
 from dask_efficiency.report.client_watch import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.report.values import PHASES

@@ -12,8 +12,7 @@ from hypothesis import given
 import dask_efficiency
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import GOOD, Bucket
-from dask_efficiency.accounts.lines import NOWHERE, blamed, is_the_users, place_of
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.lines import EVENT_LOOP, NOWHERE, Frame, blamed, is_the_users, place_of
 from dask_efficiency.report.culprits import MAX_CULPRITS, LineTime, find_culprits, holder_text, line_times, place_text
 from dask_efficiency.report.files import from_dict
 from dask_efficiency.report.stacks import exact_times

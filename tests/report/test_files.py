@@ -12,7 +12,7 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, load_report
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.report.files import ReportFileError, from_dict, save, to_dict
 from dask_efficiency.report.values import Repeat
 from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, skew, with_gpus

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, load_report, load_trace
-from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
-from dask_efficiency.accounts.causes import NAMES
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, GOOD, Bucket
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS
@@ -254,5 +253,5 @@ def test_the_first_screen_of_a_recorded_run_fits_a_terminal(name: str) -> None:
 
 def test_every_loss_has_a_title() -> None:
     losses = [bucket for bucket in FINALIZED if bucket not in (*GOOD, Bucket.NO_WORK)]
-    assert sorted(KINDS) == sorted([*losses, *NAMES])
+    assert sorted(KINDS) == sorted([*losses, *CAUSE_NAMES])
     assert max(len(kind.title) for kind in (*KINDS.values(), *BESIDE.values())) <= MAX_TITLE

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.gpu import (
     GpuSummary,
     offload_efficiency,

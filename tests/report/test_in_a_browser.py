@@ -11,7 +11,7 @@ import pytest
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.lost_time import loss_cells, lost_time
 from dask_efficiency.report.values import ProfileRow
 from tests.report.profile_samples import profiled

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
-from dask_efficiency.accounts.causes import NAMES
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, GOOD, Bucket
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.cli import main
 from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, explain, page_of
@@ -279,7 +278,7 @@ def test_advice_on_the_gil_depends_on_its_holder() -> None:
     assert "one thread" in said(numbers, threads=1)
 
 
-@pytest.mark.parametrize("kind", [*FINALIZED, *NAMES, *BESIDE, "slow-worker"])
+@pytest.mark.parametrize("kind", [*FINALIZED, *CAUSE_NAMES, *BESIDE, "slow-worker"])
 def test_every_bucket_every_cause_and_every_other_finding_is_explained(kind: str) -> None:
     said = explain(kind)
     assert said.splitlines()[0].strip("# ") == f"`{kind}`"

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
 from dask_efficiency.report.lost_time import CauseLoss, LostTimeRow, largest_loss, loss_cells, lost_time, why_not_known
 from tests.report.samples import SECOND, breakdowns, by_hand, causes, report_of, reports, seconds, waiting_for_the_gil
 
@@ -62,7 +61,7 @@ def test_the_time_of_workers_that_did_not_look_is_unknown() -> None:
 
 
 @given(
-    st.lists(st.tuples(breakdowns, st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15))), max_size=3),
+    st.lists(st.tuples(breakdowns, st.dictionaries(st.sampled_from(CAUSE_NAMES), st.integers(0, 10**15))), max_size=3),
     st.floats(0, 1e8),
     st.none() | st.floats(0, 1e4),
 )

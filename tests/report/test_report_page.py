@@ -11,7 +11,7 @@ from dask_efficiency.accounts.buckets import Breakdown, combine
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
 from dask_efficiency.report.sections.report import MAX_CODE, page
 from dask_efficiency.report.values import Repeat
-from dask_efficiency.show.extent import PAGE
+from dask_efficiency.show.document import PAGE
 from dask_efficiency.show.html.render import page as html_page
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds, waiting_for_the_gil
 from tests.report.test_fragment import Reader

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report import source_files
 from dask_efficiency.report.client_watch import users_line
 from dask_efficiency.report.source_files import cell_of, in_the_script, typed_in

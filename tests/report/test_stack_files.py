@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.stack_files import collapsed, speedscope
 from dask_efficiency.report.stacks import NoStacksError, sampled_stacks
 from dask_efficiency.report.values import ProfileRow

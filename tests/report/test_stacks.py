@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES, name_of
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
 from dask_efficiency.report.stacks import (
     NoStacksError,
     cause_rows,
@@ -66,7 +65,7 @@ def test_times_of_a_bucket_and_of_a_cause_add_up_to_it_exactly(report: Efficienc
     for (bucket, cause, _), ns in exact_times(report).items():
         assert ns > 0
         by_bucket[bucket] += ns
-        by_cause[name_of(Bucket(bucket), cause)] += ns
+        by_cause[cause_name(Bucket(bucket), cause)] += ns
     assert by_bucket == {bucket: whole.ns(bucket) for bucket in whole if bucket != "no-work"}
     (causes,) = report.causes_by_worker.values()
     told = {name: ns for name, ns in by_cause.items() if Bucket(name.partition("/")[0]) in CAUSES}

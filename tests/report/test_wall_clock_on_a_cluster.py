@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, critical_path, efficiency_report, load_report, snapshot
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 from tests.plugin.tasks import burn
 
 pytestmark = pytest.mark.cluster

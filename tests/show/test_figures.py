@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import math
 
 import pytest
@@ -5,15 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.show.figures import (
+    LABEL_LENGTH,
+    MAX_KERNEL_NAME,
     apportion,
     format_bytes,
     format_seconds,
     format_share,
     format_thread_time,
     harmless,
+    kernel_name,
+    label,
     labelled,
     money_scale,
     name_of,
+    natural,
     shorten,
     time_scale,
 )
@@ -151,3 +158,61 @@ def test_names_that_look_the_same_have_labels_of_their_own_and_the_rest_is_one()
         "2 more prefixes": ["a", "b"],
     }
     assert list(labelled(["\x07", r"\x07", "a"], "span", "spans", 2)) == [r"\x07", r"\x07 (2)", "1 more span"]
+
+
+def test_names_sort_by_the_numbers_in_them():
+    assert sorted(["w10", "w9", "a", "10", "9", "w"], key=natural) == ["a", "w", "w9", "w10", "9", "10"]
+
+
+def test_a_name_of_any_length_can_be_sorted():
+    assert natural("w" + "9" * 10_000) > natural("w8")
+
+
+@given(st.text(max_size=100))
+def test_any_name_can_be_shown(name: str) -> None:
+    shown = label(name)
+    assert len(shown) <= 2 * LABEL_LENGTH
+    assert shown == "" or shown.isprintable() or "\u2060" in shown
+
+
+@pytest.mark.parametrize("name", [r"$$\alpha$$", r"\(x\)", r"\[x\]"])
+def test_a_name_is_no_formula(name: str) -> None:
+    shown = label(name)
+    assert shown.replace("\u2060", "") == name
+    assert not any(delimiter in shown for delimiter in ("$$", r"\(", r"\["))
+
+
+@pytest.mark.parametrize(
+    ("whole", "short"),
+    [
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+        (
+            "void at::native::vectorized_kernel<4, at::native::Add<float>, at::Array<char*, 3> >(int, float*)",
+            "vectorized_kernel<4, Add<float>, Array<char*, 3>>",
+        ),
+        (
+            "void (anonymous namespace)::softmax_warp_forward<float, float, 8, false>(float*, float const*, int)",
+            "softmax_warp_forward<float, float, 8, false>",
+        ),
+        (
+            "void at::unrolled<at::f(at::It&)::{lambda(float)#1}>(at::f(at::It&)::{lambda(float)#1}, int)",
+            "unrolled<f(It&)::{lambda(float)#1}>",
+        ),
+        ("fill(int*)", "fill"),
+        ("(weird)", "(weird)"),
+        ("", ""),
+    ],
+)
+def test_a_kernel_is_called_by_what_a_person_knows_it_by(whole: str, short: str) -> None:
+    assert kernel_name(whole) == short
+
+
+@given(st.text("ab:<>(), &{}", max_size=60))
+def test_any_name_has_a_short_one_that_is_no_longer(name: str) -> None:
+    assert len(kernel_name(name)) <= len(name)
+    assert bool(kernel_name(name)) is bool(name.strip())
+
+
+def test_an_endless_name_is_cut_before_it_is_read() -> None:
+    assert len(kernel_name("a::<(" * 10**6)) <= MAX_KERNEL_NAME

@@ -155,7 +155,7 @@ def test_a_screen_that_goes_away_does_not_end_the_work(clock: Clock, monkeypatch
     work(clock, 100)
 
 
-def test_ctrl_c_says_how_far_it_was() -> None:
+def test_ctrl_c_carries_the_progress_so_far() -> None:
     def interrupted() -> None:
         with progress("counting", unit="sheep", of=7) as report:
             report(3.9)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter

@@ -5,7 +5,7 @@ import pytest
 
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.cluster.account import WIDTH, place
-from dask_efficiency.accounts.profile import Place
+from dask_efficiency.accounts.lines import SampleRow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.straggler.breakdowns import BY_WAITING, RecentWaiting, decided, explained, line_of, with_lines
 from tests.report.profile_samples import CLEAN, SPLIT, UPPER
@@ -53,8 +53,8 @@ def test_nobody_is_compared_with_himself_or_without_causes() -> None:
 def account(**ns: int) -> np.ndarray:
     """An account of tasks that computed for a second, and waited."""
     row = np.zeros(WIDTH, np.int64)
-    row[place("recorded", "thread-cpu")] = 1_000
-    row[place("recorded", "thread-noncpu")] = sum(ns.values())
+    row[place("finalized", "thread-cpu")] = 1_000
+    row[place("finalized", "thread-noncpu")] = sum(ns.values())
     for cause, value in ns.items():
         row[place("causes", f"thread-noncpu/{cause}")] = value
     return row
@@ -87,12 +87,12 @@ def test_a_finding_without_an_explanation_is_as_it_was() -> None:
 
 SLOW = SlowWorker("a", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 1.5)
 PLACES = {
-    Place("thread-noncpu", "sleep", "clean", UPPER): 30,
-    Place("thread-noncpu", "sleep", "load", (CLEAN,)): 30,
-    Place("thread-noncpu", "sleep", "load", SPLIT): 50,
-    Place("thread-noncpu", "sleep", "load", ()): 99,
-    Place("thread-noncpu", "lock", "clean", SPLIT): 10,
-    Place("thread-cpu", "", "clean", SPLIT): 90,
+    SampleRow("thread-noncpu", "sleep", "clean", UPPER): 30,
+    SampleRow("thread-noncpu", "sleep", "load", (CLEAN,)): 30,
+    SampleRow("thread-noncpu", "sleep", "load", SPLIT): 50,
+    SampleRow("thread-noncpu", "sleep", "load", ()): 99,
+    SampleRow("thread-noncpu", "lock", "clean", SPLIT): 10,
+    SampleRow("thread-cpu", "", "clean", SPLIT): 90,
 }
 
 

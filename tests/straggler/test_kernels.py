@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.straggler.kernels import MAX_KERNELS, MIN_LAUNCHES, QUIET_NS, TOP, KernelComparison
 
 WORKERS = np.arange(4)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.accounts.sensors import READINGS
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger

@@ -14,7 +14,7 @@ from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, TORCH_MEANINGS
 from dask_efficiency.show.document import Along
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.html.render import fragment, page
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 from dask_efficiency.torch_traces import TorchCriticalPath, sections
 from dask_efficiency.torch_traces.sections import to_dict
 from tests.report.samples import HOSTILE_NAMES

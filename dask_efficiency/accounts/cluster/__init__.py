@@ -13,7 +13,7 @@ machine has a clock of its own. The sum must be exact all the same.
 It names its ledger (``incarnation``, new whenever a meter starts) and its number (``seq``). Heartbeats carry what
 changed in the last few of them, and everything where the scheduler missed more. The scheduler adds what only it knows:
 when a worker joined and left, whether work was outstanding
-(:class:`~dask_efficiency.accounts.cluster.totals.WorkClock`), and what free slots were free for
+(:class:`~dask_efficiency.accounts.cluster.idle.WorkClock`), and what free slots were free for
 (:class:`~dask_efficiency.accounts.cluster.idle.IdleWeights`).
 
 **States of a presence**, which is one worker from joining to leaving (a worker that comes again is another one)::
@@ -56,7 +56,7 @@ what the window has of it                             so it counts
 ====================================================  ========================================================
 an answer                                             exactly, from edge to edge of its own window
 a part sent ahead, as a worker closes                 exactly, until that
-no answer, or its meter was restarted meanwhile       by its heartbeats (``totals.between``); silence is
+no answer, or its meter was restarted meanwhile       by its heartbeats (``account.between``); silence is
                                                       ``unmeasured``, and its spans are not known
 it left without a final snapshot                      by its heartbeats; the rest as its presence says
 it joined meanwhile                                   from its joining

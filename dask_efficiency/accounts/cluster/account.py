@@ -1,31 +1,33 @@
-"""Account: what threads did, by bucket, by activity and by cause, side by side in one array of nanoseconds."""
+"""Accounts as arrays of nanoseconds: by bucket, activity and cause; their exact sums; totals at an instant."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Literal
+from operator import add
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import FINALIZED, Bucket
-from dask_efficiency.accounts.causes import NAMES
-from dask_efficiency.accounts.wire.heartbeats import FIELDS
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Outcome
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, Bucket, scale_down
+from dask_efficiency.accounts.wire.snapshots import FIELDS
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, OTHER, Outcome
 
-#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.accounts.buckets.Bucket`: the activity
-#: view, which accrues while tasks run and knows nothing of their outcome.
+#: Activities of a thread slot, in the order of :class:`~dask_efficiency.accounts.buckets.Bucket`: the view that
+#: accrues while tasks run, whatever their outcome.
 ACTIVITIES = tuple(
     str(bucket) for bucket in FINALIZED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
 )
 
-#: Finalized time by bucket; what the slots were doing, and its causes; the causes of finalized time; and tasks.
-Part = Literal["recorded", "activity", "cause_activity", "causes", "tasks"]
-PARTS: dict[Part, tuple[str, ...]] = {
-    "recorded": tuple(map(str, FINALIZED)),
+#: Finalized time by bucket; time by activity, and its causes; the causes of finalized time; and tasks.
+AccountPart = Literal["finalized", "activity", "cause_activity", "causes", "tasks"]
+PARTS: dict[AccountPart, tuple[str, ...]] = {
+    "finalized": tuple(map(str, FINALIZED)),
     "activity": ACTIVITIES,
-    "cause_activity": NAMES,
-    "causes": NAMES,
+    "cause_activity": CAUSE_NAMES,
+    "causes": CAUSE_NAMES,
     "tasks": tuple(map(str, Outcome)),
 }
 
@@ -33,31 +35,31 @@ _ENDS = list(accumulate(map(len, PARTS.values())))
 
 #: Length of an account, and the slice of each part.
 WIDTH = _ENDS[-1]
-WHERE: dict[Part, slice] = dict(zip(PARTS, map(slice, [0, *_ENDS], _ENDS), strict=False))
+WHERE: dict[AccountPart, slice] = dict(zip(PARTS, map(slice, [0, *_ENDS], _ENDS), strict=False))
 
-_STARTS: dict[Part, int] = dict(zip(PARTS, [0, *_ENDS], strict=False))
+_STARTS: dict[AccountPart, int] = dict(zip(PARTS, [0, *_ENDS], strict=False))
 
 
-def place(part: Part, name: str) -> int:
+def place(part: AccountPart, name: str) -> int:
     """Find the position of a number in an account."""
     return _STARTS[part] + PARTS[part].index(name)
 
 
-def named(row: NDArray[Any], part: Part) -> dict[str, int]:
+def named(row: NDArray[Any], part: AccountPart) -> dict[str, int]:
     """Name the numbers of a part of an account; zeros are left out."""
     return {name: n for name, n in zip(PARTS[part], row.tolist(), strict=True) if n}
 
 
-#: By the group of a heartbeat's numbers, the part of an account that they are.
-_PART_OF: dict[str, Part] = {
-    "settled": "recorded",
+#: Part of an account of each group of a heartbeat's numbers.
+_PART_OF: dict[str, AccountPart] = {
+    "settled": "finalized",
     "tasks": "tasks",
     "active": "activity",
     "causes.settled": "causes",
     "causes.active": "cause_activity",
 }
 
-# What a slot is free for is its activity, too.
+# A free slot's bucket is its activity, too.
 _PAIRS = [
     *((i, place(_PART_OF[group], name)) for i, (group, name) in enumerate(FIELDS) if group),
     *((FIELDS.index(("settled", str(bucket))), place("activity", bucket)) for bucket in FREE_BUCKETS),
@@ -73,3 +75,149 @@ def gained(grown: NDArray[np.int64]) -> NDArray[np.int64]:
     account = np.zeros(WIDTH, np.int64)
     account[_TO] = grown[_FROM]
     return np.maximum(account, 0, out=account)
+
+
+#: Bound of what is added up in 64 bits, before it goes to Python's integers: a large cluster fills them in a day.
+MAX_PENDING = 1 << 62
+
+
+class ExactSums:
+    """A table of sums.
+
+    Parameters
+    ----------
+    rows, columns
+        Size of the table; rows may be added later.
+    """
+
+    def __init__(self, rows: int, columns: int) -> None:
+        #: Numbers to be added to ``_whole``, and a bound of the largest.
+        self._pending = np.zeros((0, columns), np.int64)
+        self._most = 0
+        self._whole: list[list[int]] = []
+        self.grow(rows)
+
+    def grow(self, rows: int) -> None:
+        """Grow to a number of rows; new ones begin at 0."""
+        missing = rows - len(self._whole)
+        if missing > 0:
+            columns = self._pending.shape[1]
+            self._pending = np.concatenate([self._pending, np.zeros((missing, columns), np.int64)])
+            self._whole += [[0] * columns for _ in range(missing)]
+
+    def add(self, at: int | NDArray[np.intp], gained: NDArray[np.int64], *, most: int, distinct: bool = True) -> None:
+        """Add one row, or several.
+
+        Parameters
+        ----------
+        at, gained
+            The row, or rows, and the numbers to add.
+        most
+            No sum of a column of ``gained`` may be more.
+        distinct
+            True if no row is in ``at`` twice.
+        """
+        if self._most + most >= MAX_PENDING:
+            self._settle()
+        if most >= MAX_PENDING:
+            for row, more in zip(np.atleast_1d(at).tolist(), np.atleast_2d(gained).tolist(), strict=True):
+                self._whole[row] = list(map(add, self._whole[row], more))
+            return
+        self._most += most
+        if distinct:
+            self._pending[at] += gained
+        else:
+            np.add.at(self._pending, at, gained)
+
+    def rows(self) -> list[list[int]]:
+        """The sums so far."""
+        self._settle()
+        return self._whole
+
+    def _settle(self) -> None:
+        """Move the pending numbers to the whole sums."""
+        if self._most:
+            pending = self._pending.tolist()
+            self._whole = [list(map(add, *rows)) for rows in zip(self._whole, pending, strict=True)]
+            self._pending[:] = 0
+            self._most = 0
+
+
+class NamedSums:
+    """Sums by name.
+
+    Parameters
+    ----------
+    max_names
+        Names that are kept apart; later ones are added up under one.
+    columns
+        Numbers of each.
+    """
+
+    def __init__(self, max_names: int, columns: int) -> None:
+        self._max_names = max_names
+        self._places: dict[str, int] = {}
+        self._sums = ExactSums(0, columns)
+
+    def places(self, names: Sequence[str | None]) -> NDArray[np.intp]:
+        """Find the rows of names; new ones begin at 0."""
+        found: list[int | None] = [*map(self._places.get, cast("Sequence[str]", names))]
+        if None in found:
+            found = [
+                self._place(name or "") if place is None else place for place, name in zip(found, names, strict=True)
+            ]
+            self._sums.grow(len(self._places))
+        return np.array(found, np.intp)
+
+    def _place(self, name: str) -> int:
+        if name not in self._places and len(self._places) >= self._max_names:
+            name = OTHER
+        return self._places.setdefault(name, len(self._places))
+
+    def add(self, places: NDArray[np.intp], gained: NDArray[np.int64], *, most: int) -> None:
+        """Add rows, each to a place; no sum of their columns may be more than ``most``."""
+        # Where there are too many names, several may have one place.
+        self._sums.add(places, gained, most=most, distinct=len(self._places) <= self._max_names)
+
+    def by_name(self) -> dict[str, tuple[int, ...]]:
+        """Sums of all known names."""
+        rows = self._sums.rows()
+        return {name: tuple(rows[place]) for name, place in self._places.items()}
+
+
+_NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Totals at one instant: finalized nanoseconds by bucket, and running ones."""
+
+    at: int
+    finalized: Mapping[str, int]
+    running: int
+    #: Nanoseconds without outstanding work since the accounts began.
+    without_work: int = 0
+    #: Nanoseconds with outstanding work and no worker.
+    without_workers: int = 0
+    #: Parts of ``finalized`` by cause, by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`.
+    causes: Mapping[str, int] = field(default_factory=dict)
+
+
+def between(then: Totals, now: Totals) -> dict[str, int]:
+    """Subtract two totals: non-negative, with ``running``, and nothing lost.
+
+    Where tasks that ran before ``then`` have been finalized since, their time from before ``then`` is taken out of
+    the held buckets, pro rata. This is an estimate, for where no window was open on the worker.
+    """
+    gained = {b: ns - then.finalized.get(b, 0) for b, ns in now.finalized.items() if ns != then.finalized.get(b, 0)}
+    running = now.running - then.running
+    if running >= 0:
+        return {**gained, str(Bucket.RUNNING): running}
+    # The final snapshot of a departed worker may show slots as free that seemed to run tasks.
+    for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
+        buckets = sorted(group)
+        whole = sum(gained[bucket] for bucket in buckets)
+        scaled = scale_down([gained[bucket] for bucket in buckets], max(0, whole + running))
+        gained.update(zip(buckets, scaled, strict=True))
+        running = min(0, whole + running)
+    return gained

@@ -1,4 +1,4 @@
-"""IdleWeights: what slots were free for while work was outstanding, fit to what their workers report."""
+"""Idle time: whether work was outstanding, and what slots were free for while it was."""
 
 from __future__ import annotations
 
@@ -10,55 +10,113 @@ from itertools import pairwise
 from operator import add, itemgetter
 from typing import NamedTuple
 
-from dask_efficiency.accounts.buckets import Bucket, scale_down
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, scale_down
 from dask_efficiency.accounts.cluster.span_shares import Path, SpanShares
 
-#: What a free slot can be free for, in the order of precedence; ``unknown`` is where nobody looked.
+#: Turns (work or none, workers or none) that are remembered. A guess: snapshots are recorded seconds after they are
+#: taken.
+MAX_TURNS = 4_096
+
+
+class _Turn(NamedTuple):
+    """State of the clock from an instant on, and the nanoseconds of each kind up to it."""
+
+    at: int
+    outstanding: bool
+    workers: bool
+    without_work: int
+    without_workers: int
+
+
+class WorkClock:
+    """Clock of the time without outstanding work, and of that with work and no worker; also at recent instants.
+
+    Snapshots are recorded after they were taken, so the last :data:`MAX_TURNS` turns are remembered.
+    """
+
+    def __init__(self, *, at: int) -> None:
+        self._turns: deque[_Turn] = deque([_Turn(at, False, False, 0, 0)], maxlen=MAX_TURNS)
+
+    @property
+    def outstanding(self) -> bool:
+        """True while there is work."""
+        return self._turns[-1].outstanding
+
+    def set(self, outstanding: bool, *, at: int) -> None:
+        """Set whether there is work from now on."""
+        self._turn(outstanding, self._turns[-1].workers, at)
+
+    def set_workers(self, workers: bool, *, at: int) -> None:
+        """Set whether there is any worker from now on."""
+        if workers is not self._turns[-1].workers:
+            self._turn(self._turns[-1].outstanding, workers, at)
+
+    def _turn(self, outstanding: bool, workers: bool, at: int) -> None:
+        at = max(at, self._turns[-1].at)
+        self._turns.append(_Turn(at, outstanding, workers, self.without_work(at=at), self.without_workers(at=at)))
+
+    def without_work(self, *, at: int) -> int:
+        """Nanoseconds without outstanding work until ``at``."""
+        turn = self._before(at)
+        since = 0 if turn.outstanding else max(0, at - turn.at)
+        return turn.without_work + since
+
+    def without_workers(self, *, at: int) -> int:
+        """Nanoseconds until ``at`` in which work was outstanding and there was no worker at all."""
+        turn = self._before(at)
+        since = max(0, at - turn.at) if turn.outstanding and not turn.workers else 0
+        return turn.without_workers + since
+
+    def _before(self, at: int) -> _Turn:
+        """Find the last turn before an instant, or the first that is remembered."""
+        return next((turn for turn in reversed(self._turns) if turn.at <= at), self._turns[0])
+
+
+#: Causes of a free slot that the scheduler sees, in order of precedence.
 SEEN = tuple(cause for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
 
 _SCHEDULER, _ROUND_TRIPS, _IMBALANCE, _RESTRICTED, _GRAPH, _PARALLELISM = map(
     SEEN.index, ("scheduler", "round-trips", "imbalance", "restricted", "graph", "parallelism")
 )
 
-#: What a free slot of a paused worker can be free for: the tasks that it could run, and else what others are.
+#: Causes of a free slot of a paused worker: those of other slots, and ``paused`` if it could run a task.
 _OF_PAUSED = (*SEEN, str(Bucket.PAUSED))
 _PAUSED = len(SEEN)
 
-#: What is known of an instant: how long by then a slot that was always free was so for each cause, and how long
-#: somebody looked; the same of a slot of a paused worker; and how long the scheduler had ready tasks and was at rest.
+#: Running sums at an instant: time by cause of a slot that was always free; time observed; time in which the scheduler
+#: had ready tasks and was at rest; and time by cause of such a slot of a paused worker.
 _RUNNING = slice(0, len(SEEN))
 _LOOKED, _AT_REST = len(SEEN), len(SEEN) + 1
 _HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
 
-#: Stand-ins for a prefix: for time in which nothing ran, and for prefixes beyond :data:`MAX_PREFIXES`.
+#: Stand for a prefix: time in which nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
 NOTHING_RAN = "(nothing ran)"
 OTHER = "(other)"
 
-#: Prefixes kept apart, as many as by default in a ledger.
+#: Prefixes kept apart, as many as in a cluster's ledger.
 MAX_PREFIXES = 1_000
 
-#: Keys of tasks that ran alone; of more, those that did for the shortest are forgotten, half of all at a time.
+#: Keys of tasks that ran alone; beyond, the shorter half is forgotten. A guess: reports show a few.
 MAX_ALONE = 1_000
 
-#: Changes of a worker's free slots that are kept apart until its next split. At 20 looks a second they are those of
-#: 13 s, and heartbeats of the few workers that are looked at so often are a second apart.
+#: Changes of a worker's free slots kept until its next split: those of 13 s at 20 looks a second, while heartbeats of
+#: the few workers that are looked at so often are a second apart.
 MAX_CHANGES = 256
 
-#: Instants at which another state began, and until which it is known what was seen. A worker's report is looked at less
-#: than a second after it was made, as a rule; of instants that are forgotten, time is taken in proportion.
+#: Instants of new states that are kept: those of 13 s at 20 looks a second. A report is mostly read within a second;
+#: between forgotten instants, time is interpolated.
 MAX_INSTANTS = 256
 
 _AT = itemgetter(0)
 
 
-class Slots(NamedTuple):
+class WorkerSlots(NamedTuple):
     """A worker's slots as the scheduler sees them."""
 
     free: int
     all: int
-    #: Whether their worker is paused: it is sent nothing.
+    #: True if their worker is paused, so that it is sent nothing.
     paused: bool = False
 
 
@@ -66,9 +124,9 @@ class Slots(NamedTuple):
 class ClusterState:
     """The scheduler's view of the cluster at one instant, while work is outstanding."""
 
-    #: Every worker that is there; slots of one that retires are not free.
-    workers: Mapping[Hashable, Slots]
-    #: Free slots of those that are not paused.
+    #: Slots of all present workers; those of a retiring worker are not free.
+    workers: Mapping[Hashable, WorkerSlots]
+    #: Free slots of workers that are not paused.
     free: int
     #: Ready tasks that the scheduler has not sent.
     queued: int = 0
@@ -76,16 +134,16 @@ class ClusterState:
     waiting: int = 0
     #: Tasks that wait on workers beyond their threads or on the scheduler, and may not run on any free slot.
     restricted: int = 0
-    #: Free slots of paused workers; and tasks that have no worker, and could run on one of these.
+    #: Free slots of paused workers; and tasks without a worker that could run on one of these.
     paused: int = 0
     held_up: int = 0
-    #: Whether a graph is being taken in.
+    #: True while a graph is being taken in.
     graphs: bool = False
-    #: How many of the tasks that run have each prefix; where there are many, of some of them.
+    #: Running tasks by prefix; of many, a sample.
     running: Mapping[str, int] = field(default_factory=dict)
-    #: (key, prefix) of the one task that runs, if it is one.
+    #: (key, prefix) of the only running task, if there is one.
     only: tuple[Hashable, str] | None = None
-    #: The spans that have work outstanding, where anybody asks.
+    #: Spans with work outstanding, if needed.
     spans: tuple[Path, ...] = ()
 
 
@@ -150,7 +208,7 @@ class _Change(NamedTuple):
     """A worker's slots from an instant on."""
 
     since: _Instant
-    slots: Slots
+    slots: WorkerSlots
 
 
 class _Account:
@@ -158,8 +216,8 @@ class _Account:
 
     def __init__(self, change: _Change) -> None:
         self.changes = [change]
-        #: Thread-nanoseconds of earlier changes, by :data:`SEEN` and ``paused``; and those of slots that were believed
-        #: to be in use, all and while ready tasks were held back by a scheduler that was not busy.
+        #: Thread-nanoseconds of earlier changes by :data:`SEEN` and ``paused``; and those of slots believed to be in
+        #: use, in all and while a scheduler at rest held ready tasks back.
         self.weights = [0] * len(_OF_PAUSED)
         self.in_use = self.held_back = 0
 
@@ -172,7 +230,7 @@ class _Account:
             del self.changes[: MAX_CHANGES // 2]
 
     def take(self, at: int, history: Sequence[_Instant]) -> tuple[list[int], int, int]:
-        """The weights until an instant, and the times in use; the account goes on from there."""
+        """Take the weights until an instant, and the times in use."""
         last = history[-1]
         at = min(max(at, self.changes[0].since.at), last.at)
         over = sum(change.since.at <= at for change in self.changes)
@@ -218,11 +276,11 @@ def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
 
 
 class IdleWeights:
-    """Weights by which each worker's idle time is divided among causes, when it reports that.
+    """Weights by which a worker's reported idle time is divided among causes.
 
-    All free slots of a cluster are alike at any instant, but for those of paused workers, which are so among
-    themselves: each is free for the causes of all in proportion. A worker's weights are their sums over the time for
-    which its slots were free. Where no work was outstanding, or nobody looked, there are none.
+    At any instant all free slots of a cluster are alike: each is free for the causes of all, in proportion. Those of
+    paused workers are alike among themselves. A worker's weights are sums over the time in which its slots were free;
+    there are none for time without outstanding work, or without a look.
 
     Parameters
     ----------
@@ -231,21 +289,20 @@ class IdleWeights:
     """
 
     def __init__(self, *, at: int) -> None:
-        #: Slot-nanoseconds that were free for lack of parallelism, by the prefixes that ran then, in proportion to
-        #: their tasks.
+        #: Slot-nanoseconds free for lack of parallelism, by the prefixes that ran then, in proportion to their tasks.
         self.parallelism: dict[str, int] = {}
-        #: By key, the tasks that ran alone.
+        #: Tasks that ran alone, by key.
         self.alone: dict[Hashable, Alone] = {}
-        #: By the id of a window, whose the time of free slots is in it.
+        #: Shares of spans in the time of free slots, by window id.
         self.shares: dict[str, SpanShares] = {}
-        #: What was known after each of the last calls.
+        #: Sums after each of the last calls.
         self._history = deque([_Instant(at, _NOTHING)], maxlen=MAX_INSTANTS)
         self._accounts: dict[Hashable, _Account] = {}
-        #: The workers of the last state; and those that left since and may be in the next one yet.
-        self._workers: Mapping[Hashable, Slots] = {}
+        #: Workers of the last state; and those that left since, which the next state may still hold.
+        self._workers: Mapping[Hashable, WorkerSlots] = {}
         self._left: set[Hashable] = set()
         self._state: ClusterState | None = None
-        #: What held until the last of the instants.
+        #: State until the last instant.
         self._accrued: ClusterState | None = None
         self._causes: tuple[int, ...] = ()
         self._causes_of_paused: tuple[int, ...] = ()
@@ -256,16 +313,16 @@ class IdleWeights:
         return self._history[-1].at
 
     def accrue(self, state: ClusterState | None, *, at: int, at_rest: int = 0) -> None:
-        """Count what held since the last call.
+        """Count the time since the last call.
 
         Parameters
         ----------
         state
-            The scheduler's state; None where no work was outstanding, or nobody knows. Not changed afterwards.
+            The scheduler's state; None if no work was outstanding, or unknown. Not changed afterwards.
         at
-            Until when. What is not later than the last call is not counted.
+            End of the time; an instant up to the last call counts nothing.
         at_rest
-            Nanoseconds of that time in which the scheduler's event loop had nothing to do; the time, at most.
+            Nanoseconds of that time in which the scheduler's event loop had nothing to do.
         """
         elapsed = at - self.at
         if elapsed <= 0:
@@ -286,22 +343,20 @@ class IdleWeights:
         Parameters
         ----------
         worker
-            As it is called in the states.
+            Its key in the states.
         idle
-            Nanoseconds that its slots were idle since the last split while work was outstanding, not negative; those in
-            which it was paused, and had no task that could run, are among them. With 0 its weights are used up all the
-            same.
+            Idle nanoseconds of its slots since the last split, with work outstanding; includes time in which it was
+            paused and had no task that could run. With 0 its weights are used up, too.
         at
-            The instant to which it reports; as far as the weights are known, if not given.
+            Instant of its report; by default, the last with known weights.
 
         Returns
         -------
         dict
-            Nanoseconds by cause, of :data:`~dask_efficiency.accounts.causes.CAUSES`, and under ``paused``; sums to
-            ``idle``. Where the scheduler believed in more free slots, each cause is scaled down. Where in fewer, a
-            message was on its way or the scheduler had not looked at it: as far as it believed slots to be in use that
-            is ``round-trips``, in proportion to the time in which it held ready tasks and was at rest, and
-            ``scheduler``; else it is ``unknown``.
+            Nanoseconds by cause, of :data:`~dask_efficiency.accounts.buckets.CAUSES`, and under ``paused``; sums to
+            ``idle``. If the scheduler saw more free slots, each cause is scaled down. If it saw fewer, messages were on
+            their way: time of slots that it believed to be in use is ``round-trips``, in proportion to the time in
+            which it was at rest with ready tasks, and else ``scheduler``; the remainder is ``unknown``.
         """
         if idle < 0:
             raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")
@@ -322,12 +377,12 @@ class IdleWeights:
         return found
 
     def worker_left(self, worker: Hashable) -> None:
-        """Forget a worker, which reports nothing any more."""
+        """Forget a worker, which reports no more."""
         self._accounts.pop(worker, None)
         self._left.add(worker)
 
     def _follow(self, state: ClusterState) -> None:
-        """Note which workers' slots have changed."""
+        """Note the workers whose slots have changed."""
         workers = state.workers
         if workers is self._workers:
             return
@@ -341,12 +396,12 @@ class IdleWeights:
                 account.change(_Change(now, slots))
         for worker in self._workers.keys() - workers.keys():
             if worker in accounts:
-                accounts[worker].change(_Change(now, Slots(0, 0)))
+                accounts[worker].change(_Change(now, WorkerSlots(0, 0)))
         self._workers = workers
         self._left.intersection_update(workers)
 
     def _count(self, state: ClusterState, elapsed: int, at_rest: int) -> list[int]:
-        """Compute what a state that held for so long adds to an instant."""
+        """Growth of an instant's sums by a state that held for a time."""
         if state is not self._state:
             self._state, self._causes = state, slots_by_cause(state)
             self._causes_of_paused = paused_slots_by_cause(state)

@@ -1,4 +1,4 @@
-"""Losses: the cost of each worker that left, and the reason why it did."""
+"""Losses: the cost of each worker that left, and its reason."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import scale_down
 
-#: Of a worker, where nothing says why it went.
+#: Reason of a worker that left, if none is known.
 NOT_KNOWN = "nobody knows why"
 
-#: How the reason begins where a worker was above its memory limit.
+#: Start of the reason if a worker was above its memory limit.
 FOR_MEMORY = "killed by its nanny"
 
 
@@ -27,22 +27,22 @@ class Loss:
     in_order: bool = False
     #: Reason why it left; empty if unknown.
     reason: str = ""
-    #: How the scheduler took notice, for where nothing says why.
+    #: The way in which the scheduler noticed, if there is no reason.
     noticed: str = ""
-    #: Tasks by prefix that it had to do when it was removed; None where nobody looked.
-    had_to_do: Mapping[str, int] | None = None
+    #: Its tasks by prefix when it was removed; None if unknown.
+    assigned: Mapping[str, int] | None = None
     #: Its ``lost-worker`` time, and that of its running tasks by prefix.
     ns: int = 0
     prefixes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def why(self) -> str:
-        """Reason why it left, or else how that was noticed."""
+        """Reason why it left, or else the way in which that was noticed."""
         return self.reason or self.noticed or NOT_KNOWN
 
 
 def by_prefix(
-    lost: int, nthreads: int, holding: Mapping[str, Sequence[int]], had_to_do: Mapping[str, int] | None
+    lost: int, nthreads: int, holding: Mapping[str, Sequence[int]], assigned: Mapping[str, int] | None
 ) -> dict[str, int]:
     """Estimate the part of a lost worker's time that its running tasks held, by prefix.
 
@@ -53,15 +53,15 @@ def by_prefix(
     Parameters
     ----------
     lost
-        Nanoseconds of ``nthreads`` threads since the last heartbeat, and what ran by then.
+        Nanoseconds of ``nthreads`` threads since the last heartbeat, and those running at it.
     holding
-        What ran by then: nanoseconds and slots of each prefix.
-    had_to_do
-        Tasks of each prefix that the worker had when it was removed; None where nobody looked.
+        Running nanoseconds and slots by prefix.
+    assigned
+        Tasks of the worker by prefix when it was removed; None if unknown.
     """
     since = max(0, lost - sum(ns for ns, _ in holding.values())) // nthreads
     rows = {
-        prefix: ns + since * (slots if had_to_do is None else min(slots, had_to_do.get(prefix, 0)))
+        prefix: ns + since * (slots if assigned is None else min(slots, assigned.get(prefix, 0)))
         for prefix, (ns, slots) in holding.items()
     }
     kept = scale_down([*rows.values()], min(lost, sum(rows.values())))
@@ -69,7 +69,7 @@ def by_prefix(
 
 
 def in_window(loss: Loss, ns: int) -> dict[str, int]:
-    """Divide a window's part of a loss by prefix, pro rata; under "" is what was no prefix's."""
+    """Divide a window's part of a loss by prefix, pro rata; under "" is the rest."""
     rows = {**loss.prefixes, "": loss.ns - sum(loss.prefixes.values())}
     kept = scale_down([*rows.values()], min(ns, loss.ns))
     return dict(zip(rows, kept, strict=True))

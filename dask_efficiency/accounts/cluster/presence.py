@@ -1,26 +1,64 @@
-"""Presence: a worker from joining to leaving, and the check that a snapshot can be its own."""
+"""Presence: a worker from joining to leaving, the check that a snapshot can be its own, and counts of those present."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.checks import RefusedPayload
-from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, Part, named
+from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, AccountPart, NamedSums, Totals, named, place
 from dask_efficiency.accounts.cluster.losses import Loss
-from dask_efficiency.accounts.cluster.totals import Totals
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.processors import Processors
-from dask_efficiency.accounts.wire.heartbeats import Received
+from dask_efficiency.accounts.wire.heartbeats import Received, header
 from dask_efficiency.accounts.worker.balance import Outcome
 
-#: What a worker may claim beyond the time since it joined, for clocks that drift.
+
+@dataclass(frozen=True, slots=True)
+class WorkerStay:
+    """A worker from joining to leaving, by the cluster's clock in nanoseconds; None where it is still there."""
+
+    joined: int
+    left: int | None
+    nthreads: int
+
+
+def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[str, int]:
+    """Count the workers that came and went between two instants.
+
+    Returns
+    -------
+    dict
+        ``workers`` present at any time, a restarted one counted twice; ``most_workers`` and ``most_threads`` present at
+        one time.
+    """
+    there = [stay for stay in stays if stay.joined < stop and (stay.left is None or stay.left > start)]
+    # of one instant, leaving comes before joining
+    turns = [(max(start, stay.joined), 1, stay.nthreads) for stay in there]
+    turns += [(stay.left, -1, -stay.nthreads) for stay in there if stay.left is not None]
+    workers = threads = most_workers = most_threads = 0
+    for _, worker, nthreads in sorted(turns):
+        workers += worker
+        threads += nthreads
+        most_workers = max(most_workers, workers)
+        most_threads = max(most_threads, threads)
+    return {"workers": len(there), "most_workers": most_workers, "most_threads": most_threads}
+
+
+#: Departed workers whose stays are remembered, to count those that came and went. A guess that bounds memory.
+MAX_DEPARTED = 10_000
+
+#: Nanoseconds that a worker may claim beyond its age, besides 1 % of it, for clocks that drift. A guess.
 SLACK_NS = 5_000_000_000
 
-#: What a GPU can be doing; they add up to the time that it was watched.
+_UNMEASURED = place("finalized", Bucket.UNMEASURED)
+
+#: Activities of a GPU, which add up to the time that it was watched.
 GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
 
@@ -32,40 +70,39 @@ class Presence:
     name: str
     nthreads: int
     joined: int
-    #: What its threads did so far, see :mod:`~dask_efficiency.accounts.cluster.account`: both its finalized time and
+    #: Time of its threads, see :mod:`~dask_efficiency.accounts.cluster.account`: both its finalized time and
     #: ``running``, and
     #: its activities, add up to nthreads x the time covered.
     account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
     #: Its last snapshot.
     received: Received | None = None
-    #: True if a later heartbeat was missed, so that the next ones can only be read once everything is sent again.
+    #: True if heartbeats were missed, so that the next readable one is a complete one.
     missed: bool = False
-    #: The names of its table of prefixes, those outside the slots and of its details, and where the cluster adds up
-    #: each.
+    #: Names of its prefixes and other named numbers by kind, and their rows in the cluster's sums.
     places: dict[str, tuple[Sequence[str | None], NDArray[np.intp]]] = field(default_factory=dict)
-    #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
+    #: Beginning of its ledger: the earliest by any snapshot's arrival and age, as travelling only adds.
     began: int = 0
-    #: Idle nanoseconds that were left out, as they are among the unmeasured already.
+    #: Idle nanoseconds that were left out, because they are counted as unmeasured already.
     taken_off: int = 0
-    #: When it was asked to meter, of a worker that was there first: its first snapshot may be as old as that.
+    #: Instant at which a worker that was there first was asked to meter; its first snapshot may be as old.
     asked: int | None = None
     #: ``without_work`` of the cluster when the last snapshot was taken.
     without_work: int = 0
     refusals: int = 0
-    #: Why (part of) its time is ``unmeasured``.
+    #: Reason why (part of) its time is ``unmeasured``.
     reason: str | None = None
     off: bool = False
     left: int | None = None
-    #: When it was given its first task.
+    #: Instant at which it was given its first task.
     first_task: int | None = None
     #: Its host's processors that it may use; None until it reported them.
     processors: Processors | None = None
-    #: Whether it or the scheduler announced that it closes: such a worker is not lost.
+    #: True if its closing was announced, so that it is not lost.
     closing: bool = False
-    #: Why it went, and what that cost, as far as that is known.
+    #: Reason and cost of its leaving, as far as known.
     loss: Loss = field(default_factory=Loss)
-    #: Tasks whose results the scheduler has had from it.
+    #: Tasks whose results it has reported to the scheduler.
     finished: int = 0
 
     @property
@@ -76,22 +113,121 @@ class Presence:
 
     @property
     def unreported(self) -> int:
-        """Tasks whose results the scheduler has had, and that are in no snapshot yet."""
+        """Finished tasks that are in no snapshot yet."""
         tasks = {} if self.received is None else self.received.tasks
         return max(0, self.finished - tasks.get(Outcome.SUCCEEDED, 0))
 
-    def part(self, part: Part) -> dict[str, int]:
-        """A part of its account by name; what is 0 is left out."""
+    def part(self, part: AccountPart) -> dict[str, int]:
+        """A part of its account by name; zeros are left out."""
         return named(self.account[WHERE[part]], part)
 
     @property
-    def recorded_ns(self) -> int:
+    def finalized_ns(self) -> int:
         """Thread-nanoseconds that are finalized so far."""
-        return int(np.add.reduce(self.account[WHERE["recorded"]]))
+        return int(np.add.reduce(self.account[WHERE["finalized"]]))
 
     def totals(self, at: int) -> Totals:
         """Totals to compare with later ones."""
-        return Totals(at, self.part("recorded"), self.running)
+        return Totals(at, self.part("finalized"), self.running)
+
+    def take_off(self, received: Received, then: Received | None, idle: int, at: int) -> int:
+        """Part of a snapshot's idle time that is counted in the gap before its ledger already.
+
+        The gap includes the travelling time of the first snapshot. A later one that travelled more quickly shows by how
+        much the total is ahead of the clock.
+        """
+        nthreads, elapsed, _ = received.head
+        before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
+        ahead = self.finalized_ns + nthreads * elapsed - before - self.nthreads * (at - self.joined)
+        ahead = min(ahead, int(self.account[_UNMEASURED]) - self.taken_off)
+        found = min(idle, max(0, ahead))
+        self.taken_off += found
+        return found
+
+    def rows_of(self, kind: str, sums: NamedSums, names: Sequence[str | None]) -> NDArray[np.intp]:
+        """Rows of ``sums`` to which its numbers of these names are added."""
+        known = self.places.get(kind)
+        if known is None or known[0] is not names:
+            known = self.places[kind] = names, sums.places(names)
+        return known[1]
+
+
+class Presences:
+    """Workers that are present, and those that left and whose accounts are still open."""
+
+    def __init__(self) -> None:
+        self.present: dict[str, Presence] = {}
+        self._leaving: list[Presence] = []
+        self._departed: deque[WorkerStay] = deque(maxlen=MAX_DEPARTED)
+
+    def open(self) -> Iterator[Presence]:
+        """Presences whose accounts are open."""
+        yield from self.present.values()
+        yield from self._leaving
+
+    @property
+    def leaving(self) -> bool:
+        """True while the accounts of any worker that left are open."""
+        return bool(self._leaving)
+
+    @property
+    def closing(self) -> list[Presence]:
+        """Workers that left in order, and whose final snapshot has not come."""
+        return [presence for presence in self._leaving if presence.closing]
+
+    def attendance(self, *, start: int, stop: int) -> dict[str, int]:
+        """Count the workers that came and went, see :func:`attendance`."""
+        here = (WorkerStay(presence.joined, presence.left, presence.nthreads) for presence in self.open())
+        return attendance([*self._departed, *here], start=start, stop=stop)
+
+    @property
+    def nthreads(self) -> int:
+        """Threads of the workers that are there."""
+        return sum(presence.nthreads for presence in self.present.values())
+
+    @property
+    def processors(self) -> dict[str, Processors]:
+        """Processors of each worker that reported them, by address."""
+        return {address: one.processors for address, one in self.present.items() if one.processors is not None}
+
+    def find(self, address: str, payload: object) -> Presence | None:
+        """Find the presence that sent a payload: a final snapshot may come when its address is in use again."""
+        sender = header(payload)
+        incarnation = None if sender is None else sender[0]
+        for presence in self._leaving:
+            known = presence.received.incarnation if presence.received else None
+            if presence.address == address and known is not None and known == incarnation:
+                return presence
+        if address in self.present:
+            return self.present[address]
+        # Its final snapshot may also be its first, if it was there for less than a heartbeat.
+        return next((p for p in self._leaving if p.address == address and p.received is None), None)
+
+    def last_at(self, address: str) -> Presence | None:
+        """Find the worker at an address, or the last one that has just left it."""
+        gone = (presence for presence in reversed(self._leaving) if presence.address == address)
+        return self.present.get(address) or next(gone, None)
+
+    @property
+    def not_sampled(self) -> dict[str, str]:
+        """Reasons why workers' threads are not sampled, by worker name."""
+        found = ((p.name, p.received.named.not_sampled) for p in self.open() if p.received is not None)
+        return {name: reason for name, reason in found if reason}
+
+    def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
+        """Last readings of the GPU sensors of a worker that is present, by GPU; None without any."""
+        presence = self.present.get(address)
+        gpu = None if presence is None else presence.gpu
+        return None if gpu is None else gpu.readings
+
+    def gpu_workers(self) -> dict[str, int]:
+        """Count the present workers that use each GPU, by its UUID."""
+        found: dict[str, int] = {}
+        for presence in self.present.values():
+            if (gpu := presence.gpu) is not None:
+                for device in gpu.devices:
+                    found[device.uuid] = found.get(device.uuid, 0) + 1
+        return found
 
 
 def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
@@ -115,7 +251,7 @@ def check_snapshot(received: Received, presence: Presence, at: int) -> None:
         raise RefusedPayload(f"{elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined")
     last = presence.received
     if last is None or last.incarnation != received.incarnation:
-        beyond = presence.recorded_ns + presence.nthreads * (elapsed - age - SLACK_NS - age // 100)
+        beyond = presence.finalized_ns + presence.nthreads * (elapsed - age - SLACK_NS - age // 100)
         if beyond > 0:
             raise RefusedPayload(
                 f"{elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
@@ -140,3 +276,31 @@ def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:
                     f"gpu.devices[{before.uuid!r:.80}].{activity} shrank "
                     f"from {getattr(before, activity)} to {getattr(after, activity)}"
                 )
+
+
+def own_gpus(present: Iterable[Presence]) -> dict[str, dict[str, int]]:
+    """Nanoseconds by activity of the GPUs that one worker uses alone, by a key that stays the same."""
+    found = list(devices_of(present))
+    several = shared(device.uuid for _, device in found)
+    return {
+        f"{worker.address} {worker.joined} {device.uuid}": {
+            "kernels": device.kernels,
+            "copies": device.copies,
+            "idle": device.idle,
+        }
+        for worker, device in found
+        if device.uuid not in several
+    }
+
+
+def devices_of(present: Iterable[Presence]) -> Iterator[tuple[Presence, DeviceTotals]]:
+    """Pairs of a worker and one of its GPUs."""
+    for presence in present:
+        if (gpu := presence.gpu) is not None:
+            for device in gpu.devices:
+                yield presence, device
+
+
+def shared(uuids: Iterable[str]) -> set[str]:
+    """GPUs that several workers use."""
+    return {uuid for uuid, users in Counter(uuids).items() if users > 1}

@@ -1,4 +1,4 @@
-"""SchedulerLoop: the time of the scheduler's event loop in a window, by what it did."""
+"""SchedulerLoop: the time of the scheduler's event loop in a window, by handler, hook and block."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dask_efficiency.accounts.profile import Frame, Hold, Stack
+from dask_efficiency.accounts.lines import Frame, Holdup, Stack
 
-#: Handlers, and hooks, that a window lists, the costliest first.
+#: Handlers, and hooks, that a window lists, the costliest first. A guess: reports show fewer.
 MAX_PARTS = 10
 
-#: Blocks that a window lists, the longest first.
+#: Blocks that a window lists, the longest first. A guess: reports show fewer.
 MAX_BLOCKS = 10
 
 STREAM, COMM, CALLBACK, HOOK = "stream handler", "comm handler", "periodic callback", "hook of a plugin"
 
 
-class Part(NamedTuple):
-    """Something that the event loop calls."""
+class LoopFunction(NamedTuple):
+    """A function that the event loop calls."""
 
     kind: str
     #: ``task-finished``; of a hook ``Burner.transition``.
     name: str
-    #: The function itself, and the line on which it begins.
+    #: The function, and its first line.
     code: Frame
 
 
-class Spent(NamedTuple):
+class LoopTime(NamedTuple):
     """Cumulative time and number of calls."""
 
     ns: int = 0
     calls: int = 0
-    #: Of these, in calls that were looked at closely.
+    #: Time and number of the sampled calls.
     looked_ns: int = 0
     looked_calls: int = 0
-    #: By hook, nanoseconds and number of its calls within these.
-    hooks: Mapping[Part, tuple[int, int]] = {}
+    #: Nanoseconds and number of hook calls within the sampled calls.
+    hooks: Mapping[LoopFunction, tuple[int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +44,18 @@ class LoopTotals:
     """Cumulative figures of the event loop at one instant, in nanoseconds."""
 
     at: int
-    #: For which it had nothing to do; None where that is not known.
+    #: Time without anything to do; None if unknown.
     waited: int | None
-    #: The sum of the squares of its turns.
+    #: Sum of the squares of its turns.
     squares: int = 0
     #: Garbage collection, in whichever thread.
     gc: int = 0
-    #: In which work was outstanding, and of that, for which the loop had nothing to do.
+    #: Time with work outstanding, and its part without anything to do.
     with_work: int = 0
     waited_with_work: int = 0
-    handlers: Mapping[Part, Spent] = field(default_factory=dict)
-    #: Hooks all of whose calls were measured.
-    hooks: Mapping[Part, tuple[int, int]] = field(default_factory=dict)
+    handlers: Mapping[LoopFunction, LoopTime] = field(default_factory=dict)
+    #: Hooks whose calls were all measured.
+    hooks: Mapping[LoopFunction, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class LoopPart:
     function: str
     file: str
     line: int
-    #: Of a plugin's ``transition`` estimated from some of the calls; the hooks' time is part of the handlers'.
+    #: Estimated from a sample of the calls for a plugin's ``transition``; hooks' time is part of the handlers'.
     seconds: float
     calls: int
 
@@ -82,26 +82,26 @@ class LoopBlock:
     """One stretch of time in which the scheduler's event loop did nothing else."""
 
     seconds: float
-    #: Outermost first; empty where nobody saw it.
+    #: Outermost first; empty if it was not sampled.
     stack: Stack
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLoop:
-    """Time of the scheduler's event loop in a window, by what it did.
+    """Time of the scheduler's event loop in a window.
 
     Parameters
     ----------
     seconds
         Length of the window.
     busy_seconds
-        For which it was not waiting for something to do; None where that is not known.
+        Time in which it had something to do; None if unknown.
     lag_seconds
-        For how long what comes at any instant waits, in the mean, until the loop turns; None where not known.
+        Mean time that an event waits until the loop turns; None if unknown.
     busy_with_work
-        The share of the time with work outstanding in which it was busy, in [0, 1]; None where not known.
+        Busy share of the time with work outstanding, in [0, 1]; None if unknown.
     gc_seconds
-        Garbage collection, part of all else.
+        Garbage collection, which is part of the others.
     handlers
         Handlers and periodic callbacks that took most, the costliest first.
     hooks
@@ -124,10 +124,10 @@ class SchedulerLoop:
     blocks: tuple[LoopBlock, ...] = ()
 
 
-def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Hold] = ()) -> SchedulerLoop:
+def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Holdup] = ()) -> SchedulerLoop:
     """Compute the event loop's time between two instants."""
     elapsed = now.at - then.at
-    handlers = {part: _gained(spent, then.handlers.get(part, Spent())) for part, spent in now.handlers.items()}
+    handlers = {part: _gained(spent, then.handlers.get(part, LoopTime())) for part, spent in now.handlers.items()}
     exact = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
     hooks = _estimated(handlers, exact)
     waited = None if now.waited is None or then.waited is None else now.waited - then.waited
@@ -156,13 +156,15 @@ def _less(spent: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:
     return spent[0] - before[0], spent[1] - before[1]
 
 
-def _gained(now: Spent, then: Spent) -> Spent:
+def _gained(now: LoopTime, then: LoopTime) -> LoopTime:
     hooks = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
     looked = now.looked_ns - then.looked_ns, now.looked_calls - then.looked_calls
-    return Spent(now.ns - then.ns, now.calls - then.calls, *looked, hooks)
+    return LoopTime(now.ns - then.ns, now.calls - then.calls, *looked, hooks)
 
 
-def _estimated(handlers: Mapping[Part, Spent], exact: Mapping[Part, tuple[int, int]]) -> dict[Part, tuple[int, int]]:
+def _estimated(
+    handlers: Mapping[LoopFunction, LoopTime], exact: Mapping[LoopFunction, tuple[int, int]]
+) -> dict[LoopFunction, tuple[int, int]]:
     """Extrapolate the hooks' time from the handlers' calls that were looked at to all of them."""
     found = dict(exact)
     for spent in handlers.values():
@@ -174,7 +176,7 @@ def _estimated(handlers: Mapping[Part, Spent], exact: Mapping[Part, tuple[int, i
     return found
 
 
-def _costliest(parts: Mapping[Part, tuple[int, int]]) -> tuple[LoopPart, ...]:
+def _costliest(parts: Mapping[LoopFunction, tuple[int, int]]) -> tuple[LoopPart, ...]:
     took = sorted((each for each in parts.items() if each[1][1] > 0), key=lambda each: (-each[1][0], each[0]))
     return tuple(
         LoopPart(part.kind, part.name, *_as_text(part.code), seconds=ns / 1e9, calls=calls)
@@ -183,5 +185,5 @@ def _costliest(parts: Mapping[Part, tuple[int, int]]) -> tuple[LoopPart, ...]:
 
 
 def _as_text(frame: Frame) -> Frame:
-    """A frame that can be sent: names of files may hold what is no text."""
+    """A frame that can be sent: file names may hold bytes that are no text."""
     return frame._replace(file=frame.file.encode("utf-8", "backslashreplace").decode())

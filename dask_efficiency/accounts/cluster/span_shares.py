@@ -1,4 +1,4 @@
-"""SpanShares: divides the time of free slots among the spans that had work outstanding meanwhile.
+"""SpanShares: divides the time of free slots among the spans with work outstanding.
 
 **The rule.** At any instant, the time of all free slots is shared equally by the spans at the top that have work
 outstanding then; and what one of them has, by the spans in it that have, its own tasks counting as one more; and so
@@ -26,25 +26,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dask_efficiency.accounts.buckets import Bucket, in_proportion
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name, in_proportion
 from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
 
-#: In place of a span, where there is none, and for those beyond :data:`MAX_SPANS` of one window.
+#: Stands for no span, and for spans beyond :data:`MAX_SPANS`.
 NOBODY = ""
+#: Spans of a window that are kept apart. A guess that bounds memory.
 MAX_SPANS = 1_000
 
-#: In place of the spans of a graph that is being taken in.
+#: Stands for the spans of a graph that is being taken in.
 _TAKEN_IN = "(graph)"
 
-#: Names of what is weighed at the scheduler's looks, in the order of ``idle.SEEN``, and by what workers report.
-_IDLE = tuple(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
+#: Names that are weighed at the scheduler's looks, in the order of ``idle.SEEN``, and by workers' reports.
+_IDLE = tuple(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
 _REPORTED = tuple(str(bucket) for bucket in UNHELD_BUCKETS if bucket is not Bucket.IDLE)
 
 #: A cause that the scheduler sees some of, and workers report more: slots that it believed to be in use. Which of these
 #: waited for a round trip is known once they are reported; both are divided alike.
-_UNSEEN = name_of(Bucket.IDLE, "scheduler")
-_ROUND_TRIPS = name_of(Bucket.IDLE, "round-trips")
+_UNSEEN = cause_name(Bucket.IDLE, "scheduler")
+_ROUND_TRIPS = cause_name(Bucket.IDLE, "round-trips")
 
 #: Buckets of free slots, which are shared.
 SHARED = frozenset(UNHELD_BUCKETS)
@@ -52,10 +52,10 @@ SHARED = frozenset(UNHELD_BUCKETS)
 #: A span with those that it is in: ids, the outermost first.
 Path = tuple[str, ...]
 
-#: All of an instant's time.
+#: Unit of shares: all of an instant's time, in fixed point.
 WHOLE = 1 << 40
 
-#: Levels of nested spans that are kept apart; a deeper span counts at this level.
+#: Levels of nested spans that are kept apart; a deeper span counts at this level. A guess.
 MAX_DEPTH = 20
 
 
@@ -90,32 +90,32 @@ class SpanShares:
     Parameters
     ----------
     is_own
-        Whether a span is of those whose time with work outstanding is added up, as :attr:`own_ns`.
+        Selects the spans whose time with work outstanding is added up, as :attr:`own_ns`.
     """
 
     def __init__(self, is_own: Callable[[str], bool] = lambda span: False) -> None:
-        #: For how long any of the own spans had work outstanding.
+        #: Time in which any own span had work outstanding.
         self.own_ns = 0
         self._is_own = is_own
-        #: For how long graphs were taken in while none of the own spans had.
+        #: Time in which graphs were taken in and no own span had work outstanding.
         self._taking_in = 0
-        #: Who shares, each's part of :data:`WHOLE`, and whether an own span does.
+        #: Spans that share, the part of :data:`WHOLE` of each, and true if an own span is among them.
         self._sharing: tuple[tuple[Path, ...], bool] | None = None
         self._parts: dict[str, int] = {}
         self._own_works = False
-        #: By what is weighed, and span.
+        #: Weights by name and span.
         self._weights: dict[str, dict[str, int]] = {}
         #: Each span's share of the time, of all and since the last report.
         self._time: dict[str, int] = {}
         self._since: dict[str, int] = {}
-        #: The last of these that had any, and what was reported until now.
+        #: The last of these that was not empty, and the last report.
         self._last: dict[str, int] = {}
         self._reported: Mapping[str, int] | None = None
         #: Slot-nanoseconds of :data:`_UNSEEN` that were weighed, and what was reported of it when the window began.
         self._weighed = self._unseen_before = 0
 
     def accrue(self, spans: tuple[Path, ...], free: Sequence[int], elapsed: int, *, graphs: bool) -> None:
-        """Count a time in which these spans had work outstanding, and slots were free for each cause.
+        """Count a time with these spans outstanding, and free slots by cause.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class SpanShares:
         elapsed
             Not negative.
         graphs
-            Whether a graph was being taken in.
+            True if a graph was being taken in.
         """
         if (spans, graphs) != self._sharing:
             self._sharing = spans, graphs
@@ -155,7 +155,7 @@ class SpanShares:
         self._taking_in = 0
 
     def report(self, activity: Mapping[str, int], causes: Mapping[str, int]) -> None:
-        """Weigh what workers reported of their slots and causes: nanoseconds by name, cumulative."""
+        """Weigh the workers' reports of their slots and causes: cumulative nanoseconds by name."""
         self._last = self._since or self._last
         self._since = {}
         before, self._reported = self._reported, activity
@@ -179,15 +179,15 @@ class SpanShares:
         Parameters
         ----------
         name
-            One of :data:`SHARED`, or a cause of ``idle``, by :func:`~dask_efficiency.accounts.causes.name_of`.
+            One of :data:`SHARED`, or a cause of ``idle``, by :func:`~dask_efficiency.accounts.buckets.cause_name`.
         ns
             Nanoseconds.
 
         Returns
         -------
         dict
-            Nanoseconds by span; sums to ``ns``. What the scheduler did not see is divided as all idle time or, where it
-            saw none, as the time with work outstanding.
+            Nanoseconds by span; sums to ``ns``. Time that the scheduler did not see is divided as all idle time or, if
+            it saw none, as the time with work outstanding.
         """
         weights = self._weights.get(_UNSEEN if name == _ROUND_TRIPS else name, {})
         if not any(weights.values()) and name.startswith(Bucket.IDLE):

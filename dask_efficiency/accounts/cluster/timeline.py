@@ -8,31 +8,30 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import Bucket, scale_down
-from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket, scale_down
 from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
 from dask_efficiency.accounts.cluster.presence import Presence
 
-#: A quarter of the shortest time between two new heartbeats, between which windows begin and end: finer bins would show
-#: nothing more.
+#: Width of the first bins, nanoseconds: a quarter of the shortest time between two new heartbeats; finer bins would
+#: show no more.
 FIRST_WIDTH_NS = 250_000_000
 
-#: When there are more bins, neighbours are merged.
+#: Bins of a timeline; beyond, neighbours are merged. A guess: some 5 pixels each on a page.
 MAX_BINS = 240
 
-#: A worker whose last snapshot is this close to the end is taken to have gone on as it was: no clock or
-#: message is more exact.
+#: A worker whose last snapshot is this close to the end counts as unchanged until then. A guess: no message is more
+#: exact.
 CLOCK_SLACK_NS = 50_000_000
 
-#: What is sorted into bins: the activities, which add up to the time of the slots, and then their causes.
-COLUMNS = (*ACTIVITIES, *NAMES)
+#: Columns of a bin: the activities, which add up to the time of the slots, and then their causes.
+COLUMNS = (*ACTIVITIES, *CAUSE_NAMES)
 
 _N = len(ACTIVITIES)
-#: Where a worker's account has them, which lie side by side.
+#: Slice of an account that holds them.
 _WHERE = slice(WHERE["activity"].start, WHERE["cause_activity"].stop)
 
 Row = NDArray[np.int64]
-#: From when to when something was done, and how much of it.
+#: Start, stop, and the time by column.
 _Piece = tuple[int, int, Row]
 
 _NOTHING: Row = np.zeros(len(COLUMNS), np.int64)
@@ -53,7 +52,7 @@ class Timeline:
     #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`; those without
     #: time are left out.
     activity: Mapping[str, tuple[int, ...]]
-    #: The same by :data:`~dask_efficiency.accounts.causes.NAMES`: in each bin they add up to their activity, nearly.
+    #: By :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`: in each bin they add up to their activity, nearly.
     causes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -69,8 +68,8 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
-    """Activities of some workers' slots, each over a time of its own."""
+class ActivityStretches:
+    """Activities of some workers' slots, each over its own stretch of time."""
 
     #: Monotonic nanoseconds, shape (n,); each stops later than it starts.
     start: NDArray[np.int64]
@@ -83,15 +82,15 @@ class ActivityFeed:
     """Reads the growth of the workers' accounts since the last call."""
 
     def __init__(self) -> None:
-        #: What was read last of each: its snapshot (None where the rest of it is still to be read), the row, and by
-        #: how much that had grown.
+        #: Last reading of each worker: its snapshot (None if the rest of it is still to be read), the row, and its
+        #: growth.
         self._read: dict[Presence, tuple[object, Row, Row]] = {}
 
-    def read(self, present: Iterable[Presence], *, at: int) -> Stretches:
+    def read(self, present: Iterable[Presence], *, at: int) -> ActivityStretches:
         """Read the accounts' growth since the last call, of present workers and those that have left since.
 
-        Nothing is after ``at``: where a worker's first snapshot travelled more slowly than a later one, its time
-        seems to be that much later than it was, and a window may end in between. That part is read when it is past.
+        Stretches end by ``at``: if a worker's first snapshot travelled more slowly than a later one, its time seems
+        later than it was, and a window may end in between. The part beyond ``at`` is read later.
 
         Parameters
         ----------
@@ -132,8 +131,8 @@ class ActivityFeed:
         self._read[presence] = (snapshot, row, gained if some else grown)
         return (start, stop, gained) if some else None
 
-    def uncovered(self, *, at: int) -> Stretches:
-        """Fill the time until ``at`` that no worker has reported: ``unmeasured``, but for the last instants."""
+    def uncovered(self, *, at: int) -> ActivityStretches:
+        """Stretches for the time until ``at`` that is not reported: ``unmeasured``, except for the last instants."""
         found = []
         for presence, (_, row, grown) in self._read.items():
             stop = at if presence.left is None else min(at, presence.left)
@@ -150,7 +149,7 @@ class TimelineRecorder:
     Parameters
     ----------
     at
-        Monotonic nanoseconds; what was before is left out.
+        Monotonic nanoseconds; earlier time is left out.
     """
 
     def __init__(self, *, at: int) -> None:
@@ -163,7 +162,7 @@ class TimelineRecorder:
         """End the timeline at ``at``; later time is left out."""
         self._stop = at
 
-    def add(self, stretches: Stretches) -> None:
+    def add(self, stretches: ActivityStretches) -> None:
         """Sort the part of the stretches that lies within the timeline into bins, to the nanosecond."""
         if not len(stretches.start):
             return
@@ -181,12 +180,12 @@ class TimelineRecorder:
         length = stretches.stop - stretches.start
         share = (np.array(edges)[:, None] - stretches.start) / length
         np.minimum(np.maximum(share, 0.0, out=share), 1.0, out=share)
-        # Differences of rounded running totals: what is left out of one bin is in the next. They are of all stretches
-        # together, of which doubles hold the nanoseconds of a hundred days.
+        # Differences of rounded running totals, so that rounding moves time to the next bin and loses none. Doubles
+        # hold the nanoseconds of a hundred days, of all stretches together.
         done = np.rint(share @ stretches.ns.astype(np.float64)).astype(np.int64)
         self._bins[first : first + bins] += done[1:] - done[:-1]
 
-    def timeline(self, *, at: int, uncovered: Stretches | None = None) -> Timeline:
+    def timeline(self, *, at: int, uncovered: ActivityStretches | None = None) -> Timeline:
         """The timeline until ``at``.
 
         Parameters
@@ -194,7 +193,7 @@ class TimelineRecorder:
         at
             When it ends; no later than :meth:`stop` was called with.
         uncovered
-            What is to be added, as from :meth:`ActivityFeed.uncovered`.
+            Stretches to add, as from :meth:`ActivityFeed.uncovered`.
         """
         whole = TimelineRecorder(at=self._start)
         whole._stop, whole._width, whole._bins = at, self._width, self._bins.copy()
@@ -206,7 +205,7 @@ class TimelineRecorder:
         empty = Timeline(whole._width, elapsed, {})
         rows = whole._bins[: empty.bins].T.tolist()
         found = {name: tuple(row) for name, row in zip(COLUMNS, rows, strict=True) if any(row)}
-        causes = {name: found.pop(name) for name in NAMES if name in found}
+        causes = {name: found.pop(name) for name in CAUSE_NAMES if name in found}
         return replace(empty, activity=found, causes=causes)
 
     def _merge(self) -> None:
@@ -229,18 +228,18 @@ def _covered(row: Row) -> int:
 
 
 def _as_much(like: Row, whole: int) -> Row:
-    """Scale a row to so many nanoseconds."""
+    """Scale a row to a total of nanoseconds."""
     numbers = like.tolist()
     known = sum(numbers[:_N])
     scaled = scale_down([whole * ns for ns in numbers[:_N]], whole)
     return np.array([*scaled, *(whole * ns // known for ns in numbers[_N:])], np.int64)
 
 
-def _stretches(found: list[_Piece]) -> Stretches:
+def _stretches(found: list[_Piece]) -> ActivityStretches:
     start = np.array([piece[0] for piece in found], dtype=np.int64)
     stop = np.array([piece[1] for piece in found], dtype=np.int64)
     ns = np.array([piece[2] for piece in found], dtype=np.int64).reshape(-1, len(COLUMNS))
-    return Stretches(start, stop, ns)
+    return ActivityStretches(start, stop, ns)
 
 
 _NO_STRETCHES = _stretches([])

@@ -3,49 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import Bucket, scale_down
-from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of
-from dask_efficiency.accounts.cluster.account import WHERE, named, place
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name, fit_known_causes, scale_down
+from dask_efficiency.accounts.cluster.account import WHERE, Totals, between, named, place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.idle import WorkClock
 from dask_efficiency.accounts.cluster.losses import Loss, costs, in_window
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.span_shares import SpanShares
-from dask_efficiency.accounts.cluster.totals import Totals, WorkClock, between
-from dask_efficiency.accounts.details import MergedProfiles
-from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.cluster.window_accounts import OwnPart, WindowAccounts
+from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.processors import Processors, cores, others_share
 from dask_efficiency.accounts.wire.heartbeats import Received
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 
-_PAUSED = place("recorded", Bucket.PAUSED)
-_IDLE_CAUSES = frozenset(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
+_PAUSED = place("finalized", Bucket.PAUSED)
+_IDLE_CAUSES = frozenset(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 
-#: Stands for an outcome: tasks whose results came from workers that left or fell silent before a snapshot
-#: reported them.
+#: Stands for an outcome: tasks finished on workers that left or fell silent before they reported them.
 WITHOUT_ACCOUNT = "without account"
 
 #: (start, stop) in nanoseconds by the scheduler's clock.
 Interval = tuple[int, int]
 
-#: Intervals that are kept; later ones stretch the last.
+#: Intervals that are kept; later ones extend the last. A guess that bounds memory.
 MAX_INTERVALS = 10_000
 
 
-#: Workers that came during a window and are listed one by one.
+#: Workers that joined during a window and are listed. A guess that bounds an answer.
 MAX_ARRIVALS = 1_000
 
 
-class Intervals:
-    """Intervals in which something went on, from the instants at which it began and ended."""
+class ActiveIntervals:
+    """Intervals in which a state was active."""
 
     def __init__(self, *, at: int, active: bool) -> None:
         self._closed: list[Interval] = []
@@ -67,97 +64,39 @@ class Intervals:
         return [*self._closed, (self._since, at)] if self._since is not None else list(self._closed)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPart:
-    """A part of a window's time, and of its causes: nanoseconds by worker and by prefix."""
-
-    workers: dict[str, dict[str, int]] = field(default_factory=dict)
-    prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
-    worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
-    prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def copy(self) -> OwnPart:
-        """Copy it, to be added to."""
-        return OwnPart(*({name: dict(row) for name, row in getattr(self, f.name).items()} for f in fields(self)))
-
-
-@dataclass(slots=True)
-class WindowAccounts:
-    """A closed window: what went where, in nanoseconds.
-
-    Its length is that of the workers' own windows, in the mean over the threads of those that were there throughout:
-    so it is what the sum is of, whenever the scheduler's event loop stood still between its clock and theirs.
-    """
-
-    elapsed: int
-    #: The part of it in which work was outstanding, and the part of that in which there was no worker.
-    outstanding: int
-    no_workers: int = 0
-    workers: dict[str, dict[str, int]] = field(default_factory=dict)
-    nthreads: dict[str, int] = field(default_factory=dict)
-    prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: By span id; names are known where Dask is.
-    spans: dict[str, dict[str, int]] = field(default_factory=dict)
-    tasks: dict[str, int] = field(default_factory=dict)
-    outside: dict[str, int] = field(default_factory=dict)
-    details: dict[str, int] = field(default_factory=dict)
-    amounts: dict[str, int] = field(default_factory=dict)
-    #: How many workers came and went.
-    attendance: dict[str, int] = field(default_factory=dict)
-    #: What workers that went have cost; see :func:`~dask_efficiency.accounts.cluster.losses.costs`.
-    losses: list[dict[str, Any]] = field(default_factory=list)
-    not_measured: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    #: By worker name, between its snapshots at the window's two ends or the last ones that came.
-    gpu: dict[str, GpuTotals] = field(default_factory=dict)
-    #: Parts of the workers', prefixes' and spans' time by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as is
-    #: known.
-    worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
-    prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
-    span_causes: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: The part of the workers' time that ``spans`` have.
-    in_spans: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: The part that own tasks held, of a window that keeps it.
-    own: OwnPart | None = None
-    #: Share of the processors' time that other processes used; None if unknown.
-    others_share: float | None = None
-    #: The profiles of the workers that answered.
-    profiles: MergedProfiles = field(default_factory=MergedProfiles)
-
-
-class _Then(NamedTuple):
-    """A worker as the window began for it."""
+class _AtOpening(NamedTuple):
+    """State of a worker at its beginning of the window."""
 
     account: NDArray[np.int64]
     running: int
-    #: Nanoseconds without work, of the cluster or, of a worker that came, up to then.
+    #: Nanoseconds without work until then.
     without_work: int
-    #: What it had reported.
+    #: Its last snapshot.
     received: Received | None
-    #: Whether it was there when the window was opened.
+    #: True if it was present when the window was opened.
     here: bool
-    #: What its processors had done; None of one that did not say so.
+    #: Its processors and their use; None if not reported.
     processors: Processors | None = None
 
 
 class ClusterWindow:
     """A window on a cluster from ``at`` on, until :meth:`stop`.
 
-    Answers are counted as they come: to count those of a thousand workers takes two seconds, for which the
-    scheduler must not stand still.
+    Answers are counted as they come: counting those of a thousand workers takes two seconds, and the scheduler must not
+    block that long.
 
     Parameters
     ----------
     cluster
-        The accounts to compare with where a worker does not answer.
+        The cluster's accounts, for workers that do not answer.
     at
         Monotonic nanoseconds by the clock of ``cluster``.
     graphs, running
-        Whether a graph is being taken in, and whether a task is processing, at that instant.
+        True if a graph is being taken in, and if a task is processing, at that instant.
     scheduler
         The scheduler's own processors at that instant.
     is_own
-        Whether a span is of those whose part of each worker's time is kept; None keeps none.
+        Selects the spans whose part of each worker's time is kept; None keeps none.
     """
 
     def __init__(
@@ -171,19 +110,19 @@ class ClusterWindow:
         is_own: Callable[[str], bool] | None = None,
     ) -> None:
         self.opened = at
-        #: By which its free time is divided among spans.
+        #: Weights of spans in the free time.
         self.shares = SpanShares() if is_own is None else SpanShares(is_own)
         self._is_own = is_own
         self.scheduler = scheduler
-        self.graphs = Intervals(at=at, active=graphs)
-        self.running = Intervals(at=at, active=running)
+        self.graphs = ActiveIntervals(at=at, active=graphs)
+        self.running = ActiveIntervals(at=at, active=running)
         self._cluster = cluster
         self._without_work = cluster.work.without_work(at=at)
         self._without_workers = cluster.work.without_workers(at=at)
         self._then = {presence: self._now(presence) for presence in cluster.present.values()}
         self._gpu = cluster.gpu_by_worker()
         self._recomputed = cluster.recomputed
-        self._beside = _beside(cluster)
+        self._extras = _extras(cluster)
         self._final: dict[Presence, WindowBalance] = {}
 
     def opened_on(self, address: str) -> None:
@@ -193,16 +132,16 @@ class ClusterWindow:
             return
         self._then[presence] = self._now(presence)._replace(processors=presence.processors)
         self._recomputed = cluster.recomputed
-        self._beside = _beside(cluster)
+        self._extras = _extras(cluster)
         if presence.gpu is not None:
             self._gpu[presence.name] = cluster.gpu_of(presence)
 
-    def _now(self, presence: Presence) -> _Then:
-        return _Then(presence.account.copy(), presence.running, self._without_work, presence.received, here=True)
+    def _now(self, presence: Presence) -> _AtOpening:
+        return _AtOpening(presence.account.copy(), presence.running, self._without_work, presence.received, here=True)
 
     def worker_joined(self, presence: Presence) -> None:
         """Add a worker that joined while the window was open; it counts from then on."""
-        self._then[presence] = _Then(presence.account.copy(), 0, presence.without_work, None, here=False)
+        self._then[presence] = _AtOpening(presence.account.copy(), 0, presence.without_work, None, here=False)
 
     def worker_closed(self, presence: Presence, balance: WindowBalance) -> None:
         """Keep the part of the window that a closing worker sent ahead."""
@@ -217,7 +156,7 @@ class ClusterWindow:
         return mean_cores(self._then, work, start=self.opened, stop=at)
 
     def arrivals(self, *, at: int) -> dict[str, tuple[int, int | None]]:
-        """Name to when a worker joined during the window until ``at``, and when it was given its first task."""
+        """Instants at which workers joined during the window, and got their first task, by name."""
         came = (p for p, then in self._then.items() if not then.here and p.joined < at)
         return {p.name: (p.joined, p.first_task) for p in islice(came, MAX_ARRIVALS)}
 
@@ -238,13 +177,13 @@ class ClosingWindow:
         if window._is_own is not None:
             accounts.own = OwnPart()
         self._present = [presence for presence in window._then if presence.joined < at]
-        #: Those that have not answered and were there at the end, by address; and why some do not count by an answer.
+        #: Workers at the end that have not answered, by address; and reasons why some cannot.
         self._awaited: dict[str, Presence] = {}
         self._reasons: dict[Presence, str] = {}
         self._counted: set[Presence] = set()
-        #: Lost nanoseconds by prefix of the workers that were lost.
+        #: Lost nanoseconds by prefix of each lost worker.
         self._lost: dict[Loss, Mapping[str, int]] = {}
-        #: Of the workers that were there throughout and answered: threads, their time, and that of it with work.
+        #: Sums over the workers that were there throughout and answered: threads, time, and time with work.
         self._threads = self._elapsed = self._outstanding = 0
         for presence in self._present:
             accounts.workers[presence.name] = {}  # in this order, whoever answers first
@@ -252,7 +191,7 @@ class ClosingWindow:
                 self._awaited[presence.address] = presence
 
     def take(self, address: str, answer: WindowBalance | str) -> None:
-        """Count a worker's answer, or note why there is none; its accounts are up to date."""
+        """Count a worker's answer, or the reason why there is none; its accounts are up to date."""
         presence = self._awaited.get(address)
         if presence is None or presence in self._window._final:
             return
@@ -265,7 +204,7 @@ class ClosingWindow:
                 self._add_gpu(presence.name, self._cluster.gpu_of(presence))
 
     def close(self, scheduler: Processors | None = None) -> WindowAccounts:
-        """The accounts from the window's opening to its end.
+        """Close the accounts of the window.
 
         A worker without an answer counts at its last heartbeat, with ``unmeasured`` for the silence. ``scheduler`` are
         the scheduler's own processors as they are now.
@@ -282,14 +221,14 @@ class ClosingWindow:
         accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
         accounts.losses = self._losses()
-        accounts.outside, accounts.details, accounts.amounts = map(_gained, _beside(cluster), window._beside)
+        accounts.outside, accounts.details, accounts.amounts = map(_gained, _extras(cluster), window._extras)
         for name, gpu in cluster.gpu_by_worker().items():
             if name in accounts.workers and name not in accounts.gpu:
                 self._add_gpu(name, gpu)
         return accounts
 
     def _others_share(self, scheduler: Processors | None) -> float | None:
-        """Share of others' processes, of machines all of whose workers reported twice."""
+        """Share of other processes, on machines whose workers all reported twice."""
         both = [
             (self._window._then[presence].processors or presence.processors, presence.processors)
             for presence in self._present
@@ -321,7 +260,7 @@ class ClosingWindow:
         return then is not None and (presence.received is None or then.incarnation != presence.received.incarnation)
 
     def _count(self, presence: Presence, answer: WindowBalance | str) -> None:
-        """Add a worker's part, by its answer; or by its heartbeats, where ``answer`` is why there is none."""
+        """Add a worker's part by its answer, or by its heartbeats if ``answer`` is the reason why there is none."""
         accounts, window, at = self._accounts, self._window, self._at
         then = window._then[presence]
         self._counted.add(presence)
@@ -335,8 +274,8 @@ class ClosingWindow:
             # A departed worker's clock of work stopped with its final snapshot.
             idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
             if throughout:
-                # The length of the window is the worker's own: it opened a little later and, where an event loop stood
-                # still in between, closed later, while its client waited for just that.
+                # The worker's own length counts: its window opened a little later and, if an event loop blocked in
+                # between, closed later, while the client waited for it.
                 expected = answer.nthreads * answer.elapsed
                 later = answer.elapsed - (at - window.opened)
                 idle += self._cluster.work.without_work(at=at + later) - self._without_work if later > 0 else later
@@ -345,10 +284,10 @@ class ClosingWindow:
                 self._outstanding += answer.nthreads * min(answer.elapsed, max(0, answer.elapsed - idle))
             grown = presence.account[_PAUSED] - then.account[_PAUSED]
             buckets = _from_answer(answer, idle, paused=int(grown))
-            self._add_rows(presence.name, answer, _fill(buckets, answer.details.beside))
+            self._add_rows(presence.name, answer, _fill(buckets, answer.details.free_slot_library))
             accounts.profiles.add(presence.name, answer.details)
         else:
-            former = Totals(window.opened, named(then.account[WHERE["recorded"]], "recorded"), then.running)
+            former = Totals(window.opened, named(then.account[WHERE["finalized"]], "finalized"), then.running)
             buckets = _trimmed(between(former, presence.totals(at)), expected)
             self._add_reported(presence, then.received, buckets)
             self._add_lost(presence, buckets.get(Bucket.LOST_WORKER, 0))
@@ -368,16 +307,16 @@ class ClosingWindow:
             _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
             for row in answer.details.causes.values():
                 _add(causes, _named(Bucket.THREAD_NONCPU, row))
-        _add(accounts.worker_causes.setdefault(presence.name, {}), fit_known(causes, buckets))
+        _add(accounts.worker_causes.setdefault(presence.name, {}), fit_known_causes(causes, buckets))
         accounts.nthreads[presence.name] = presence.nthreads
 
     def _add_gpu(self, name: str, now: GpuTotals) -> None:
         then = self._window._gpu.get(name)
         self._accounts.gpu[name] = now if then is None else now.since(then)
 
-    def _add_rows(self, worker: str, answer: WindowBalance, beside: Mapping[tuple[str, str], int]) -> None:
+    def _add_rows(self, worker: str, answer: WindowBalance, library: Mapping[tuple[str, str], int]) -> None:
         accounts = self._accounts
-        for (span, prefix), ns in beside.items():
+        for (span, prefix), ns in library.items():
             self._add_row(worker, span, prefix, {str(Bucket.LIBRARY_THREADS): ns})
         for (span, prefix), row in answer.rows.items():
             self._add_row(worker, span, prefix, {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns})
@@ -413,7 +352,7 @@ class ClosingWindow:
         return self._accounts.own if is_own is not None and is_own(span) else None
 
     def _add_reported(self, presence: Presence, then: Received | None, buckets: Mapping[str, int]) -> None:
-        """Add the tasks that heartbeats reported, for a worker without an answer; their spans are not known."""
+        """Add the tasks that heartbeats reported, for a worker without an answer; their spans are unknown."""
         accounts = self._accounts
         last = presence.received
         if last is None:
@@ -426,7 +365,7 @@ class ClosingWindow:
             gained = {
                 prefix: row[i] - (former[prefix][i] if prefix in former else 0) for prefix, row in now.prefixes.items()
             }
-            # Of tasks that ran before the window began, only a part is in its buckets.
+            # Only a part of tasks that ran before the window began is in its buckets.
             kept = scale_down(list(gained.values()), min(sum(gained.values()), buckets.get(bucket, 0)))
             for prefix, ns in zip(gained, kept, strict=True):
                 if ns:
@@ -459,7 +398,7 @@ def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop
 
 
 def _from_answer(answer: WindowBalance, without_work: int, paused: int) -> dict[str, int]:
-    """A worker's buckets, its idle time split by whether work was outstanding, and by how long it was ``paused``."""
+    """A worker's buckets, with parts of its idle time moved to ``no-work`` and ``paused``."""
     buckets = {bucket: ns for bucket, ns in answer.free.items() if ns}
     for row in answer.rows.values():
         _add(buckets, {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns})
@@ -474,10 +413,10 @@ def _from_answer(answer: WindowBalance, without_work: int, paused: int) -> dict[
     return buckets
 
 
-def _fill(buckets: dict[str, int], beside: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """Turn idle time into ``library-threads``, as far as libraries computed; returns it by span and prefix."""
+def _fill(buckets: dict[str, int], library: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Turn idle time in which libraries computed into ``library-threads``; returns it by span and prefix."""
     idle = buckets.get(Bucket.IDLE, 0)
-    found = dict(zip(beside, scale_down([*beside.values()], min(idle, sum(beside.values()))), strict=True))
+    found = dict(zip(library, scale_down([*library.values()], min(idle, sum(library.values()))), strict=True))
     filled = sum(found.values())
     if filled:
         buckets[Bucket.IDLE] -= filled
@@ -508,10 +447,10 @@ def _missing(presence: Presence, reason: str) -> str:
 
 
 def _named(bucket: Bucket, causes: Mapping[str, int]) -> dict[str, int]:
-    return {name_of(bucket, cause): ns for cause, ns in causes.items()}
+    return {cause_name(bucket, cause): ns for cause, ns in causes.items()}
 
 
-def _beside(cluster: ClusterLedger) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+def _extras(cluster: ClusterLedger) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
     return cluster.outside, cluster.details, cluster.amounts
 
 

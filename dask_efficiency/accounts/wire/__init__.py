@@ -1,1 +1,1 @@
-"""What travels with a heartbeat: written, checked and read."""
+"""Contents of heartbeats: written on workers, checked and read on the scheduler."""

@@ -1,9 +1,9 @@
-"""Heartbeats: snapshots as what changed in them, written on the worker and read on the scheduler.
+"""Heartbeats: changes of snapshots, written on the worker and read on the scheduler.
 
-A heartbeat says after which of its worker's former states it tells all changes: the one before the last few, so that
-some may be lost. It fits whatever state since then the scheduler has; the first ones, and one every so often, tell
-everything. A scheduler that has none that fits asks for everything. Totals travel, not differences: what was lost,
-came twice or late cannot be counted twice.
+A heartbeat holds all changes since one of its worker's former states, some heartbeats back, so that a few may be lost.
+It can be applied to that state and to any later one. The first heartbeats, and one in :data:`EVERYTHING`, are complete;
+a scheduler whose state is too old asks for a complete one. Totals travel, not differences: a heartbeat that is lost,
+repeated or late is never counted twice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES, name_of
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
 from dask_efficiency.accounts.checks import (
     MAX_NANOSECONDS,
     RefusedPayload,
@@ -30,57 +29,38 @@ from dask_efficiency.accounts.checks import (
     whole,
     wholes,
 )
-from dask_efficiency.accounts.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
-from dask_efficiency.accounts.wire.tables import Ints, Table, TableWriter, column_sums, read_table
-from dask_efficiency.accounts.wire.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
-from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome
+from dask_efficiency.accounts.wire.gpu import GpuWriter, HeldGpu, read_gpu
+from dask_efficiency.accounts.wire.snapshots import (
+    CAUSED_BUCKETS,
+    EXTRAS,
+    FIELDS,
+    GROUPS,
+    NUMBERS,
+    SCHEMA,
+    NotMeasured,
+    Snapshot,
+    SnapshotCauses,
+    check_schema,
+)
+from dask_efficiency.accounts.wire.tables import Ints, TableWriter, WireTable, column_sums, read_table
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Balance
 
-#: Seconds between two snapshots of a worker in its heartbeats, at least: nobody looks more often. Those of a cluster of
-#: up to ten workers are half a second apart, and every other one repeats the last.
+#: Least seconds between two snapshots of a worker: no reader looks more often. Dask's heartbeats of up to ten workers
+#: are 0.5 s apart, so every other one repeats the last snapshot.
 REPORT_SECONDS = 1.0
 
-#: New heartbeats that each change is told in. The scheduler looks twice a second at what came last, and reads task
-#: rates less often; a connection that breaks loses one more. Of large clusters it reads as few as every fourth.
+#: Heartbeats that carry each change. Of large clusters the scheduler reads as few as every fourth, and a connection
+#: that breaks may lose one more; the next complete heartbeat mends that.
 REPEATS = 4
 
-#: One heartbeat of so many tells everything, should asking for it fail.
+#: One heartbeat in this many is complete, in case asking for one fails. A guess: its bytes average out.
 EVERYTHING = 128
 
 _Number = TypeVar("_Number")
 
-_CAUSED = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
-_CAUSES = tuple(name_of(bucket, cause) for bucket in _CAUSED for cause in CAUSES[bucket])
-
-
-class Group(NamedTuple):
-    """Numbers of each heartbeat that are of one kind."""
-
-    fields: tuple[str, ...]
-    unit: str
-    #: What they add up to.
-    adds_to: str = ""
-
-
-#: The numbers of each heartbeat, in this order, by group.
-GROUPS = {
-    "": Group(("nthreads", "elapsed", "running"), "threads, ns of the ledger, ns of tasks that are not settled"),
-    "settled": Group((*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)), "ns", "nthreads x elapsed - running"),
-    "tasks": Group((*map(str, Outcome),), "tasks"),
-    "active": Group((*map(str, ACTIVE_BUCKETS),), "ns", "settled time of tasks + running"),
-    "causes.settled": Group(_CAUSES, "ns", "settled time of each bucket that has causes, where any is known"),
-    "causes.active": Group(_CAUSES, "ns", "active time of each"),
-}
-#: What stands beside the accounts under names of its own; fields of a snapshot.
-BESIDE = ("outside", "details", "amounts")
-
-#: Group and name of each number, and how error messages refer to them.
-FIELDS = tuple((group, name) for group, (names, *_) in GROUPS.items() for name in names)
-NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
-
 
 def _where(group: str, names: Sequence[str]) -> slice:
-    """Where numbers of a group are that follow one another."""
+    """Slice of consecutive numbers of a group."""
     begin = FIELDS.index((group, names[0]))
     return slice(begin, begin + len(names))
 
@@ -89,14 +69,14 @@ _OF = {group: _where(group, names) for group, (names, *_) in GROUPS.items()}
 _FREE, _HELD = _where("settled", FREE_BUCKETS), _where("settled", TASK_BUCKETS)
 _IDLE = FIELDS.index(("settled", Bucket.IDLE))
 _RECOMPUTED = FIELDS.index(("settled", Bucket.RECOMPUTED))
-_BESIDE = slice(len(FIELDS), None)
-#: What only grows.
+_EXTRAS = slice(len(FIELDS), None)
+#: Numbers that only grow.
 _TOTALS = slice(_OF["settled"].start, _OF["active"].stop)
-#: Where causes are, and where what they add up to is.
+#: Slice of causes, and position of their sum.
 _CAUSED_BY = [
-    (_where(f"causes.{group}", [name_of(bucket, cause) for cause in CAUSES[bucket]]), FIELDS.index((group, bucket)))
+    (_where(f"causes.{group}", [cause_name(bucket, cause) for cause in CAUSES[bucket]]), FIELDS.index((group, bucket)))
     for group in ("settled", "active")
-    for bucket in _CAUSED
+    for bucket in CAUSED_BUCKETS
 ]
 
 
@@ -104,51 +84,51 @@ _CAUSED_BY = [
 
 
 class Sent:
-    """Which heartbeats were sent, and so since which state the next one tells what changed."""
+    """Numbers of the last heartbeats, and so the state since which the next one holds the changes."""
 
     def __init__(self) -> None:
         self._last: deque[int] = deque(maxlen=REPEATS)
         self._heartbeats = 0
 
     def since(self) -> int:
-        """A state's number; -1 where the next heartbeat tells everything."""
+        """Number of that state; -1 if the next heartbeat must be complete."""
         self._heartbeats += 1
         everything = len(self._last) < REPEATS or self._heartbeats % EVERYTHING == 0
         return -1 if everything else self._last[0]
 
     def mark(self, seq: int) -> None:
-        """A heartbeat was made."""
+        """Note a heartbeat."""
         self._last.append(seq)
 
     def begin_anew(self) -> None:
-        """Tell everything in as many heartbeats as tell of a change."""
+        """Make the next :data:`REPEATS` heartbeats complete."""
         self._last.clear()
 
 
 class HeartbeatWriter:
-    """What a worker's heartbeats, and its answers, carry of its snapshots, which are given in order."""
+    """Encodes a worker's snapshots, given in order, for its heartbeats and answers."""
 
     def __init__(self) -> None:
         self._sent = Sent()
         self._prefixes: TableWriter[str] = TableWriter(len(TASK_BUCKETS))
         self._recomputed: TableWriter[str] = TableWriter(2)
         self._gpu: GpuWriter | None = None
-        #: The names of what stands beside the accounts, and why nobody samples; and since which state.
+        #: Texts of the last snapshot, and the state of their last change.
         self._named: list[Any] | None = None
         self._named_at = -1
 
     def heartbeat(self, snapshot: Snapshot) -> dict[str, Any]:
-        """What changed in the last few heartbeats, or everything; fresh objects each time."""
+        """Encode the changes of the last few heartbeats, or everything, as fresh objects."""
         payload = self._write(snapshot, self._sent.since())
         self._sent.mark(snapshot.seq)
         return payload
 
     def everything(self, snapshot: Snapshot) -> dict[str, Any]:
-        """All of a snapshot, for an answer; fresh objects each time."""
+        """Encode a whole snapshot, for an answer, as fresh objects."""
         return self._write(snapshot, -1)
 
     def begin_anew(self) -> None:
-        """The scheduler misses something: tell everything in the next heartbeats."""
+        """Make the next heartbeats complete, because the scheduler misses something."""
         self._sent.begin_anew()
 
     def _write(self, snapshot: Snapshot, since: int) -> dict[str, Any]:
@@ -165,9 +145,9 @@ class HeartbeatWriter:
             *map(balance.finalized.get, GROUPS["settled"].fields, repeat(0)),
             *map(balance.tasks.get, GROUPS["tasks"].fields, repeat(0)),
             *map(balance.active.get, GROUPS["active"].fields, repeat(0)),
-            *map(causes.finalized.get, _CAUSES, repeat(0)),
-            *map(causes.active.get, _CAUSES, repeat(0)),
-            *(number for group in BESIDE for number in getattr(snapshot, group).values()),
+            *map(causes.finalized.get, GROUPS["causes.settled"].fields, repeat(0)),
+            *map(causes.active.get, GROUPS["causes.active"].fields, repeat(0)),
+            *(number for group in EXTRAS for number in getattr(snapshot, group).values()),
         ]
         self._prefixes.take(seq, balance.prefixes)
         payload["b"], payload["p"] = self._prefixes.write(since)
@@ -176,7 +156,7 @@ class HeartbeatWriter:
         if balance.recomputed:
             self._recomputed.take(seq, balance.recomputed)
             payload["r"] = self._recomputed.write(since)
-        named = [*(list(getattr(snapshot, group)) for group in BESIDE), causes.not_sampled]
+        named = [*(list(getattr(snapshot, group)) for group in EXTRAS), causes.not_sampled]
         if named != self._named:
             self._named, self._named_at = named, seq
         if self._named_at > since:
@@ -193,32 +173,32 @@ class HeartbeatWriter:
 
 
 class Missed(NamedTuple):
-    """A heartbeat that tells of changes since a state which the scheduler does not have."""
+    """A heartbeat with changes since a state that the scheduler does not have."""
 
     incarnation: str
     seq: int
 
 
-#: Nanoseconds and tasks that were recomputed, by the worker with which their results were lost.
-_NONE_RECOMPUTED: Table[str] = Table((), np.zeros((0, 2), np.int64))
+#: Recomputed nanoseconds and tasks, by the worker that lost the results; empty.
+_NONE_RECOMPUTED: WireTable[str] = WireTable((), np.zeros((0, 2), np.int64))
 
 
-class Texted(NamedTuple):
-    """The names of :data:`BESIDE`, and why nobody samples."""
+class SnapshotTexts(NamedTuple):
+    """Texts of a snapshot: the names of :data:`EXTRAS`, and the reason why threads are not sampled."""
 
-    beside: tuple[tuple[str, ...], ...]
+    extras: tuple[tuple[str, ...], ...]
     not_sampled: str
 
 
 class Gain(NamedTuple):
-    """What a snapshot adds to the one before."""
+    """Growth from one snapshot to the next."""
 
-    #: By how much each of its numbers grew; what is not of the accounts, and causes, may shrink.
+    #: Growth of each number; negative only for causes and numbers outside the accounts.
     numbers: Ints
-    #: Places of the prefixes that grew (others may be among them), and by how much.
+    #: Places of the prefixes that grew, with some others, and their growth.
     at: Ints
     prefixes: Ints
-    #: Of each row of what was recomputed.
+    #: Growth of each row of recomputed time.
     recomputed: Ints
 
     @property
@@ -227,36 +207,36 @@ class Gain(NamedTuple):
         return int(self.numbers[_IDLE])
 
     @property
-    def beside(self) -> Ints:
-        """The numbers of :data:`BESIDE`, one group after the other."""
-        return self.numbers[_BESIDE]
+    def extras(self) -> Ints:
+        """Growth of the numbers of :data:`EXTRAS`, one group after the other."""
+        return self.numbers[_EXTRAS]
 
 
 class Received(NamedTuple):
-    """A worker's last snapshot as the scheduler has it, and what that added to the one before."""
+    """A worker's last snapshot on the scheduler, and its growth since the one before."""
 
     incarnation: str
     seq: int
     final: bool
-    #: Its :data:`NUMBERS`, then those of :data:`BESIDE`.
+    #: Its :data:`NUMBERS`, then those of :data:`EXTRAS`.
     numbers: Ints
-    named: Texted
-    prefixes: Table[str]
+    named: SnapshotTexts
+    prefixes: WireTable[str]
     #: By :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
-    #: What ran, by prefix: nanoseconds, and slots that were held.
+    #: Parts of ``running`` by prefix: nanoseconds, and slots held.
     holding: Mapping[str, tuple[int, int]]
-    recomputed: Table[str]
+    recomputed: WireTable[str]
     gpu: HeldGpu | None
     #: None once it is recorded.
     gain: Gain | None
 
     @property
     def snapshot(self) -> Snapshot:
-        """The same under names, made when it is asked for."""
+        """The snapshot as a value with names, built on each access."""
         numbers, not_sampled = self.numbers, self.named.not_sampled
         nthreads, elapsed, running = self.head
-        beside = dict(zip(BESIDE, grouped(self.named, numbers[_BESIDE].tolist()), strict=True))
+        extras = dict(zip(EXTRAS, grouped(self.named, numbers[_EXTRAS].tolist()), strict=True))
         causes = SnapshotCauses(_named("causes.settled", numbers), _named("causes.active", numbers), not_sampled)
         balance = Balance(
             nthreads=nthreads,
@@ -276,12 +256,12 @@ class Received(NamedTuple):
             final=self.final,
             gpu=None if self.gpu is None else self.gpu.totals,
             causes=causes,
-            **beside,
+            **extras,
         )
 
     @property
     def head(self) -> tuple[int, int, int]:
-        """``nthreads``, and nanoseconds that elapsed and that are running, of the ledger."""
+        """``nthreads``, and elapsed and running nanoseconds, of the ledger."""
         nthreads, elapsed, running = self.numbers[_OF[""]].tolist()
         return nthreads, elapsed, running
 
@@ -292,14 +272,14 @@ class Received(NamedTuple):
 
 
 def header(payload: object) -> tuple[str, int] | None:
-    """Whose payload it is, and which of its; None where that cannot be told."""
+    """Incarnation and number of a payload; None if it has none."""
     if isinstance(payload, Mapping) and type(payload.get("i")) is str and type(payload.get("n")) is int:
         return payload["i"], payload["n"]
     return None
 
 
 def is_repeated(payload: object, last: object) -> bool:
-    """Whether a heartbeat is the one before, once more."""
+    """Check if a heartbeat repeats the one before."""
     sender = header(payload)
     return sender is not None and sender == header(last)
 
@@ -310,14 +290,14 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     Parameters
     ----------
     payload
-        What a :class:`HeartbeatWriter` made, or :func:`~dask_efficiency.accounts.wire.wire.encode_not_measured`.
+        Made by a :class:`HeartbeatWriter`, or :func:`~dask_efficiency.accounts.wire.snapshots.encode_not_measured`.
     last
-        What was read of this worker last, if anything was; an older payload than this must not come here.
+        The last snapshot read of this worker, if any; an older payload than this must not come here.
 
     Returns
     -------
     Received, NotMeasured or Missed
-        Of what is received the same holds as of what was sent in full: see below.
+        A received snapshot is as complete, and as checked, as one that was sent in full.
 
     Raises
     ------
@@ -339,7 +319,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
             return Missed(incarnation, seq)
         base = known
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
-    numbers = _numbers(fields.get("a"), [*map(len, named.beside)])
+    numbers = _numbers(fields.get("a"), [*map(len, named.extras)])
     grown = _grown(numbers, named, known) if known is not None else numbers
     change = read_table(
         "prefixes",
@@ -357,10 +337,10 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         if gained.min(initial=0) < 0:
             _gained("prefixes", prefixes, base.prefixes)
         sums = list(map(add, base.sums, column_sums(gained)))
-    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_HELD].tolist(), strict=True):
+    for bucket, held, finalized in zip(TASK_BUCKETS, sums, numbers[_HELD].tolist(), strict=True):
         # A free slot, which is no prefix's, may wait for spilling too.
-        if told > finalized or (told < finalized and bucket is not Bucket.SPILL):
-            raise RefusedPayload(f"prefixes hold {told} ns of {str(bucket)!r}; expected {finalized}, as settled")
+        if held > finalized or (held < finalized and bucket is not Bucket.SPILL):
+            raise RefusedPayload(f"prefixes hold {held} ns of {str(bucket)!r}; expected {finalized}, as settled")
     recomputed, again = _NONE_RECOMPUTED if base is None else base.recomputed, _NONE_RECOMPUTED.rows
     if "r" in fields:
         recomputed, again = _recomputed(fields["r"], recomputed, known, int(numbers[_RECOMPUTED]))
@@ -373,18 +353,18 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     return Received(incarnation, seq, final, numbers, named, prefixes, sums, holding, recomputed, gpu, gain)
 
 
-def _numbers(value: object, beside: Sequence[int]) -> Ints:
-    """All :data:`NUMBERS`, which add up, and so many more of each group of :data:`BESIDE`."""
-    if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + sum(beside):
-        numbers = " + ".join(map(str, (len(NUMBERS), *beside)))
+def _numbers(value: object, extras: Sequence[int]) -> Ints:
+    """Check all :data:`NUMBERS` and their sums, and the counts of each group of :data:`EXTRAS`."""
+    if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + sum(extras):
+        numbers = " + ".join(map(str, (len(NUMBERS), *extras)))
         raise RefusedPayload(f"a is {short(value)}; expected {numbers} numbers")
     if {*map(type, value)} != {int} or min(value) < 0 or max(value) > MAX_NANOSECONDS:
-        names = (*NUMBERS, *(name for name, n in zip(BESIDE, beside, strict=True) for _ in range(n)))
+        names = (*NUMBERS, *(name for name, n in zip(EXTRAS, extras, strict=True) for _ in range(n)))
         for name, number in zip(names, value, strict=True):
             whole(name, number)
         raise RefusedPayload(f"a is {short(value)}; expected whole numbers")
     nthreads, elapsed, running = value[_OF[""]]
-    # Of so few numbers, Python has the sums sooner than NumPy.
+    # Python sums so few numbers faster than NumPy.
     held, active = sum(value[_HELD]), sum(value[_OF["active"]])
     recorded = sum(value[_FREE]) + held + running
     if recorded != nthreads * elapsed:
@@ -392,22 +372,22 @@ def _numbers(value: object, beside: Sequence[int]) -> Ints:
     if active != held + running:
         raise RefusedPayload(f"active holds {active} ns; expected {held + running}, as settled and running")
     for causes, whole_at in _CAUSED_BY:
-        if (told := sum(value[causes])) and told != value[whole_at]:
+        if (counted := sum(value[causes])) and counted != value[whole_at]:
             group, bucket = FIELDS[whole_at]
             raise RefusedPayload(
-                f"causes.{group} holds {told} ns of {bucket!r}; expected {value[whole_at]}, as in the accounts"
+                f"causes.{group} holds {counted} ns of {bucket!r}; expected {value[whole_at]}, as in the accounts"
             )
     return np.array(value, np.int64)
 
 
-def _grown(now: Ints, named: Texted, known: Received) -> Ints:
-    """By how much each number grew; refuses accounts that shrank."""
+def _grown(now: Ints, named: SnapshotTexts, known: Received) -> Ints:
+    """Growth of each number; accounts that shrank are refused."""
     then = known.numbers
-    if named is not known.named and named.beside != known.named.beside:
-        beside: list[int] = []
-        for names, before in zip(named.beside, grouped(known.named, then[_BESIDE].tolist()), strict=True):
-            beside += map(before.get, names, repeat(0))
-        then = np.concatenate([then[: len(FIELDS)], np.array(beside, np.int64)])
+    if named is not known.named and named.extras != known.named.extras:
+        extras: list[int] = []
+        for names, before in zip(named.extras, grouped(known.named, then[_EXTRAS].tolist()), strict=True):
+            extras += map(before.get, names, repeat(0))
+        then = np.concatenate([then[: len(FIELDS)], np.array(extras, np.int64)])
     grown = now - then
     if grown[1] < 0 or np.minimum.reduce(grown[_TOTALS]) < 0:
         for at in (1, *range(_TOTALS.start, _TOTALS.stop)):  # what runs may end
@@ -418,12 +398,12 @@ def _grown(now: Ints, named: Texted, known: Received) -> Ints:
 
 
 def _named(group: str, numbers: Ints) -> dict[str, int]:
-    """The numbers of a group by name, those that are not 0."""
+    """Numbers of a group by name; zeros are left out."""
     return {name: n for name, n in zip(GROUPS[group].fields, numbers[_OF[group]].tolist(), strict=True) if n}
 
 
 def _holding(value: object, numbers: Ints) -> dict[str, tuple[int, int]]:
-    """What runs, by prefix; it adds up to what runs, on no more slots than there are."""
+    """Check what runs by prefix: it adds up to ``running``, on no more slots than there are."""
     entries = listed("h", value)
     if len(entries) % 3:
         raise RefusedPayload(f"h is {short(value)}; expected prefixes, nanoseconds and slots in turn")
@@ -437,31 +417,33 @@ def _holding(value: object, numbers: Ints) -> dict[str, tuple[int, int]]:
     return dict(zip(names, zip(ns, slots, strict=True), strict=True))
 
 
-def _recomputed(value: object, base: Table[str], known: Received | None, settled: int) -> tuple[Table[str], Ints]:
-    """What was recomputed, and by how much each row grew."""
+def _recomputed(
+    value: object, base: WireTable[str], known: Received | None, settled: int
+) -> tuple[WireTable[str], Ints]:
+    """Table of recomputed time, and the growth of each row."""
     entries = listed("r", value)
     if len(entries) != 2:
         raise RefusedPayload(f"r is {short(value)}; expected rows and names")
     table = read_table("recomputed", base, *entries, columns=2, check=shared_texts).table
     _, gained = _gained("recomputed", table, None if known is None else known.recomputed)
-    if (told := column_sums(table.rows)[0]) != settled:
-        raise RefusedPayload(f"recomputed holds {told} ns; expected {settled}, as settled")
+    if (held := column_sums(table.rows)[0]) != settled:
+        raise RefusedPayload(f"recomputed holds {held} ns; expected {settled}, as settled")
     return table, gained
 
 
-def grouped(named: Texted, numbers: Sequence[_Number]) -> list[dict[str, _Number]]:
-    """Numbers of :data:`BESIDE` that follow one another, by group and name."""
+def grouped(named: SnapshotTexts, numbers: Sequence[_Number]) -> list[dict[str, _Number]]:
+    """Split consecutive numbers of :data:`EXTRAS` by group and name."""
     left = iter(numbers)
-    return [dict(zip(names, islice(left, len(names)), strict=True)) for names in named.beside]
+    return [dict(zip(names, islice(left, len(names)), strict=True)) for names in named.extras]
 
 
-def _texts(value: object) -> Texted:
+def _texts(value: object) -> SnapshotTexts:
     entries = listed("t", value)
-    if len(entries) != len(BESIDE) + 1:
-        raise RefusedPayload(f"t is {short(value)}; expected names of {len(BESIDE)} groups and a text")
-    *beside, not_sampled = entries
-    names = tuple(_names(group, names) for group, names in zip(BESIDE, beside, strict=True))
-    return Texted(names, text("causes.not_sampled", not_sampled))
+    if len(entries) != len(EXTRAS) + 1:
+        raise RefusedPayload(f"t is {short(value)}; expected names of {len(EXTRAS)} groups and a text")
+    *extras, not_sampled = entries
+    names = tuple(_names(group, names) for group, names in zip(EXTRAS, extras, strict=True))
+    return SnapshotTexts(names, text("causes.not_sampled", not_sampled))
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
@@ -471,8 +453,8 @@ def _names(name: str, value: object) -> tuple[str, ...]:
     return names
 
 
-def _gained(name: str, now: Table[str], then: Table[str] | None) -> tuple[Ints, Ints]:
-    """By how much each row of a table grew that was told in full, or under other names.
+def _gained(name: str, now: WireTable[str], then: WireTable[str] | None) -> tuple[Ints, Ints]:
+    """Growth of each row of a table that was sent in full, or under other names.
 
     Raises
     ------
@@ -496,12 +478,12 @@ def _gained(name: str, now: Table[str], then: Table[str] | None) -> tuple[Ints, 
 
 
 def encode(snapshot: Snapshot) -> dict[str, Any]:
-    """All of a single snapshot."""
+    """Encode a single snapshot as a whole."""
     return HeartbeatWriter().everything(snapshot)
 
 
 def decode(payload: object) -> Snapshot | NotMeasured:
-    """Read what :func:`encode` made; raises :class:`RefusedPayload` as :func:`read`."""
+    """Read what :func:`encode` made; raises :class:`RefusedPayload`."""
     found = read(payload)
     if isinstance(found, Missed):
         raise RefusedPayload(f"s is {short(mapping('snapshot', payload)['s'])}; expected all of a snapshot")

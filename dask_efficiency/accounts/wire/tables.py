@@ -1,8 +1,8 @@
-"""Tables in heartbeats: rows of whole numbers, each at a place that a name was given once.
+"""Tables in heartbeats: rows of whole numbers, each at a place that its name was given once.
 
-A table travels as two lists: the rows that changed after some state, each led by its place, and the places whose names
-changed, each followed by its name. Numbers are totals, so a reader of that state, or of any later one, has the present
-table afterwards, whatever was lost or came twice in between.
+A table travels as two lists: the rows that changed after some state, each led by its place; and the places whose names
+changed, each followed by its name. Numbers are totals, so applying the lists to that state, or to any later one, gives
+the present table, whatever was lost or repeated in between.
 
 Lists, and not bytes: Dask shows what heartbeats carry as JSON.
 """
@@ -22,10 +22,10 @@ Ints = NDArray[np.int64]
 Name = TypeVar("Name")
 Default = TypeVar("Default")
 
-#: Rows of a table.
+#: Rows of a table; more are refused. A guess, above what a ledger keeps apart.
 MAX_ROWS = (1 << 14) - 1
 
-#: So many numbers of each row of a table below this can be added up in 63 bits.
+#: A column of numbers below this can be summed in 63 bits.
 _MAX_SMALL = (1 << 63) // (MAX_ROWS + 1)
 
 
@@ -33,7 +33,7 @@ _MAX_SMALL = (1 << 63) // (MAX_ROWS + 1)
 
 
 class TableWriter(Generic[Name]):
-    """One table, and in which state each of its rows and names changed last.
+    """A table, and the state of the last change of each row and name.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ class TableWriter(Generic[Name]):
         return len(self._places)
 
     def place(self, name: Name, default: Default) -> int | Default:
-        """The place of a name; the default where it has none."""
+        """Place of a name, or the default."""
         return self._places.get(name, default)
 
     def take(self, seq: int, rows: Mapping[Name, Sequence[int]], names: Collection[Name] | None = None) -> None:
-        """Note a state.
+        """Take the next state.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class TableWriter(Generic[Name]):
                 self._free.append(place)
 
     def write(self, since: int) -> tuple[list[int], list[object]]:
-        """The rows that changed after a state, led by their places, and the names that did, each behind its place."""
+        """Rows that changed after a state, led by their places; and changed names, each after its place."""
         rows = [n for place, seq in enumerate(self._changed) if seq > since for n in (place, *self._rows[place])]
         named: list[object] = []
         for place, seq in enumerate(self._named):
@@ -114,8 +114,8 @@ class TableWriter(Generic[Name]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table(Generic[Name]):
-    """A table as its reader has it: a row for each name."""
+class WireTable(Generic[Name]):
+    """A table on its reader's side: a row for each name."""
 
     #: By place; None where it is free.
     names: tuple[Name | None, ...]
@@ -128,36 +128,36 @@ class Table(Generic[Name]):
         return {name: tuple(row) for name, row in pairs if name is not None}
 
 
-class Change(NamedTuple, Generic[Name]):
-    """A table after a payload, and what that told."""
+class TableChange(NamedTuple, Generic[Name]):
+    """A table after a payload, and the changes in it."""
 
-    table: Table[Name]
-    #: Places of the rows that it told, ascending, and by how much they grew, below 0 where they fell.
+    table: WireTable[Name]
+    #: Places of the rows in the payload, ascending, and their growth, which may be negative.
     at: Ints
     gained: Ints
-    #: Whether each of the names that the table had is still at its place.
+    #: True if each old name is still at its place.
     kept: bool
 
 
 def read_table(
     name: str,
-    table: Table[Name] | None,
+    table: WireTable[Name] | None,
     rows: object,
     named: object,
     *,
     columns: int,
     check: Callable[[str, Sequence[Any]], Sequence[Name]],
-) -> Change[Name]:
-    """A table after a payload.
+) -> TableChange[Name]:
+    """Apply a payload to a table.
 
     Parameters
     ----------
     name
-        How error messages refer to it.
+        Its name in error messages.
     table
-        As it was; None where the payload has all of it.
+        The table before; None if the payload is complete.
     rows, named
-        What :meth:`TableWriter.write` returned.
+        The result of :meth:`TableWriter.write`.
     columns
         As of the writer.
     check
@@ -168,9 +168,9 @@ def read_table(
     RefusedPayload
         If a place, a name or a number is out of order.
     """
-    at, told = _rows(name, rows, columns)
+    at, sent = _rows(name, rows, columns)
     if table is None:
-        table = Table((), np.zeros((0, columns), np.int64))
+        table = WireTable((), np.zeros((0, columns), np.int64))
     names, before, kept = table.names, table.rows, True
     if named:
         new = _named(name, named, check)
@@ -179,18 +179,18 @@ def read_table(
         before = np.zeros((len(names), columns), np.int64)
         before[: len(table.rows)] = table.rows
     if not len(at):
-        return Change(Table(names, before) if named else table, at, told, kept)
+        return TableChange(WireTable(names, before) if named else table, at, sent, kept)
     if at[-1] >= len(names):
         raise RefusedPayload(f"{name} has a row at {at[-1]}; expected one of {len(names)}")
     after = before.copy()
-    after[at] = told
+    after[at] = sent
     if None in names and after[[place for place, each in enumerate(names) if each is None]].any():
         raise RefusedPayload(f"{name} has a row without a name")
-    return Change(Table(names, after), at, told - before[at], kept)
+    return TableChange(WireTable(names, after), at, sent - before[at], kept)
 
 
 def _rows(name: str, value: object, columns: int) -> tuple[Ints, Ints]:
-    """The places and the numbers of rows that were told."""
+    """Places and numbers of the rows in a payload."""
     width = columns + 1
     if not isinstance(value, (list, tuple)) or len(value) % width or len(value) > width * MAX_ROWS:
         raise RefusedPayload(f"{name} is {short(value)}; expected rows of a place and {columns} numbers")

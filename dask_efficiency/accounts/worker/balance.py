@@ -1,4 +1,4 @@
-"""Balance: what the accounts of one worker say at an instant, and the names of their columns."""
+"""Balance: the accounts of one worker at an instant, and the names of their columns."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
 
-#: Prefixes beyond the number that a ledger keeps apart are recorded under this name.
+#: Stands for prefixes beyond the number that a ledger keeps apart.
 OTHER = "(other)"
 
-#: Buckets that a finalized task's time goes to, in the order of a row of the ledger.
+#: Activities of a held slot, whatever the outcome of its task.
+ACTIVE_BUCKETS = (
+    Bucket.THREAD_CPU,
+    Bucket.GPU,
+    Bucket.LIBRARY_THREADS,
+    Bucket.THREAD_NONCPU,
+    Bucket.SPILL,
+    Bucket.OVERHEAD,
+)
+
+#: Buckets of a finalized task's time, in the order of a row of the ledger.
 TASK_BUCKETS = (*ACTIVE_BUCKETS, Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
 
-#: Buckets that only a free slot's time goes to. What the worker calls ``idle`` the scheduler splits into ``idle``,
-#: ``no-work`` and, of a worker that was paused, ``paused``: only it knows whether work was outstanding, and what it
-#: would have sent.
+#: Buckets of free slots only. The scheduler splits the worker's ``idle`` into ``idle``, ``no-work`` and, of a paused
+#: worker, ``paused``: only it knows if work was outstanding, and which tasks it would have sent.
 FREE_BUCKETS = (
     Bucket.PAUSED,
     Bucket.RETIRING,
@@ -28,23 +36,23 @@ FREE_BUCKETS = (
     Bucket.IDLE,
 )
 
-#: All that a free slot's time goes to.
+#: All buckets of a free slot's time.
 UNHELD_BUCKETS = (*FREE_BUCKETS, Bucket.SPILL)
 
 
 class Outcome(StrEnum):
-    """What became of a task that held a slot."""
+    """Outcome of a task that held a slot."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
     RECOMPUTED = "recomputed"
-    #: By the protocol of a P2P shuffle, to run where its data is; where a user raises ``Reschedule``, it is cancelled.
+    #: By a P2P shuffle, to run where its data is; a user's ``Reschedule`` counts as cancelled.
     RESCHEDULED = "rescheduled"
 
 
 class Availability(StrEnum):
-    """Whether a worker takes new tasks; free slots of one that does not are named after it."""
+    """Readiness of a worker for new tasks; free slots of one that takes none are named after it."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -52,7 +60,7 @@ class Availability(StrEnum):
 
 
 class Used(NamedTuple):
-    """What a task's thread used so far, in nanoseconds; the GPU's and libraries' parts are of the time beside the CPU.
+    """Time of a task's thread so far, in nanoseconds; the GPU's and libraries' parts exclude CPU time.
 
     ``spill`` is the time outside the thread in which the event loop spilled or read back.
     """
@@ -65,7 +73,7 @@ class Used(NamedTuple):
 
     @property
     def split(self) -> tuple[int, int, int, int, int, int]:
-        """The same by :data:`~dask_efficiency.accounts.worker.activity.ACTIVE_BUCKETS`, without overhead."""
+        """The parts by :data:`ACTIVE_BUCKETS`, without overhead."""
         return self.cpu, self.gpu, self.library, self.wall - self.cpu - self.gpu - self.library, self.spill, 0
 
 
@@ -81,12 +89,12 @@ class Balance:
     prefixes: Mapping[str, Sequence[int]]
     #: Number of finalized tasks, by :class:`Outcome`.
     tasks: Mapping[str, int]
-    #: What the held slots were doing so far, finalized or not, by :data:`ACTIVE_BUCKETS`, and under ``spill`` the free
-    #: ones too; monotone, and with their other buckets it sums to nthreads * elapsed without a running term, in ns.
+    #: Activities of held slots so far, finalized or not, by :data:`ACTIVE_BUCKETS`; ``spill`` includes free slots.
+    #: Monotone; with the free slots' other buckets it sums to nthreads * elapsed without a running term, in ns.
     active: Mapping[str, int]
-    #: Of ``running``, by prefix: nanoseconds, and slots that are held now.
+    #: Parts of ``running`` by prefix: nanoseconds, and slots held now.
     holding: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    #: Of ``recomputed``, by the mark of the worker with which the results were lost: nanoseconds, and tasks.
+    #: Parts of ``recomputed`` by the mark of the worker that lost the results: nanoseconds, and tasks.
     recomputed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
@@ -98,8 +106,8 @@ class WindowBalance:
     elapsed: int
     #: Nanoseconds of the free slots, by bucket.
     free: Mapping[str, int]
-    #: (span, prefix) to a value for each of :data:`TASK_BUCKETS`, then ``running``.
+    #: Nanoseconds by (span, prefix): a value for each of :data:`TASK_BUCKETS`, then ``running``.
     rows: Mapping[tuple[str, str], Sequence[int]]
     tasks: Mapping[str, int]
-    #: What the ledger does not know: why, and on which line.
+    #: Causes and lines, which the ledger does not know.
     details: WindowDetails = field(default_factory=WindowDetails)

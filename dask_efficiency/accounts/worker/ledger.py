@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.worker.activity import ActivityView, SlotReservation
 from dask_efficiency.accounts.worker.balance import (
     OTHER,
     TASK_BUCKETS,
@@ -17,30 +16,31 @@ from dask_efficiency.accounts.worker.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS, Row, SlotWindows
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, ActivityView, Row, SlotReservation, SlotWindows
 
-#: Times of spilling for which slots that were free may still turn out to have waited.
+#: Stretches of spilling in which free slots may still turn out to have waited. A guess: reports clear them.
 MAX_UNDECIDED = 1_000
 
-#: Workers with which results were lost that are kept apart; later ones are recorded under :data:`OTHER`.
+#: Departed workers whose recomputed results are kept apart; later ones share :data:`OTHER`. A guess that bounds a
+#: heartbeat.
 MAX_LOSSES = 100
 
 _PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE, _SPILL = range(6)
 
-#: Where the whole time of a task goes that did not succeed for the first time.
+#: Bucket of the whole time of a task that did not succeed for the first time.
 _BUCKET_OF = {
     Outcome.FAILED: TASK_BUCKETS.index(Bucket.FAILED),
     Outcome.CANCELLED: TASK_BUCKETS.index(Bucket.CANCELLED),
     Outcome.RECOMPUTED: TASK_BUCKETS.index(Bucket.RECOMPUTED),
     Outcome.RESCHEDULED: TASK_BUCKETS.index(Bucket.OVERHEAD),
 }
-#: What the accounts call what free slots' and tasks' time goes to.
+#: Names of the buckets of free slots and of tasks.
 _UNHELD, _HELD = tuple(map(str, UNHELD_BUCKETS)), tuple(map(str, TASK_BUCKETS))
 _SUCCEEDED, _RESCHEDULED = Outcome.SUCCEEDED, Outcome.RESCHEDULED
 _TAKES_TASKS = Availability.RUNNING
 _NOTHING = Used(0, 0)
 
-#: A reservation that ended, what became of its task, and what that used, in the order of :class:`Used`.
+#: A reservation that ended, its task's outcome, and the time used, in the order of :class:`Used`.
 Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
 
@@ -73,32 +73,32 @@ class Ledger:
         self.nthreads = nthreads
         self.started = at
         self._at = at
-        #: Slots that no task holds now; to be read only.
+        #: Slots that no task holds now; read-only for others.
         self.slots_free = nthreads
         self._held: dict[object, SlotReservation] = {}
-        #: Reservations whose slot is free again and which are not finalized.
+        #: Reservations that ended and are not finalized.
         self._ended: dict[SlotReservation, None] = {}
-        #: Reservations that came while every slot was taken; they start when one is free. Upstream never
-        #: admits more tasks than threads, but its hooks may show a start before the end that made room.
+        #: Reservations that came while all slots were held; each starts when one is free. Dask never admits more tasks
+        #: than threads, but its hooks may show a start before the end that made room.
         self._excess: dict[object, SlotReservation] = {}
         self._availability = Availability.RUNNING
         self._waiting = 0
         self._constrained = 0
         self._ready = 0
-        #: Whether something names free slots; else they are idle.
+        #: True if free slots have a reason; else they are idle.
         self._named = False
         self._free = [0] * len(UNHELD_BUCKETS)
-        #: Times of spilling since the accounts were reported last, oldest first: start, stop, and how many of the
-        #: slots that were free then may still turn out to have waited.
+        #: Stretches of spilling since the last report, oldest first: start, stop, and the free slots that may still
+        #: turn out to have waited.
         self.undecided: deque[list[int]] = deque(maxlen=MAX_UNDECIDED)
-        #: Finalized time of the tasks; all prefixes together are the whole of it.
+        #: Finalized time of tasks by prefix; the rows sum to all of it.
         self._prefixes: dict[str, Row] = {}
         self._max_prefixes = max_prefixes
         self._tasks: dict[str, int] = {}
-        #: Of what was recomputed, nanoseconds and tasks by the worker with which its result was lost.
+        #: Recomputed nanoseconds and tasks by the worker that lost the results.
         self._recomputed: dict[str, list[int]] = {}
         self._activity = ActivityView()
-        #: Tasks that succeeded for the first time; counted separately, for an enum's hash is slow.
+        #: Tasks that succeeded for the first time; counted separately, because an enum's hash is slow.
         self._succeeded = 0
         self._windows = SlotWindows(max_windows)
 
@@ -113,16 +113,16 @@ class Ledger:
         return self._windows.names
 
     def has(self, key: object) -> bool:
-        """Whether a key holds a slot, or waits for one."""
+        """Check if a key holds a slot, or waits for one."""
         return key in self._held or key in self._excess
 
     def observe(self, availability: Availability, waiting: int, constrained: int, ready: int = 0, *, at: int) -> None:
-        """Say why slots are free from ``at`` on.
+        """Set the reasons why slots are free from ``at`` on.
 
         Parameters
         ----------
         availability
-            Whether the worker takes tasks; a retiring one names all of its free slots.
+            The worker's readiness; one that retires names all of its free slots.
         waiting, constrained
             Tasks that wait for a fetch, and tasks held back by a resource: each names one slot.
         ready
@@ -137,21 +137,21 @@ class Ledger:
         self._named = availability is not _TAKES_TASKS or waiting > 0 or constrained > 0
 
     def turn(self, availability: Availability, ready: int = 0, *, at: int) -> None:
-        """The worker begins or ceases to take tasks at ``at``; what waits stays as observed."""
+        """Set whether the worker takes tasks from ``at`` on; what waits stays as observed."""
         self.observe(availability, self._waiting, self._constrained, ready, at=at)
 
     def spilled(self, ready: int, *, start: int, stop: int) -> None:
-        """The worker's event loop spilled or read back, and could give no task to a free slot.
+        """Record a stretch in which the event loop spilled or read back, and so gave no task to a free slot.
 
         Free slots of a worker that takes tasks count as ``spill``, one for each task that is ready or waits for a
-        fetch, which the loop cannot make meanwhile. Other tasks may be on their way: see :meth:`delayed`.
+        fetch. Other tasks may be on their way: see :meth:`delayed`.
 
         Parameters
         ----------
         ready
             Tasks that are ready.
         start, stop
-            From when to when; what the ledger has seen already stays as it is.
+            The stretch; time that the ledger has seen already stays as it is.
         """
         self._advance(start)
         slots, since = self.slots_free, self._at
@@ -168,9 +168,9 @@ class Ledger:
             self.undecided.append([since, stop, idle])
 
     def delayed(self, since: int) -> None:
-        """A task takes a slot now that was on its way from ``since`` on; meanwhile the event loop may have spilled.
+        """Count spilling since ``since`` as ``spill`` for a task that was on its way and takes a slot now.
 
-        What the accounts have reported stays as it is.
+        Reported accounts stay as they are.
         """
         for stretch in self.undecided:
             start, stop, slots = stretch
@@ -183,7 +183,7 @@ class Ledger:
     def reserve(
         self, key: object, prefix: str, span: str = "", *, recomputed: str = "", at: int
     ) -> SlotReservation | None:
-        """A task takes a slot, or waits for one to be free.
+        """Take a slot for a task, or queue it until one is free.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Ledger:
         return reservation
 
     def release(self, key: object, *, at: int) -> SlotReservation | None:
-        """A task's slot is free again; what became of the task is said later, to :meth:`finalize`.
+        """Free a task's slot; its outcome is given later, to :meth:`finalize`.
 
         Returns
         -------
@@ -241,7 +241,7 @@ class Ledger:
 
     @property
     def at(self) -> int:
-        """The last instant that it has seen."""
+        """Last instant that the ledger has seen."""
         return self._at
 
     def finalize(
@@ -260,7 +260,7 @@ class Ledger:
         Parameters
         ----------
         reservation
-            What :meth:`release` gave; finalized once.
+            The result of :meth:`release`; finalized once.
         outcome
             Only a task that succeeded for the first time is split; else all its time is one bucket.
         cpu, wall
@@ -278,7 +278,7 @@ class Ledger:
         """Record released reservations for good, each once.
 
         Measurements are clamped to the time held, in the order CPU, GPU, library threads, non-CPU, spill; overhead
-        is the rest: so the sum is exact whatever they say.
+        is the rest. So the sum is exact, whatever was measured.
         """
         ended, prefixes = self._ended, self._prefixes
         windows = self._windows if self._windows else None
@@ -333,7 +333,7 @@ class Ledger:
         self._succeeded += succeeded
 
     def finalize_all(self, outcome: Outcome, *, at: int) -> None:
-        """Release and finalize every reservation in one way: the worker closes with tasks running."""
+        """Release and finalize all reservations with one outcome, as the worker closes with tasks running."""
         for key in [*self._held, *self._excess]:
             self.release(key, at=at)
         self.finalize_many([(reservation, outcome, *_NOTHING) for reservation in self._ended])
@@ -346,7 +346,7 @@ class Ledger:
         at
             Now.
         used
-            Key of a task that holds a slot, or a :class:`~dask_efficiency.accounts.worker.activity.SlotReservation`
+            Key of a task that holds a slot, or a :class:`~dask_efficiency.accounts.worker.reservations.SlotReservation`
             that ended and is
             not finalized, to what its thread used so far, for the activity view; the rest is ``overhead``.
         """
@@ -389,7 +389,7 @@ class Ledger:
         self._windows.open(window_id, at=self._at, free=self._free, held=self._held_so_far())
 
     def close_window(self, window_id: str, *, at: int) -> WindowBalance | None:
-        """End a window and give its accounts; None if no such window is open."""
+        """End a window and return its accounts; None if no such window is open."""
         if window_id not in self._windows:
             return None
         self._advance(at)
@@ -406,7 +406,7 @@ class Ledger:
             self._at = at
 
     def _name(self, slots: int, elapsed: int) -> None:
-        """Charge so many free slots for so long."""
+        """Charge free slots for a time."""
         free = self._free
         constrained = self._constrained
         if self._availability is not _TAKES_TASKS:
@@ -433,7 +433,7 @@ class Ledger:
         return held | {reservation: reservation.ns for reservation in self._ended}
 
     def _holding(self) -> dict[str, tuple[int, int]]:
-        """Of what is not finalized, by prefix: for how long slots were held, and how many are now."""
+        """Running time by prefix, and the slots held now."""
         rows: dict[str, tuple[int, int]] = {}
         for reservation, held in self._held_so_far().items():
             prefix = reservation.prefix

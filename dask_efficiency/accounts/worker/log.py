@@ -1,4 +1,4 @@
-"""The log of a worker's slots: what happened to its tasks, as a list of plain facts that several readers follow.
+"""The log of a worker's slots: a list of plain facts about its tasks, which several readers follow.
 
 Theory of operation
 ===================
@@ -88,19 +88,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dask_efficiency.accounts.worker.balance import Availability
 
-#: Longer prefixes are cut to so many characters, wherever they are counted.
+#: Characters to which prefixes are cut, wherever they are counted. A guess: they are words.
 MAX_PREFIX_LENGTH = 200
 
 #: Stands for the final state of a task that the protocol of a P2P shuffle stopped; upstream has
 #: ``rescheduled`` for these and for those whose user raised ``Reschedule``.
 BY_SHUFFLE = "rescheduled by a shuffle"
 
-#: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
-#: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
+#: Start and stop of a task's thread by the monotonic clock, and its CPU time between, in nanoseconds; the thread's
+#: ident (0 if it was no thread of ours), and its native id (-1 while no trace is recorded).
 Run = tuple[int, int, int, int, int]
 
 
-class Place(StrEnum):
+class TaskSet(StrEnum):
     """Set of tasks in which Dask counts a task after a transition."""
 
     EXECUTING = "executing"
@@ -111,12 +111,12 @@ class Place(StrEnum):
 class Done(NamedTuple):
     """Facts of a task that moved which only a trace needs."""
 
-    #: Number of the stimulus; each transition has its own where nobody can tell.
+    #: Number of the stimulus; if unknown, each transition has its own.
     stimulus: int
-    #: When it was handed to its thread, by upstream's clock of the day; 0.0 where that is not known.
+    #: Instant at which it was handed to its thread, by Dask's clock of the day; 0.0 if unknown.
     handed: float = 0.0
-    #: Of one that ended outside the worker's threads: when it began and stopped by that clock of the scheduler, and how
-    #: far that is ahead, all in seconds.
+    #: Start and stop of a task outside the worker's threads by the scheduler's clock of the day, and that clock's
+    #: lead, in seconds.
     outside: tuple[float, float, float] | None = None
     #: Nanoseconds that storing its result took.
     stored: int = 0
@@ -129,36 +129,36 @@ class Taken(NamedTuple):
     key: Any
     prefix: str
     span: str
-    #: With which worker its result was lost, by the scheduler's mark; empty where it was not there before.
+    #: Mark of the worker that lost its result; empty if it had none before.
     recomputed: str
-    #: When the message that brought it was sent, where the event loop spilled meanwhile.
+    #: Instant at which the message that brought it was sent, if the event loop spilled meanwhile.
     since: int | None = None
-    #: While somebody records: the number of the stimulus, and upstream's number of the run.
+    #: While a trace is recorded: number of the stimulus, and Dask's number of the run.
     begun: tuple[int, int] | None = None
 
 
 class Moved(NamedTuple):
-    """A task whose thread was at work, or its result on its way, changed its state."""
+    """A task whose thread was at work, or whose result was on its way, changed its state."""
 
     at: int
     key: Any
     start: str
     finish: str
     #: Where it is now.
-    place: Place
-    #: Of one whose thread is done; None where it was no thread of ours, or is not.
+    place: TaskSet
+    #: Run of a task whose thread is done; None if it is not, or was no thread of ours.
     run: Run | None = None
-    #: Of one that was in no thread of ours, nanoseconds of wall time that upstream measured.
+    #: Wall nanoseconds, by Dask, of a task in no thread of ours.
     elsewhere: int = 0
-    #: Of one that goes on without a slot, nanoseconds of CPU and of wall time until now; None where nobody can tell.
+    #: CPU and wall nanoseconds so far of a task that goes on without a slot; None if unknown.
     used: tuple[int, int] | None = None
-    #: Bytes of its input or, where it has none, of its output; -1 where nobody wants to know.
+    #: Bytes of its input or, if it has none, of its output; -1 if not needed.
     nbytes: float = -1.0
-    #: Bytes of its output; -1 where that is not known.
+    #: Bytes of its output; -1 if unknown.
     made: int = -1
-    #: Whether the GPU was watched.
+    #: True if the GPU was watched.
     watched: bool = False
-    #: While somebody records.
+    #: Facts for a trace, while one is recorded.
     done: Done | None = None
 
 
@@ -187,7 +187,7 @@ class Spilled(NamedTuple):
 
     at: int
     stop: int
-    #: Whether the memory manager asked for it.
+    #: True if the memory manager asked for it.
     asked: bool
     #: Tasks that were ready, and those that waited for data.
     ready: int
@@ -207,10 +207,10 @@ class Noted(NamedTuple):
     state: str
     #: Upstream's number of its run; -1 of a task that is forgotten.
     run_id: int = -1
-    #: The worker that it comes from, and whether it is on its way; empty where it does not.
+    #: Worker that it comes from, empty if from none; and true if it is on its way.
     sender: str = ""
     in_flight: bool = False
-    #: Bytes of its result, as far as that is known.
+    #: Bytes of its result; 0 if unknown.
     nbytes: int = 0
 
 
@@ -264,7 +264,7 @@ def _tupled(value: Any) -> Any:
 
 
 _RESTORED: dict[str, Callable[[Any], Any]] = {
-    "place": Place,
+    "place": TaskSet,
     "availability": Availability,
     "done": lambda values: Done(*values),
 }

@@ -6,13 +6,12 @@ Theory of operation
 **What is counted.** A worker of ``nthreads`` threads has as many slots. At any instant a slot is in one of two states:
 a task holds it, or it is free. So between two instants that lie ``t`` nanoseconds apart exactly ``nthreads * t``
 nanoseconds pass, and each of them is of one slot in one state. The ledger adds them up in integers. Nothing is sampled,
-nothing is rounded, and nothing is measured twice; what is measured beside (a thread's CPU time, the time at the disk)
-only divides time that is there already, and is cut to it.
+nothing is rounded, and nothing is measured twice; other measurements (a thread's CPU time, the time at the disk) only
+divide time that is counted already, and are cut to it.
 
-**Instants.** All are of one clock of the machine, the monotonic one, in nanoseconds, read by whoever sees something
-happen: the event loop, for what becomes of tasks; a task's thread, for when it worked. They come in the order in which
-they were read. One that lies before an instant which the ledger has seen counts as that one: time that was named once
-is never named again, and no bucket shrinks.
+**Instants.** All are nanoseconds of the machine's monotonic clock. The event loop reads it for transitions of tasks, a
+task's thread for its own work. Instants come in the order in which they were read. One before an instant that the
+ledger has seen counts as that one: no time is named twice, and no bucket shrinks.
 
 **The log.** Dask tells a plugin of each transition of each task, in the middle of a stimulus, while its own state is
 half way between two. There only what is true in that moment is written down: the instant, the key, the states before
@@ -22,20 +21,21 @@ many, in the order of their instants. It makes no difference to the accounts whe
 once, late, and both, and compare to the nanosecond.
 
 **A task holds a slot** from the instant at which Dask counts it among ``executing`` until it counts it there no more,
-whatever its state is called. States lie, places do not: a task that is cancelled while its thread is at work is called
-``cancelled`` and stays where it was, for its thread cannot be stopped. If it is wanted again, it is ``executing`` as
-before, and its run counts for nothing, for the scheduler has it run once more. So the rules look at two things only,
-what a task *had* before a transition, which is our own knowledge, and its *place* after it, which is Dask's:
+whatever the name of its state. The name can mislead, Dask's sets do not: a task that is cancelled while its thread is
+at work is ``cancelled`` and stays in its set, because its thread cannot be stopped. If it is wanted again, it is
+``executing`` as before, and its run is discarded, because the scheduler has it run once more. So the rules look at two
+things only: the slot that a task *had* before a transition, which we know, and the *set* in which Dask counts it
+afterwards:
 
 ======================  ======================  ======================================================================
-had                     place                   so
+had                     set of tasks            so
 ======================  ======================  ======================================================================
 no slot                 any thread              nothing: its slot was, or will be, taken by an entry of its own
 no slot                 neither                 it ended before; the same stimulus adds that its result was not stored
 a slot                  executing               it was cancelled and is wanted again: this run is discarded
 a slot                  long-running            it seceded: the slot is free, the thread goes on
 a slot                  neither                 it ended: the slot is free
-a thread, slot left     executing, neither      it ended: what it used in its slot counts, the rest stands beside
+a thread, slot left     executing, neither      it ended: its time in the slot counts, the rest is shown separately
 a thread, slot left     long-running            nothing
 ======================  ======================  ======================================================================
 
@@ -71,12 +71,12 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Entry, Moved, Observed, Place, Spilled, Taken, Turned
+from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Entry, Moved, Observed, Spilled, Taken, TaskSet, Turned
+from dask_efficiency.accounts.worker.reservations import SlotReservation
 
-#: States of a task whose thread is, or was, at work; a transfer that nobody wants any more is ``cancelled``, too.
+#: States of a task whose thread is, or was, at work; an unwanted transfer is ``cancelled``, too.
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
 
 _SUCCEEDED = Outcome.SUCCEEDED
@@ -92,7 +92,7 @@ class HeldBefore(StrEnum):
 
 
 class SlotEvent(StrEnum):
-    """What a transition meant."""
+    """Meaning of a transition for a slot."""
 
     NOTHING = "nothing"
     TAKEN = "taken"
@@ -102,23 +102,23 @@ class SlotEvent(StrEnum):
     NOT_STORED = "not stored"
 
 
-#: What a task had, where upstream counts it now, and so what happened. Whether its thread is still at work is seen
-#: by its place alone: a task that is cancelled and wanted again changes its state and stays where it was.
-RULES: Mapping[tuple[HeldBefore, Place], SlotEvent] = {
-    (HeldBefore.NO_SLOT, Place.EXECUTING): SlotEvent.NOTHING,
-    (HeldBefore.NO_SLOT, Place.LONG_RUNNING): SlotEvent.NOTHING,
+#: Event by a task's hold before and the set in which Dask counts it now. Only that set shows if its thread is still at
+#: work: a task that is cancelled and wanted again changes its state and stays in its set.
+RULES: Mapping[tuple[HeldBefore, TaskSet], SlotEvent] = {
+    (HeldBefore.NO_SLOT, TaskSet.EXECUTING): SlotEvent.NOTHING,
+    (HeldBefore.NO_SLOT, TaskSet.LONG_RUNNING): SlotEvent.NOTHING,
     # It has ended already; the same stimulus may add that its result could not be stored.
-    (HeldBefore.NO_SLOT, Place.NEITHER): SlotEvent.NOT_STORED,
-    # Nobody will take the result of this run, if the task had been cancelled; else it only moved.
-    (HeldBefore.SLOT, Place.EXECUTING): SlotEvent.DISCARDED,
-    (HeldBefore.SLOT, Place.LONG_RUNNING): SlotEvent.SECEDED,
-    (HeldBefore.SLOT, Place.NEITHER): SlotEvent.ENDED,
-    (HeldBefore.LEFT, Place.EXECUTING): SlotEvent.ENDED,
-    (HeldBefore.LEFT, Place.LONG_RUNNING): SlotEvent.NOTHING,
-    (HeldBefore.LEFT, Place.NEITHER): SlotEvent.ENDED,
+    (HeldBefore.NO_SLOT, TaskSet.NEITHER): SlotEvent.NOT_STORED,
+    # The result of this run is discarded, if the task had been cancelled; else it only moved.
+    (HeldBefore.SLOT, TaskSet.EXECUTING): SlotEvent.DISCARDED,
+    (HeldBefore.SLOT, TaskSet.LONG_RUNNING): SlotEvent.SECEDED,
+    (HeldBefore.SLOT, TaskSet.NEITHER): SlotEvent.ENDED,
+    (HeldBefore.LEFT, TaskSet.EXECUTING): SlotEvent.ENDED,
+    (HeldBefore.LEFT, TaskSet.LONG_RUNNING): SlotEvent.NOTHING,
+    (HeldBefore.LEFT, TaskSet.NEITHER): SlotEvent.ENDED,
 }
 
-#: What became of a task that was not cancelled, by the state in which it ended; of any other, it was cancelled.
+#: Outcome of a task that was not cancelled, by its final state; with any other state it was cancelled.
 _OUTCOMES = {"memory": Outcome.SUCCEEDED, "error": Outcome.FAILED, BY_SHUFFLE: Outcome.RESCHEDULED}
 
 
@@ -127,7 +127,7 @@ class Ended(NamedTuple):
 
     reservation: SlotReservation
     outcome: Outcome
-    #: How it ended.
+    #: Entry of the log with its end.
     moved: Moved
     #: (CPU, wall) nanoseconds that it used in its slot, where it left that before.
     used: tuple[int, int] | None = None
@@ -142,7 +142,7 @@ class Seceded(NamedTuple):
 
 
 class Slots:
-    """Reads the log of a worker, and tells its ledger what that means for its slots.
+    """Applies the log of a worker to the slots of its ledger.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Slots:
 
     def __init__(self, ledger: Ledger, seceded: Iterable[Any] = ()) -> None:
         self._ledger = ledger
-        #: The tasks that ended and that nobody took, oldest first.
+        #: Ended tasks that were not taken yet, oldest first.
         self._ended: list[Ended] = []
         #: Tasks that were cancelled and wanted again while their thread was at work: the scheduler will not
         #: take the result of that run, and has the task run once more.

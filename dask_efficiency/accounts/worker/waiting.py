@@ -7,22 +7,23 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from dask_efficiency.accounts import buckets
-from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.buckets import UNKNOWN
 from dask_efficiency.accounts.worker.balance import OTHER
 
-#: A cause that is no waiting: threads of a library, which are not the task's own, computed meanwhile.
+#: Stands for a cause: threads of a library computed for a waiting task.
 LIBRARY = "library"
 
-#: As little: such threads computed beside tasks that computed themselves, while there were free slots for them.
-BESIDE = "library-beside"
+#: Stands for a cause: such threads computed for a task that computed too, while slots were free.
+FREE_SLOT_LIBRARY = "library-beside"
 
-#: Pairs of span and prefix that are kept apart; beyond, the oldest are forgotten.
+#: Pairs of span and prefix with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
 MAX_KEYS = 5_000
 
-#: Prefixes that are kept apart; beyond, the oldest are forgotten.
+#: Prefixes with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
 MAX_PREFIXES = 1_000
 
-#: What was sampled long ago says little of what is waited for now: from here on, former samples count half.
+#: Recent samples of a cause, nanoseconds, beyond which all recent ones are halved, so that old ones fade. A guess:
+#: 10 minutes of one thread.
 MAX_RECENT_NS = 600_000_000_000
 
 #: (span, prefix)
@@ -34,12 +35,12 @@ _V = TypeVar("_V")
 
 
 def in_proportion(weights: Mapping[str, int], ns: int) -> Row:
-    """As :func:`~dask_efficiency.accounts.buckets.in_proportion`, by name."""
+    """Divide nanoseconds by name, see :func:`~dask_efficiency.accounts.buckets.in_proportion`."""
     return dict(zip(weights, buckets.in_proportion([*weights.values()], ns), strict=True))
 
 
 class _Samples:
-    """What was sampled and is not used up by time that was split, and what was sampled of late."""
+    """Samples that no split has used up yet, and recent samples."""
 
     __slots__ = ("left", "recent")
 
@@ -90,31 +91,31 @@ class WaitingSums:
         self._totals: dict[Key, Row] = {}
         self._prefixes: dict[str, _Samples] = {}
         self._all = _Samples()
-        #: Of each key from the first :data:`LIBRARY` sample of any on: that, and all else as one.
+        #: By key, from the first :data:`LIBRARY` sample on: :data:`LIBRARY`, and all else as one.
         self._computed: dict[Key, _Samples] = {}
         self.any_library = False
-        #: Nanoseconds of :data:`BESIDE` by key so far.
-        self._beside: Counter[Key] = Counter()
+        #: Nanoseconds of :data:`FREE_SLOT_LIBRARY` by key so far.
+        self._free_slots: Counter[Key] = Counter()
         self._stopped = False
-        #: What was reported, by prefix, and of the activity view.
+        #: Reported causes by prefix, and of the activity view.
         self._reported: dict[str, Row] = {}
         self._active: Row = {}
 
     def add(self, key: Key, cause: str, ns: int) -> None:
-        """A sample.
+        """Add a sample.
 
         Parameters
         ----------
         key
             Span and prefix of the task.
         cause
-            What its thread waited for, or :data:`LIBRARY`, or :data:`BESIDE`.
+            Cause of its thread's waiting, or :data:`LIBRARY`, or :data:`FREE_SLOT_LIBRARY`.
         ns
             For how long, more than 0.
         """
-        if cause == BESIDE:
-            if key in self._beside or len(self._beside) < MAX_KEYS:
-                self._beside[key] += ns
+        if cause == FREE_SLOT_LIBRARY:
+            if key in self._free_slots or len(self._free_slots) < MAX_KEYS:
+                self._free_slots[key] += ns
             return
         if cause == LIBRARY or self.any_library:
             self.any_library = True
@@ -131,7 +132,7 @@ class WaitingSums:
         self._all.add(cause, ns)
 
     def stop(self) -> None:
-        """Nothing is sampled any more: what is waited for from now on is unknown."""
+        """End sampling: later waiting is unknown."""
         self._stopped = True
         for samples in (self._all, *self._prefixes.values(), *self._computed.values()):
             samples.recent.clear()
@@ -159,7 +160,7 @@ class WaitingSums:
         return samples.take(waited).get(LIBRARY, 0) if samples is not None else 0
 
     def library_so_far(self, key: Key, waited: int) -> int:
-        """The same of a task that is not finalized; it uses nothing up."""
+        """Estimate :meth:`library` for a task that is not finalized, without using samples up."""
         if not self.any_library:
             return 0
         samples = self._computed.get(key)
@@ -199,13 +200,13 @@ class WaitingSums:
     # -- windows -----------------------------------------------------------------------------
 
     def mark(self) -> object:
-        """What was sampled until now, for :meth:`since`."""
-        return {key: dict(row) for key, row in self._totals.items()}, self._beside.copy()
+        """Mark of the samples until now, for :meth:`since`."""
+        return {key: dict(row) for key, row in self._totals.items()}, self._free_slots.copy()
 
-    def beside(self, mark: object) -> dict[Key, int]:
-        """Nanoseconds of :data:`BESIDE` since a mark, by span and prefix."""
+    def free_slot_library(self, mark: object) -> dict[Key, int]:
+        """Nanoseconds of :data:`FREE_SLOT_LIBRARY` since a mark, by span and prefix."""
         assert isinstance(mark, tuple)
-        return dict(self._beside - mark[1])
+        return dict(self._free_slots - mark[1])
 
     def since(self, mark: object, noncpu: Mapping[Key, int]) -> dict[Key, Row]:
         """Split the ``thread-noncpu`` of a window's rows by what was sampled since its mark.
@@ -213,7 +214,7 @@ class WaitingSums:
         Parameters
         ----------
         mark
-            What :meth:`mark` gave when the window was opened.
+            The result of :meth:`mark` at the window's opening.
         noncpu
             Nanoseconds by span and prefix.
 

@@ -70,7 +70,7 @@ METRICS: Mapping[str, Metric] = {
     "disk_read": Metric(0, Cause.DISK, of_host=True),
     "disk_write": Metric(0, Cause.DISK, of_host=True),
     "loop_interval": Metric(1, Cause.GIL),
-    # Sensors of the host, and of the GPUs; see dask_efficiency.accounts.sensors.names. Many are 0 nearly always, and a
+    # Sensors of the host, and of the GPUs; see dask_efficiency.accounts.sensors. Many are 0 nearly always, and a
     # share of their level would be nothing: their least changes are our judgement, in their units.
     "host_cpu": Metric(0, least_value=MIN_CHANGE, of_host=True),
     "steal": Metric(1, Cause.SLOW_CPU, least_value=MIN_CHANGE, of_host=True),

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dask_efficiency.files.text_files import TextFileError, read_text
-from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.files.text_files import TextFileError, YamlSection, composed, line_of, read_text, text_of
 
 _KEYS = {"basic_auth", "authorization", "bearer_token_file", "tls_config", "http_headers"}
 
@@ -71,7 +70,7 @@ def read_http_config(path: str) -> HttpConfig:
     OSError
         If it, or a file that it names, cannot be read.
     """
-    given = Section(composed(read_text(path), path), path, _KEYS)
+    given = YamlSection(composed(read_text(path), path), path, _KEYS)
     ways = [name for name in ("basic_auth", "authorization", "bearer_token_file") if name in given]
     if len(ways) > 1:
         raise given.error(ways[1], f"{ways[1]} is given along with {ways[0]}; expected one of them")
@@ -79,10 +78,10 @@ def read_http_config(path: str) -> HttpConfig:
     authorization: Callable[[], str] | None = None
     if "basic_auth" in given:
         authorization = _basic(
-            Section(given.node("basic_auth"), path, {"username", "password", "password_file"}), folder
+            YamlSection(given.node("basic_auth"), path, {"username", "password", "password_file"}), folder
         )
     elif "authorization" in given:
-        section = Section(given.node("authorization"), path, {"type", "credentials", "credentials_file"})
+        section = YamlSection(given.node("authorization"), path, {"type", "credentials", "credentials_file"})
         kind = section.get("type", _one_line, "Bearer")
         secret = _secret(section, "credentials", folder)
         authorization = lambda: f"{kind} {secret()}"  # noqa: E731
@@ -94,7 +93,7 @@ def read_http_config(path: str) -> HttpConfig:
     return HttpConfig(_headers(given, path), authorization, _tls(given, path, folder))
 
 
-def _basic(section: Section, folder: Path) -> Callable[[], str]:
+def _basic(section: YamlSection, folder: Path) -> Callable[[], str]:
     user = section.get("username", str, "")
     secret = _secret(section, "password", folder)
 
@@ -104,7 +103,7 @@ def _basic(section: Section, folder: Path) -> Callable[[], str]:
     return header
 
 
-def _secret(section: Section, name: str, folder: Path) -> Callable[[], str]:
+def _secret(section: YamlSection, name: str, folder: Path) -> Callable[[], str]:
     """Password or token, given literally or in another file."""
     if (name in section) == (f"{name}_file" in section):
         raise section.error("", f"expected either {name} or {name}_file")
@@ -127,11 +126,11 @@ def _one_line(secret: str) -> str:
     return secret
 
 
-def _headers(given: Section, path: str) -> dict[str, str]:
+def _headers(given: YamlSection, path: str) -> dict[str, str]:
     """Headers; Prometheus gives each a list of values, of which a client sends several in one line."""
     headers = {}
     for key, node in given.pairs("http_headers"):
-        values = [text_of(value, path) for value in Section(node, path, {"values"}).items("values")]
+        values = [text_of(value, path) for value in YamlSection(node, path, {"values"}).items("values")]
         if any("\n" in value or "\r" in value for value in values):
             raise TextFileError(path, line_of(key), f"{text_of(key, path)[:80]!r} has a value of several lines")
         if not values:
@@ -140,10 +139,10 @@ def _headers(given: Section, path: str) -> dict[str, str]:
     return headers
 
 
-def _tls(given: Section, path: str, folder: Path) -> ssl.SSLContext | None:
+def _tls(given: YamlSection, path: str, folder: Path) -> ssl.SSLContext | None:
     if "tls_config" not in given:
         return None
-    section = Section(given.node("tls_config"), path, {"ca_file", "cert_file", "key_file", "insecure_skip_verify"})
+    section = YamlSection(given.node("tls_config"), path, {"ca_file", "cert_file", "key_file", "insecure_skip_verify"})
     files = {name: str(section.get(name, folder.joinpath, "")) for name in ("ca_file", "cert_file", "key_file")}
     if bool(files["cert_file"]) != bool(files["key_file"]):
         raise section.error("", "expected cert_file and key_file together")

@@ -10,8 +10,15 @@ from importlib import resources
 from pathlib import Path
 
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.files.text_files import TextFileError, known_names, read_text
-from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.files.text_files import (
+    TextFileError,
+    YamlSection,
+    composed,
+    known_names,
+    line_of,
+    read_text,
+    text_of,
+)
 from dask_efficiency.fleet.outliers.metric_series import MIN_CHANGE, Metric
 
 #: Files that come with the package: for node_exporter, for dcgm-exporter, and for the scheduler's own ``/metrics``.
@@ -110,7 +117,7 @@ def read_metrics_file(given: str | os.PathLike[str]) -> MetricsFile:
 
 def parse_metrics_file(text: str, path: str) -> MetricsFile:
     """Parse the text of such a file; the path is for errors."""
-    file = Section(composed(text, path), path, {"step", "machine", "group", "metrics"})
+    file = YamlSection(composed(text, path), path, {"step", "machine", "group", "metrics"})
     machine = file.get("machine", _label, MACHINE)
     group = file.get("group", _label, "")
     metrics: dict[str, MetricQuery] = {}
@@ -119,7 +126,7 @@ def parse_metrics_file(text: str, path: str) -> MetricsFile:
         if not _NAME.fullmatch(name) or name in metrics:
             wrong = "is given twice" if name in metrics else "is no name; expected letters, digits and any of _ . : -"
             raise TextFileError(path, line_of(key), f"{name[:80]!r} {wrong}")
-        section = Section(node, path, _KEYS)
+        section = YamlSection(node, path, _KEYS)
         query = " ".join(section.get("query", str, "").split())
         if not query:
             raise TextFileError(path, line_of(key), f"{name} has no query; expected 'query' below it, in PromQL")
@@ -129,7 +136,7 @@ def parse_metrics_file(text: str, path: str) -> MetricsFile:
     return MetricsFile(path, file.get("step", duration_of, STEP_SECONDS), tuple(metrics.values()))
 
 
-def _metric(name: str, query: str, section: Section, *, machine: str, group: str) -> MetricQuery:
+def _metric(name: str, query: str, section: YamlSection, *, machine: str, group: str) -> MetricQuery:
     worse, cause = section.get("worse", _direction, 0), section.get("cause", _cause, None)
     least, is_share = section.get("least", _least, (MIN_CHANGE, True))
     return MetricQuery(

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.sensors.gpus import gpu_sensors
-from dask_efficiency.accounts.sensors.names import GPU_SENSORS, HOST_SENSORS
+from dask_efficiency.accounts.sensors import GPU_SENSORS, HOST_SENSORS, gpu_sensors
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MIN_BUSY, REACH_SECONDS, MetricSeries, Values, filled
 from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugin.guard import Guard

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.buckets import CAUSES, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.last_seconds import causes_text
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.live.times import QUANTILES, spread
-from dask_efficiency.show.colours import COLOURS, ink
-from dask_efficiency.show.labels import label
-from dask_efficiency.show.pie import Wedge, label_point, radians, wedges
+from dask_efficiency.show.drawn_buckets import COLOURS, Wedge, ink, label_point, radians, wedges
+from dask_efficiency.show.figures import label
 
 #: Workers shown on a page with other figures, the least useful first. By eye.
 FEW_WORKERS = 20

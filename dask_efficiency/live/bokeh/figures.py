@@ -27,7 +27,7 @@ from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.bokeh import columns
 from dask_efficiency.live.bokeh.columns import Columns
 from dask_efficiency.live.tab_view import TabView
-from dask_efficiency.show.colours import COLOURS, GPU_COLOURS
+from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS
 
 #: Nanoseconds between updates of slow figures, such as shares of five minutes. A guess.
 SLOW_NS = 5_000_000_000

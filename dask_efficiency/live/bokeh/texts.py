@@ -9,7 +9,7 @@ from html import escape
 
 import numpy as np
 
-from dask_efficiency.accounts.buckets import DESCRIPTIONS, Bucket
+from dask_efficiency.accounts.buckets import BUCKET_DESCRIPTIONS, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
@@ -26,9 +26,8 @@ from dask_efficiency.live.last_seconds import SENTENCES, not_sampled_text
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
-from dask_efficiency.show.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
+from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS, OTHER, OTHER_COLOUR, wedges
 from dask_efficiency.show.figures import format_share, format_times, name_of
-from dask_efficiency.show.pie import OTHER, wedges
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: Rows of the table of stragglers. By eye.
@@ -177,7 +176,7 @@ def prefixes_key(view: TabView) -> str:
     """Colours of the prefixes' bars."""
     seconds = view.last.prefixes.seconds
     buckets = [bucket for i, bucket in enumerate(TASK_BUCKETS) if seconds[:, i].any()]
-    return "".join(_chip(COLOURS[bucket], str(bucket), DESCRIPTIONS[bucket]) for bucket in buckets) or NO_TASK
+    return "".join(_chip(COLOURS[bucket], str(bucket), BUCKET_DESCRIPTIONS[bucket]) for bucket in buckets) or NO_TASK
 
 
 def gpu_key(_: TabView) -> str:
@@ -200,7 +199,7 @@ def _entries(view: TabView) -> list[_Entry]:
 
 def _described(view: TabView, bucket: Bucket) -> str:
     """Meaning of a bucket, and its causes if known."""
-    return "\n".join(filter(None, (DESCRIPTIONS[bucket], causes_of(view, bucket))))
+    return "\n".join(filter(None, (BUCKET_DESCRIPTIONS[bucket], causes_of(view, bucket))))
 
 
 def _chip(colour: str, text: str, description: str) -> str:

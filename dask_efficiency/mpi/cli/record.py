@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.output import tell
+from dask_efficiency.cli.output import one_line_errors, tell
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import chrome_option, cluster_option, hostfile_option, html_option, json_option
-from dask_efficiency.cli.output import say
+from dask_efficiency.cli.output import one_line_errors, say
 
 if TYPE_CHECKING:
     from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction

@@ -18,9 +18,9 @@ from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.senders import SentGraphs
+from dask_efficiency.accounts.lines import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.accounts.wire.wire import decode_window
+from dask_efficiency.accounts.wire.snapshots import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard, decoration
@@ -73,7 +73,7 @@ class Moment:
     #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
-    #: Likewise by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known.
+    #: Likewise by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, as far as causes are known.
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Finalized time by prefix and :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`; once a minute.
     prefixes: Mapping[str, Sequence[int]] | None = None
@@ -455,7 +455,7 @@ class ClusterAccounts:
         reason, loss.noticed = departures.on_removal(stimulus_id, expected=expected, nanny=bool(ws.nanny))
         loss.reason = loss.reason or reason
         prefixes = (tasks[key].prefix.name for key in message.get("processing-tasks", ()) if key in tasks)
-        loss.had_to_do = Counter(prefix[:MAX_PREFIX_LENGTH] for prefix in prefixes)
+        loss.assigned = Counter(prefix[:MAX_PREFIX_LENGTH] for prefix in prefixes)
 
     def _take_final_snapshot(self, message: Mapping[str, Any]) -> None:
         address = str(message.get("worker"))

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.presence import Presence, is_stale
-from dask_efficiency.accounts.sensors.names import HOST_SENSORS
-from dask_efficiency.accounts.sensors.wire import decode_sensors
+from dask_efficiency.accounts.sensors import HOST_SENSORS, decode_sensors
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
 from dask_efficiency.plugin.names import METRIC, SENSORS
 from dask_efficiency.plugin.scheduler.straggler_watch import POLL_SECONDS

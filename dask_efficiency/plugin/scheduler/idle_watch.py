@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from distributed.core import Status
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.accounts.cluster.idle import Alone, ClusterState, IdleWeights, Slots
+from dask_efficiency.accounts.cluster.idle import Alone, ClusterState, IdleWeights, WorkerSlots
 from dask_efficiency.accounts.cluster.span_shares import Path
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard
@@ -114,7 +114,7 @@ class IdleWatch:
         self._busy, self._waited = _busy_ns(), waited()
         self._chance = random.Random(0)
         #: By number of slots and of free ones: the shared state of such workers.
-        self._slots: dict[int, list[Slots]] = {}
+        self._slots: dict[int, list[WorkerSlots]] = {}
 
     @property
     def off(self) -> str | None:
@@ -257,7 +257,7 @@ class IdleWatch:
     def _look(self) -> ClusterState:
         scheduler, present, known = self._scheduler, self._cluster.present, self._slots
         running = Status.running
-        workers: dict[Hashable, Slots] = {}
+        workers: dict[Hashable, WorkerSlots] = {}
         free, busy, full, paused, away = [], [], [], [], []
         slots = beyond = active = kept_free = 0
         for address, ws in scheduler.workers.items():
@@ -284,12 +284,12 @@ class IdleWatch:
                 elif ws.status is Status.paused:
                     kept_free += left
                     paused.append(ws)
-                    workers[presence] = Slots(left, nthreads, paused=True)
+                    workers[presence] = WorkerSlots(left, nthreads, paused=True)
                     continue
                 else:
                     left = 0
             if nthreads not in known:
-                known[nthreads] = [Slots(n, nthreads) for n in range(nthreads + 1)]
+                known[nthreads] = [WorkerSlots(n, nthreads) for n in range(nthreads + 1)]
             workers[presence] = known[nthreads][left]
         spans = self._work.spans.outstanding(away) if self.weights.shares else ()
         queued, restricted = len(scheduler.queued), len(scheduler.unrunnable)

@@ -30,13 +30,13 @@ from dask_efficiency.accounts.cluster.scheduler_loop import (
     COMM,
     HOOK,
     STREAM,
+    LoopFunction,
+    LoopTime,
     LoopTotals,
-    Part,
     SchedulerLoop,
-    Spent,
     between,
 )
-from dask_efficiency.accounts.profile import Frame, Hold, Stack
+from dask_efficiency.accounts.lines import Frame, Holdup, Stack
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.patches import Replacements
@@ -75,7 +75,7 @@ class _Row:
         self.ns = self.calls = self.looked_ns = self.looked_calls = 0
         #: Instant from which plugins are timed in the next call.
         self.due = 0
-        self.hooks: dict[Part, list[int]] = {}
+        self.hooks: dict[LoopFunction, list[int]] = {}
 
 
 class LoopMeter:
@@ -95,10 +95,10 @@ class LoopMeter:
         self._guard = Guard(
             "the meter of the scheduler's event loop", "dask_efficiency does not time handlers", self.stop
         )
-        self._rows: dict[Part, _Row] = {}
-        self._hooks: dict[Part, list[int]] = {}
+        self._rows: dict[LoopFunction, _Row] = {}
+        self._hooks: dict[LoopFunction, list[int]] = {}
         #: Part of each hook of a plugin's class.
-        self._kinds: dict[tuple[type, str], Part] = {}
+        self._kinds: dict[tuple[type, str], LoopFunction] = {}
         self._replacements = Replacements()
         self._handlers: set[tuple[str, str]] = set()
         #: By identity: plugins with their replacements.
@@ -109,7 +109,7 @@ class LoopMeter:
         self._knows_waits = False
         self._waited = self._squares = self._gc = self._gc_began = 0
         self._with_work = self._waited_with_work = 0
-        self._blocks: deque[tuple[int, Hold]] = deque(maxlen=MAX_BLOCKS)
+        self._blocks: deque[tuple[int, Holdup]] = deque(maxlen=MAX_BLOCKS)
         self._closing = threading.Event()
         self._ident = 0
         self._first = LoopTotals(at=clock(), waited=None)
@@ -206,7 +206,7 @@ class LoopMeter:
     # -- what it calls -------------------------------------------------------------------------
 
     def _timed(self, kind: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        row = self._rows.setdefault(Part(kind, name, _code(function)), _Row())
+        row = self._rows.setdefault(LoopFunction(kind, name, _code(function)), _Row())
         if inspect.iscoroutinefunction(function):
 
             @wraps(function)
@@ -268,14 +268,14 @@ class LoopMeter:
         if replaced is not None:
             replaced.put_back()
 
-    def _hook(self, plugin: Any, hook: str) -> Part:
+    def _hook(self, plugin: Any, hook: str) -> LoopFunction:
         kind = type(plugin)
         found = self._kinds.get((kind, hook))
         if found is None:
             name = kind.__qualname__.rpartition(".")[2]
             if len(self._kinds) >= MAX_KINDS:
-                return Part(HOOK, "(other)", Frame("", "", 0))
-            found = self._kinds[kind, hook] = Part(HOOK, f"{name}.{hook}", _code(getattr(plugin, hook)))
+                return LoopFunction(HOOK, "(other)", Frame("", "", 0))
+            found = self._kinds[kind, hook] = LoopFunction(HOOK, f"{name}.{hook}", _code(getattr(plugin, hook)))
         return found
 
     # -- in its thread -------------------------------------------------------------------------
@@ -335,7 +335,7 @@ class LoopMeter:
             with_work=self._with_work,
             waited_with_work=self._waited_with_work,
             handlers={
-                part: Spent(row.ns, row.calls, row.looked_ns, row.looked_calls, _copied(row.hooks))
+                part: LoopTime(row.ns, row.calls, row.looked_ns, row.looked_calls, _copied(row.hooks))
                 for part, row in self._rows.items()
             },
             hooks=_copied(self._hooks),
@@ -396,5 +396,5 @@ def _code(function: Any) -> Frame:
     return Frame(code.co_qualname, code.co_filename, code.co_firstlineno)
 
 
-def _copied(spent: dict[Part, list[int]]) -> dict[Part, tuple[int, int]]:
+def _copied(spent: dict[LoopFunction, list[int]]) -> dict[LoopFunction, tuple[int, int]]:
     return {part: (ns, calls) for part, (ns, calls) in spent.items()}

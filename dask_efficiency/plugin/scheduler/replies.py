@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from distributed.protocol import dumps
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.cluster.gpus import own_gpus
+from dask_efficiency.accounts.cluster.account import Totals, between
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.losses import costs, in_window
+from dask_efficiency.accounts.cluster.presence import own_gpus
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.cluster.totals import Totals, between
-from dask_efficiency.accounts.cluster.windows import OwnPart, WindowAccounts, mean_cores
+from dask_efficiency.accounts.cluster.window_accounts import OwnPart, WindowAccounts
+from dask_efficiency.accounts.cluster.windows import mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
-from dask_efficiency.accounts.gpu.plain import encode_gpu
-from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import TRANSFERS
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.wire.gpu import encode_gpu
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.guard import Decoration, decorate
@@ -202,7 +203,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "amounts": cluster.amounts,
         "not_measured": dict(cluster.reasons),
         "waited_for": dict(accounts.idle.parallelism),
-        "worker_causes": cluster.causes_by_worker(),
+        "worker_causes": cluster.part_by_worker("causes"),
         "repeats": accounts.work.repeats[None].by_prefix(),
         "notes": [*_notes(accounts), *missing],
     }
@@ -256,7 +257,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     at = time.monotonic_ns()
     servers = accounts.scheduler.workers
     shown = dict(islice(cluster.present.items(), MAX_LIVE_WORKERS))
-    activity = cluster.activity_by_worker(presence.name for presence in shown.values())
+    activity = cluster.part_by_worker("activity", (presence.name for presence in shown.values()))
     return {
         "session": accounts.session,
         "at": at,
@@ -314,7 +315,7 @@ def _parts_of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Deco
 def _cores(accounts: ClusterAccounts, start: int, stop: int) -> float | None:
     """Mean number of cores of the workers; None if some worker has left."""
     cluster = accounts.cluster
-    if cluster.finalized_by_worker().keys() - {presence.name for presence in cluster.present.values()}:
+    if cluster.part_by_worker("finalized").keys() - {presence.name for presence in cluster.present.values()}:
         return None
     return mean_cores(cluster.present.values(), cluster.work, start=start, stop=stop)
 

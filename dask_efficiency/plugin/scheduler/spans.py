@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.buckets import HELD
-from dask_efficiency.accounts.cluster.by_span import SEPARATOR, Rows, divide, rolled_up
-from dask_efficiency.accounts.cluster.windows import OwnPart, WindowAccounts
+from dask_efficiency.accounts.cluster.window_accounts import SEPARATOR, OwnPart, Rows, WindowAccounts, divide, rolled_up
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
 from dask_efficiency.plugin.scheduler.outstanding import spans_of
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dask_efficiency.accounts.gpu.sums import add_totals
-from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
+from dask_efficiency.accounts.gpu import GpuTotals, GpuUse, add_totals
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.show.log import logger

@@ -15,7 +15,7 @@ from typing import Any
 
 from dask.utils import key_split
 
-from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
+from dask_efficiency.accounts.gpu import GpuTotals, GpuUse
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused

@@ -22,8 +22,8 @@ from dask_efficiency.accounts.worker.log import (
     Moved,
     Noted,
     Observed,
-    Place,
     Taken,
+    TaskSet,
     Turned,
     in_order,
 )
@@ -145,7 +145,7 @@ _PAUSES = frozenset({PauseEvent, UnpauseEvent})
 
 #: Used for every task: attributes of an enum's class are slow.
 _RUNNING = Status.running
-_EXECUTING, _LONG_RUNNING, _NEITHER = Place.EXECUTING, Place.LONG_RUNNING, Place.NEITHER
+_EXECUTING, _LONG_RUNNING, _NEITHER = TaskSet.EXECUTING, TaskSet.LONG_RUNNING, TaskSet.NEITHER
 
 #: Nanoseconds without a hook, after which the log of stimuli is searched for pauses.
 _LOOK_BACK_NS = 50_000_000
@@ -388,7 +388,7 @@ class WorkerHooks:
         entry = at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched, done
         self._log.append(_new(Moved, entry))
 
-    def _place(self, ts: Any) -> Place:
+    def _place(self, ts: Any) -> TaskSet:
         if ts is None:
             return _NEITHER
         if ts in self._executing:

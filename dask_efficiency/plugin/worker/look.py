@@ -8,8 +8,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Holder, Place, Stack
-from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, Key, in_proportion
+from dask_efficiency.accounts.lines import EVENT_LOOP, HolderRow, Holdup, SampleRow, Stack
+from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key, in_proportion
 from dask_efficiency.plugin.processors import Throttling
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
 from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, PythonLocks, WaitStates
@@ -115,8 +115,8 @@ class Look:
         cores: float,
         nthreads: Callable[[], int],
         add: Callable[[tuple[Key, str, int]], object],
-        row: Callable[[tuple[Place | Holder, int]], object],
-        hold: Callable[[Hold], object],
+        row: Callable[[tuple[SampleRow | HolderRow, int]], object],
+        hold: Callable[[Holdup], object],
     ) -> None:
         self._threads = threads
         self._states = states
@@ -308,11 +308,11 @@ class Look:
             waits[cause] = waits.get(cause, 0) + ns
             if self.stacks_wanted:
                 bucket = LIBRARY_THREADS if cause == LIBRARY else str(Bucket.THREAD_NONCPU)
-                self._row((Place(bucket, "" if cause == LIBRARY else cause, key[1], watched.stack), ns))
+                self._row((SampleRow(bucket, "" if cause == LIBRARY else cause, key[1], watched.stack), ns))
 
     def _witness_computing(self, watched: Watched, key: Key, ns: int) -> None:
         if ns > 0 and self.stacks_wanted:
-            self._row((Place(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
+            self._row((SampleRow(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
 
     def _leave(self, watched: Watched, key: Key) -> None:
         """Leave time of an ended task without a witness to the next task of its span and prefix."""
@@ -340,7 +340,7 @@ class Look:
             else:
                 self._add((key, UNKNOWN, rest))
                 if self.stacks_wanted:
-                    self._row((Place(str(Bucket.THREAD_NONCPU), UNKNOWN, key[1], ()), rest))
+                    self._row((SampleRow(str(Bucket.THREAD_NONCPU), UNKNOWN, key[1], ()), rest))
         self._old_orphans = {key for key, (_, rest) in self._orphans.items() if rest > 0}
         self._waits, self._former_waits = {}, self._waits
 
@@ -377,7 +377,7 @@ class Look:
                 if value:
                     self._add((key, cause, value))
                     if self.stacks_wanted:
-                        self._row((Place(str(Bucket.THREAD_NONCPU), cause, key[1], stack), value))
+                        self._row((SampleRow(str(Bucket.THREAD_NONCPU), cause, key[1], stack), value))
 
     # -- libraries' threads ------------------------------------------------------------------
 
@@ -424,7 +424,7 @@ class Look:
         part = min(computed, free) // max(1, len(seen))
         if part > 0:
             for thread in seen:
-                self._add((thread.key, BESIDE, part))
+                self._add((thread.key, FREE_SLOT_LIBRARY, part))
 
     # -- the GIL -----------------------------------------------------------------------------
 
@@ -471,7 +471,7 @@ class Look:
         for ident, cpu, who, stack in holders:
             part = ns * cpu // whole if whole and ident != waits.ident else 0
             if part > 0:
-                self._row((Holder(waits.key[1], who, stack), part))
+                self._row((HolderRow(waits.key[1], who, stack), part))
 
     def _name_holder(self, gil_wait: int, seen: Sequence[_Seen]) -> None:
         """Name the holder of the GIL after a long hold, if it used CPU for about as long."""
@@ -480,7 +480,7 @@ class Look:
         if used[ident] > _MIN_HELD * gil_wait:
             who, stack = self._who(ident, {thread.ident: thread for thread in seen})
             # It may do something else by now than while it held the GIL.
-            self._hold(Hold(gil_wait, who, () if has_nothing_to_do(stack) else stack))
+            self._hold(Holdup(gil_wait, who, () if has_nothing_to_do(stack) else stack))
 
     def _who(self, ident: int, tasks: dict[int, _Seen]) -> tuple[str, Stack]:
         task = tasks.get(ident)

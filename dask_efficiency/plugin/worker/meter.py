@@ -17,7 +17,7 @@ from distributed.core import Status
 
 from dask_efficiency.accounts.processors import encode_processors
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWriter
-from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
+from dask_efficiency.accounts.wire.snapshots import OWN_WORK, Snapshot, encode_not_measured, encode_window
 from dask_efficiency.accounts.worker.balance import Balance, Outcome, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Entry

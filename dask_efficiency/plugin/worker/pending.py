@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.accounts.metered import BYTES, COUNT, MADE, RESULTS, Metered
-from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Final, Ledger
 from dask_efficiency.accounts.worker.log import Moved, Run
+from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.accounts.worker.slots import Ended
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker.fine_metrics import FineMetrics

@@ -24,7 +24,7 @@ from dask_efficiency.accounts.metered import (
     TRANSFERS,
     Metered,
 )
-from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
+from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
 

@@ -16,8 +16,8 @@ from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow
 from dask_efficiency.accounts.processors import cores
-from dask_efficiency.accounts.profile import Hold, Holder, Place
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
 from dask_efficiency.plugin.processors import Throttling, own_processors
 from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
@@ -83,9 +83,9 @@ class WaitingSampler:
         self._loop_ident = threading.get_ident()
         #: From the sampler's thread to the event loop.
         self._added: deque[tuple[Key, str, int]] = deque(maxlen=MAX_SAMPLES)
-        self._rows: deque[tuple[Place | Holder, int]] = deque(maxlen=MAX_SAMPLES)
-        self._holds: deque[Hold] = deque(maxlen=100)
-        self._loop_blocks: deque[Hold] = deque(maxlen=100)
+        self._rows: deque[tuple[SampleRow | HolderRow, int]] = deque(maxlen=MAX_SAMPLES)
+        self._holds: deque[Holdup] = deque(maxlen=100)
+        self._loop_blocks: deque[Holdup] = deque(maxlen=100)
         #: Held by the thread that looks or reads: the sampler's, or the event loop's.
         self._turn = threading.Lock()
         #: Released to wake the sampler's thread.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from distributed import Reschedule
 from distributed import worker as upstream
 
-from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Used
 from dask_efficiency.accounts.worker.log import Run
+from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
 from dask_efficiency.show.log import logger

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import Scheduler, Worker
 
-from dask_efficiency.accounts.profile import Stack
+from dask_efficiency.accounts.lines import Stack
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import RUNNING
 

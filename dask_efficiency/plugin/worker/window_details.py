@@ -7,10 +7,10 @@ from typing import Any
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
 from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow, StackTable
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
-from dask_efficiency.accounts.profile import Hold, Holder, Place, StackTable
-from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
-from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
+from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, LargestResult, LongestTask, TaskSizes, key_name
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.show.log import logger
 
 
@@ -82,10 +82,10 @@ MAX_HOLDS = 50
 
 class _Window:
     def __init__(self) -> None:
-        self.profile: StackTable[Place] = StackTable()
-        self.holders: StackTable[Holder] = StackTable()
-        self.holds: list[Hold] = []
-        self.loop_blocks: list[Hold] = []
+        self.profile: StackTable[SampleRow] = StackTable()
+        self.holders: StackTable[HolderRow] = StackTable()
+        self.holds: list[Holdup] = []
+        self.loop_blocks: list[Holdup] = []
 
 
 class SampleWindows:
@@ -116,27 +116,27 @@ class SampleWindows:
             loop_blocks=tuple(window.loop_blocks),
         )
 
-    def add(self, sampled: tuple[Place | Holder, int]) -> None:
+    def add(self, sampled: tuple[SampleRow | HolderRow, int]) -> None:
         """Add nanoseconds to a row of each window."""
         row, ns = sampled
         for window in self._windows.values():
-            if isinstance(row, Place):
+            if isinstance(row, SampleRow):
                 window.profile.add(row, ns)
             else:
                 window.holders.add(row, ns)
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: Holdup) -> None:
         """Add a long hold of the GIL."""
         for window in self._windows.values():
             _note(window.holds, hold)
 
-    def loop_block(self, block: Hold) -> None:
+    def loop_block(self, block: Holdup) -> None:
         """Add a long block of the event loop."""
         for window in self._windows.values():
             _note(window.loop_blocks, block)
 
 
-def _note(holds: list[Hold], hold: Hold) -> None:
+def _note(holds: list[Holdup], hold: Holdup) -> None:
     holds.append(hold)
     if len(holds) > MAX_HOLDS:
         holds.remove(min(holds))
@@ -185,9 +185,9 @@ class _Row:
         self.sketch()
         found = TaskSizes(self.sizes.ns, self.sizes.nbytes)
         if self.longest >= 0:
-            found.longest = Longest(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
+            found.longest = LongestTask(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
         if self.largest >= 0:
-            found.largest = Largest(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
+            found.largest = LargestResult(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
         return found
 
 

@@ -7,14 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import fit, of_bucket, under_names
+from dask_efficiency.accounts.buckets import Bucket, causes_of, fit_causes, named_causes
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.wire.wire import SnapshotCauses
-from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.wire.snapshots import SnapshotCauses
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, SlotReservation
 from dask_efficiency.plugin.worker.sampler import WaitingSampler
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.show.log import logger
@@ -154,7 +152,7 @@ class WorkerCauses:
         _extend(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
         _extend(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
         if self.not_sampled:
-            finalized, active = (under_names(row, Bucket.OVERHEAD) for row in (self._overhead, self._active))
+            finalized, active = (named_causes(row, Bucket.OVERHEAD) for row in (self._overhead, self._active))
             return SnapshotCauses(finalized, active, self.not_sampled)
         sums = self._sampler.sums
         waited: dict[str, int] = {}
@@ -192,8 +190,8 @@ class WorkerCauses:
             return replace(balance, details=WindowDetails(overhead=overhead))
         noncpu = {key: row[_NONCPU] for key, row in balance.rows.items()}
         causes = {key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row}
-        beside = self._sampler.sums.beside(mark)
-        return replace(balance, details=replace(found, causes=causes, overhead=overhead, beside=beside))
+        library = self._sampler.sums.free_slot_library(mark)
+        return replace(balance, details=replace(found, causes=causes, overhead=overhead, free_slot_library=library))
 
     def _fail(self, error: Exception) -> None:
         """Log once and give no causes any more."""
@@ -208,7 +206,7 @@ def _fit(overhead: Mapping[str, int], waited: Mapping[str, int], buckets: Mappin
     found: dict[str, int] = {}
     for bucket, row in ((Bucket.OVERHEAD, overhead), (Bucket.THREAD_NONCPU, waited)):
         if any(row.values()):
-            found |= fit(row, bucket, buckets.get(bucket, 0))
+            found |= fit_causes(row, bucket, buckets.get(bucket, 0))
     return found
 
 
@@ -216,5 +214,5 @@ def _extend(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:
     """Make the causes of ``overhead`` sum to ``total``, which has grown, in proportion to the latest measurements."""
     more = total - sum(row.values())
     if more > 0:
-        for cause, ns in of_bucket(fit(lately, Bucket.OVERHEAD, more), Bucket.OVERHEAD).items():
+        for cause, ns in causes_of(fit_causes(lately, Bucket.OVERHEAD, more), Bucket.OVERHEAD).items():
             row[cause] = row.get(cause, 0) + ns

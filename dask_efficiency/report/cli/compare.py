@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dask_efficiency.cli.errors import NotJudgedError, one_line_errors
+from dask_efficiency.cli.inputs import InputKind, look_at
 from dask_efficiency.cli.options import html_option, json_option
-from dask_efficiency.cli.output import say
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.output import NotJudgedError, one_line_errors, say
 
 if TYPE_CHECKING:
     from dask_efficiency.report.compare import Comparison
@@ -82,7 +81,7 @@ def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
 
     sides = [[file for side in sides for file in _files(side)] for sides in (before, after)]
     for source in map(look_at, (*sides[0], *sides[1])):
-        if source.kind not in (Kind.REPORT, Kind.OTHER):
+        if source.kind not in (InputKind.REPORT, InputKind.OTHER):
             raise source.refusal("saved reports; `critical-path` compares recorded runs by its --before")
     return compare(*sides)
 

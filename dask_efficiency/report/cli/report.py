@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import html_option, json_option, save_option, scheduler_options, timedelta
-from dask_efficiency.cli.output import say, tell
-from dask_efficiency.cli.source import Kind, Source, look_at
+from dask_efficiency.cli.inputs import Input, InputKind, look_at
+from dask_efficiency.cli.options import Connection, html_option, json_option, save_option, scheduler_options, timedelta
+from dask_efficiency.cli.output import one_line_errors, say, tell
 
 if TYPE_CHECKING:
     from dask_efficiency.report.model import EfficiencyReport
@@ -45,7 +43,7 @@ def report_command(
     """
     with one_line_errors():
         given = look_at(source)
-        if given.kind is not Kind.SCHEDULER and last is not None:
+        if given.kind is not InputKind.SCHEDULER and last is not None:
             raise click.UsageError(f"--last asks a scheduler for its past, and {source!r} is not a scheduler")
         found = _found(given, last, connection)
         if save is not None:
@@ -56,12 +54,12 @@ def report_command(
         say(found, as_json=as_json, written=written, everything=everything)
 
 
-def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:
-    if source.kind is Kind.SCHEDULER:
+def _found(source: Input, last: float | None, connection: Connection) -> EfficiencyReport:
+    if source.kind is InputKind.SCHEDULER:
         from dask_efficiency.report.replies import ask_history
 
         return connection.ask(source.where, lambda caller: ask_history(caller, last))
-    if source.kind not in (Kind.REPORT, Kind.OTHER):
+    if source.kind not in (InputKind.REPORT, InputKind.OTHER):
         raise source.refusal("a saved report or a scheduler's address")
     from dask_efficiency.report.files import load_report
 

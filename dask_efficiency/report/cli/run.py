@@ -6,8 +6,8 @@ import os
 
 import click
 
-from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import html_option, save_option, target
+from dask_efficiency.cli.output import one_line_errors
 from dask_efficiency.report.runner import ScriptRun, replace_process
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import json_option, scheduler_options
-from dask_efficiency.cli.source import Kind, Source, look_at
+from dask_efficiency.cli.inputs import Input, InputKind, look_at
+from dask_efficiency.cli.options import Connection, json_option, scheduler_options
+from dask_efficiency.cli.output import one_line_errors
 from dask_efficiency.runs.cli.recorded import run_or_table
 
 if TYPE_CHECKING:
@@ -44,18 +43,18 @@ def command(source: str, history: tuple[str, ...], factor: float | None, as_json
         if as_json:
             click.echo(json.dumps(to_dict(found), indent=1))
         else:
-            from dask_efficiency.show.terminal.coloured import show
+            from dask_efficiency.show.terminal import show
 
             show(document(found, source))
 
 
-def _judgement(source: Source, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:
+def _judgement(source: Input, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:
     from dask_efficiency.runs.stragglers.offline import FACTOR, Judgement, judge
 
     found: Judgement | RunTrace | pd.DataFrame
-    if source.kind is Kind.SCHEDULER:
+    if source.kind is InputKind.SCHEDULER:
         found = connection.ask(source.where, _judge_cluster)
-    elif source.kind is Kind.REPORT:
+    elif source.kind is InputKind.REPORT:
         found = _judge_report(source)
     else:
         found = run_or_table(source)
@@ -88,7 +87,7 @@ async def _judge_cluster(caller: Caller) -> Judgement | RunTrace:
     return Judgement(findings, answer["workers"], notes=(note,))
 
 
-def _judge_report(source: Source) -> Judgement:
+def _judge_report(source: Input) -> Judgement:
     from dask_efficiency.report.files import load_report
     from dask_efficiency.runs.stragglers.offline import Judgement
 

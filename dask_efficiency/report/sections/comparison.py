@@ -21,9 +21,8 @@ from dask_efficiency.report.comparison_table import (
 )
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
-from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import (
-    Change,
+    ChangeBar,
     Document,
     Label,
     Legend,
@@ -37,6 +36,7 @@ from dask_efficiency.show.document import (
     slices_of,
     with_content,
 )
+from dask_efficiency.show.drawn_buckets import COLOURS, finalized_parts
 from dask_efficiency.show.figures import (
     NAMES_IN_A_LINE,
     Scale,
@@ -47,7 +47,6 @@ from dask_efficiency.show.figures import (
     name_of,
 )
 from dask_efficiency.show.finding import MAX_SHOWN
-from dask_efficiency.show.parts import finalized_parts
 
 #: Mark before a change within the spread of the runs.
 WITHIN = "~"
@@ -166,11 +165,11 @@ def _label(row: ComparisonRow) -> Label:
     return cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label)
 
 
-def _changes(comparison: Comparison, table: ComparisonTable) -> tuple[Change | None, ...]:
+def _changes(comparison: Comparison, table: ComparisonTable) -> tuple[ChangeBar | None, ...]:
     changes = {str(cause.bucket): cause.time.change for cause in comparison.causes}
     largest = max(map(abs, changes.values()), default=0)
     return tuple(
-        Change(changes[row.label] / largest, COLOURS[Bucket(row.label)])
+        ChangeBar(changes[row.label] / largest, COLOURS[Bucket(row.label)])
         if not row.bucket and changes.get(row.label)
         else None
         for row in table.rows

@@ -7,8 +7,7 @@ from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.sections.path import quick_improvements, sections
 from dask_efficiency.runs.trace.errors import EmptyTraceError
-from dask_efficiency.show.document import Section, section
-from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.document import SCREEN, Extent, Section, section
 from dask_efficiency.show.finding import MAX_SHOWN
 
 

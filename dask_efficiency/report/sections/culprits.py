@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import DESCRIPTIONS
+from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart, SchedulerLoop
-from dask_efficiency.accounts.lines import place_of
-from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.lines import Frame, place_of
 from dask_efficiency.report.culprits import find_culprits, holder_text, place_text
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import NO_PREFIX, reason, sampled_stacks
 from dask_efficiency.report.values import Culprit, LongHold, ProfileRow
-from dask_efficiency.show.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
-from dask_efficiency.show.document import Aside, Box, Flames, Label, Section, Table, bucket_label, section
-from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.document import (
+    SCREEN,
+    Aside,
+    Box,
+    Extent,
+    Flames,
+    Label,
+    Section,
+    Table,
+    bucket_label,
+    section,
+)
+from dask_efficiency.show.drawn_buckets import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
 from dask_efficiency.show.figures import (
     format_seconds,
     format_share,
@@ -78,7 +86,7 @@ def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> 
 
 
 def _cause_label(culprit: Culprit) -> Label:
-    label, known = bucket_label(culprit.bucket), DESCRIPTIONS.get(Bucket(culprit.bucket), {})
+    label, known = bucket_label(culprit.bucket), CAUSE_DESCRIPTIONS.get(Bucket(culprit.bucket), {})
     return replace(label, text=reason(culprit.bucket, culprit.cause), hint=known.get(culprit.cause, label.hint))
 
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
-from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.report.gpu import (
     MEANINGS,
     OTHER_KERNELS,
@@ -19,9 +19,21 @@ from dask_efficiency.report.gpu import (
     waiting_seconds,
 )
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.show.colours import GPU_COLOURS
-from dask_efficiency.show.document import Aside, Block, Label, Legend, Section, Slice, Stack, Table, section
-from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.document import (
+    MAX_ROWS,
+    SCREEN,
+    Aside,
+    Block,
+    Extent,
+    Label,
+    Legend,
+    Section,
+    Slice,
+    Stack,
+    Table,
+    section,
+)
+from dask_efficiency.show.drawn_buckets import GPU_COLOURS
 from dask_efficiency.show.figures import (
     apportion,
     format_percent,
@@ -29,6 +41,7 @@ from dask_efficiency.show.figures import (
     format_share,
     format_thread_time,
     harmless,
+    kernel_name,
     labelled,
     name_of,
     named,
@@ -36,7 +49,6 @@ from dask_efficiency.show.figures import (
     shorten,
     time_scale,
 )
-from dask_efficiency.show.kernel_name import kernel_name
 
 #: GPUs listed if there is no room for all: those with the smallest share of kernels. By eye.
 MIN_BUSY = 5

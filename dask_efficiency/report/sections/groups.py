@@ -7,17 +7,37 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, of_bucket
-from dask_efficiency.accounts.causes import name_of as cause_name
-from dask_efficiency.accounts.cluster.by_span import SEPARATOR
+from dask_efficiency.accounts.buckets import (
+    CAUSES,
+    GOOD,
+    HELD,
+    UNKNOWN,
+    Breakdown,
+    Bucket,
+    cause_name,
+    causes_of,
+    combine,
+)
+from dask_efficiency.accounts.cluster.window_accounts import SEPARATOR
 from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.turnover import arrival_lines as arrival_lines
 from dask_efficiency.report.turnover import lost_worker_line, most_costly_first
-from dask_efficiency.show.colours import COLOURS
-from dask_efficiency.show.document import Label, Section, Stack, Strip, Strips, Table, bucket_label, section, slices_of
-from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.document import (
+    MAX_ROWS,
+    SCREEN,
+    Extent,
+    Label,
+    Section,
+    Stack,
+    Strip,
+    Strips,
+    Table,
+    bucket_label,
+    section,
+    slices_of,
+)
+from dask_efficiency.show.drawn_buckets import COLOURS, in_order, parts_of
 from dask_efficiency.show.figures import (
     Scale,
     apportion,
@@ -27,7 +47,6 @@ from dask_efficiency.show.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.show.parts import in_order, parts_of
 
 #: Workers listed if there is no room for all: the least useful. By eye.
 WORST_WORKERS = 5
@@ -98,7 +117,7 @@ def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ..
 
 def _named_loss(row: Breakdown, causes: Mapping[str, int], bucket: Bucket, finalized: int) -> str:
     """Largest bucket of loss, or the cause that is most of it, with its share of the finalized time."""
-    seen = of_bucket(causes, bucket) if bucket in CAUSES else {}
+    seen = causes_of(causes, bucket) if bucket in CAUSES else {}
     known = {cause: ns for cause, ns in seen.items() if cause != UNKNOWN}
     most = max(known, key=lambda cause: known[cause], default=UNKNOWN)
     if 2 * known.get(most, 0) > row.ns(bucket):
@@ -198,7 +217,7 @@ def _waits(report: EfficiencyReport, at_most: int) -> dict[str, str]:
     """Largest cause of ``thread-noncpu`` by label of a prefix; empty if unknown."""
     found = {}
     for label, names in top_labels(report.by_prefix, "prefix", "prefixes", at_most).items():
-        rows = [of_bucket(report.causes_by_prefix.get(name, {}), Bucket.THREAD_NONCPU) for name in names]
+        rows = [causes_of(report.causes_by_prefix.get(name, {}), Bucket.THREAD_NONCPU) for name in names]
         causes = {cause: sum(row.get(cause, 0) for row in rows) for row in rows for cause in row}
         if causes:
             most = max(causes, key=lambda cause: causes[cause])
@@ -295,7 +314,7 @@ def _span_row(
 ) -> tuple[str, ...]:
     row = combine(report.by_span[path] for path in paths)
     steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
-    seen = [of_bucket(report.causes_by_span.get(path, {}), Bucket.IDLE) for path in paths]
+    seen = [causes_of(report.causes_by_span.get(path, {}), Bucket.IDLE) for path in paths]
     causes = {cause: sum(one.get(cause, 0) for one in seen) for one in seen for cause in one}
     most = max(causes, key=lambda cause: causes[cause], default="")
     return label, *map(scale.text, steps), scale.text(total), _useful_text(row), most

@@ -8,8 +8,7 @@ from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SE
 from dask_efficiency.report.metered import own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import Amount
-from dask_efficiency.show.document import Section, Table, section
-from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.document import SCREEN, Extent, Section, Table, section
 from dask_efficiency.show.figures import format_bytes, format_seconds, name_of
 
 #: Seconds of waiting for the worker that sent last, from which it is named. A guess.

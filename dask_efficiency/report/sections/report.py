@@ -25,10 +25,13 @@ from dask_efficiency.report.sections.stragglers import long_tail, skew, straggle
 from dask_efficiency.report.values import PHASES
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
 from dask_efficiency.show.document import (
+    PAGE,
+    SCREEN,
     Aside,
     ByBucket,
     Code,
     Document,
+    Extent,
     Section,
     Share,
     Table,
@@ -40,7 +43,7 @@ from dask_efficiency.show.document import (
     slices_of,
     with_content,
 )
-from dask_efficiency.show.extent import PAGE, SCREEN, Extent
+from dask_efficiency.show.drawn_buckets import in_order, parts_of
 from dask_efficiency.show.figures import (
     format_count,
     format_percent,
@@ -53,7 +56,6 @@ from dask_efficiency.show.figures import (
     sentence,
     shorten,
 )
-from dask_efficiency.show.parts import in_order, parts_of
 
 #: Thread-seconds below which a low factor means nothing, as a factor is a share of what is left. By judgement.
 MIN_FACTOR_SECONDS = 1.0

@@ -11,8 +11,18 @@ from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import long_tasks, longest, recorded_tasks, uneven_sizes, uneven_times
 from dask_efficiency.runs.stragglers.offline import Judgement
-from dask_efficiency.show.document import Aside, Document, Peers, Section, Table, section, with_content
-from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.document import (
+    MAX_ROWS,
+    SCREEN,
+    Aside,
+    Document,
+    Extent,
+    Peers,
+    Section,
+    Table,
+    section,
+    with_content,
+)
 from dask_efficiency.show.figures import (
     NAME_LENGTH,
     format_bytes,

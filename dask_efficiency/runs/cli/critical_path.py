@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import (
+    Connection,
     chrome_options,
     html_option,
     json_option,
@@ -18,7 +17,7 @@ from dask_efficiency.cli.options import (
     what_if_option,
     without_option,
 )
-from dask_efficiency.cli.output import say
+from dask_efficiency.cli.output import one_line_errors, say
 from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
 
@@ -89,7 +88,7 @@ def command(
             return
         from dask_efficiency.runs.path.compare import compare_paths
         from dask_efficiency.runs.sections import path as sections
-        from dask_efficiency.show.terminal.coloured import show
+        from dask_efficiency.show.terminal import show
 
         if earlier is not None:
             show(compare_paths(earlier, found).document)

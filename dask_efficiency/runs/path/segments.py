@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import ColumnTable, Int8, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 
 #: A row of :class:`Segments`, its values in the order of the columns.
@@ -23,7 +23,7 @@ CODES = {kind: position for position, kind in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Segments(Table):
+class Segments(ColumnTable):
     """A row for each segment of a path, in time order; each begins where the one before it stops."""
 
     #: Position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.

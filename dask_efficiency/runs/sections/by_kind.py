@@ -10,13 +10,13 @@ import numpy as np
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.tables import Int8, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
 from dask_efficiency.show.document import Along, Label, Share, Table
+from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
 from dask_efficiency.show.figures import apportion, format_percent, format_seconds, time_scale
 
 #: A hue for each part of the cluster (tasks and disk as the buckets have them, GPUs blue, transfers purple, the
 #: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind. Those of the
-#: GPU were found by a search as in :mod:`dask_efficiency.show.colours`.
+#: GPU were found by a search as in :mod:`dask_efficiency.show.drawn_buckets`.
 KIND_COLOURS: dict[Kind, str] = {
     Kind.COMPUTE_CPU: COLOURS[Bucket.THREAD_CPU],
     Kind.COMPUTE_NONCPU: COLOURS[Bucket.THREAD_NONCPU],

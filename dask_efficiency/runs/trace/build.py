@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table, Texts
+from dask_efficiency.accounts.tables import MISSING, Clock, ColumnTable, Int64, Texts
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.trace.batch import RUN
 from dask_efficiency.runs.trace.recording import Recording
@@ -170,7 +170,7 @@ class _Clock:
 def _table(
     columns: Mapping[str, NDArray[Any]],
     group: str,
-    table: type[Table],
+    table: type[ColumnTable],
     clock: _Clock,
     worker: NDArray[Any] | None = None,
 ) -> dict[str, NDArray[Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from dask_efficiency.accounts.tables import Int32, Int64, Table, Texts
+from dask_efficiency.accounts.tables import ColumnTable, Int32, Int64, Texts
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import (
     Blocked,
@@ -189,6 +189,8 @@ class RunTrace:
 
 
 #: The tables of a trace, by the names of its fields.
-TABLES: dict[str, type[Table]] = {
-    name: kind for name, kind in get_type_hints(RunTrace).items() if isinstance(kind, type) and issubclass(kind, Table)
+TABLES: dict[str, type[ColumnTable]] = {
+    name: kind
+    for name, kind in get_type_hints(RunTrace).items()
+    if isinstance(kind, type) and issubclass(kind, ColumnTable)
 }

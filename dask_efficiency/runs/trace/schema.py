@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Annotated
 
-from dask_efficiency.accounts.tables import Bool, Clock, Column, Float32, Float64, Int8, Int16, Int32, Int64, Table
+from dask_efficiency.accounts.tables import (
+    Bool,
+    Clock,
+    Column,
+    ColumnTable,
+    Float32,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+)
 
 #: States of a task on the scheduler; a transition's columns hold positions in this tuple.
 STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
@@ -65,12 +76,12 @@ _THREAD_SECONDS = Column(unit="s")
 
 
 def _sensor(unit: str) -> Column:
-    """Make a column of a sensor of a worker's host or GPUs; see :mod:`dask_efficiency.accounts.sensors.names`."""
+    """Make a column of a sensor of a worker's host or GPUs; see :mod:`dask_efficiency.accounts.sensors`."""
     return Column(unit=unit)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Tasks(Table):
+class Tasks(ColumnTable):
     """A row for each task; other tables refer to its position as ``task``. Keys are in ``RunTrace.keys``."""
 
     prefix: Annotated[Int32, _position("prefixes")]
@@ -88,7 +99,7 @@ class Tasks(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Graphs(Table):
+class Graphs(ColumnTable):
     """A row for each graph that a client submitted, in order."""
 
     client: Annotated[Int32, _position("clients")]
@@ -98,7 +109,7 @@ class Graphs(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Releases(Table):
+class Releases(ColumnTable):
     """A row for each key that a client released, in order."""
 
     at: Annotated[Int64, _instant(Clock.SCHEDULER)]
@@ -107,7 +118,7 @@ class Releases(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Transitions(Table):
+class Transitions(ColumnTable):
     """A row for each transition on the scheduler, in the order in which they happened.
 
     A task from ``processing`` to ``processing`` was stolen: ``worker`` is the thief.
@@ -124,7 +135,7 @@ class Transitions(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stimuli(Table):
+class Stimuli(ColumnTable):
     """A row for each stimulus of the scheduler that made transitions, in order."""
 
     #: Such as ``task-finished`` or ``update-graph``.
@@ -136,7 +147,7 @@ class Stimuli(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Runs(Table):
+class Runs(ColumnTable):
     """A row for each run of a task, given to a worker, in the order of ``assigned``.
 
     The instants of :data:`RUN_INSTANTS` never decrease; one that did not happen, or was not recorded, is
@@ -184,7 +195,7 @@ class Runs(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Transfers(Table):
+class Transfers(ColumnTable):
     """A row for each result that a worker got from another one, in the order of ``stop``."""
 
     #: Whose result.
@@ -206,7 +217,7 @@ SHUFFLED = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Shuffled(Table):
+class Shuffled(ColumnTable):
     """A row for each message of a P2P shuffle from a worker to another, or to itself, in the order of ``stop``."""
 
     #: The shuffle's barrier.
@@ -221,7 +232,7 @@ class Shuffled(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WorkerEvents(Table):
+class WorkerEvents(ColumnTable):
     """A row for each change of a worker, in order."""
 
     at: Annotated[Int64, _instant(Clock.SCHEDULER)]
@@ -230,7 +241,7 @@ class WorkerEvents(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Blocked(Table):
+class Blocked(ColumnTable):
     """A row for each interval in which an event loop was blocked, by process."""
 
     #: MISSING is the scheduler, which reports its own rows.
@@ -244,7 +255,7 @@ class Blocked(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Phases(Table):
+class Phases(ColumnTable):
     """A row for each interval of a client's ``compute()``."""
 
     client: Annotated[Int32, _position("clients")]
@@ -254,7 +265,7 @@ class Phases(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Series(Table):
+class Series(ColumnTable):
     """A row for each heartbeat: the worker's metrics, and its slots' activity since the one before."""
 
     at: Annotated[Int64, _instant(Clock.SCHEDULER)]
@@ -318,13 +329,13 @@ class Series(Table):
     gpu_nvlink: Annotated[Float32, _sensor("bytes/s")]
 
 
-def instants(table: type[Table], *clocks: Clock) -> tuple[str, ...]:
+def instants(table: type[ColumnTable], *clocks: Clock) -> tuple[str, ...]:
     """List the columns of a table that are instants by any of these clocks, or by any clock if none is given."""
     known = {name: column.clock for name, column in table.schema().items() if column.clock is not None}
     return tuple(name for name, clock in known.items() if not clocks or clock in clocks)
 
 
-def from_worker(table: type[Table]) -> tuple[str, ...]:
+def from_worker(table: type[ColumnTable]) -> tuple[str, ...]:
     """List the columns of a table that workers report in their batches, in the order in which they travel."""
     return tuple(name for name, column in table.schema().items() if column.from_worker)
 

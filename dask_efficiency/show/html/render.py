@@ -16,11 +16,23 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from dask_efficiency.files.storage import writing
-from dask_efficiency.show.document import Block, Cell, Document, Flames, Label, Section, Strips, Table, Through
+from dask_efficiency.show.document import (
+    Block,
+    Cell,
+    Document,
+    Flames,
+    Label,
+    Section,
+    Strips,
+    Table,
+    Through,
+    legend_of,
+    slices_of,
+)
 from dask_efficiency.show.html import figures
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 
-#: What figures need when a reader points at them.
+#: Scripts of figures that respond to the pointer.
 SCRIPTS = {Through: "timeline.js", Flames: "flames.js", Strips: "strips.js"}
 
 
@@ -34,7 +46,7 @@ def page(document: Document) -> str:
     """
     names = ["page.js", *(name for kind, name in SCRIPTS.items() if _holds(document.sections, kind))]
     script = Markup("".join(_environment().get_template(name).render() + "\n" for name in names))
-    # What a policy allows is named by its hash, so that markup smuggled into the page cannot run.
+    # The policy names the script by its hash, so that markup smuggled into the page cannot run.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return _environment().get_template("page.html").render(document=document, script=script, digest=digest)
 
@@ -67,14 +79,14 @@ def fragment(document: Document) -> str:
 
 
 def _folded(section: Section, position: int) -> Section:
-    """All tables but the first are unfolded by a click; caveats, and what stands beside another, always show."""
+    """Fold all sections with tables but the first; caveats and narrow sections always show."""
     if position and section.table.rows and not (section.caveat or section.narrow):
         return replace(section, folded=True)
     return section
 
 
 class _OneLine(Extension):
-    """Line breaks and indentation in a template are for its reader only: the browser gets none of them."""
+    """Removes line breaks and indentation of templates, which only their readers need."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         """Join the lines of a template of HTML; style and script keep theirs."""
@@ -93,23 +105,23 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.globals["numbers"] = figures
+    environment.globals |= {"numbers": figures, "slices_of": slices_of, "legend_of": legend_of}
     environment.filters |= {"kind": _kind, "typeset": _typeset, "hints": _hints}
     environment.tests["narrow"] = lambda block: isinstance(block, Section) and block.narrow
     return environment
 
 
 def _kind(value: object) -> str:
-    """What a value is called in a template."""
+    """Name of a value's type in templates."""
     return type(value).__name__.lower()
 
 
 def _typeset(figure: Cell) -> str:
-    """A figure with the signs that a terminal writes in ASCII."""
+    """A figure with typographic signs in place of ASCII ones."""
     return str(figure).replace(" -> ", " → ").replace("+-", "±")
 
 
 def _hints(table: Table) -> Sequence[str]:
-    """What the first cells say when they are pointed at, where that is to be read without pointing."""
+    """Hints of the first cells, if the table shows them in a column."""
     firsts = [row[0] for row in table.rows] if table.hint_head else []
     return [first.hint if isinstance(first, Label) else "" for first in firsts]

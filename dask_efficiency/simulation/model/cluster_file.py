@@ -9,8 +9,15 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from dask_efficiency.files.text_files import TextFileError, known_names, read_text
-from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.files.text_files import (
+    TextFileError,
+    YamlSection,
+    composed,
+    known_names,
+    line_of,
+    read_text,
+    text_of,
+)
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
 from dask_efficiency.simulation.model.units import parse_bandwidth, parse_nbytes, parse_seconds, shown_count
 
@@ -115,14 +122,14 @@ def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
 
 def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
     """Parse the text of a cluster file; the path is for errors."""
-    cluster = Section(composed(text, path), path, {"scheduler", "payload", "switches", "hosts", "links"})
+    cluster = YamlSection(composed(text, path), path, {"scheduler", "payload", "switches", "hosts", "links"})
     parts = _ClusterParts(path)
     for node in cluster.items("switches"):
         parts.named(text_of(node, path), node)
         parts.switches.append(text_of(node, path))
     _read_hosts(cluster, parts)
     for node in cluster.items("links"):
-        _read_link(Section(node, path, {"between", "bandwidth", "bandwidth_back", "latency", "queue"}), parts)
+        _read_link(YamlSection(node, path, {"between", "bandwidth", "bandwidth_back", "latency", "queue"}), parts)
     scheduler = cluster.get("scheduler", str, "")
     if scheduler and scheduler not in parts.hosts:
         raise cluster.error("scheduler", f"no host {scheduler!r}; {known_names(scheduler, parts.hosts)}")
@@ -172,9 +179,9 @@ _LINK_SETTINGS = ("bandwidth", "bandwidth_back", "latency", "queue")
 _HOST_SETTINGS = {"slots", "cores", "nthreads", "workers", "memory", "address", "speed", "loopback", "room", "switch"}
 
 
-def _read_hosts(cluster: Section, parts: _ClusterParts) -> None:
+def _read_hosts(cluster: YamlSection, parts: _ClusterParts) -> None:
     for key, node in cluster.pairs("hosts"):
-        section = Section(node, parts.path, _HOST_SETTINGS.union(_LINK_SETTINGS))
+        section = YamlSection(node, parts.path, _HOST_SETTINGS.union(_LINK_SETTINGS))
         try:
             names = expand_names(text_of(key, parts.path))
         except ValueError as error:
@@ -190,7 +197,7 @@ def _read_hosts(cluster: Section, parts: _ClusterParts) -> None:
         raise TextFileError(parts.path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
 
 
-def _read_host(name: str, section: Section, parts: _ClusterParts, line: int) -> None:
+def _read_host(name: str, section: YamlSection, parts: _ClusterParts, line: int) -> None:
     nthreads = section.get("nthreads", _at_least_1, 1)
     if "slots" in section and "cores" in section:
         raise section.error("cores", "expected slots or cores, not both")
@@ -221,14 +228,14 @@ def _read_host(name: str, section: Section, parts: _ClusterParts, line: int) -> 
                 raise section.error(setting, f"a {setting} needs the 'switch:' that it leads to")
 
 
-def _read_link(section: Section, parts: _ClusterParts) -> None:
+def _read_link(section: YamlSection, parts: _ClusterParts) -> None:
     ends = [parts.end(node) for node in section.items("between")]
     if len(ends) != 2 or ends[0] == ends[1]:
         raise section.error("between", f"a link needs 'between: [one, other]', two hosts or switches, got {ends}")
     parts.add(_link(ends[0], ends[1], section), section.line())
 
 
-def _link(one: str, other: str, section: Section) -> Cable:
+def _link(one: str, other: str, section: YamlSection) -> Cable:
     if "bandwidth" not in section:
         raise section.error("", f"the link between {one!r} and {other!r} needs a bandwidth, such as '1 Gbit'")
     return Cable(

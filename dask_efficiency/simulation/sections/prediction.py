@@ -9,7 +9,7 @@ from typing import Any
 
 from dask_efficiency.runs.sections.by_kind import kind_label
 from dask_efficiency.runs.sections.path import along_the_run, by_host, by_name
-from dask_efficiency.show.document import Change, Document, Section, Table, section, with_content
+from dask_efficiency.show.document import ChangeBar, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (
     format_count,
     format_seconds,
@@ -211,7 +211,7 @@ def kinds_table(was: Mapping[str, float], now: Mapping[str, float]) -> Table:
     steps.append((kind_label("total"), total_was, total_now))
     changes = [after - before for _, before, after in steps]
     most = max(map(abs, changes[:-1]), default=0) or 1
-    drawings = [Change(change / most, GREW if change > 0 else SHRANK) for change in changes[:-1]]
+    drawings = [ChangeBar(change / most, GREW if change > 0 else SHRANK) for change in changes[:-1]]
     cells = tuple(
         (label, scale.text(before), scale.text(after), _signed(scale.text(after - before), after - before))
         for label, before, after in steps

@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 from dask_efficiency.torch_traces.kineto.numbers import first_with, integer, integers, nanoseconds
 from dask_efficiency.torch_traces.kineto.parse import BLOCK, JsonStream, texts
@@ -123,7 +123,7 @@ def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[t
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ExecutionNodes(Table):
+class ExecutionNodes(ColumnTable):
     """A row for each node, in the order of their numbers, which is the order in which they began."""
 
     #: Number in the file.
@@ -144,7 +144,7 @@ class ExecutionNodes(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DataDependencies(Table):
+class DataDependencies(ColumnTable):
     """A row for each pair of operators of which the second cannot begin before the first has ended."""
 
     #: Rows of :class:`ExecutionNodes`.

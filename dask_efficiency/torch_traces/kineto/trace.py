@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.execution import ExecutionTrace
 
 
@@ -64,7 +64,7 @@ NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Events(Table):
+class Events(ColumnTable):
     """A row for each event that has a duration (``"ph": "X"``), in the order of the file.
 
     Columns after the first five are missing where the event lacks them.

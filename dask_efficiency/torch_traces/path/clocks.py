@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 
@@ -26,7 +26,7 @@ _MAX_ON_ONE_HOST = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RankClocks(Table):
+class RankClocks(ColumnTable):
     """A row for each rank; the first rank's clock is that of the job."""
 
     #: To add to the rank's instants; 0 for a rank without collectives.

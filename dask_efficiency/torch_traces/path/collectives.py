@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.region import step_at, steps_of
 from dask_efficiency.torch_traces.path.roles import cpu_collectives, events_named, gpu_collectives
@@ -93,7 +93,7 @@ def kind_of(name: str) -> CollectiveKind:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CollectiveArrivals(Table):
+class CollectiveArrivals(ColumnTable):
     """A row for each rank of each collective, by collective and then by rank."""
 
     #: Number of the collective, from 0 in the order in which they ended.
@@ -141,7 +141,7 @@ class Collectives:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RankExchanges(Table):
+class RankExchanges(ColumnTable):
     """A row for each collective that a rank took part in, in time order."""
 
     #: Row in the rank's events.

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Float64, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Float64, Int32, Int64
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionTrace
 from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
@@ -19,7 +19,7 @@ from dask_efficiency.torch_traces.path.ordering import before_any_cycle
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DataOperators(Table):
+class DataOperators(ColumnTable):
     """A row for each operator whose reads and duration are known, in the order in which they began.
 
     Chakra's traces with durations have a row for every node but metadata.

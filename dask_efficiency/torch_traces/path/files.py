@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Table, Texts
+from dask_efficiency.accounts.tables import MISSING, ColumnTable, Texts
 from dask_efficiency.runs.path.kinds import KINDS
 from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
@@ -22,7 +22,7 @@ from dask_efficiency.torch_traces.path.ranks import job_ranks
 from dask_efficiency.torch_traces.path.region import TorchQuestion
 from dask_efficiency.torch_traces.path.stretches import TorchStretches
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=ColumnTable)
 
 #: Name and version of the format.
 FORMAT = "dask-efficiency-torch-path"

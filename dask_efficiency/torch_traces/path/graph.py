@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 
@@ -61,7 +61,7 @@ def starts_and_stops(event: Int32, is_start: Bool, events: int) -> tuple[Int32, 
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Nodes(Table):
+class Nodes(ColumnTable):
     """Two rows for each event of the region that can be on a path, in time order (then by the event's row)."""
 
     at: Annotated[Int64, Column(unit="nanoseconds")]
@@ -75,7 +75,7 @@ class Nodes(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Edges(Table):
+class Edges(ColumnTable):
     """A row for each pair of nodes of which the second cannot be before the first; no pair is there twice.
 
     Of several ways to a node that are equally long, a path takes the first one in this order.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import KINETO_CATEGORIES, Category
 from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.ordering import topological_ranks
@@ -88,7 +88,7 @@ BOUNDS = tuple(Bound)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PathBreakdown(Table):
+class PathBreakdown(ColumnTable):
     """A row for each edge of a path, in order."""
 
     #: Position in the graph's edges.

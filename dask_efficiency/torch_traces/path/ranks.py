@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import Bool, Column, Float64, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Float64, Int8, Int32, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays, overlaps, union
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, hosts_of, last_arrivals, repeat_for_rows
@@ -21,7 +21,7 @@ from dask_efficiency.torch_traces.path.region import steps_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RankWaits(Table):
+class RankWaits(ColumnTable):
     """A row for each rank, in the order of the trace. Waits suffered and waits caused have the same sum."""
 
     #: Number in the job.
@@ -46,7 +46,7 @@ class RankWaits(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LateArrivals(Table):
+class LateArrivals(ColumnTable):
     """A row for each collective, in the order of their numbers."""
 
     #: Number of the profiler's step; missing outside of steps.
@@ -75,7 +75,7 @@ class LateArrivals(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StepStragglers(Table):
+class StepStragglers(ColumnTable):
     """A row for each step with a collective, in order: the rank that caused most waits in it.
 
     Collectives outside of steps have one more row, with a missing step.

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
 from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
@@ -148,7 +148,7 @@ def _listed(names: list[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ProfilerSteps(Table):
+class ProfilerSteps(ColumnTable):
     """A row for each step, in time order, on the rank's clock."""
 
     #: The profiler's count since the program began, the same on all ranks.

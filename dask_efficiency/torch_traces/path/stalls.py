@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Column, Float64, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Float64, Int8, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.lanes import by_thread
@@ -20,7 +20,7 @@ _MEMORY, _LOADING = KINDS.index(Kind.COMPUTE_NONCPU), KINDS.index(Kind.DATA_LOAD
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stalls(Table):
+class Stalls(ColumnTable):
     """A row for each name of calls that manage memory, and of events that load data; the longest first."""
 
     #: Position in the names of the rank's trace.

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
@@ -85,7 +85,7 @@ def _previous_on_stream(work: StreamWork) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class QueueLengths(Table):
+class QueueLengths(ColumnTable):
     """A row for each change, by device, stream and time; a length holds until the stream's next row."""
 
     #: On the rank's clock.

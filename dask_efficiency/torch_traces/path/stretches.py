@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays, intersection, length, union
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KinetoTrace
@@ -41,7 +41,7 @@ class RawStretches(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TorchStretches(Table):
+class TorchStretches(ColumnTable):
     """A row for each stretch of a tiling walk; each begins where the one before it stops."""
 
     #: Position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.

@@ -10,10 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dask_efficiency.accounts.buckets import Bucket, combine
-from dask_efficiency.accounts.causes import NAMES, of_bucket
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket, causes_of, combine
 from dask_efficiency.accounts.checks import RefusedPayload
-from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.account import ACTIVITIES, between
 from dask_efficiency.accounts.cluster.cluster import (
     DEPARTED,
     GRACE_NS,
@@ -24,10 +23,9 @@ from dask_efficiency.accounts.cluster.cluster import (
     ClusterLedger,
 )
 from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence
-from dask_efficiency.accounts.cluster.totals import between
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
-from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import (
     FREE_BUCKETS,
     OTHER,
@@ -445,7 +443,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def each_worker_is_accounted_for_from_joining_to_its_last_news_or_its_removal(self):
         for worker in self.ever:
-            assert worker.presence.recorded_ns + worker.presence.running == self.expected(worker)
+            assert worker.presence.finalized_ns + worker.presence.running == self.expected(worker)
             assert worker.presence.running >= 0
         assert self.cluster.breakdown().total_ns == sum(map(self.expected, self.ever))
         assert self.cluster.leaving is any(w.left is not None and w.open for w in self.ever)
@@ -460,7 +458,7 @@ class ClusterMachine(RuleBasedStateMachine):
         for worker in self.ever:
             activity.update(worker.presence.part("activity"))
         by_name: Counter[str] = Counter()
-        for row in self.cluster.activity_by_worker().values():
+        for row in self.cluster.part_by_worker("activity").values():
             by_name.update(row)
         found = self.cluster.activity()
         assert found.keys() == set(ACTIVITIES)
@@ -492,7 +490,7 @@ class ClusterMachine(RuleBasedStateMachine):
             if worker.closed and worker.recorded is not None and not (worker.off or worker.said_goodbye):
                 silence = max(worker.left - worker.covered, 0)
                 lost = worker.presence.nthreads * silence + worker.running
-            assert worker.presence.part("recorded").get("lost-worker", 0) == lost
+            assert worker.presence.part("finalized").get("lost-worker", 0) == lost
 
     @invariant()
     def the_workers_add_up_to_the_cluster(self):
@@ -507,11 +505,11 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def the_causes_of_idle_time_add_up_to_it(self):
         idle = self.cluster.totals(at=self.now)
-        assert sum(of_bucket(idle.causes, Bucket.IDLE).values()) == idle.finalized["idle"]
-        assert sum(of_bucket(self.cluster.cause_activity(), Bucket.IDLE).values()) == self.cluster.activity()["idle"]
-        workers = self.cluster.causes_by_worker()
+        assert sum(causes_of(idle.causes, Bucket.IDLE).values()) == idle.finalized["idle"]
+        assert sum(causes_of(self.cluster.cause_activity(), Bucket.IDLE).values()) == self.cluster.activity()["idle"]
+        workers = self.cluster.part_by_worker("causes")
         for name, row in self.cluster.by_worker().items():
-            assert sum(of_bucket(workers[name], Bucket.IDLE).values()) == row.ns("idle")
+            assert sum(causes_of(workers[name], Bucket.IDLE).values()) == row.ns("idle")
 
     @invariant()
     def the_prefixes_add_up_to_the_task_buckets(self):
@@ -650,7 +648,7 @@ class WildMachine(RuleBasedStateMachine):
         for presence in self.presences:
             age = max(0, self.latest - presence.joined)
             # Once from joining to a first snapshot, and once for what that ledger claims itself.
-            assert presence.recorded_ns + presence.running <= 2 * presence.nthreads * (age + SLACK_NS + age // 100)
+            assert presence.finalized_ns + presence.running <= 2 * presence.nthreads * (age + SLACK_NS + age // 100)
 
 
 TestWildMachine = WildMachine.TestCase
@@ -861,7 +859,7 @@ def test_a_worker_that_joins_at_an_address_in_use_takes_it_over():
     cluster.receive("tcp://a", metered(ledger, at=20, seq=2, final=True), at=22)
     cluster.receive("tcp://a", idle_payload(1, 5, incarnation="b"), at=25)
     assert {name: row.total_ns for name, row in cluster.by_worker().items()} == {"alice": 20, "bob": 5}
-    assert second.recorded_ns == 5
+    assert second.finalized_ns == 5
 
 
 def test_a_meter_that_fails_on_a_new_worker_leaves_the_departed_one_alone():
@@ -953,7 +951,7 @@ def test_a_worker_without_a_meter_is_given_up_on_after_a_while():
     assert presence.reason == "no snapshot in 30 s"
 
 
-def test_what_nobody_sent_is_counted_and_forgotten():
+def test_messages_of_unknown_workers_are_counted_and_forgotten():
     cluster = ClusterLedger(at=0)
     cluster.receive("tcp://nobody", idle_payload(1, 10), at=10)
     cluster.worker_left("tcp://nobody", at=10)
@@ -1130,10 +1128,10 @@ def test_causes_are_kept_by_worker_and_a_lost_heartbeat_costs_nothing():
     cluster.receive("tcp://a", waits(10, 90, at=100, gil=45, seq=3), at=100)
     cluster.receive("tcp://a", waits(10, 60, at=70, gil=15, seq=2), at=101)
     waited = {"thread-noncpu/gil": 45, "thread-noncpu/lock": 35}
-    assert cluster.causes_by_worker() == {"alice": {**waited, "overhead/event-loop": 10}}
+    assert cluster.part_by_worker("causes") == {"alice": {**waited, "overhead/event-loop": 10}}
     assert {name: ns for name, ns in cluster.cause_activity().items() if ns} == waited
-    assert cluster.cause_activity_by_worker() == {"alice": waited}
-    assert cluster.totals(at=101).causes == {**dict.fromkeys(NAMES, 0), **waited, "overhead/event-loop": 10}
+    assert cluster.part_by_worker("cause_activity") == {"alice": waited}
+    assert cluster.totals(at=101).causes == {**dict.fromkeys(CAUSE_NAMES, 0), **waited, "overhead/event-loop": 10}
 
 
 def test_causes_of_a_former_ledger_stay():
@@ -1141,10 +1139,10 @@ def test_causes_of_a_former_ledger_stay():
     cluster.receive("tcp://a", waits(10, 40, at=40, gil=30), at=40)
     cluster.receive("tcp://a", waits(10, 40, at=40, gil=20, incarnation="again"), at=90)
     waited = {"thread-noncpu/gil": 50, "thread-noncpu/lock": 10}
-    assert cluster.causes_by_worker() == {"alice": {**waited}}
+    assert cluster.part_by_worker("causes") == {"alice": {**waited}}
 
 
-def test_why_a_worker_is_not_sampled_is_said_until_it_is():
+def test_the_reason_why_a_worker_is_not_sampled_lasts_until_it_is():
     cluster, _ = cluster_with_worker(1)
     ledger = Ledger(1, at=0)
     cluster.receive("tcp://a", metered(ledger, at=5, causes=SnapshotCauses(not_sampled="no /proc")), at=5)
@@ -1175,7 +1173,7 @@ def test_a_name_that_is_used_again_goes_on():
     assert cluster.by_worker()["alice"].ns("idle") == 15
 
 
-def test_activities_beside_the_accounts_grow_and_are_bounded():
+def test_activities_outside_the_accounts_grow_and_are_bounded():
     cluster, _ = cluster_with_worker(1)
     many = {f"label-{i}": 1 for i in range(MAX_ACTIVITIES + 5)}
     cluster.receive("tcp://a", idle_payload(1, 10, outside={"get-data": 5}, details=many), at=10)
@@ -1203,7 +1201,7 @@ def test_what_ran_shows_in_the_activity_before_it_settles():
     cluster.receive("tcp://a", encode(Snapshot("a", 1, balance)), at=25)
     did = {"idle": 5, "thread-cpu": 4, "gpu": 3, "thread-noncpu": 8, "overhead": 5}
     assert {activity: ns for activity, ns in cluster.activity().items() if ns} == did
-    assert cluster.activity_by_worker() == {"alice": did}
+    assert cluster.part_by_worker("activity") == {"alice": did}
     # Whatever becomes of it: what the slot did is not taken back.
     ledger.finalize_all(Outcome.FAILED, at=25)
     cluster.receive("tcp://a", metered(ledger, at=25, seq=2), at=25)

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster import idle
 from dask_efficiency.accounts.cluster.idle import (
     NOTHING_RAN,
@@ -14,7 +13,8 @@ from dask_efficiency.accounts.cluster.idle import (
     Alone,
     ClusterState,
     IdleWeights,
-    Slots,
+    WorkClock,
+    WorkerSlots,
     paused_slots_by_cause,
     slots_by_cause,
 )
@@ -24,7 +24,7 @@ SECOND = 1_000_000_000
 
 def state(free: dict[str, int] | None = None, nthreads: int = 4, **options) -> ClusterState:
     """Workers of four threads, some of which are free."""
-    workers = {worker: Slots(n, nthreads) for worker, n in (free or {}).items()}
+    workers = {worker: WorkerSlots(n, nthreads) for worker, n in (free or {}).items()}
     return ClusterState(workers, sum(slots.free for slots in workers.values()), **options)
 
 
@@ -112,7 +112,7 @@ def test_slots_that_the_saturation_leaves_free_are_those_of_round_trips_too():
     }
 
 
-def test_idle_time_in_which_nobody_looked_is_unknown():
+def test_idle_time_without_a_look_is_unknown():
     weights = IdleWeights(at=0)
     assert weights.split("a", 5) == {UNKNOWN: 5}
     weights.accrue(None, at=SECOND)
@@ -231,7 +231,7 @@ def test_a_task_is_alone_while_slots_wait_for_nothing_else():
     assert weights.alone == {"train-1": Alone("train", 7)}
 
 
-def test_a_bounded_number_of_prefixes_and_keys_is_told_apart(monkeypatch):
+def test_the_prefixes_and_keys_that_are_kept_apart_are_bounded(monkeypatch):
     monkeypatch.setattr(idle, "MAX_PREFIXES", 2)
     monkeypatch.setattr(idle, "MAX_ALONE", 4)
     weights = IdleWeights(at=0)
@@ -248,7 +248,7 @@ def test_a_bounded_number_of_prefixes_and_keys_is_told_apart(monkeypatch):
 
 workers = st.sampled_from("abc")
 slots = st.builds(
-    lambda a, b, paused: Slots(min(a, b), max(a, b), paused), st.integers(0, 8), st.integers(0, 8), st.booleans()
+    lambda a, b, paused: WorkerSlots(min(a, b), max(a, b), paused), st.integers(0, 8), st.integers(0, 8), st.booleans()
 )
 counts = st.integers(0, 30)
 
@@ -357,3 +357,54 @@ def test_waiting_for_prefixes_is_the_time_of_the_slots_without_parallelism(given
     weights.accrue(given_state, at=step)
     lacking = [f(given_state)[SEEN.index("parallelism")] for f in (slots_by_cause, paused_slots_by_cause)]
     assert sum(weights.parallelism.values()) == sum(lacking) * step
+
+
+def test_the_work_clock_counts_while_nothing_is_outstanding():
+    clock = WorkClock(at=10)
+    assert clock.without_work(at=15) == 5
+    clock.set(True, at=20)
+    clock.set(True, at=25)
+    assert (clock.outstanding, clock.without_work(at=100)) == (True, 10)
+    clock.set(False, at=100)
+    clock.set(False, at=105)
+    assert clock.without_work(at=107) == 17
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 100))))
+def test_the_work_clock_never_runs_backwards(turns):
+    clock, before, latest = WorkClock(at=0), 0, 0
+    for outstanding, at in turns:
+        clock.set(outstanding, at=at)
+        latest = max(latest, at)
+        now = clock.without_work(at=latest)
+        assert before <= now <= latest
+        before = now
+
+
+def test_the_work_clock_knows_instants_of_late():
+    clock = WorkClock(at=0)
+    clock.set(True, at=10)
+    clock.set(False, at=30)
+    assert [clock.without_work(at=at) for at in (-5, 5, 10, 20, 30, 40)] == [0, 5, 10, 10, 10, 20]
+
+
+def test_work_without_any_worker_is_distinct_from_no_work():
+    clock = WorkClock(at=0)
+    clock.set(True, at=10)  # work, and nobody there
+    clock.set_workers(True, at=16)
+    clock.set(False, at=20)
+    clock.set_workers(False, at=25)
+    clock.set(True, at=30)
+    assert (clock.without_work(at=40), clock.without_workers(at=40)) == (20, 16)
+    assert [clock.without_workers(at=at) for at in (5, 10, 13, 16, 29, 31)] == [0, 0, 3, 6, 6, 7]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["set", "set_workers"]), st.booleans(), st.integers(0, 100))))
+def test_no_instant_counts_as_both(turns):
+    clock, latest = WorkClock(at=0), 0
+    for method, value, at in turns:
+        getattr(clock, method)(value, at=at)
+        latest = max(latest, at)
+    for at in range(latest + 2):
+        both = clock.without_work(at=at + 1) + clock.without_workers(at=at + 1)
+        assert both - clock.without_work(at=at) - clock.without_workers(at=at) in (0, 1)

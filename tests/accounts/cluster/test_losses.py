@@ -29,14 +29,14 @@ def test_nothing_that_ran_leaves_all_of_it_to_no_prefix():
     silent=small,
     free=st.integers(0, 3),
     holding=st.dictionaries(prefixes, st.tuples(small, st.integers(0, 2))),
-    had_to_do=st.none() | st.dictionaries(prefixes, small),
+    assigned=st.none() | st.dictionaries(prefixes, small),
     share=st.fractions(0, 1),
 )
 def test_what_is_divided_is_never_more_than_the_whole_and_a_window_has_exactly_its_part(
-    nthreads, silent, free, holding, had_to_do, share
+    nthreads, silent, free, holding, assigned, share
 ):
     lost = nthreads * silent + sum(ns for ns, _ in holding.values()) - min(free, silent)
-    rows = by_prefix(max(0, lost), nthreads, holding, had_to_do)
+    rows = by_prefix(max(0, lost), nthreads, holding, assigned)
     assert rows.keys() <= holding.keys()
     assert all(ns > 0 for ns in rows.values())
     assert sum(rows.values()) <= max(0, lost)
@@ -63,7 +63,7 @@ def test_recomputed_results_are_charged_to_the_worker_with_which_they_were_lost(
     assert [(row["recomputed_ns"], row["recomputed_tasks"]) for row in rows] == [(30, 14), (5, 1), (2, 1)]
 
 
-def test_why_a_worker_went_is_what_was_said_or_else_how_it_was_noticed_or_not_known():
+def test_the_reason_of_a_loss_is_the_given_one_or_how_it_was_noticed_or_unknown():
     assert Loss(reason="killed by SIGKILL", noticed="its connection broke").why == "killed by SIGKILL"
     assert Loss(noticed="its connection broke").why == "its connection broke"
     assert Loss().why == "nobody knows why"

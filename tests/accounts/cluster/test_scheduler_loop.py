@@ -8,26 +8,26 @@ from dask_efficiency.accounts.cluster.scheduler_loop import (
     MAX_BLOCKS,
     MAX_PARTS,
     STREAM,
+    LoopFunction,
+    LoopTime,
     LoopTotals,
-    Part,
-    Spent,
     between,
 )
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Hold
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, Holdup
 
 MS = 1_000_000
-FINISHED = Part(STREAM, "task-finished", Frame("Scheduler.handle_task_finished", "scheduler.py", 6008))
-RELEASED = Part(STREAM, "client-releases-keys", Frame("Scheduler.client_releases_keys", "scheduler.py", 5824))
-BURNER = Part(HOOK, "Burner.transition", Frame("Burner.transition", "burner.py", 6))
-JOINS = Part(HOOK, "Burner.add_worker", Frame("Burner.add_worker", "burner.py", 9))
+FINISHED = LoopFunction(STREAM, "task-finished", Frame("Scheduler.handle_task_finished", "scheduler.py", 6008))
+RELEASED = LoopFunction(STREAM, "client-releases-keys", Frame("Scheduler.client_releases_keys", "scheduler.py", 5824))
+BURNER = LoopFunction(HOOK, "Burner.transition", Frame("Burner.transition", "burner.py", 6))
+JOINS = LoopFunction(HOOK, "Burner.add_worker", Frame("Burner.add_worker", "burner.py", 9))
 
 
 def test_a_hook_of_which_some_calls_were_timed_has_its_share_of_each_handler() -> None:
     then = LoopTotals(at=0, waited=0)
     handlers = {
         # Looked at for 10 of 100 ms, in 2 of 50 calls, of which 6 ms were the plugin's in 12 calls; and in all calls.
-        FINISHED: Spent(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)}),
-        RELEASED: Spent(20 * MS, 4, 20 * MS, 4, {BURNER: (5 * MS, 3)}),
+        FINISHED: LoopTime(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)}),
+        RELEASED: LoopTime(20 * MS, 4, 20 * MS, 4, {BURNER: (5 * MS, 3)}),
     }
     now = LoopTotals(at=1000 * MS, waited=700 * MS, handlers=handlers, hooks={JOINS: (2 * MS, 1)})
     found = between(then, now)
@@ -58,7 +58,7 @@ def test_only_what_came_in_the_window_counts() -> None:
         gc=MS,
         with_work=40 * MS,
         waited_with_work=30 * MS,
-        handlers={FINISHED: Spent(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)})},
+        handlers={FINISHED: LoopTime(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)})},
         hooks={JOINS: (2 * MS, 1)},
     )
     assert between(then, then).handlers == between(then, then).hooks == ()
@@ -69,7 +69,7 @@ def test_only_what_came_in_the_window_counts() -> None:
         gc=4 * MS,
         with_work=80 * MS,
         waited_with_work=40 * MS,
-        handlers={FINISHED: Spent(140 * MS, 60, 20 * MS, 4, {BURNER: (7 * MS, 13)})},
+        handlers={FINISHED: LoopTime(140 * MS, 60, 20 * MS, 4, {BURNER: (7 * MS, 13)})},
         hooks={JOINS: (2 * MS, 1)},
     )
     found = between(then, later)
@@ -78,7 +78,7 @@ def test_only_what_came_in_the_window_counts() -> None:
     assert [(part.seconds, part.calls) for part in found.hooks] == [(0.004, 5)]
 
 
-def test_where_nobody_knows_when_the_loop_waits_nothing_is_said_of_how_busy_it_is() -> None:
+def test_busy_time_is_unknown_if_the_loop_does_not_report_its_waits() -> None:
     found = between(LoopTotals(at=0, waited=None), LoopTotals(at=9, waited=None, with_work=5))
     assert (found.busy_seconds, found.lag_seconds, found.busy_with_work) == (None, None, None)
     # Nor without work.
@@ -86,8 +86,8 @@ def test_where_nobody_knows_when_the_loop_waits_nothing_is_said_of_how_busy_it_i
 
 
 def test_the_costliest_parts_and_the_longest_blocks_are_told() -> None:
-    handlers = {FINISHED._replace(name=f"op-{i:02}"): Spent(i, 1) for i in range(30)}
-    blocks = [Hold(i, EVENT_LOOP, ()) for i in range(30)]
+    handlers = {FINISHED._replace(name=f"op-{i:02}"): LoopTime(i, 1) for i in range(30)}
+    blocks = [Holdup(i, EVENT_LOOP, ()) for i in range(30)]
     found = between(LoopTotals(at=0, waited=0), LoopTotals(at=99, waited=0, handlers=handlers), blocks)
     assert [part.name for part in found.handlers] == [f"op-{i:02}" for i in range(29, 29 - MAX_PARTS, -1)]
     assert [round(block.seconds * 1e9) for block in found.blocks] == [*range(29, 29 - MAX_BLOCKS, -1)]
@@ -96,8 +96,8 @@ def test_the_costliest_parts_and_the_longest_blocks_are_told() -> None:
 
 def test_files_whose_names_are_no_text_can_be_sent() -> None:
     odd = Frame("f", "od\udc80d.py", 1)
-    handlers = {FINISHED._replace(code=odd): Spent(1, 1)}
-    found = between(LoopTotals(0, 0), LoopTotals(9, 0, handlers=handlers), [Hold(1, EVENT_LOOP, (odd,))])
+    handlers = {FINISHED._replace(code=odd): LoopTime(1, 1)}
+    found = between(LoopTotals(0, 0), LoopTotals(9, 0, handlers=handlers), [Holdup(1, EVENT_LOOP, (odd,))])
     assert found.handlers[0].file == found.blocks[0].stack[0].file == "od\\udc80d.py"
 
 
@@ -106,7 +106,7 @@ def test_no_hook_takes_more_than_the_handlers_in_which_it_was_called(rows: list[
     handlers = {}
     for i, (rest, looked, of_hook) in enumerate(rows):
         # A hook that is timed is timed within its handler.
-        handlers[FINISHED._replace(name=str(i))] = Spent(
+        handlers[FINISHED._replace(name=str(i))] = LoopTime(
             looked + rest, 1, looked, 1, {BURNER: (min(of_hook, looked), 1)}
         )
     found = between(LoopTotals(at=0, waited=0), LoopTotals(at=1, waited=0, handlers=handlers))

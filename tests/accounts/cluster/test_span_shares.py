@@ -3,18 +3,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
-from dask_efficiency.accounts.cluster.idle import SEEN, ClusterState, IdleWeights, Slots
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name
+from dask_efficiency.accounts.cluster.idle import SEEN, ClusterState, IdleWeights, WorkerSlots
 from dask_efficiency.accounts.cluster.span_shares import MAX_SPANS, NOBODY, WHOLE, SpanShares, equal_shares
 from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
 from tests.strategies import nanoseconds
 
 SECOND = 1_000_000_000
-PARALLELISM = name_of(Bucket.IDLE, "parallelism")
+PARALLELISM = cause_name(Bucket.IDLE, "parallelism")
 
 #: Everything that is divided.
-DIVIDED = [*(str(b) for b in UNHELD_BUCKETS), *(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])]
+DIVIDED = [*(str(b) for b in UNHELD_BUCKETS), *(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])]
 
 #: Spans in spans, as paths of their ids; each id has one place.
 PATHS = [("a",), ("a", "b"), ("a", "c"), ("a", "c", "d"), ("e",), ("f", "g"), ("f", "h")]
@@ -67,20 +66,20 @@ def test_each_cause_is_divided_by_when_it_was_seen():
     shares = SpanShares()
     shares.accrue((("a",),), free(parallelism=1), SECOND, graphs=False)
     shares.accrue((("b",),), free(scheduler=1), SECOND, graphs=False)
-    assert shares.divide(name_of(Bucket.IDLE, "parallelism"), 10) == {"a": 10}
-    assert shares.divide(name_of(Bucket.IDLE, "scheduler"), 10) == {"b": 10}
+    assert shares.divide(cause_name(Bucket.IDLE, "parallelism"), 10) == {"a": 10}
+    assert shares.divide(cause_name(Bucket.IDLE, "scheduler"), 10) == {"b": 10}
     # Of what nobody saw, as all that was seen.
-    assert shares.divide(name_of(Bucket.IDLE, UNKNOWN), 10) == {"a": 5, "b": 5}
+    assert shares.divide(cause_name(Bucket.IDLE, UNKNOWN), 10) == {"a": 5, "b": 5}
 
 
 def test_a_graph_that_is_taken_in_counts_as_one_span_until_its_spans_are_known():
     shares = SpanShares(lambda span: span == "mine")
     shares.accrue((("b",),), free(graph=2), 2 * SECOND, graphs=True)
     shares.taken_in([("outer", "mine"), ("other",)])
-    assert shares.divide(name_of(Bucket.IDLE, "graph"), 80) == {"b": 40, "mine": 20, "other": 20}
+    assert shares.divide(cause_name(Bucket.IDLE, "graph"), 80) == {"b": 40, "mine": 20, "other": 20}
     assert shares.own_ns == 2 * SECOND
     shares.accrue((), free(graph=2), SECOND, graphs=True)
-    assert shares.divide(name_of(Bucket.IDLE, "graph"), 6)[NOBODY] == 2  # its graph never came
+    assert shares.divide(cause_name(Bucket.IDLE, "graph"), 6)[NOBODY] == 2  # its graph never came
 
 
 def test_own_time_is_the_wall_clock_while_any_own_span_had_work():
@@ -105,7 +104,7 @@ def test_what_workers_report_is_divided_by_the_time_since_their_last_report():
 
 
 def test_slots_that_were_idle_while_they_were_believed_to_be_in_use_are_of_the_time_since_the_last_report():
-    scheduler = name_of(Bucket.IDLE, "scheduler")
+    scheduler = cause_name(Bucket.IDLE, "scheduler")
     shares = SpanShares()
     shares.report({}, {scheduler: 1_000})
     shares.accrue((("a",),), free(), SECOND, graphs=False)
@@ -118,7 +117,7 @@ def test_slots_that_were_idle_while_they_were_believed_to_be_in_use_are_of_the_t
     assert shares.divide(scheduler, 8) == {"a": 6, "b": 2}
 
 
-def test_where_no_work_was_seen_free_time_is_nobodys():
+def test_free_time_without_any_work_seen_belongs_to_no_span():
     assert SpanShares().divide("idle", 7) == {NOBODY: 7}
     shares = SpanShares()
     shares.accrue((), free(parallelism=1), SECOND, graphs=False)
@@ -178,10 +177,10 @@ def test_whatever_was_seen_free_time_is_divided_to_the_nanosecond(steps, name, n
 
 def test_the_weights_of_a_look_reach_the_windows_that_are_open():
     weights = IdleWeights(at=0)
-    state = ClusterState({"w": Slots(2, 3)}, 2, queued=1, spans=(("a",), ("b",)))
+    state = ClusterState({"w": WorkerSlots(2, 3)}, 2, queued=1, spans=(("a",), ("b",)))
     weights.accrue(state, at=SECOND)
     window = weights.shares["window"] = SpanShares()
     weights.accrue(state, at=2 * SECOND)
-    assert window.divide(name_of(Bucket.IDLE, "scheduler"), 10) == {"a": 5, "b": 5}
+    assert window.divide(cause_name(Bucket.IDLE, "scheduler"), 10) == {"a": 5, "b": 5}
     weights.accrue(None, at=3 * SECOND)
     assert window.own_ns == 0

@@ -13,22 +13,22 @@ from dask_efficiency.accounts.cluster.timeline import (
     FIRST_WIDTH_NS,
     MAX_BINS,
     ActivityFeed,
-    Stretches,
+    ActivityStretches,
     Timeline,
     TimelineRecorder,
 )
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.wire import Snapshot, encode_not_measured
+from dask_efficiency.accounts.wire.snapshots import Snapshot, encode_not_measured
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import SECOND
 
 IDLE = ACTIVITIES.index("idle")
 
 
-def stretch(start: int, stop: int, **ns: int) -> Stretches:
+def stretch(start: int, stop: int, **ns: int) -> ActivityStretches:
     """One worker's time, ``stretch(0, 5, idle=5)``; ``idle_graph`` is a cause."""
     row = [ns.get(name.replace("-", "_").replace("/", "_"), 0) for name in COLUMNS]
-    return Stretches(np.array([start]), np.array([stop]), np.array([row]))
+    return ActivityStretches(np.array([start]), np.array([stop]), np.array([row]))
 
 
 def sums(timeline: Timeline) -> dict[str, int]:
@@ -118,7 +118,7 @@ def test_no_nanosecond_is_lost_however_often_neighbours_are_merged(given_pieces:
 def test_merging_gives_what_wider_bins_would_have_given(given_pieces: list[tuple[int, int, int]]) -> None:
     together, apart = TimelineRecorder(at=0), TimelineRecorder(at=0)
     together.add(
-        Stretches(
+        ActivityStretches(
             np.array([start for start, _, _ in given_pieces]),
             np.array([start + length for start, length, _ in given_pieces]),
             np.array([[ns if i == IDLE else 0 for i in range(len(COLUMNS))] for _, _, ns in given_pieces]),
@@ -152,7 +152,7 @@ class Cluster:
         balance = Ledger(presence.nthreads, at=presence.joined if since is None else since).balance(at=at)
         self.ledger.receive(address, encode(Snapshot("a", at, balance)), at=at + way)
 
-    def follow(self, *, at: int = 10 * SECOND) -> Stretches:
+    def follow(self, *, at: int = 10 * SECOND) -> ActivityStretches:
         stretches = self.feed.read(self.ledger.present.values(), at=at)
         self.recorder.add(stretches)
         return stretches

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.cluster.idle import ClusterState, Slots
+from dask_efficiency.accounts.cluster.idle import ClusterState, WorkerSlots
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.cluster.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
-from dask_efficiency.accounts.details import Place, WindowDetails
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.accounts.processors import Processors, Used
+from dask_efficiency.accounts.cluster.window_accounts import WindowAccounts
+from dask_efficiency.accounts.cluster.windows import MAX_INTERVALS, ActiveIntervals, ClusterWindow
+from dask_efficiency.accounts.details import SampleRow, WindowDetails
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.processors import Processors, ProcessorTime
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.wire.snapshots import Snapshot
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Availability, Outcome, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import idle_payload
@@ -121,7 +122,7 @@ def test_a_window_has_the_causes_of_its_own_time():
     details = WindowDetails(
         causes={("span", "sum"): {"gil": 70, "lock": 30}},
         overhead={"hand-over": 20},
-        profile={Place("thread-noncpu", "gil", "sum", ()): 60},
+        profile={SampleRow("thread-noncpu", "gil", "sum", ()): 60},
     )
     accounts = closed(window, {"a": replace(worker.answer(CLOSED), details=details)}, at=CLOSED)
     waited = {"thread-noncpu/gil": 70, "thread-noncpu/lock": 30}
@@ -143,7 +144,7 @@ def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
     worker.work(OPENED, OPENED + 600)
     whole = worker.answer(CLOSED)
     for beside, filled in ((500, 500), (5_000, 1_400)):
-        answer = replace(whole, details=WindowDetails(beside={("span", "inc"): beside}))
+        answer = replace(whole, details=WindowDetails(free_slot_library={("span", "inc"): beside}))
         accounts = closed(window, {"a": answer}, at=CLOSED)
         rest = {"idle": 1_400 - filled} if filled < 1_400 else {}
         assert held(accounts, worker) == {"thread-cpu": 600, "library-threads": filled} | rest
@@ -240,7 +241,7 @@ def test_a_worker_that_dies_inside_counts_until_its_removal():
     assert accounts.notes == [f"worker name-a {why}: its tasks count at its last heartbeat, and in no span"]
 
 
-def test_what_a_lost_worker_told_of_its_tasks_counts_and_the_rest_is_numbered():
+def test_reported_tasks_of_a_lost_worker_count_and_the_others_are_numbered():
     cluster = new_cluster()
     worker = SimulatedWorker(cluster, "a", 2, joined=0)
     worker.work(100, 300)
@@ -432,7 +433,7 @@ def test_a_worker_whose_meter_is_off_is_unmeasured_with_its_reason():
     assert accounts.not_measured == {"name-a": "it failed"}
 
 
-def test_activities_beside_the_accounts_are_those_since_the_opening():
+def test_activities_outside_the_accounts_are_those_since_the_opening():
     cluster = new_cluster()
     cluster.worker_joined("a", "alice", 1, at=0)
     cluster.receive("a", idle_payload(1, 500, outside={"get-data": 3}, details={"io": 1}), at=500)
@@ -592,7 +593,7 @@ def paused_worker() -> tuple[ClusterLedger, SimulatedWorker]:
 
 
 def looked(cluster: ClusterLedger, worker: SimulatedWorker, queued: int, *, until: int) -> None:
-    state = ClusterState({worker.presence: Slots(2, 3, paused=True)}, 0, queued=queued, paused=2)
+    state = ClusterState({worker.presence: WorkerSlots(2, 3, paused=True)}, 0, queued=queued, paused=2)
     cluster.idle.accrue(state, at=until)
 
 
@@ -612,7 +613,7 @@ def test_a_window_of_a_paused_worker_has_what_it_could_run_and_what_the_schedule
     assert cluster.finalized()["paused"] == 3 * OPENED + 1_400 == cluster.activity()["paused"]
 
 
-def test_where_nobody_looked_a_paused_worker_has_only_what_it_could_run_itself():
+def test_without_a_look_only_a_paused_workers_own_tasks_count_as_paused():
     cluster, worker = paused_worker()
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
@@ -654,7 +655,7 @@ def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_
         at += lasts
         paused = availability is Availability.PAUSED
         free = max(0, nthreads - ready) if paused else nthreads
-        slots = {worker.presence: Slots(free, nthreads, paused=paused)}
+        slots = {worker.presence: WorkerSlots(free, nthreads, paused=paused)}
         looks = queued is not None and outstanding
         counts = {"paused": free} if paused else {}
         cluster.idle.accrue(
@@ -707,15 +708,15 @@ def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_
     assert accounts.gpu["name-a"] == watched(100, 50)
 
 
-def test_what_other_processes_computed_is_known_where_each_worker_said_it_twice():
+def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
     cluster = new_cluster()
     workers = [SimulatedWorker(cluster, name, 1, joined=0) for name in "ab"]
 
     def says(worker, *used):
-        worker.presence.processors = Processors("host", "", 0b11, used=Used(*used))
+        worker.presence.processors = Processors("host", "", 0b11, used=ProcessorTime(*used))
 
     for answers, share in ((2, 0.3), (1, None)):
-        window = ClusterWindow(cluster, at=OPENED, scheduler=Processors("host", "", 0b11, used=Used(0, 0, 50)))
+        window = ClusterWindow(cluster, at=OPENED, scheduler=Processors("host", "", 0b11, used=ProcessorTime(0, 0, 50)))
         for worker in workers:
             says(worker, 1_000, 700, 100)
             worker.open(OPENED)
@@ -724,7 +725,7 @@ def test_what_other_processes_computed_is_known_where_each_worker_said_it_twice(
         for worker in workers[:answers]:
             says(worker, 3_000, 2_300, 500)
             closing.take(worker.address, worker.answer(CLOSED))
-        assert closing.close(Processors("host", "", 0b11, used=Used(0, 0, 250))).others_share == share
+        assert closing.close(Processors("host", "", 0b11, used=ProcessorTime(0, 0, 250))).others_share == share
 
 
 def test_an_answer_counts_once_and_at_once():
@@ -753,17 +754,17 @@ def test_an_answer_counts_once_and_at_once():
 
 
 def test_intervals_run_from_each_beginning_to_the_next_end():
-    intervals = Intervals(at=0, active=True)
+    intervals = ActiveIntervals(at=0, active=True)
     intervals.set(True, at=5)
     intervals.set(False, at=10)
     intervals.set(False, at=15)
     intervals.set(True, at=20)
     assert intervals.until(30) == [(0, 10), (20, 30)]
-    assert Intervals(at=0, active=False).until(10) == []
+    assert ActiveIntervals(at=0, active=False).until(10) == []
 
 
 def test_intervals_beyond_the_limit_stretch_the_last():
-    intervals = Intervals(at=0, active=False)
+    intervals = ActiveIntervals(at=0, active=False)
     for i in range(MAX_INTERVALS + 3):
         intervals.set(True, at=10 * i)
         intervals.set(False, at=10 * i + 1)
@@ -777,7 +778,7 @@ def test_intervals_beyond_the_limit_stretch_the_last():
 
 @given(st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
 def test_intervals_cover_what_was_active_and_never_overlap(active, turns):
-    intervals, at, spent = Intervals(at=0, active=active), 0, 0
+    intervals, at, spent = ActiveIntervals(at=0, active=active), 0, 0
     for now_active, step in turns:
         spent += step * active
         at += step

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import CAUSES, NAMES, fit
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.wire.heartbeats import (
     EVERYTHING,
-    NUMBERS,
     REPEATS,
     HeartbeatWriter,
     Missed,
@@ -28,8 +26,8 @@ from dask_efficiency.accounts.wire.heartbeats import (
     header,
     read,
 )
+from dask_efficiency.accounts.wire.snapshots import NUMBERS, NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.wire.tables import MAX_ROWS
-from dask_efficiency.accounts.wire.wire import NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.payloads import ledger_with_everything, through_msgpack
@@ -127,7 +125,7 @@ def test_an_encoded_snapshot_is_a_fresh_object_that_shares_nothing():
     assert normal(decode(writer.everything(replace(made, seq=3)))) == normal(replace(made, seq=3))
 
 
-def test_whose_payload_it_is_can_be_told_without_reading_it():
+def test_the_sender_of_a_payload_is_known_without_reading_it():
     assert header(payload()) == ("a", 1)
     assert header(encode_not_measured("x")) is None
     for garbage in (None, 3, {}, {"i": 1, "n": 1}, {"i": "a", "n": "1"}, {"i": "a", "n": True}):
@@ -409,7 +407,7 @@ def test_a_number_out_of_order_is_refused_by_name(name, value):
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
-def test_a_number_out_of_order_beside_the_accounts_is_refused(value):
+def test_a_bad_number_outside_the_accounts_is_refused(value):
     numbers = payload()["a"]
     with pytest.raises(RefusedPayload, match="^details is "):
         decode(payload(a=[*numbers[:-1], value]))
@@ -631,7 +629,7 @@ def causes_of(**changes: int) -> SnapshotCauses:
     whole = {
         cause: ns
         for bucket in (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
-        for cause, ns in fit({CAUSES[bucket][0]: 3}, bucket, balance.finalized[bucket]).items()
+        for cause, ns in fit_causes({CAUSES[bucket][0]: 3}, bucket, balance.finalized[bucket]).items()
     }
     return SnapshotCauses({**whole, **changes})
 
@@ -644,4 +642,4 @@ def test_causes_add_up_to_the_accounts_or_are_missing():
         broken = causes_of(**{name: causes_of().finalized[name] + 1})
         with pytest.raises(RefusedPayload, match=r"^causes\.settled holds "):
             decode(encode(snapshot(causes=broken)))
-    assert set(causes_of().finalized) <= set(NAMES)
+    assert set(causes_of().finalized) <= set(CAUSE_NAMES)

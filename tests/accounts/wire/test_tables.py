@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts
-from dask_efficiency.accounts.wire.tables import MAX_ROWS, Change, Table, TableWriter, column_sums, read_table
+from dask_efficiency.accounts.wire.tables import MAX_ROWS, TableChange, TableWriter, WireTable, column_sums, read_table
 from tests.strategies import plain_data
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 NUMBERS = st.sampled_from([0, 1, 127, 128, (1 << 49) - 1, 1 << 49, 1 << 62]) | st.integers(0, 1 << 62)
 
 
-def read(table: Table[str] | None, rows: object, names: object, *, columns: int) -> Change[str]:
+def read(table: WireTable[str] | None, rows: object, names: object, *, columns: int) -> TableChange[str]:
     return read_table("table", table, rows, names, columns=columns, check=shared_texts)
 
 
@@ -33,7 +33,7 @@ class TableMachine(RuleBasedStateMachine):
         self.rows: dict[str, tuple[int, int]] = {}
         self.changed: set[str] = set()
         #: Every state that some reader may have, by its number.
-        self.tables: dict[int, Table[str]] = {}
+        self.tables: dict[int, WireTable[str]] = {}
 
     @rule(name=st.sampled_from("abcdefgh"), first=NUMBERS, second=NUMBERS)
     def change(self, name: str, first: int, second: int) -> None:
@@ -153,7 +153,7 @@ def test_a_row_out_of_order_is_refused(rows, refusal):
 
 @given(st.lists(st.integers(-1, 1 << 63), max_size=12) | plain_data, st.lists(plain_data, max_size=4) | plain_data)
 def test_anything_is_read_or_refused(rows: Any, names: Any):
-    table = Table(("a", "b", None), np.zeros((3, 1), np.int64))
+    table = WireTable(("a", "b", None), np.zeros((3, 1), np.int64))
     try:
         change = read(table, rows, names, columns=1)
     except RefusedPayload:

@@ -870,7 +870,7 @@ def test_scaling_down_to_more_than_there_is_is_refused():
 
 
 def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkeypatch):
-    monkeypatch.setattr("dask_efficiency.accounts.worker.slot_windows.MAX_WINDOW_ROWS", 2)
+    monkeypatch.setattr("dask_efficiency.accounts.worker.reservations.MAX_WINDOW_ROWS", 2)
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     for i in range(4):

@@ -9,7 +9,7 @@ from distributed.worker_state_machine import WorkerState
 
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Moved, Observed, Place, Spilled, Taken, Turned, in_order
+from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Moved, Observed, Spilled, Taken, TaskSet, Turned, in_order
 from dask_efficiency.accounts.worker.slots import AT_WORK, RULES, HeldBefore, Slots
 
 NTHREADS = 2
@@ -30,8 +30,8 @@ class Worker:
 
     def move(self, key: str, start: str, finish: str, place: str | None, *, taken: bool = True) -> None:
         """A task moves; what ended is finalized, or is not ``taken``."""
-        used = (3, 5) if place == Place.LONG_RUNNING else None
-        self.slots.read([Moved(self.now, key, start, finish, Place(place or "neither"), used=used)])
+        used = (3, 5) if place == TaskSet.LONG_RUNNING else None
+        self.slots.read([Moved(self.now, key, start, finish, TaskSet(place or "neither"), used=used)])
         if taken:
             for reservation, outcome, moved, in_slot in self.slots.take(all_of_them=True):
                 self.ledger.finalize(reservation, outcome)
@@ -53,8 +53,8 @@ def worker() -> Worker:
     return Worker()
 
 
-def test_each_rule_is_said_once_and_there_is_one_for_each_case():
-    assert set(RULES) == set(product(HeldBefore, Place))
+def test_there_is_exactly_one_rule_for_each_case():
+    assert set(RULES) == set(product(HeldBefore, TaskSet))
 
 
 def test_the_states_of_the_rules_are_upstream_s():
@@ -79,7 +79,7 @@ def test_the_states_of_the_rules_are_upstream_s():
         ("resumed", "error", Outcome.FAILED),
     ],
 )
-def test_what_became_of_a_task_is_told_by_the_transition_that_ends_it(worker, start, finish, outcome):
+def test_the_outcome_of_a_task_follows_from_the_transition_that_ends_it(worker, start, finish, outcome):
     worker.run("x")
     worker.now = 10
     worker.move("x", start, finish, None)
@@ -158,7 +158,7 @@ def test_free_slots_wait_for_what_is_spilled_where_tasks_are_ready(worker):
     assert worker.slots.unnoticed == 0
 
 
-def test_what_the_memory_manager_spills_is_unnoticed_while_nobody_waits_for_the_loop(worker):
+def test_spilling_by_the_memory_manager_is_unnoticed_if_no_task_waits_for_the_loop(worker):
     for key in "ab":
         worker.run(key)
     worker.slots.read([Spilled(10, 20, asked=True, ready=0, waiting=0, held_up=0)])

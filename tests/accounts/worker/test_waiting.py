@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.worker.balance import OTHER
-from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, MAX_KEYS, UNKNOWN, WaitingSums, in_proportion
+from dask_efficiency.accounts.worker.waiting import (
+    FREE_SLOT_LIBRARY,
+    LIBRARY,
+    MAX_KEYS,
+    UNKNOWN,
+    WaitingSums,
+    in_proportion,
+)
 
 SECOND = 1_000_000_000
 
@@ -150,14 +157,14 @@ def test_a_windows_rows_are_split_exactly(before, during, noncpu):
     assert {key: sum(row.values()) for key, row in rows.items()} == noncpu
 
 
-def test_what_libraries_computed_beside_tasks_is_told_since_a_mark_and_explains_no_waiting():
+def test_library_time_in_free_slots_is_counted_since_a_mark_and_explains_no_waiting():
     sums = WaitingSums()
-    sums.add(INC, BESIDE, 7)
+    sums.add(INC, FREE_SLOT_LIBRARY, 7)
     mark = sums.mark()
-    assert sums.beside(mark) == {}
-    sums.add(INC, BESIDE, 5)
-    sums.add(("span", "new"), BESIDE, 2)
-    assert sums.beside(mark) == {INC: 5, ("span", "new"): 2}
+    assert sums.free_slot_library(mark) == {}
+    sums.add(INC, FREE_SLOT_LIBRARY, 5)
+    sums.add(("span", "new"), FREE_SLOT_LIBRARY, 2)
+    assert sums.free_slot_library(mark) == {INC: 5, ("span", "new"): 2}
     assert sums.since(mark, {INC: 10}) == {INC: {"unknown": 10}}
     assert not sums.any_library
 
@@ -167,6 +174,6 @@ def test_memory_is_bounded():
     for i in range(MAX_KEYS + 10):
         sums.add((f"span-{i}", f"prefix-{i}"), "gil", 1)
         sums.add((f"span-{i}", f"prefix-{i}"), LIBRARY, 1)
-        sums.add((f"span-{i}", f"prefix-{i}"), BESIDE, 1)
+        sums.add((f"span-{i}", f"prefix-{i}"), FREE_SLOT_LIBRARY, 1)
     assert [len(kept) for kept in sums.mark()] == [MAX_KEYS, MAX_KEYS]  # type: ignore[attr-defined]
     assert sums.explain_activity(2 * MAX_KEYS) == {"gil": 2 * MAX_KEYS}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dask_efficiency import RunTrace
-from dask_efficiency.accounts.sensors.names import SENSORS
+from dask_efficiency.accounts.sensors import SENSORS
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MetricSeries, cause_of, filled, metric_series_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dask_efficiency.accounts.cluster.account import place
-from dask_efficiency.accounts.sensors.wire import encode_sensors
+from dask_efficiency.accounts.sensors import encode_sensors
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MetricSeries
 from dask_efficiency.fleet.scheduler import worker_series
 from dask_efficiency.fleet.scheduler.worker_series import NAMES, STEP_SECONDS, SeriesRing, WorkerSeries, series_of

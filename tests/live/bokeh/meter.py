@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import fit
+from dask_efficiency.accounts.buckets import Bucket, fit_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import Balance, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin.scheduler.accounts import Moment
@@ -63,7 +62,7 @@ def waiting(balance: Balance, gil: float) -> SnapshotCauses:
     """Of all ``thread-noncpu``, a share that waited for the GIL; nobody knows of the rest."""
 
     def split(ns: int) -> dict[str, int]:
-        return fit({"gil": round(gil * ns)}, Bucket.THREAD_NONCPU, ns)
+        return fit_causes({"gil": round(gil * ns)}, Bucket.THREAD_NONCPU, ns)
 
     noncpu = Bucket.THREAD_NONCPU
     return SnapshotCauses(split(balance.finalized[noncpu]), split(balance.active[noncpu]))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.live.bokeh import columns, texts
 from dask_efficiency.live.bokeh.tab import Tab
 from dask_efficiency.live.tab_view import TabView

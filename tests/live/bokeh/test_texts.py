@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.buckets import UNKNOWN
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.live.bokeh import texts

@@ -17,7 +17,7 @@ from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
-from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin.names import METRIC, STAYS_OFF

@@ -16,7 +16,7 @@ from dask_efficiency.accounts.cluster.idle import (
     Alone,
     ClusterState,
     IdleWeights,
-    Slots,
+    WorkerSlots,
     paused_slots_by_cause,
     slots_by_cause,
 )
@@ -133,7 +133,7 @@ def test_slots_are_free_that_the_scheduler_gave_no_task(scene):
     scene.add("a", *inc(3))
     scene.add("b", nthreads=2)
     state = scene.state()
-    assert {p.name: slots for p, slots in state.workers.items()} == {"a": Slots(1, 4), "b": Slots(2, 2)}
+    assert {p.name: slots for p, slots in state.workers.items()} == {"a": WorkerSlots(1, 4), "b": WorkerSlots(2, 2)}
     assert (state.free, state.running) == (3, {"inc": 3})
     assert scene.look() == {"parallelism": 3}
 
@@ -169,7 +169,10 @@ def paused_slots(scene: Scene) -> dict[str, int]:
 
 def test_a_paused_worker_to_which_nothing_would_be_sent_is_idle_as_others(scene):
     state = paused_scene(scene).state()
-    assert {p.name: slots for p, slots in state.workers.items()} == {"a": Slots(3, 4, paused=True), "b": Slots(1, 4)}
+    assert {p.name: slots for p, slots in state.workers.items()} == {
+        "a": WorkerSlots(3, 4, paused=True),
+        "b": WorkerSlots(1, 4),
+    }
     assert (state.free, state.paused) == (1, 3)
     assert scene.look() == {"parallelism": 1}
     assert paused_slots(scene) == {"parallelism": 3}

@@ -15,10 +15,10 @@ from distributed import Scheduler
 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.profile import Frame, Place
+from dask_efficiency.accounts.lines import Frame, SampleRow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.wire import Snapshot, encode_window
+from dask_efficiency.accounts.wire.snapshots import Snapshot, encode_window
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler import open_windows
@@ -34,7 +34,7 @@ class Half:
         self.address = self.ws.address
         self.ledger = Ledger(2, at=time.monotonic_ns())
         #: What its tasks are seen at in every window.
-        self.profile: dict[Place, int] = {}
+        self.profile: dict[SampleRow, int] = {}
         self._sent = 0
 
     def answer(self, action: str, window: str) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(
 
             made.asked = ask
             for half in made.halves.values():
-                half.profile = {Place("thread-noncpu", "sleep", "load", stack): 9}
+                half.profile = {SampleRow("thread-noncpu", "sleep", "load", stack): 9}
             watch = type(made.meter.accounts.stragglers)
             monkeypatch.setattr(watch, "findings", property(lambda self: (slow, *others)))
             found = [SlowWorker.from_dict(one) for one in (await made.handle(names.STRAGGLERS, ""))["stragglers"]]

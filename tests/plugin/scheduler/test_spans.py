@@ -4,7 +4,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH
-from dask_efficiency.accounts.cluster.windows import OwnPart
+from dask_efficiency.accounts.cluster.window_accounts import OwnPart
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
 from dask_efficiency.plugin.scheduler.outstanding import OutstandingSpans
 from dask_efficiency.plugin.scheduler.spans import is_own, notes, only_own

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, GpuUse
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import gpu as worker_gpu
 from dask_efficiency.plugin.worker.gpu import WorkerGpu, threads_of_no_task

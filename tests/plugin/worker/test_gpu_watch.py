@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.gpu.meter import NullMeter, TaskId, TaskWindow
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.plugin.worker import gpu_watch

@@ -15,11 +15,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyPlugin, snapshot
-from dask_efficiency.accounts.gpu.totals import GpuUse
-from dask_efficiency.accounts.wire.wire import OWN_WORK
+from dask_efficiency.accounts.gpu import GpuUse
+from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import Balance, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Place, Run, Taken
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Run, Taken, TaskSet
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
@@ -216,11 +216,11 @@ class Recorder:
         key = entry.key
         assert entry.done is not None
         if key in self.left:
-            if entry.place is not Place.LONG_RUNNING:
+            if entry.place is not TaskSet.LONG_RUNNING:
                 self.left.remove(key)
-        elif key in self.taken_at and entry.place is not Place.EXECUTING:  # else its result could not be stored
+        elif key in self.taken_at and entry.place is not TaskSet.EXECUTING:  # else its result could not be stored
             self.held += entry.at - self.taken_at.pop(key)
-            if entry.place is Place.LONG_RUNNING:
+            if entry.place is TaskSet.LONG_RUNNING:
                 self.left.append(key)
 
     def all_held(self, now: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.plugin.stacks import Stacks
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.thread_clocks import ThreadClocks

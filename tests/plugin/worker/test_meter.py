@@ -12,7 +12,7 @@ from distributed import Client, Scheduler, Worker
 from distributed.worker_state_machine import TaskState
 
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
+from dask_efficiency.accounts.gpu import GpuTotals, GpuUse
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
 from dask_efficiency.plugin.names import CLOSE, EVERYTHING, METRIC, OPEN

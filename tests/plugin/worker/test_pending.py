@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.gpu.totals import GpuUse
-from dask_efficiency.accounts.skew import Largest
+from dask_efficiency.accounts.gpu import GpuUse
+from dask_efficiency.accounts.skew import LargestResult
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import Moved, Place, Run
+from dask_efficiency.accounts.worker.log import Moved, Run, TaskSet
 from dask_efficiency.accounts.worker.slots import Ended
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import pending
@@ -67,7 +67,7 @@ class Worker:
         self.ledger.reserve(key, "train", recomputed=recomputed, at=start)
         reservation = self.ledger.release(key, at=stop)
         assert reservation is not None
-        entry = Moved(stop, key, "executing", "memory", Place.NEITHER, run, **moved)
+        entry = Moved(stop, key, "executing", "memory", TaskSet.NEITHER, run, **moved)
         self.ended.append(Ended(reservation, outcome, entry, used))
 
     def run(self, key: str, *, start: int, stop: int, cpu: int = 0, gpu: bool = True, **more: Any) -> TaskId:
@@ -271,7 +271,7 @@ def test_while_a_window_is_open_it_is_kept_what_each_task_took_and_made(worker):
     assert (train.ns.count, train.nbytes.count) == (3, 1)
     assert train.longest is not None
     assert train.longest.ns == 30
-    assert train.largest == Largest(70, "a")
+    assert train.largest == LargestResult(70, "a")
 
 
 def test_tasks_that_succeeded_and_were_not_very_short_are_rated_by_their_size(worker):

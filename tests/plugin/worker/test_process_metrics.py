@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
+from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.plugin.worker import process_metrics
 from dask_efficiency.plugin.worker.process_metrics import (
     MAX_INPUTS,

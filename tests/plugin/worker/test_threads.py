@@ -24,8 +24,8 @@ from distributed import worker as upstream
 from distributed.utils import _offload_executor, offload
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
-from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.log import Run
+from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import threads as module
 from dask_efficiency.plugin.worker.threads import TaskMeter, TaskThreads, live_used

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow
 from dask_efficiency.accounts.metered import Metered
-from dask_efficiency.accounts.profile import Frame, Hold, Holder, Place
 from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Skew, skew_by_prefix
-from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin.worker.window_details import (
     MAX_BUFFERED,
     MAX_HOLDS,
@@ -92,7 +92,7 @@ def test_windows_that_follow_one_another_add_up_to_the_whole(gains: list[dict[Me
 
 
 STACK = (Frame("f", "x.py", 1),)
-ROW = Place("thread-noncpu", "gil", "inc", STACK)
+ROW = SampleRow("thread-noncpu", "gil", "inc", STACK)
 
 
 def test_a_window_has_what_was_added_while_it_was_open():
@@ -103,17 +103,17 @@ def test_a_window_has_what_was_added_while_it_was_open():
     windows.add((ROW, 2))
     windows.open("b")
     windows.add((ROW, 3))
-    windows.add((Holder("inc", "sum", STACK), 4))
-    windows.hold(Hold(20, "sum", STACK))
-    windows.loop_block(Hold(30, "(event loop)", STACK))
+    windows.add((HolderRow("inc", "sum", STACK), 4))
+    windows.hold(Holdup(20, "sum", STACK))
+    windows.loop_block(Holdup(30, "(event loop)", STACK))
     first = windows.close("a")
     assert first is not None
     assert first.profile == {ROW: 5}
     assert windows.close("b") == WindowDetails(
         profile={ROW: 3},
-        holders={Holder("inc", "sum", STACK): 4},
-        gil_holds=(Hold(20, "sum", STACK),),
-        loop_blocks=(Hold(30, "(event loop)", STACK),),
+        holders={HolderRow("inc", "sum", STACK): 4},
+        gil_holds=(Holdup(20, "sum", STACK),),
+        loop_blocks=(Holdup(30, "(event loop)", STACK),),
     )
     assert windows.close("b") is None
 
@@ -124,7 +124,7 @@ def test_the_longest_holds_are_kept_and_the_newest_windows():
         windows.open(str(i))
     assert windows.close("0") is None
     for i in range(MAX_HOLDS + 5):
-        windows.hold(Hold(i, "sum", STACK))
+        windows.hold(Holdup(i, "sum", STACK))
     kept = windows.close("1")
     assert kept is not None
     assert min(hold.ns for hold in kept.gil_holds) == 5

@@ -5,19 +5,18 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import of_bucket
+from dask_efficiency.accounts.buckets import Bucket, causes_of
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.profile import Frame, Place
+from dask_efficiency.accounts.lines import Frame, SampleRow
 from dask_efficiency.accounts.wire.heartbeats import decode, encode
-from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.wire.snapshots import Snapshot
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.waiting import WaitingSums
 from dask_efficiency.plugin.worker import worker_causes as module
 from dask_efficiency.plugin.worker.worker_causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
 
-PROFILE = {Place("thread-noncpu", "gil", "inc", (Frame("f", "x.py", 1),)): 5}
+PROFILE = {SampleRow("thread-noncpu", "gil", "inc", (Frame("f", "x.py", 1),)): 5}
 
 
 class Sampler:
@@ -90,9 +89,9 @@ def test_causes_add_up_to_the_accounts_as_the_scheduler_checks_them(made):
         balance = ledger.balance(at=100 * i + 90)
         found = whole.of_snapshot(balance, parts)
         decode(encode(Snapshot("a", i, balance, causes=found)))  # refuses what does not add up
-        assert sum(of_bucket(found.finalized, Bucket.THREAD_NONCPU).values()) == 40 * (i + 1)
+        assert sum(causes_of(found.finalized, Bucket.THREAD_NONCPU).values()) == 40 * (i + 1)
         overhead = {"hand-over": 12 * (i + 1), "event-loop": 4 * (i + 1), "unknown": 4 * (i + 1)}
-        assert of_bucket(found.finalized, Bucket.OVERHEAD) == overhead
+        assert causes_of(found.finalized, Bucket.OVERHEAD) == overhead
     assert found.not_sampled == ""
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.accounts.gpu.totals import DeviceTotals
+from dask_efficiency.accounts.gpu import DeviceTotals
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,

@@ -5,11 +5,10 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.sections.comparison import document
-from dask_efficiency.show.terminal.coloured import show
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain, show
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
-from tests.show.terminal.test_plain import Screen
+from tests.show.test_terminal import Screen
 
 LONG = compare(
     [report_of(seconds(thread_cpu=1, waiting_on_data=1000 + i), nthreads={"w": 2}) for i in range(3)],

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import HOOK, STREAM, LoopBlock, LoopPart, SchedulerLoop
-from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.plugin.scheduler.replies import Reply, packed
 from dask_efficiency.report.culprits import MAX_CULPRITS
 from dask_efficiency.report.facts import facts_of
@@ -33,10 +33,9 @@ from dask_efficiency.report.sections.culprits import (
 from dask_efficiency.report.sections.report import document, page, sections
 from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
-from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
-from dask_efficiency.show.document import Box, Flames, Label
-from dask_efficiency.show.extent import PAGE
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.document import PAGE, Box, Flames, Label
+from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.terminal import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, causes, report_of, scheduler_loops, seconds
 
@@ -175,7 +174,7 @@ def test_the_boxes_of_a_report_are_those_worked_out_by_hand() -> None:
         (5, "ObjectStringArrayMixin._str_map (object_array.py:90)", 6),
         (3, "clean (etl.py:89)", 3),
     ]
-    assert found[3].said == "6.0 thread-seconds, 26 % of all, 67 % of its cause"
+    assert found[3].hint == "6.0 thread-seconds, 26 % of all, 67 % of its cause"
     assert [box.name for box in found if box.depth == 1] == [
         "thread-noncpu/gil",
         "thread-cpu",

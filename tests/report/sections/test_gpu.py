@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.sections.gpu import gpu_notes, gpus, short_time
 from dask_efficiency.report.sections.report import notes, page, sections
-from dask_efficiency.show.colours import GPU_COLOURS
-from dask_efficiency.show.document import Document, Section
-from dask_efficiency.show.extent import PAGE
+from dask_efficiency.show.document import PAGE, Document, Section
+from dask_efficiency.show.drawn_buckets import GPU_COLOURS
 from dask_efficiency.show.figures import NAME_LENGTH
 from dask_efficiency.show.html.render import fragment
 from dask_efficiency.show.html.render import page as html_page

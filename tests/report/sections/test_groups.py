@@ -17,9 +17,8 @@ from dask_efficiency.report.sections.groups import (
 from dask_efficiency.report.sections.report import sections
 from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import Repeat
-from dask_efficiency.show.colours import COLOURS
-from dask_efficiency.show.document import Document, Section, is_empty
-from dask_efficiency.show.extent import MAX_ROWS, PAGE
+from dask_efficiency.show.document import MAX_ROWS, PAGE, Document, Section, is_empty
+from dask_efficiency.show.drawn_buckets import COLOURS
 from dask_efficiency.show.figures import NAME_LENGTH
 from dask_efficiency.show.html.figures import SHADES
 from dask_efficiency.show.html.render import fragment

@@ -4,7 +4,7 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.sections.groups import workers
 from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections
 from dask_efficiency.report.values import HeldResult
-from dask_efficiency.show.extent import PAGE
+from dask_efficiency.show.document import PAGE
 from tests.report.samples import by_hand, report_of, reports, seconds
 
 

@@ -21,12 +21,11 @@ from dask_efficiency.report.sections.stragglers import document as judgement_doc
 from dask_efficiency.report.sections.stragglers import skew as skew_section
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.stragglers.offline import Judgement
-from dask_efficiency.show.document import Document, Section, Table
-from dask_efficiency.show.extent import MAX_ROWS, PAGE, SCREEN
+from dask_efficiency.show.document import MAX_ROWS, PAGE, SCREEN, Document, Section, Table
 from dask_efficiency.show.figures import NAME_LENGTH
 from dask_efficiency.show.html.render import fragment
 from dask_efficiency.show.html.render import page as html_page
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 from dask_efficiency.straggler.signals import SIGNALS
 from tests.report.samples import HOSTILE_NAMES, by_hand, findings, report_of, seconds, skew
 

@@ -6,7 +6,7 @@ import pytest
 
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
 from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, MEANINGS, TORCH_MEANINGS
-from tests.show.test_colours import CONES, OKLAB, SIGHTS, linear, times
+from tests.show.test_drawn_buckets import CONES, OKLAB, SIGHTS, linear, times
 
 
 def test_every_kind_has_a_colour_of_its_own_and_a_meaning() -> None:

@@ -23,8 +23,7 @@ from dask_efficiency.runs.sections.path import (
     what_if,
     what_if_document,
 )
-from dask_efficiency.show.terminal.coloured import show
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain, show
 from tests.runs.path_samples import hostile, transfers
 
 

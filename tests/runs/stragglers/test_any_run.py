@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dask_efficiency.report.sections.stragglers import document
 from dask_efficiency.runs.stragglers.offline import find_stragglers, judge
 from dask_efficiency.runs.stragglers.tables import OPTIONAL
-from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.show.terminal import plain
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
 OTHERS = ("host", "group", "key")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_efficiency import RunTrace
-from dask_efficiency.accounts.tables import Table
+from dask_efficiency.accounts.tables import ColumnTable
 
 
 def assert_same(one: RunTrace, other: RunTrace) -> None:
@@ -18,7 +18,7 @@ def assert_same(one: RunTrace, other: RunTrace) -> None:
 
 
 def _assert_same(name: str, one: Any, other: Any) -> None:
-    if isinstance(one, Table):
+    if isinstance(one, ColumnTable):
         for column, values in one.columns().items():
             _assert_same(f"{name}.{column}", values, other.columns()[column])
     elif isinstance(one, np.ndarray):

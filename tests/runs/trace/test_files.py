@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import SAMPLES, lost_worker, random_graph, simulate, tree
 from dask_efficiency import RunTrace, load_trace
-from dask_efficiency.accounts.tables import MISSING, Column, Table, Texts
+from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Texts
 from dask_efficiency.runs.trace import archive as archives
 from dask_efficiency.runs.trace import archive as packing
 from dask_efficiency.runs.trace.files import (
@@ -82,7 +82,7 @@ def test_a_setting_that_is_not_of_json_is_no_reason_to_lose_a_run() -> None:
 
 def test_a_trace_of_nothing_is_loaded_as_it_was_saved() -> None:
     trace = tree(2)
-    empty = {name: type(value).empty() for name in dir(trace) if isinstance(value := getattr(trace, name), Table)}
+    empty = {name: type(value).empty() for name in dir(trace) if isinstance(value := getattr(trace, name), ColumnTable)}
     nothing = {"keys": Texts.of([]), "dependency_starts": np.zeros(1, np.int64), "dependencies": np.zeros(0, np.int32)}
     trace = replace(trace, **empty, **nothing)  # type: ignore[arg-type]
     assert_same(round_trip(trace), trace)
@@ -323,11 +323,11 @@ class Seen:
     timing = 0.0, 0.0
 
     def __init__(self) -> None:
-        self.closed: list[progress.Work] = []
+        self.closed: list[progress.ProgressState] = []
 
-    def show(self, work: progress.Work, seconds: float) -> None: ...
+    def show(self, work: progress.ProgressState, seconds: float) -> None: ...
 
-    def close(self, work: progress.Work, seconds: float) -> None:
+    def close(self, work: progress.ProgressState, seconds: float) -> None:
         self.closed.append(work)
 
 

@@ -9,8 +9,8 @@ import pytest
 import dask_efficiency
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.sensors.names import SENSORS
-from dask_efficiency.accounts.tables import Clock, Table
+from dask_efficiency.accounts.sensors import SENSORS
+from dask_efficiency.accounts.tables import Clock, ColumnTable
 from dask_efficiency.plugin.scheduler.heartbeats import DASK_METRICS
 from dask_efficiency.runs.trace import chrome, schema
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER
@@ -23,8 +23,8 @@ COLUMNS = [(table, name) for table, kind in TABLES.items() for name in kind.dtyp
 
 
 def test_every_table_is_a_field_of_a_trace() -> None:
-    defined = {kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, Table)}
-    assert set(TABLES.values()) == defined - {Table}
+    defined = {kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, ColumnTable)}
+    assert set(TABLES.values()) == defined - {ColumnTable}
 
 
 def test_what_travels_has_the_layout_of_its_schema() -> None:
@@ -63,7 +63,7 @@ def test_a_column_says_what_its_numbers_are(table: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TABLES.values(), ids=TABLES)
-def test_a_row_of_which_nothing_is_known_fits_its_columns(kind: type[Table]) -> None:
+def test_a_row_of_which_nothing_is_known_fits_its_columns(kind: type[ColumnTable]) -> None:
     first = next(iter(kind.dtypes()))
     table = kind.from_columns({first: np.ones(2, kind.dtypes()[first])})
     for name, column in table.columns().items():

@@ -1,13 +1,238 @@
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.show.document import Along, Change, Label, Slice, Stack
-from dask_efficiency.show.html.figures import CHANGE_WIDTH, along, bar, change, hint_of, in_words, pie, stack
-from dask_efficiency.show.parts import finalized_parts
-from tests.report.samples import seconds
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.accounts.lines import Frame
+from dask_efficiency.report.sections.culprits import MAX_BOXES, boxes
+from dask_efficiency.report.sections.report import document
+from dask_efficiency.report.sections.report import page as report_page
+from dask_efficiency.report.stacks import sampled_stacks
+from dask_efficiency.report.values import ProfileRow
+from dask_efficiency.show.document import (
+    Along,
+    Box,
+    ChangeBar,
+    Curve,
+    Document,
+    Flames,
+    Label,
+    Point,
+    Slice,
+    Stack,
+    section,
+)
+from dask_efficiency.show.drawn_buckets import finalized_parts
+from dask_efficiency.show.html.figures import (
+    CHANGE_WIDTH,
+    CURVE_HEIGHT,
+    CURVE_WIDTH,
+    MAX_TICKS,
+    ROW,
+    TIMELINE_HEIGHT,
+    TIMELINE_WIDTH,
+    DrawnBox,
+    DrawnTimeline,
+    along,
+    bar,
+    change,
+    curve,
+    flames,
+    hint_of,
+    in_words,
+    pie,
+    stack,
+    through,
+    ticks,
+)
+from dask_efficiency.show.html.render import fragment, page
+from tests.report.profile_samples import ETL, profiled, profiled_reports
+from tests.report.samples import HOSTILE_NAMES, by_hand, seconds, timelines
+from tests.report.test_fragment import Reader
+from tests.report.test_report_page import read
+
+
+def outlines(drawn: DrawnTimeline) -> list[list[tuple[str, int]]]:
+    """The steps of each area, from the top of the stack down."""
+    return [[(step[0], int(step[1:])) for step in re.findall(r"[Vh]\d+", area.path)] for area in drawn.areas]
+
+
+def test_areas_are_stacked_to_the_threads_that_were_there() -> None:
+    # 4 threads: 1 computes and 3 are idle, then 2 compute and none is idle; the last bin is half as long
+    timeline = Timeline(10, 15, {"thread-cpu": (10, 10), "idle": (30, 0)})
+    idle, cpu = outlines(through(timeline, ()))
+    third = TIMELINE_WIDTH // 3
+    assert idle == [("V", 0), ("h", 2 * third), ("V", TIMELINE_HEIGHT // 2), ("h", third), ("V", TIMELINE_HEIGHT)]
+    assert cpu == [
+        ("V", TIMELINE_HEIGHT * 3 // 4),
+        ("h", 2 * third),
+        ("V", TIMELINE_HEIGHT // 2),
+        ("h", third),
+        ("V", TIMELINE_HEIGHT),
+    ]
+
+
+def test_the_axis_shows_the_number_of_threads() -> None:
+    assert through(Timeline(10, 10, {"idle": (40,)}), ()).threads == "4"
+    assert through(Timeline(10, 10, {"idle": (25,)}), ()).threads == "2.5"
+
+
+@given(timelines().filter(lambda timeline: any(map(any, timeline.activity.values()))))
+def test_an_area_never_leaves_the_figure_and_ends_where_it_does(timeline: Timeline) -> None:
+    found = outlines(through(timeline, ()))
+    assert len(found) == len(timeline.activity)
+    for steps in found:
+        assert steps[-1] == ("V", TIMELINE_HEIGHT)
+        assert sum(x for kind, x in steps if kind == "h") == TIMELINE_WIDTH
+        assert all(0 <= y <= TIMELINE_HEIGHT for kind, y in steps if kind == "V")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "labels"),
+    [
+        (0.05, ["0 s", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]),
+        (1.5, ["0 s", "200 ms", "400 ms", "600 ms", "800 ms", "1 s", "1.2 s", "1.4 s"]),
+        (61.0, ["0 s", "10 s", "20 s", "30 s", "40 s", "50 s", "60 s"]),
+        (600.0, ["0 s", "2 min", "4 min", "6 min", "8 min", "10 min"]),
+        (6 * 3600.0, ["0 s", "1 h", "2 h", "3 h", "4 h", "5 h", "6 h"]),
+        (10_000.0, ["0 s", "30 min", "1 h", "90 min", "2 h", "150 min"]),
+        (4 * 86400.0, ["0 s", "12 h", "1 d", "36 h", "2 d", "60 h", "3 d", "84 h", "4 d"]),
+    ],
+)
+def test_the_labels_of_the_time_axis_are_round(seconds: float, labels: list[str]) -> None:
+    drawn = through(Timeline(round(seconds * 1e9), round(seconds * 1e9), {"idle": (1,)}), ())
+    assert [tick.label for tick in drawn.ticks] == labels
+
+
+@given(st.floats(1e-4, 3e6))
+def test_ticks_are_few_and_evenly_spaced(seconds: float) -> None:
+    found = ticks(seconds)
+    assert 2 <= len(found) <= MAX_TICKS + 1
+    assert found[0] == 0
+    assert found[-1] <= seconds * (1 + 1e-6)
+    steps = [right - left for left, right in pairwise(found)]
+    assert max(steps) == pytest.approx(min(steps))
+
+
+durations = st.floats(1e-6, 1e6)
+
+
+def block(*rows: tuple[float, float]) -> Curve:
+    """Sizes and seconds, with a band of a tenth."""
+    points = [Point(at, f"{at:g}", y, 0.9 * y, 1.1 * y, rows[0][1] * rows[0][0] / at, "hint") for at, y in rows]
+    return Curve(tuple(points), "workers", "label")
+
+
+def coordinates(outline: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.-]+)", outline)]
+
+
+def test_doublings_are_equally_far_apart() -> None:
+    drawn = curve(block((1, 8.0), (2, 4.0), (4, 2.0)))
+    first, second, third = (float(mark.x) for mark in drawn.points)
+    assert round(second - first, 2) == round(third - second, 2)
+
+
+def test_time_begins_at_the_lower_end() -> None:
+    drawn = curve(block((1, 10.0), (2, 5.5)))
+    assert drawn.seconds[0].label == "0"
+    assert float(drawn.seconds[0].y) == CURVE_HEIGHT
+    assert coordinates(drawn.line)[1][1] == CURVE_HEIGHT / 2, "5.5 of the band's 11"
+
+
+def test_perfect_scaling_is_the_ideal_line() -> None:
+    drawn = curve(block((1, 8.0), (2, 4.0)))
+    assert drawn.ideal == drawn.line
+
+
+def test_a_single_point_stands_in_the_middle() -> None:
+    assert curve(block((4, 8.0))).points[0].x == "50.00"
+
+
+@given(st.lists(durations, min_size=1, max_size=6))
+def test_everything_is_within_the_figure(values: list[float]) -> None:
+    drawn = curve(block(*((1 << i, value) for i, value in enumerate(values))))
+    for outline in (drawn.band, drawn.line, drawn.ideal):
+        for x, y in coordinates(outline):
+            assert 0 <= x <= CURVE_WIDTH
+            assert -0.1 <= y <= CURVE_HEIGHT + 0.1
+    assert 1 <= len(drawn.seconds) <= 6
+
+
+def test_a_box_stands_where_its_time_is_and_has_a_name_where_there_is_room() -> None:
+    block = Flames(
+        (
+            Box("all", "4 s", 0, 4000, 0, "#000000"),
+            Box("a", "3 s", 0, 3950, 1, "#ffff00"),
+            Box("b", "1 s", 3950, 50, 1, "#ffff00"),
+        )
+    )
+    drawn = flames(block)
+    assert drawn.height == 2 * ROW
+    assert drawn.groups == (
+        ("#000000", "#ffffff", (DrawnBox("0.000", "100.000", 0, "all | 4 s", "all"),)),
+        (
+            "#ffff00",
+            "#000000",
+            (DrawnBox("0.000", "98.750", ROW, "a | 3 s", "a"), DrawnBox("98.750", "1.250", ROW, "b | 1 s", "")),
+        ),
+    )
+
+
+def test_only_a_page_has_the_figure_and_its_script() -> None:
+    assert "de-flames" in page(report_page(profiled()))
+    assert 'querySelector(".de-flames")' in page(report_page(profiled()))
+    assert 'querySelector(".de-flames")' not in page(report_page(by_hand()))
+    notebook = fragment(document(profiled()))
+    assert "<script" not in notebook
+    assert 'class="de-flames"' not in notebook
+    assert "Where the time goes" in notebook
+
+
+def test_without_its_script_a_browsers_own_search_finds_the_names() -> None:
+    html = page(Document("a", "", "b", (section("c", Flames(boxes(sampled_stacks(profiled())))),)))
+    assert re.search(r"<text[^>]*>clean \(etl\.py:88\)</text>", html)
+    titles = re.findall(r"<title>([^<]*)</title>", html)
+    assert "clean (etl.py:89) | 3.0 thread-seconds, 13 % of all, 33 % of its cause" in titles
+
+
+def test_hostile_names_are_text() -> None:
+    stack = tuple(Frame(name, ETL, 1) for name in HOSTILE_NAMES)
+    report = profiled(profile=(ProfileRow("thread-cpu", "", "clean", stack, 1),))
+    html = page(report_page(report))
+    assert html.count("<script") == 2
+    assert "<img" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; (etl.py:1)" in html
+    figure = html[html.index('<div class="de-flames">') :]
+    Reader(figure[: figure.index("</details>")])
+
+
+@given(profiled_reports())
+@settings(max_examples=40)
+def test_the_page_of_any_report_is_closed_and_has_no_element_that_acts(report: EfficiencyReport) -> None:
+    elements = read(report).elements
+    assert not {name for _, given_ in elements for name in given_} & {"src", "href", "style", "action"}
+    assert not {tag for tag, _ in elements} & {"script", "img", "iframe", "object", "form", "a", "input"}
+
+
+def test_the_largest_figure_takes_300_kilobytes_at_most() -> None:
+    def name(i: int, depth: int) -> str:
+        return f"SomeClassOfALibrary{depth}.some_method_of_it_{i % 7**depth}"
+
+    def stack(i: int) -> tuple[Frame, ...]:
+        return tuple(Frame(name(i, depth), "/x/some_module_of_it.py", 100) for depth in range(40))
+
+    rows = [ProfileRow("thread-cpu", "", "clean", stack(i), 1) for i in range(500)]
+    found = boxes(rows)
+    assert len(found) == MAX_BOXES
+    assert len(page(Document("a", "", "b", (section("c", Flames(found)),))).encode()) <= 300_000
+
 
 sizes = st.lists(st.integers(1, 10**15), min_size=1, max_size=9)
 
@@ -33,7 +258,7 @@ def test_the_bar_of_a_row_is_as_long_as_its_part_of_the_longest(sizes: list[int]
 
 @given(st.floats(-1, 1))
 def test_what_grew_stands_to_the_right_and_what_shrank_to_the_left(share: float) -> None:
-    drawn = change(Change(share, "#000000"))
+    drawn = change(ChangeBar(share, "#000000"))
     left, right = float(drawn.left), float(drawn.left) + float(drawn.width)
     assert -0.1 <= left < right <= CHANGE_WIDTH + 0.1
     assert left >= float(drawn.middle) if share > 0 else right <= float(drawn.middle) + 0.1
@@ -45,7 +270,7 @@ def test_only_wide_wedges_have_a_label() -> None:
     assert narrow.hint.startswith("spill 5.0 %: ")
 
 
-def test_a_shape_says_what_it_is_and_what_that_means() -> None:
+def test_the_hint_of_a_shape_has_its_name_and_meaning() -> None:
     assert hint_of(Label("spill", "", "to disk"), "5.0") == "spill 5.0 %: to disk"
     assert hint_of(Label("other"), "5.0") == "other 5.0 %"
     assert in_words(slices([1, 1])) == "part 0 1.0 %, part 1 1.0 %"

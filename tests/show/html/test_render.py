@@ -62,7 +62,7 @@ def test_a_page_without_sections_is_a_closed_document() -> None:
     assert [tag for tag, _ in Reader(body(page(EMPTY))).elements] == ["header", "h1", "div", "div", "footer"]
 
 
-def test_a_page_says_what_it_shares() -> None:
+def test_a_page_warns_of_what_it_shares() -> None:
     assert "names of workers, hosts, tasks and files, settings, and the source code" in page(EMPTY)
 
 

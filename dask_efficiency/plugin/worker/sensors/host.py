@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.accounts.sensors import Rates
 from dask_efficiency.plugin.worker.sensors.files import MAX_BYTES, KeptFiles, words_of
 from dask_efficiency.plugin.worker.sensors.network import NetworkSensors, PauseFrames, Pauses, RdmaSensors
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader
@@ -45,7 +45,7 @@ class CoreSensors:
         self._throttles = [f"{_CPU}/{core}/thermal_throttle/core_throttle_count" for core in some]
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
         counters: dict[str, float] = {}
         head = self._proc.read("stat", 256).partition(b"\n")[0].split()
         if len(head) > _TIMES and head[0] == b"cpu":
@@ -103,7 +103,7 @@ class MemorySensors:
         self._page = os.sysconf("SC_PAGE_SIZE")
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
         counters: dict[str, float] = {}
         for name, pages in self._swapped():
             counters[name] = pages * self._page
@@ -146,7 +146,7 @@ class DiskSensors:
         self._stalled: Rates[str] = Rates()
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
         counters: dict[tuple[bytes, int], float] = {}
         disks: list[bytes] = []
         for words in words_of(self._proc.read("diskstats")):
@@ -209,7 +209,7 @@ class HostSensors:
         )
 
     def read(self, at: float) -> dict[str, float]:
-        """Values now of the :data:`~dask_efficiency.accounts.sensors.names.HOST_SENSORS` that the host has.
+        """Values now of the :data:`~dask_efficiency.accounts.sensors.HOST_SENSORS` that the host has.
 
         Parameters
         ----------

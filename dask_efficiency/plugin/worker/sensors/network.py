@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.accounts.sensors import Rates
 from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
 
 #: Columns of ``/proc/net/dev`` after the name: errors and drops, received and sent.
@@ -41,7 +41,7 @@ class NetworkSensors:
         self._readings = 0
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
         if self._readings % LOOK_AGAIN == 0:
             net = "class/net"
             names = self._sys.names(net)
@@ -120,7 +120,7 @@ class RdmaSensors:
         self._files = [file for file in there if (sys.root / file[0]).exists()]
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
         counters: dict[tuple[str, str], float] = {}
         for path, sensor, unit in self._files:
             count = self._sys.number(path)

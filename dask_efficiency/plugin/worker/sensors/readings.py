@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic, thread_time_ns
 from typing import TYPE_CHECKING
 
-from dask_efficiency.accounts.sensors.wire import encode_sensors
+from dask_efficiency.accounts.sensors import encode_sensors
 from dask_efficiency.plugin.worker.sensors.host import HostSensors
 from dask_efficiency.show.log import logger
 

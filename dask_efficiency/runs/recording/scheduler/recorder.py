@@ -15,8 +15,7 @@ import distributed
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.processors import Processors, cores
-from dask_efficiency.accounts.sensors.gpus import gpu_sensors
-from dask_efficiency.accounts.sensors.names import SENSORS
+from dask_efficiency.accounts.sensors import SENSORS, gpu_sensors
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.wire.heartbeats import is_repeated
 from dask_efficiency.plugin import patches

@@ -178,7 +178,7 @@ class RecordingPart(SchedulerPart):
         """Note the workers' heartbeats, but for those whose last one is unread."""
         if self.recorder is not None:
             cluster = self._accounts.cluster
-            self.recorder.take_heartbeats(cluster.activity_by_worker(), cluster.gpu_readings, unread)
+            self.recorder.take_heartbeats(cluster.part_by_worker("activity"), cluster.gpu_readings, unread)
 
     # -- the workers' part ---------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._core import ShuffleRun, barrier_key
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Done, Entry, Moved, Noted, Place, Run, Taken
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Done, Entry, Moved, Noted, Run, Taken, TaskSet
 from dask_efficiency.plugin.names import BATCHES
 from dask_efficiency.plugin.patches import SHUFFLE_MESSAGE, Replacements
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
@@ -291,11 +291,11 @@ class WorkerRecorder:
         if taken is None or done is None:
             return
         left = taken[_SECEDED] != MISSING
-        if entry.place is Place.LONG_RUNNING:
+        if entry.place is TaskSet.LONG_RUNNING:
             if not left:
                 self._running[entry.key] = (*taken[:_SECEDED], entry.at, *taken[_SECEDED + 1 :])  # type: ignore[assignment]  # as long
                 self._free(taken, done, entry.at)
-        elif left or entry.place is Place.NEITHER:
+        elif left or entry.place is TaskSet.NEITHER:
             del self._running[entry.key]
             if not left:
                 self._free(taken, done, entry.at)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.accounts.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.sensors import HOST_SENSORS
 from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
 from dask_efficiency.plugin.worker.sensors.host import HostSensors
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.accounts.sensors.names import HOST_SENSORS
-from dask_efficiency.accounts.sensors.wire import decode_sensors
+from dask_efficiency.accounts.sensors import HOST_SENSORS, decode_sensors
 from dask_efficiency.plugin.worker.sensors import readings
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
 

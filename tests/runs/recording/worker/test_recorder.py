@@ -12,7 +12,7 @@ from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._core import ShuffleRun
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.log import Done, Entry, Moved, Noted, Place, Taken
+from dask_efficiency.accounts.worker.log import Done, Entry, Moved, Noted, Taken, TaskSet
 from dask_efficiency.plugin.patches import Replacements
 from dask_efficiency.plugin.worker.hooks import noted
 from dask_efficiency.runs.recording.worker import recorder
@@ -105,7 +105,7 @@ class Scene:
     def end(self, key: str) -> None:
         self.now += 1
         run = self.taken.pop(key), self.now, 0, 1, 1
-        self.read(Moved(self.now, key, "executing", "memory", Place.NEITHER, run, done=Done(self.number)))
+        self.read(Moved(self.now, key, "executing", "memory", TaskSet.NEITHER, run, done=Done(self.number)))
 
     def run(self, key: str) -> None:
         self.stimulus()

@@ -1,0 +1,171 @@
+"""WindowAccounts: a closed window's exact time by worker, prefix and span."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from dask_efficiency.accounts.buckets import (
+    UNKNOWN,
+    Bucket,
+    cause_name,
+    causes_of,
+    fit_causes,
+    scale_down,
+)
+from dask_efficiency.accounts.cluster.span_shares import NOBODY, SHARED, SpanShares
+from dask_efficiency.accounts.details import MergedProfiles
+from dask_efficiency.accounts.gpu import GpuTotals
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPart:
+    """Part of a window's time and causes: nanoseconds by worker and by prefix."""
+
+    workers: dict[str, dict[str, int]] = field(default_factory=dict)
+    prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
+    worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def copy(self) -> OwnPart:
+        """Copy it, to be added to."""
+        return OwnPart(*({name: dict(row) for name, row in getattr(self, f.name).items()} for f in fields(self)))
+
+
+@dataclass(slots=True)
+class WindowAccounts:
+    """Accounts of a closed window, in nanoseconds.
+
+    Its length is the mean of the workers' own windows, over the threads of those present throughout. So the sum matches
+    it, even if the scheduler's event loop stood still between its clock and theirs.
+    """
+
+    elapsed: int
+    #: Part of it with work outstanding, and the part of that without any worker.
+    outstanding: int
+    no_workers: int = 0
+    workers: dict[str, dict[str, int]] = field(default_factory=dict)
+    nthreads: dict[str, int] = field(default_factory=dict)
+    prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: By span id; names are known where Dask is.
+    spans: dict[str, dict[str, int]] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
+    outside: dict[str, int] = field(default_factory=dict)
+    details: dict[str, int] = field(default_factory=dict)
+    amounts: dict[str, int] = field(default_factory=dict)
+    #: Counts of workers that came and went.
+    attendance: dict[str, int] = field(default_factory=dict)
+    #: Costs of workers that left; see :func:`~dask_efficiency.accounts.cluster.losses.costs`.
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    not_measured: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    #: By worker name, between its snapshots at the window's ends, or the last that came.
+    gpu: dict[str, GpuTotals] = field(default_factory=dict)
+    #: Known causes of workers', prefixes' and spans' time, by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`.
+    worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    span_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Part of the workers' time that is in ``spans``.
+    in_spans: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Part that own tasks held, if the window keeps it.
+    own: OwnPart | None = None
+    #: Share of the processors' time that other processes used; None if unknown.
+    others_share: float | None = None
+    #: The profiles of the workers that answered.
+    profiles: MergedProfiles = field(default_factory=MergedProfiles)
+
+
+#: Between the names of a span and of a span in it.
+SEPARATOR = "/"
+
+_UNKNOWN = cause_name(Bucket.IDLE, UNKNOWN)
+
+#: By row, nanoseconds by bucket or by cause.
+Rows = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BySpan:
+    """Time of a window by span id, and its causes; time of no span is under :data:`NOBODY`."""
+
+    spans: Rows
+    causes: Rows
+    #: Part of the own spans by worker and prefix, if the window keeps it.
+    own: OwnPart | None = field(default=None)
+
+
+def divide(accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str], bool]) -> BySpan:
+    """A closed window's time by span.
+
+    Returns
+    -------
+    BySpan
+        ``spans`` add up to ``accounts.workers``, bucket by bucket. No span has ``no-work``, ``lost-worker``,
+        ``unmeasured``, and time of tasks whose spans no answer named.
+    """
+    spans = {span: dict(row) for span, row in accounts.spans.items()}
+    causes = {span: dict(row) for span, row in accounts.span_causes.items()}
+    free = {
+        worker: _free(row, accounts.in_spans.get(worker, {}), accounts.worker_causes.get(worker, {}))
+        for worker, row in accounts.workers.items()
+    }
+    own = None if accounts.own is None else accounts.own.copy()
+    for name in dict.fromkeys(name for row in free.values() for name in row):
+        of_workers = [row.get(name, 0) for row in free.values()]
+        bucket = name.partition("/")[0]
+        parts = shares.divide(name, sum(of_workers)) if bucket in SHARED else {NOBODY: sum(of_workers)}
+        for span, ns in parts.items():
+            add(spans, span, bucket, ns)
+            if name not in (bucket, _UNKNOWN):
+                add(causes, span, name, ns)
+        if own is not None:
+            mine = sum(ns for span, ns in parts.items() if is_own(span))
+            for worker, ns in zip(free, scale_down(of_workers, mine), strict=True):
+                if ns:
+                    add(own.workers, worker, bucket, ns)
+                    if name not in (bucket, _UNKNOWN):
+                        add(own.worker_causes, worker, name, ns)
+    return BySpan(spans, causes, own)
+
+
+def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[str, int]) -> dict[str, int]:
+    """Subtract what tasks of known spans held; the rest by bucket and, of ``idle``, by cause."""
+    rest = {bucket: max(0, ns - in_spans.get(bucket, 0)) for bucket, ns in row.items()}
+    idle = rest.pop(Bucket.IDLE, 0)
+    return {
+        **{bucket: ns for bucket, ns in rest.items() if ns},
+        **fit_causes(causes_of(causes, Bucket.IDLE), Bucket.IDLE, idle),
+    }
+
+
+def rolled_up(rows: Mapping[str, Mapping[str, int]], paths: Mapping[str, str]) -> Rows:
+    """Sum rows by path, each with all below it; those at the top add up to the whole.
+
+    Parameters
+    ----------
+    rows
+        By span id.
+    paths
+        Of each span, such as ``"outer/inner"``; several may have the same.
+    """
+    found: Rows = {}
+    for span, row in rows.items():
+        path = paths[span]
+        for above in (*reversed(parents(path)), path):
+            for name, ns in row.items():
+                add(found, above, name, ns)
+            found.setdefault(above, {})
+    return found
+
+
+def parents(path: str) -> list[str]:
+    """The paths above one, the nearest first."""
+    steps = path.split(SEPARATOR)
+    return [SEPARATOR.join(steps[:i]) for i in range(len(steps) - 1, 0, -1)]
+
+
+def add(rows: Rows, row: str, name: str, ns: int) -> None:
+    """Add to a cell."""
+    cells = rows.setdefault(row, {})
+    cells[name] = cells.get(name, 0) + ns

@@ -1,0 +1,204 @@
+"""GpuTotals: the GPU time of a worker as its heartbeat carries it, in integer nanoseconds, and sums of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
+
+
+class GpuUse(NamedTuple):
+    """Time of a task's thread in calls that wait for the GPU, as four disjoint parts, in nanoseconds."""
+
+    #: A kernel of its own task ran, so this time was useful.
+    kernel: int = 0
+    #: No kernel of its own ran, but one of another task did, on a device that its own work was waiting for.
+    contention: int = 0
+    #: No such kernel ran, but a copy or fill of its own task did.
+    copy: int = 0
+    #: None of these.
+    wait: int = 0
+    #: The part of all four in calls that burn CPU while they wait.
+    spun: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTotals:
+    """One device's time as one worker saw it: kernels + copies + idle == elapsed."""
+
+    uuid: str
+    name: str = ""
+    #: From the start of the meter to the last instant whose records are complete.
+    elapsed: int = 0
+    #: Time in which at least one kernel ran.
+    kernels: int = 0
+    #: Time in which no kernel ran, but a copy or fill did.
+    copies: int = 0
+    idle: int = 0
+    #: Shares of kernels + copies by prefix; of m tasks at once each has 1/m. With ``unattributed`` they add up to
+    #: kernels + copies.
+    shares: Mapping[str, int] = field(default_factory=dict)
+    #: Share of work that belongs to no known task.
+    unattributed: int = 0
+    #: The part of ``shares`` after the end of the task.
+    tail: int = 0
+    #: Work whose records came too late: its time is counted as idle or as other work.
+    late: int = 0
+
+    def since(self, earlier: DeviceTotals) -> DeviceTotals:
+        """Growth since ``earlier``, totals of the same device and worker."""
+        return replace(
+            self,
+            elapsed=self.elapsed - earlier.elapsed,
+            kernels=self.kernels - earlier.kernels,
+            copies=self.copies - earlier.copies,
+            idle=self.idle - earlier.idle,
+            shares=_gained(self.shares, earlier.shares),
+            unattributed=self.unattributed - earlier.unattributed,
+            tail=self.tail - earlier.tail,
+            late=self.late - earlier.late,
+        )
+
+
+class KernelTotals(NamedTuple):
+    """Kernels of one name that tasks of one prefix launched."""
+
+    prefix: str
+    #: ``(other)`` for those that are not listed separately.
+    name: str
+    launches: int
+    #: The sum of their durations, nanoseconds; where two ran at once the time counts twice.
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTotals:
+    """GPU time of one worker: its tasks' shares of each device, and how complete these are."""
+
+    #: :attr:`~dask_efficiency.gpu.meter.GpuMeter.kind` and ``description`` of the meter.
+    meter: str = "none"
+    description: str = ""
+    devices: Sequence[DeviceTotals] = ()
+    #: The kernels that took most time; the rest under ``(other)``.
+    kernels: Sequence[KernelTotals] = ()
+    #: By prefix, nanoseconds of work on a device while the task's thread did something else.
+    hidden: Mapping[str, int] = field(default_factory=dict)
+    #: Summed durations of all kernels, and of those of known tasks.
+    kernel_ns: int = 0
+    attributed_ns: int = 0
+    #: Upper bounds of the time on the device by prefix, nanoseconds, from a meter that sees no operations.
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    dropped: int = 0
+    #: Nanoseconds during which the meter gave way to a profiler.
+    gaps: int = 0
+    #: CPU nanoseconds of the meter itself.
+    cost: int = 0
+    #: Tasks finalized before their use of the device was known, so that none of their time is ``gpu``.
+    unknown_tasks: int = 0
+    #: The last sensor readings, by device and name; see ``adapters/nvml.py`` for names and units.
+    readings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of kernel time that belongs to a known task, 0 to 1; None if no kernel was seen."""
+        return self.attributed_ns / self.kernel_ns if self.kernel_ns else None
+
+    def since(self, earlier: GpuTotals) -> GpuTotals:
+        """Growth since ``earlier``, totals of the same worker incarnation; readings are the latest."""
+        devices = {device.uuid: device for device in earlier.devices}
+        kernels = {(kernel.prefix, kernel.name): kernel for kernel in earlier.kernels}
+        known = [(now, kernels.get((now.prefix, now.name))) for now in self.kernels]
+        return replace(
+            self,
+            devices=tuple(now.since(devices[now.uuid]) if now.uuid in devices else now for now in self.devices),
+            kernels=tuple(
+                KernelTotals(now.prefix, now.name, now.launches - then.launches, now.ns - then.ns) if then else now
+                for now, then in known
+                if then is None or now.launches > then.launches
+            ),
+            hidden=_gained(self.hidden, earlier.hidden),
+            kernel_ns=self.kernel_ns - earlier.kernel_ns,
+            attributed_ns=self.attributed_ns - earlier.attributed_ns,
+            bounds=_gained(self.bounds, earlier.bounds),
+            dropped=self.dropped - earlier.dropped,
+            gaps=self.gaps - earlier.gaps,
+            cost=self.cost - earlier.cost,
+            unknown_tasks=self.unknown_tasks - earlier.unknown_tasks,
+        )
+
+
+def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
+    """Growth by prefix."""
+    return {prefix: ns - then.get(prefix, 0) for prefix, ns in now.items() if ns > then.get(prefix, 0)}
+
+
+#: Kernels that a sum lists, those that took most time. A guess: pages show 20.
+MAX_KERNELS = 100
+
+#: Devices that a sum lists. A guess: in a cloud, each departed worker may have had another device.
+MAX_DEVICES = 200
+
+OTHER = "(other)"
+
+
+def add_totals(former: GpuTotals, latter: GpuTotals) -> GpuTotals:
+    """Add two totals. Meter and description are the latter's, unless only the former measured anything.
+
+    A device that only one of them saw is taken from there: its ``elapsed`` is the time for which it was watched.
+    """
+    shown = latter if latter.meter != "none" or former.meter == "none" else former
+    return replace(
+        shown,
+        devices=_devices((*former.devices, *latter.devices)),
+        kernels=_kernels((*former.kernels, *latter.kernels)),
+        hidden=_counts(former.hidden, latter.hidden),
+        bounds=_counts(former.bounds, latter.bounds),
+        readings={**former.readings, **latter.readings},
+        **{name: getattr(former, name) + getattr(latter, name) for name in _NUMBERS},
+    )
+
+
+_NUMBERS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
+
+#: The fields of a device that add up.
+_DEVICE_NUMBERS = tuple(f.name for f in fields(DeviceTotals) if f.name not in ("uuid", "name", "shares"))
+
+
+def _devices(devices: Iterable[DeviceTotals]) -> tuple[DeviceTotals, ...]:
+    found: dict[str, DeviceTotals] = {}
+    for device in devices:
+        if device.uuid not in found and len(found) >= MAX_DEVICES:
+            device = replace(device, uuid=OTHER, name="")
+        known = found.get(device.uuid)
+        found[device.uuid] = device if known is None else add_devices(known, device)
+    return tuple(found.values())
+
+
+def add_devices(one: DeviceTotals, other: DeviceTotals) -> DeviceTotals:
+    """Add two totals of one device. The parts of the result add up if those of both do."""
+    return replace(
+        other,
+        shares=_counts(one.shares, other.shares),
+        **{name: getattr(one, name) + getattr(other, name) for name in _DEVICE_NUMBERS},
+    )
+
+
+def _kernels(kernels: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
+    found: dict[tuple[str, str], KernelTotals] = {}
+    for kernel in kernels:
+        _add_kernel(found, kernel)
+    ranked = sorted(found.values(), key=lambda kernel: (kernel.name == OTHER, -kernel.ns))
+    kept = {(kernel.prefix, kernel.name): kernel for kernel in ranked[:MAX_KERNELS]}
+    for kernel in ranked[MAX_KERNELS:]:
+        _add_kernel(kept, KernelTotals("", OTHER, kernel.launches, kernel.ns))
+    return tuple(kept.values())
+
+
+def _add_kernel(found: dict[tuple[str, str], KernelTotals], kernel: KernelTotals) -> None:
+    key = kernel.prefix, kernel.name
+    known = found.get(key)
+    found[key] = kernel if known is None else KernelTotals(*key, known.launches + kernel.launches, known.ns + kernel.ns)
+
+
+def _counts(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

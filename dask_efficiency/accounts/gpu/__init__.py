@@ -1,1 +1,0 @@
-"""What is summed up of GPUs, and how it travels."""

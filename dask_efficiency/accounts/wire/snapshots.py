@@ -1,0 +1,173 @@
+"""Snapshots of a worker's accounts, the order of their numbers on the wire, and answers about a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
+from dask_efficiency.accounts.checks import (
+    MAX_NAME_LENGTH,
+    RefusedPayload,
+    counts,
+    listed,
+    mapping,
+    row,
+    short,
+    text,
+    whole,
+)
+from dask_efficiency.accounts.details import decode_details, encode_details
+from dask_efficiency.accounts.gpu import GpuTotals
+from dask_efficiency.accounts.worker.balance import (
+    ACTIVE_BUCKETS,
+    FREE_BUCKETS,
+    TASK_BUCKETS,
+    UNHELD_BUCKETS,
+    Balance,
+    Outcome,
+    WindowBalance,
+)
+
+CAUSED_BUCKETS = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
+_CAUSES = tuple(cause_name(bucket, cause) for bucket in CAUSED_BUCKETS for cause in CAUSES[bucket])
+
+
+class NumberGroup(NamedTuple):
+    """Group of the numbers in each heartbeat."""
+
+    fields: tuple[str, ...]
+    unit: str
+    #: Their sum.
+    adds_to: str = ""
+
+
+#: Numbers of each heartbeat by group, in their order on the wire.
+GROUPS = {
+    "": NumberGroup(("nthreads", "elapsed", "running"), "threads, ns of the ledger, ns of tasks that are not settled"),
+    "settled": NumberGroup((*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)), "ns", "nthreads x elapsed - running"),
+    "tasks": NumberGroup((*map(str, Outcome),), "tasks"),
+    "active": NumberGroup((*map(str, ACTIVE_BUCKETS),), "ns", "settled time of tasks + running"),
+    "causes.settled": NumberGroup(_CAUSES, "ns", "settled time of each bucket that has causes, where any is known"),
+    "causes.active": NumberGroup(_CAUSES, "ns", "active time of each"),
+}
+#: Groups of numbers outside the accounts, with names that travel too; fields of a snapshot.
+EXTRAS = ("outside", "details", "amounts")
+
+#: Group and name of each number, and its name in error messages.
+FIELDS = tuple((group, name) for group, (names, *_) in GROUPS.items() for name in names)
+NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
+
+
+#: Version of all messages; raised with each change. The scheduler refuses any other.
+SCHEMA = 5
+
+#: Activity outside the slots: CPU time of the plugin on the worker.
+OWN_WORK = "dask-efficiency itself"
+
+#: Activity outside the slots: CPU time of threads that are neither a task's nor the event loop's.
+OTHER_CPU = "CPU of other threads"
+
+#: Activity outside the slots: time in which these were ready to run and waited for a core.
+OTHER_CORE_WAIT = "other threads waiting for a core"
+
+#: Detail: time in which tasks' threads were ready to run and waited for a core.
+CORE_WAIT = "thread-noncpu: waiting for a core"
+
+_UNHELD = frozenset(map(str, UNHELD_BUCKETS))
+_OUTCOMES = frozenset(map(str, Outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCauses:
+    """Causes of a worker's time without useful work, in nanoseconds that add up to its accounts.
+
+    By :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, of ``thread-noncpu`` and ``overhead``; the former has
+    none without a sampler. Causes by prefix travel with windows only: heartbeats are many.
+    """
+
+    finalized: Mapping[str, int] = field(default_factory=dict)
+    #: Causes of the activity view.
+    active: Mapping[str, int] = field(default_factory=dict)
+    #: Reason why threads are not sampled; empty if they are.
+    not_sampled: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A worker's accounts as a heartbeat carries them: totals, so that a lost heartbeat costs nothing."""
+
+    #: Id of the ledger; a new process or registration has a new one.
+    incarnation: str
+    #: Number of the snapshot in its incarnation, to recognize repeated and late ones.
+    seq: int
+    balance: Balance
+    #: Nanoseconds outside the slots, by activity; shown separately, never added.
+    outside: Mapping[str, int] = field(default_factory=dict)
+    #: Nanoseconds of parts of buckets; shown separately, never added.
+    details: Mapping[str, int] = field(default_factory=dict)
+    #: True for the last one of its incarnation: the worker is closing.
+    final: bool = False
+    #: GPU accounts; None until something has asked for a GPU.
+    gpu: GpuTotals | None = None
+    causes: SnapshotCauses = field(default_factory=SnapshotCauses)
+    #: Bytes and counts of each of :data:`~dask_efficiency.accounts.metered.WAYS`, by ``way/unit``.
+    amounts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """Message of a worker without a working meter, in place of a snapshot."""
+
+    reason: str
+
+
+def encode_not_measured(reason: str) -> dict[str, Any]:
+    """The payload of a worker without a working meter."""
+    return {"schema": SCHEMA, "off": reason[:MAX_NAME_LENGTH]}
+
+
+def encode_window(window: WindowBalance, *, limit: int = 300) -> dict[str, Any]:
+    """Encode a window's accounts for msgpack, with at most ``limit`` rows of each profile."""
+    return {
+        "schema": SCHEMA,
+        "nthreads": window.nthreads,
+        "elapsed": window.elapsed,
+        "free": dict(window.free),
+        "rows": [[span, prefix, list(row)] for (span, prefix), row in window.rows.items()],
+        "tasks": dict(window.tasks),
+        "details": encode_details(window.details, limit=limit),
+    }
+
+
+def decode_window(payload: object) -> WindowBalance:
+    """Check and read a window's accounts; raises :class:`RefusedPayload`."""
+    fields = mapping("window", payload)
+    check_schema(fields.get("schema"))
+    rows: dict[tuple[str, str], tuple[int, ...]] = {}
+    for entry in listed("rows", fields.get("rows")):
+        if not isinstance(entry, (list, tuple)) or len(entry) != 3:
+            raise RefusedPayload(f"a row is {short(entry)}; expected span, prefix and nanoseconds")
+        span, prefix, values = entry
+        rows[text("span", span), text("prefix", prefix)] = row("rows", values, len(TASK_BUCKETS) + 1)
+    window = WindowBalance(
+        nthreads=whole("nthreads", fields.get("nthreads")),
+        elapsed=whole("elapsed", fields.get("elapsed")),
+        free=counts("free", fields.get("free"), _UNHELD),
+        rows=rows,
+        tasks=counts("tasks", fields.get("tasks"), _OUTCOMES),
+        details=decode_details(fields.get("details")),
+    )
+    recorded = sum(window.free.values()) + sum(map(sum, rows.values()))
+    if recorded != window.nthreads * window.elapsed:
+        raise RefusedPayload(
+            f"the window holds {recorded} ns; expected nthreads x elapsed = {window.nthreads} x {window.elapsed} ns"
+        )
+    return window
+
+
+def check_schema(value: object) -> None:
+    """Refuse messages of another version of this package."""
+    if type(value) is not int or value != SCHEMA:
+        raise RefusedPayload(f"schema is {short(value)}; expected {SCHEMA}")

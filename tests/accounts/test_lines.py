@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.accounts import lines
+from dask_efficiency.accounts.lines import Frame, SampleRow, SentGraphs, StackTable, graph_name, sending_lines
+
+stacks = st.lists(st.builds(Frame, st.sampled_from("fgh"), st.just("x.py"), st.integers(1, 9)), max_size=3).map(tuple)
+rows = st.builds(SampleRow, st.just("thread-noncpu"), st.sampled_from(["gil", "lock"]), st.sampled_from("ab"), stacks)
+
+
+@given(st.lists(st.tuples(rows, st.integers(1, 100))), st.integers(1, 5))
+def test_a_full_table_keeps_the_sums_of_causes_and_prefixes(added, max_rows):
+    table: StackTable[SampleRow] = StackTable(max_rows)
+    for row, ns in added:
+        table.add(row, ns)
+
+    def by_cause_and_prefix(rows):
+        sums = Counter()
+        for row, ns in rows.items() if isinstance(rows, dict) else rows:
+            sums[row[:3]] += ns
+        return sums
+
+    found = table.rows()
+    assert by_cause_and_prefix(found) == by_cause_and_prefix(added)
+    assert sum(row.stack != () for row in found) <= max_rows
+
+
+LOAD = {"etl.py:3": "df.x.mean().compute()"}
+MERGE = {"etl.py:9": "df.merge(other).compute()"}
+NOBODY = {"": ""}
+
+
+def taken_in(*graphs: tuple[object, list[str]]) -> dict[str, list[str]]:
+    sent = SentGraphs()
+    for wanted, prefixes in graphs:
+        sent.add(wanted, prefixes)
+    return sent.to_dict()
+
+
+def test_a_prefix_was_sent_by_the_lines_whose_graphs_have_tasks_of_it() -> None:
+    sent = taken_in(({("mean", 0)}, ["read", "mean"]), ({("merge", 0), ("merge", 1)}, ["read", "merge"]), ("ab", ["f"]))
+    lines = {
+        graph_name([("mean", 0)]): LOAD,
+        graph_name([("merge", 1), ("merge", 0)]): MERGE,
+        graph_name("a"): {"x.py:1": ""},
+    }
+    assert sending_lines(sent, lines) == {
+        "mean": "`df.x.mean().compute()` in etl.py:3",
+        "merge": "`df.merge(other).compute()` in etl.py:9",
+        "read": "`df.x.mean().compute()` in etl.py:3 and 1 more line",
+        "f": "x.py:1",
+    }
+
+
+def test_a_graph_sent_by_two_lines_has_both_and_one_of_unknown_origin_makes_its_prefixes_unknown() -> None:
+    sent = taken_in(({"a"}, ["read", "f"]), ({"b"}, ["f"]), ({"c"}, ["g"]))
+    assert sending_lines(sent, {"a": LOAD | MERGE, "b": NOBODY}) == {
+        "read": "`df.x.mean().compute()` in etl.py:3 and 1 more line"
+    }
+
+
+@pytest.mark.parametrize("wanted", [[], range(lines.MAX_WANTED + 1), iter("a"), None])
+def test_a_graph_without_a_name_has_no_line(wanted: object) -> None:
+    assert graph_name(wanted) == ""
+    assert "f" not in sending_lines(taken_in((wanted, ["f"])), {"a": LOAD})
+
+
+def test_beyond_the_bounds_prefixes_have_no_line_unless_their_graph_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_GRAPHS", 2)
+    sent = taken_in((["a"], ["f"]), (["b"], ["g"]), (["c"], ["h", "g"]), (["a"], ["i"]))
+    assert sent == {"a": ["f", "i"], "b": ["g"], "": ["g", "h"]}
+    assert sending_lines(sent, dict.fromkeys("abc", LOAD)).keys() == {"f", "i"}
+    monkeypatch.setattr(lines, "MAX_PREFIXES", 3)
+    assert taken_in((["a"], ["f", "g"]), (["b"], ["g", "h"])) == {"a": ["f", "g"], "": ["g", "h"]}

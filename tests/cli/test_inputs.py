@@ -1,0 +1,242 @@
+"""What the commands make of each kind of file, and of schedulers that answer or do not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from distributed import Client, LocalCluster
+
+from benchmarks.simulated_traces import transfer_bound, wide
+from dask_efficiency import EfficiencyPlugin, unregister
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.cli import main
+from dask_efficiency.cli.inputs import InputKind, look_at
+from tests.report.samples import report_of, seconds
+from tests.runs.stragglers.tables_of_tasks import slowed, tasks
+
+SLOW = SlowWorker("w3", "h1", Cause.SLOW_CPU, 3.0, 0.95, 0.0, 2.5, None, ())
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def error_of(result: Result) -> str:
+    """The one line that says what went wrong, after the one that says who is asked."""
+    assert (result.exit_code, result.stdout) == (1, "")
+    *before, error = result.stderr.splitlines()
+    assert len(before) <= 1
+    assert all(line.startswith("connecting to ") for line in before)
+    assert error.startswith("Error: ")
+    return error
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of each kind, under names that tell nothing."""
+    monkeypatch.chdir(tmp_path)
+    report = report_of(seconds(thread_cpu=10, idle=2), stragglers=(SLOW,))
+    report.save("a-report")
+    report.save("report.json.gz")
+    report.save("report.json.zip")
+    shutil.copy("report.json.gz", "compressed")
+    report.to_html("a-page")
+    wide(slow={1: 3.0}).save("a-run")
+    table = slowed(tasks(), "w03", 2.0)
+    table.to_csv("a-table", index=False)
+    table.to_csv("table.csv.gz", index=False)
+    table.to_parquet("parquet")
+    assert run("critical-path", "a-run", "--chrome", "timeline").exit_code == 0
+    Path("scheduler").write_text(json.dumps({"type": "Scheduler", "address": "tcp://127.0.0.1:1", "workers": {}}))
+    Path("poem").write_text("roses are red,\nworkers are slow\n")
+    Path("truncated").write_bytes(Path("a-run").read_bytes()[:200])
+    Path("empty").touch()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a-report", InputKind.REPORT),
+        ("report.json.gz", InputKind.REPORT),
+        ("compressed", InputKind.REPORT),
+        ("a-page", InputKind.PAGE),
+        ("a-run", InputKind.TRACE),
+        ("truncated", InputKind.TRACE),
+        ("a-table", InputKind.CSV),
+        ("table.csv.gz", InputKind.CSV),
+        ("parquet", InputKind.PARQUET),
+        ("timeline", InputKind.CHROME),
+        ("scheduler", InputKind.SCHEDULER),
+        ("poem", InputKind.OTHER),
+        ("empty", InputKind.OTHER),
+        ("report.json.zip", InputKind.OTHER),
+    ],
+)
+def test_a_file_is_known_by_its_content(name: str, kind: InputKind) -> None:
+    assert look_at(name).kind is kind
+    assert look_at(Path(name).absolute().as_uri()).kind is kind
+
+
+def test_a_report_under_any_name_is_shown() -> None:
+    shown = run("report", "a-report")
+    assert shown.exit_code == 0
+    for name in ("report.json.gz", "report.json.zip", "compressed", Path("a-report").absolute().as_uri()):
+        assert run("report", name).stdout == shown.stdout, name
+
+
+def test_tables_under_any_name_are_judged() -> None:
+    for name in ("a-table", "table.csv.gz", "parquet", Path("a-table").absolute().as_uri()):
+        assert "Worker w03, 1.98x as long" in run("stragglers", name).stdout, name
+
+
+def test_the_findings_in_a_saved_report_are_shown() -> None:
+    result = run("stragglers", "a-report")
+    assert result.exit_code == 0
+    assert "Worker w3, 2.50x as long" in result.stdout
+    assert "As the scheduler found them during the run" in " ".join(result.stdout.split())
+    assert list(
+        map(SlowWorker.from_dict, json.loads(run("stragglers", "a-report", "--json").stdout)["slow_workers"])
+    ) == [SLOW]
+    assert "--history and --factor judge a recorded run" in error_of(run("stragglers", "a-report", "--factor", "1"))
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "said"),
+    [
+        (
+            "report",
+            "a-run",
+            "a-run is a recorded run: `dask-efficiency critical-path a-run` and `dask-efficiency strag",
+        ),
+        ("report", "a-table", "a-table is a table of tasks: `dask-efficiency stragglers a-table` judges its workers"),
+        ("report", "a-page", "a-page is a page: open it in a browser; expected a saved report or a scheduler's addre"),
+        ("report", "timeline", "timeline is a timeline: open it in ui.perfetto.dev; expected"),
+        ("critical-path", "a-report", "a-report is a saved report: `dask-efficiency report a-report` shows it; expect"),
+        ("critical-path", "a-report", "`efficiency_report(trace=True)` makes"),
+        ("critical-path", "parquet", "(Parquet): `dask-efficiency stragglers parquet` judges its workers; expected"),
+        ("critical-path", "a-page", "a-page is a page"),
+        ("stragglers", "a-page", "a-page is a page: open it in a browser; expected a recorded run or a table of tasks"),
+        ("stragglers", "timeline", "timeline is a timeline"),
+    ],
+)
+def test_the_right_command_is_named(command: str, name: str, said: str) -> None:
+    assert said in error_of(run(command, name))
+
+
+def test_a_report_is_no_earlier_run_of_a_path_and_no_history_of_stragglers() -> None:
+    assert "a-report is a saved report" in error_of(run("critical-path", "a-run", "--before", "a-report"))
+    assert "expected a recorded run or a table" in error_of(run("stragglers", "a-run", "--history", "a-report"))
+
+
+def test_compare_names_the_command_for_recorded_runs() -> None:
+    result = run("compare", "a-report", "a-run")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a-run is a recorded run" in result.stderr
+    assert "expected saved reports; `critical-path` compares recorded runs by its --before" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "critical-path", "stragglers"])
+@pytest.mark.parametrize("name", ["poem", "empty", "truncated", "nothing"])
+def test_what_is_of_no_kind_is_one_line(command: str, name: str) -> None:
+    assert name in error_of(run(command, name))
+
+
+def test_a_name_is_quoted_where_it_is_to_be_typed() -> None:
+    transfer_bound().save("my run")
+    assert "`dask-efficiency critical-path 'my run'`" in error_of(run("report", "my run"))
+
+
+COMMANDS = [
+    ["report"],
+    ["critical-path"],
+    ["stragglers"],
+    *([["top", "--once"]] if find_spec("dask_efficiency.live") else []),
+]
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address where connections are taken and nobody ever answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_silent_scheduler_is_an_error_after_a_line_about_the_connection(command: list[str], silent: str) -> None:
+    for address in (silent, "tcp://127.0.0.1:1"):
+        result = run(*command, address, "--timeout", "300ms")
+        assert f"no scheduler answered at {address} in 0.3 s" in error_of(result)
+        assert result.stderr.startswith(f"connecting to {address}, up to 0.3 s\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_default_time_to_answer_is_ten_seconds(command: list[str]) -> None:
+    assert "How long a scheduler has to answer. [default: 10s]" in " ".join(run(*command, "--help").stdout.split())
+    assert run(*command, "tcp://127.0.0.1:1", "--timeout", "never").exit_code == 2
+    assert run(*command, "scheduler", "--timeout", "100ms").stderr.startswith("connecting to tcp://127.0.0.1:1, up to")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        cluster.sync(cluster.scheduler.listen, "tcp://127.0.0.1:0")
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        yield client
+        unregister(client)
+
+
+def address(client: Client) -> str:
+    found: str = client.cluster.scheduler.listeners[-1].contact_address
+    return found
+
+
+@pytest.mark.cluster
+def test_a_scheduler_without_the_plugin_differs_from_a_silent_one(client: Client) -> None:
+    for command in COMMANDS:
+        assert "client.register_plugin(EfficiencyPlugin())" in error_of(run(*command, address(client)))
+
+
+@pytest.mark.cluster
+def test_a_cluster_that_records_is_explained_and_judged(client: Client) -> None:
+    client.register_plugin(EfficiencyPlugin(trace=True))
+    client.gather(client.map(abs, range(-20, 0), pure=False))
+    path = json.loads(run("critical-path", address(client), "--json").stdout)
+    assert path["seconds_by_prefix"].keys() >= {"abs"}
+    judged = run("stragglers", address(client), "--factor", "2")
+    assert judged.exit_code == 0, judged.stderr
+    assert "As the scheduler finds them now" not in judged.stdout
+
+
+@pytest.mark.cluster
+def test_of_a_cluster_that_does_not_record_the_live_findings_are_shown(client: Client) -> None:
+    client.register_plugin(EfficiencyPlugin())
+    said = " ".join(run("stragglers", address(client)).stdout.split())
+    assert "None of 2 workers is slow." in said
+    assert "As the scheduler finds them now, by heartbeats" in said
+    assert json.loads(run("stragglers", address(client), "--json").stdout)["slow_workers"] == []
+    assert "EfficiencyPlugin(trace=True)" in error_of(run("critical-path", address(client)))
+    assert "--history and --factor judge" in error_of(run("stragglers", address(client), "--history", "a-run"))
+
+
+@pytest.mark.cluster
+def test_a_workers_address_is_refused_as_a_schedulers() -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        (worker,) = client.scheduler_info()["workers"]
+        for command in COMMANDS:
+            assert f"{worker} is a worker; expected the scheduler's address" in error_of(run(*command, worker))
