@@ -77,6 +77,19 @@ FIRST = (
 REPEATS = 3
 #: Seconds a test may take. Upstream's own limit is 300; those that come near it are marked as slow.
 TEST_SECONDS = 150
+#: Tests that tell any plugin that does as much, and what of it they see.
+EXPLAINED = {
+    "tests/test_worker.py::test_log_remove_worker": "it expects no event but Dask's own",
+    "shuffle/tests/test_shuffle_plugins.py::test_installation_on_scheduler": "it expects Dask's own handlers",
+    "shuffle/tests/test_shuffle_plugins.py::test_installation_on_worker": "it expects Dask's own handlers",
+    # A recording asks each worker that joins for its clock, and `Scheduler.broadcast` keeps the connection for the next
+    # question, unless distributed.scheduler.reuse-broadcast-comm is off.
+    "tests/test_client.py::test_run_rpc_error": "it expects no connection to the worker yet",
+    "tests/test_client.py::test_get_versions_rpc_error": "it expects no connection to the worker yet",
+    "tests/test_scheduler.py::test_broadcast_reuse_comm[True]": "it counts the scheduler's connections",
+    "tests/test_scheduler.py::test_broadcast_reuse_comm[False]": "it counts the scheduler's connections",
+    "tests/test_worker.py::test_worker_client_closes_if_created_on_worker_last_worker_alive": "it counts connections",
+}
 #: Failures, as against what says nothing: skipped, and expected to fail.
 BAD = ("failed", "killed")
 
@@ -104,6 +117,8 @@ class Suite:
             shutil.copytree(installed, building / installed.name, ignore=shutil.ignore_patterns("__pycache__"))
         for tests in (self._checkout / "distributed").rglob("tests"):
             shutil.copytree(tests, building / tests.relative_to(self._checkout), dirs_exist_ok=True)
+        for plugin in (self._checkout / "distributed").glob("pytest_*.py"):  # of the tests; wheels may lack them
+            shutil.copy(plugin, building / "distributed")
         for name in ("conftest.py", "pyproject.toml"):
             shutil.copy(self._checkout / name, building)
         shutil.copy(probe.__file__, building / "upstream_probe.py")
@@ -269,7 +284,9 @@ def lines(suite: Suite, ways: Sequence[str]) -> Iterator[str]:
     for test in different:
         failed = {way: (sum(o in BAD for o in of_way[test]), len(of_way[test])) for way, of_way in outcomes.items()}
         counts = "  ".join(f"{way} {bad}/{count}" for way, (bad, count) in failed.items())
-        yield f"  {test.removeprefix('distributed/')}: {counts}: {verdict(failed)}"
+        name = test.removeprefix("distributed/")
+        why = f" ({EXPLAINED[name]})" if name in EXPLAINED else ""
+        yield f"  {name}: {counts}: {verdict(failed)}{why}"
     for way in ways[1:]:
         yield from _logged(way, suite.notes(way))
 
