@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.simulate_mpi_programs import stencil, transposition, written
+from benchmarks.simulate_mpi_programs import transposition, written
 from dask_efficiency.cli import main
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.mpi import calls, machine
@@ -16,7 +16,6 @@ from dask_efficiency.mpi.calls import place as place_mpi
 from dask_efficiency.mpi.calls import read_hosts_of_ranks
 from dask_efficiency.mpi.calls import simulate as simulate_mpi
 from dask_efficiency.mpi.result import MpiPrediction
-from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from tests.mpi.test_machine import star
 from tests.terminals import in_a_log
@@ -131,14 +130,6 @@ def test_an_algorithm_can_be_forced(folder: Path) -> None:
         simulate_mpi(program, folder / "lab.yaml", mpich="5")
     with pytest.raises(ValueError, match="hostfiles is empty"):
         place_mpi(program, folder / "lab.yaml", [])
-
-
-def test_a_faster_host_computes_faster(folder: Path) -> None:
-    written(folder, stencil(8))
-    (folder / "lab.yaml").write_text(CLUSTER.replace("pc1: {", "pc1: {speed: 2.0, "))
-    found = simulated(folder)
-    first, last = found.seconds(0)[RankActivity.COMPUTE], found.seconds(6)[RankActivity.COMPUTE]
-    assert last == pytest.approx(2 * first, rel=0.01)
 
 
 def test_the_command_prints_what_the_function_finds(folder: Path) -> None:

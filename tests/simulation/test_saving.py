@@ -165,11 +165,6 @@ def test_where_the_runs_own_simulation_is_off_nothing_is_promised(own: float) ->
     assert savings(waiting("gil"), Engine(own, cured=0.5)) == {}
 
 
-def test_where_locks_are_waited_for_too_nothing_is_promised() -> None:
-    both = causes(**{"thread-noncpu/sleep": 2.0, "thread-noncpu/lock": 1.0})
-    assert savings(waiting("sleep", causes_by_worker={"w0": both}), Engine(2.0, 1.0)) == {}
-
-
 def test_where_no_simulated_task_ends_nothing_is_promised() -> None:
     def engine(*args: Any, **options: Any) -> list[Simulated]:
         raise EmptyTraceError("no task ended in the simulated trace")
@@ -188,6 +183,7 @@ def test_of_a_long_trace_nobody_waits_for_simulations(monkeypatch: pytest.Monkey
         waiting("gil", trace=None),
         waiting("gil", causes_by_worker={}),
         waiting("lock"),
+        waiting("sleep", causes_by_worker={"w0": causes(**{"thread-noncpu/sleep": 2.0, "thread-noncpu/lock": 1.0})}),
         waiting("core"),
         waiting("gil", trace=replace(TRACE, runs=Runs.empty())),
         waiting("gil", trace=replace(TRACE, dropped={"runs": 1})),
@@ -195,7 +191,7 @@ def test_of_a_long_trace_nobody_waits_for_simulations(monkeypatch: pytest.Monkey
         report_of(seconds(thread_cpu=4, failed=4), trace=TRACE),
         report_of(seconds(thread_cpu=4), trace=TRACE),
     ],
-    ids=["no trace", "no causes", "lock", "core", "empty", "dropped", "client", "failed", "no loss"],
+    ids=["no trace", "no causes", "lock", "a lock too", "core", "empty", "dropped", "client", "failed", "no loss"],
 )
 def test_of_what_cannot_be_simulated_nothing_is_promised(report: EfficiencyReport) -> None:
     assert savings(report, Engine(2.0, 1.0)) == {}

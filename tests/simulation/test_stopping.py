@@ -33,6 +33,7 @@ class Interrupted(FakeEngine):
 @pytest.fixture(autouse=True)
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    recorded().save("run.trace")
     Path("lab.yaml").write_text(LAB)
     for number in range(4):
         Path(f"{number}.hosts").write_text(f"pc{number % 2}:2\n")
@@ -66,7 +67,6 @@ def test_a_simulation_says_how_far_it_was(call: int, runs: int) -> None:
 
 def test_on_a_terminal_a_sweep_has_a_bar_and_ctrl_c_leaves_its_rows(tmp_path: Path) -> None:
     pytest.importorskip("rich")
-    recorded().save("run.trace")
     sizes = ",".join(map(str, range(1, 41)))
     with on_a_terminal(["simulate", "run.trace", "--force", "--seeds", "1", "--sweep", sizes]) as command:
         # The seventh is of the second size: the first one is there.
@@ -81,7 +81,6 @@ def test_on_a_terminal_a_sweep_has_a_bar_and_ctrl_c_leaves_its_rows(tmp_path: Pa
 
 
 def test_in_a_log_there_are_lines_and_the_placements_so_far_go_to_their_file() -> None:
-    recorded().save("run.trace")
     asked = ["simulate", "run.trace", "--force", "--seeds", "1", "--cluster", "lab.yaml", "--json"]
     for number in range(40):
         Path(f"{number}.hosts").write_text(f"pc{number % 2}:2\n")
@@ -96,7 +95,6 @@ def test_in_a_log_there_are_lines_and_the_placements_so_far_go_to_their_file() -
 
 
 def test_a_command_that_has_nothing_yet_ends_with_a_line() -> None:
-    recorded().save("run.trace")
     with in_a_log(["simulate", "run.trace", "--seeds", "1000", "--save", "new.trace"]) as command:
         command.until(r"simulating: [1-9]\d* of 1,001 runs")
         command.interrupt()
@@ -106,8 +104,7 @@ def test_a_command_that_has_nothing_yet_ends_with_a_line() -> None:
     assert not Path("new.trace").exists()
 
 
-def test_reading_a_trace_is_interrupted_in_one_line(tmp_path: Path) -> None:
-    recorded().save("run.trace")
+def test_reading_a_trace_is_interrupted_in_one_line() -> None:
     with in_a_log(["simulate", "run.trace", "--seeds", "1000"]) as command:
         command.until("reading run.trace: ")
         command.interrupt()

@@ -176,11 +176,18 @@ def test_what_somebody_else_put_over_it_stays():
         module._prepare_profiler = original
 
 
-def test_torch_is_not_imported_for_it(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("half_imported", [False, True])
+def test_torch_is_not_imported_for_it(monkeypatch: pytest.MonkeyPatch, half_imported: bool):
     monkeypatch.delitem(sys.modules, "torch.autograd.profiler")
+    if half_imported:  # by another thread
+        half = ModuleType("torch")
+        half.__spec__ = ModuleSpec("torch", None)
+        half.__spec__._initializing = True  # type: ignore[attr-defined]  # as importlib sets it
+        monkeypatch.setitem(sys.modules, "torch", half)
+        monkeypatch.setitem(sys.modules, "torch.autograd.profiler", ModuleType("torch.autograd.profiler"))
     with pytest.raises(NotProfiled, match="torch was not imported yet"):
         TorchProfile()
-    assert "torch.autograd.profiler" not in sys.modules
+    assert half_imported or "torch.autograd.profiler" not in sys.modules
 
 
 def test_only_who_begins_a_profile_waits_while_none_may_begin():
@@ -202,15 +209,6 @@ def test_only_who_begins_a_profile_waits_while_none_may_begin():
         assert not begun
     begins.join()
     assert operators(begun[0])
-
-
-def test_while_another_thread_imports_torch_it_is_not_there_yet(monkeypatch: pytest.MonkeyPatch):
-    half = ModuleType("torch")
-    half.__spec__ = ModuleSpec("torch", None)
-    half.__spec__._initializing = True  # type: ignore[attr-defined]  # as importlib sets it
-    monkeypatch.setitem(sys.modules, "torch", half)
-    with pytest.raises(NotProfiled, match="torch was not imported yet"):
-        TorchProfile()
 
 
 def test_one_that_the_disk_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch):

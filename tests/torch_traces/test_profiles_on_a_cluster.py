@@ -24,8 +24,6 @@ from tests.torch_traces.training import (
     Trainer,
     fails_in_training,
     imports_torch,
-    profiles_itself,
-    secedes_in_training,
     train_step,
     trains_in_a_coroutine,
 )
@@ -67,7 +65,7 @@ def training(cluster: LocalCluster) -> Any:
             with pytest.raises(ValueError, match=r"efficiency.profile is {'x': 0}: expected a whole number"):
                 report.profile("x", per_worker=0)
             report.profile("fails_in_training", per_worker=1)
-            for prefix in ("profiles_itself", "secedes_in_training", "trains_in_a_coroutine", "Trainer"):
+            for prefix in ("trains_in_a_coroutine", "Trainer"):
                 report.profile(prefix, per_worker=4)
             # One at a time, so that none finds another one at work.
             said = [
@@ -76,9 +74,6 @@ def training(cluster: LocalCluster) -> Any:
                 for one in run(client, train_step, 3, nap=0.005, resources={"slot": 1}, workers=[address])
             ]
             assert run(client, fails_in_training, 4) == []
-            # One at a time: two of the user's own would crash a worker without us.
-            assert run(client, profiles_itself, 4, resources={"slot": 1}) == [7] * 4
-            assert run(client, secedes_in_training, 2) == [0, 1]
             assert run(client, trains_in_a_coroutine, 2) == [0, 1]
             assert client.submit(Trainer, actor=True).result().step().result() == 1
             run(client, train_step, 1, key="nothing-more")
@@ -134,19 +129,6 @@ def test_a_profile_is_joined_with_its_run_by_thread_and_clock(training):
 def test_a_task_that_fails_under_the_profile_fails_as_ever_and_has_one(training):
     _, report, _ = training
     assert any(prefix_of(report.trace, profile) == "fails_in_training" for profile in report.trace.profiles)
-
-
-def test_a_profiler_of_the_user_s_in_a_task_sees_everything_and_ours_nothing_of_that(training):
-    _, report, _ = training
-    for profile in report.trace.profiles:
-        if prefix_of(report.trace, profile) == "profiles_itself":
-            assert not any(event["name"] == "aten::cumsum" for event in operators(profile))
-
-
-def test_a_task_that_seceded_is_not_profiled_and_counted(training):
-    _, report, _ = training
-    assert not any(prefix_of(report.trace, profile) == "secedes_in_training" for profile in report.trace.profiles)
-    assert any("the task seceded" in note for note in report.trace.notes)
 
 
 def test_the_path_leads_into_a_profiled_task_and_tiles(training):

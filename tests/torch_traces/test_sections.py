@@ -11,7 +11,6 @@ import pytest
 from markupsafe import escape
 
 from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, TORCH_MEANINGS
-from dask_efficiency.show.document import Along
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.html.render import fragment, page
 from dask_efficiency.show.terminal import plain
@@ -19,27 +18,6 @@ from dask_efficiency.torch_traces import TorchCriticalPath, sections
 from dask_efficiency.torch_traces.sections import to_dict
 from tests.report.samples import HOSTILE_NAMES
 from tests.torch_traces.path.samples import recorded, with_execution
-
-
-@pytest.mark.parametrize("name", ["simple_add", "cpu_only", "dlrm"])
-def test_the_figures_of_a_path_are_ready_for_json(name: str) -> None:
-    path = recorded(name)
-    found = json.loads(json.dumps(to_dict(path), allow_nan=False))
-    assert found["headline"] == path.headline
-    assert sum(found["seconds_by_kind"].values()) == pytest.approx(found["window_seconds"])
-    assert sum(found["summary"].values()) == pytest.approx(1.0)
-    assert found["ranks"] == [graph.trace.rank for graph in path.graphs]
-    assert found["rank"] == path.rank
-
-
-def test_stragglers_are_named_by_their_numbers() -> None:
-    found = to_dict(recorded("dlrm"))
-    assert found["stragglers"][0]["rank"] == 7
-    assert [row["rank"] for row in found["waits"]] == list(range(8))
-    assert sum(row["caused_seconds"] for row in found["waits"]) == pytest.approx(
-        sum(row["suffered_seconds"] for row in found["waits"])
-    )
-
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 
@@ -64,20 +42,6 @@ def test_the_shares_of_each_table_add_up_to_the_whole(name: str) -> None:
     found = [sections.kinds(path), sections.by_name(path), sections.longest(path)]
     for section in (*found, *([sections.by_rank(path)] if len(path.graphs) > 1 else [])):
         assert sum(round(10 * float(row[2])) for row in section.rows) == 1000
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_headline_comes_first_on_a_terminal(name: str) -> None:
-    text = plain(sections.document(recorded(name)))
-    assert text.startswith("Critical path of ")
-    lines = " ".join(text.split())
-    assert lines.index(f"{recorded(name).headline}.") < lines.index("What the window was spent on")
-
-
-def test_the_window_is_drawn_along_time() -> None:
-    (along,) = (block for block in sections.kinds(recorded("dlrm")).blocks if isinstance(block, Along))
-    assert along.stretches[0][1] == 0
-    assert along.stretches[-1][2] == along.steps
 
 
 def test_waits_between_ranks_need_several_ranks() -> None:
@@ -154,11 +118,6 @@ def test_collectives_of_a_single_rank_are_no_fault() -> None:
     assert not any("matched over ranks" in line for line in sections.notes(recorded("cpu_only")).lines)
 
 
-def test_names_are_read_as_people_read_them() -> None:
-    assert sections.shown_name("aten::addmm") == "aten::addmm"
-    assert sections.shown_name("void at::native::relu<float>(int)") == "relu<float>"
-
-
 def test_hostile_names_are_harmless() -> None:
     text = plain(sections.document(hostile()))
     assert "\x1b" not in text
@@ -215,9 +174,3 @@ def test_no_name_becomes_markup(render: object) -> None:
     html = render()  # type: ignore[operator]
     for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
         assert smuggled not in html
-
-
-def test_a_notebook_shows_a_fragment_without_script() -> None:
-    html = recorded("dlrm")._repr_html_()
-    assert "<script" not in html
-    assert "Who waited for whom" in html

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from distributed import get_worker, secede
+from distributed import get_worker
 
 
 def imports_torch(i: int) -> bool:
@@ -35,22 +35,6 @@ def train_step(i: int = 0, *, nap: float = 0.0) -> dict[str, Any]:
 def fails_in_training(i: int) -> None:
     train_step(i)
     raise ValueError("diverged")
-
-
-def profiles_itself(i: int) -> int:
-    """Number of its operators that its own profiler recorded."""
-    import torch
-
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        for _ in range(7):
-            torch.ones(3).cumsum(0)
-    return sum(event.name == "aten::cumsum" for event in profile.events())
-
-
-def secedes_in_training(i: int) -> int:
-    secede()
-    train_step(i)
-    return i
 
 
 async def trains_in_a_coroutine(i: int) -> int:

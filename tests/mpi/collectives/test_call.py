@@ -29,14 +29,3 @@ from dask_efficiency.mpi.collectives.call import Collective
 def test_a_call_that_does_not_fit_together_is_refused(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Collective(**{"name": "bcast", "size": 4, "sizes": (8,), "element": 4, **arguments})
-
-
-def test_nodes_are_shared_only_where_two_ranks_have_the_same() -> None:
-    assert Collective("barrier", 3, nodes=(5, 1, 5)).has_shared_nodes
-    assert not Collective("barrier", 3, nodes=(5, 1, 7)).has_shared_nodes
-    assert not Collective("barrier", 3, (0,)).has_shared_nodes
-
-
-def test_equal_blocks_are_one_for_each_rank() -> None:
-    assert Collective("allgather", 3, (5,)).blocks == (5, 5, 5)
-    assert Collective("allgatherv", 3, (5, 0, 2)).blocks == (5, 0, 2)

@@ -116,15 +116,6 @@ def test_a_seed_is_the_same_run_in_every_process(
     assert started(other.trace) != started(replayed)
 
 
-def test_each_run_is_reported(recorded: RunTrace) -> None:
-    reported: list[float] = []
-    simulate_seeds(
-        recorded, SimulationJob(ClusterSpec.from_trace(recorded)), [0, 1, 2], processes=2, report=reported.append
-    )
-    assert reported == sorted(reported)
-    assert reported[-1] == 3.0
-
-
 #: Simulates here what has a process of its own else, and prints which shares of it were reported.
 SHARES = """
 import sys

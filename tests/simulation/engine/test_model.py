@@ -94,9 +94,7 @@ def test_outputs_of_a_shuffle_are_spread_over_all_workers_and_its_barrier_waits_
     assert became["p2p"]["ms"] > became["p2p, no transfers"]["ms"] + 10
 
 
-def test_outputs_of_a_shuffle_that_were_bound_to_a_worker_that_was_killed_run_on_others(
-    became: dict[str, Any],
-) -> None:
+def test_outputs_of_a_shuffle_that_were_bound_to_a_worker_that_was_killed_run_on_others(became: dict[str, Any]) -> None:
     workers = became["p2p, killed"]["workers"]["shuffle"]
     assert "w3" not in workers
     assert sum(workers.values()) == 8

@@ -51,16 +51,13 @@ def test_a_worker_that_was_replaced_is_not_there_twice() -> None:
         replace(old, address="tcp://10.0.0.1:3"),
     )
     trace = replace(load_trace(RECORDED), workers=(*workers, WorkerSpec("c", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0)))
-
     cluster = ClusterSpec.from_trace(trace)
-
     assert [(worker.name, worker.address[-1]) for worker in cluster.workers] == [("a", "3"), ("c", "2")]
     assert all(worker.clock_offset == 0 for worker in cluster.workers)
 
 
 def test_fewer_workers_are_the_first_ones() -> None:
     cluster = ClusterSpec(THREE, speeds={"0": 2.0, "2": 0.5}).with_workers(2)
-
     assert cluster.workers == THREE[:2]
     assert cluster.speeds == {"0": 2.0}
 
@@ -72,7 +69,6 @@ def test_more_workers_are_copies_taken_in_turn_with_names_of_their_own(n: int, h
         WorkerSpec(f"w-{i}", f"tcp://h{i % hosts}:{i}", f"h{i % hosts}", i + 1, 10**9, {"GPU": i}) for i in range(4)
     )
     cluster = ClusterSpec(recorded, speeds={"w-1": 0.5}).with_workers(n)
-
     assert len({worker.name for worker in cluster.workers}) == n
     assert len({worker.address for worker in cluster.workers}) == n
     for i, worker in enumerate(cluster.workers):
@@ -94,18 +90,12 @@ def test_copies_of_copies_have_names_of_their_own() -> None:
 
 def test_threads_and_memory_are_those_of_every_worker() -> None:
     cluster = ClusterSpec(THREE).with_workers(4, nthreads=8, memory_limit=5)
-
     assert {(worker.nthreads, worker.memory_limit) for worker in cluster.workers} == {(8, 5)}
     assert cluster.nthreads == 32
 
 
-def test_workers_are_taken_away_by_name() -> None:
-    assert names(ClusterSpec(THREE).without_workers("0", "2")) == ["1"]
-
-
 def test_an_unknown_worker_is_refused_with_those_there_are() -> None:
     cluster = ClusterSpec(THREE)
-
     for ask in (lambda: cluster.without_workers("7"), lambda: cluster.with_speeds({"7": 2.0})):
         with pytest.raises(UnknownNameError) as caught:
             ask()
@@ -114,7 +104,6 @@ def test_an_unknown_worker_is_refused_with_those_there_are() -> None:
 
 def test_speeds_and_configuration_add_to_those_there_are() -> None:
     cluster = ClusterSpec(THREE, speeds={"0": 2.0}, config={"a": 1, "b": 1})
-
     assert cluster.with_speeds({"1": 0.5}).speeds == {"0": 2.0, "1": 0.5}
     assert cluster.with_config({"b": 2}).config == {"a": 1, "b": 2}
 
@@ -153,7 +142,6 @@ def test_a_number_of_workers_may_be_one_of_numpy() -> None:
 
 def test_recorded_workers_are_found_on_a_topology_by_their_addresses() -> None:
     cluster = ClusterSpec(THREE).with_network(star(1, 1, 2)).with_workers(4)
-
     assert names(cluster) == ["0", "1", "2", "pc2-0"]
     with pytest.raises(UnknownNameError, match=r"no host '10\.0\.0\.2' in the topology; there is: 'pc0', 'pc1'"):
         ClusterSpec(THREE).with_network(star(1, 1))
@@ -163,7 +151,6 @@ def test_recorded_workers_are_found_on_a_topology_by_their_addresses() -> None:
 
 def test_more_workers_fill_the_slots_host_by_host() -> None:
     cluster = ClusterSpec((WorkerSpec("x", "tcp://pc1:1", "pc1", 1, 0),), star(2, 2, 3))
-
     assert [(worker.host, worker.memory_limit) for worker in cluster.with_workers(5).workers] == [
         ("pc1", 0),
         ("pc0", 4 * 10**9),
@@ -180,9 +167,7 @@ def test_a_file_alone_fills_every_slot(tmp_path: Path) -> None:
     file.write_text(
         "hosts: {head: {slots: 0}, pc: {slots: 2, speed: 2}}\nlinks: [{between: [head, pc], bandwidth: 1 Gbit}]"
     )
-
     cluster = ClusterSpec.from_file(file)
-
     assert [(worker.name, worker.address) for worker in cluster.workers] == [
         ("pc-0", "tcp://pc:40000"),
         ("pc-1", "tcp://pc:40001"),
@@ -193,7 +178,6 @@ def test_a_file_alone_fills_every_slot(tmp_path: Path) -> None:
 
 def test_a_hostfile_says_where_workers_are(tmp_path: Path) -> None:
     cluster = ClusterSpec(THREE[:1], star(2, 2, 3)).with_hostfile(hostfile(tmp_path, "pc2:3\npc0 slots=1\n"))
-
     assert names(cluster) == ["pc2-0", "pc2-1", "pc2-2", "pc0-0"]
 
 
@@ -207,7 +191,6 @@ def test_a_hostfile_says_where_workers_are(tmp_path: Path) -> None:
 )
 def test_a_hostfile_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, wrong: str) -> None:
     path = hostfile(tmp_path, text)
-
     with pytest.raises(TextFileError) as caught:
         ClusterSpec(THREE[:1], star(2, 2, 3)).with_hostfile(path)
     assert str(caught.value).startswith(f"{path}, {wrong}")
@@ -225,7 +208,6 @@ def test_a_cluster_travels_as_json(topology: Topology, data: st.DataObject) -> N
     )
     network = data.draw(st.sampled_from([None, ConstantNetwork(1e8, 1e-3), topology]))
     cluster = ClusterSpec(workers, network, {"w0": 0.5}, {"distributed.worker.x": 1.1}, hosts[0])
-
     assert ClusterSpec.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster
 
 

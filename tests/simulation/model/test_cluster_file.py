@@ -39,7 +39,6 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
 @given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}", fullmatch=True), unique=True))
 def test_what_is_written_short_stands_for_the_same_names(names: list[str]) -> None:
     short = abbreviate_names(names)
-
     assert [name for part in short.split(", ") if part for name in expand_names(part)] == names
 
 
@@ -75,7 +74,6 @@ links:
 
 def test_a_file_says_what_a_cluster_is() -> None:
     read = parse_cluster_file(SMALL, "lab.yaml")
-
     about = {"slots": 2, "nthreads": 4, "memory": 16 * 10**9, "speed": 2.0, "loopback": 4e9, "room": "A"}
     assert read.topology.hosts == (
         Host("head", slots=0, address="10.0.0.1"),
@@ -97,7 +95,6 @@ def test_a_file_says_what_a_cluster_is() -> None:
 
 def test_the_example_is_a_lab_of_30_pcs_with_one_behind_another_switch_than_its_room() -> None:
     read = read_cluster_file(LAB)
-
     pcs = [host for host in read.topology.hosts if host.name.startswith("pc")]
     assert len(pcs) == 30
     assert read.topology.payload == ETHERNET_PAYLOAD
@@ -151,10 +148,8 @@ WRONG = [
 @pytest.mark.parametrize(("old", "new", "line", "wrong"), WRONG)
 def test_what_is_wrong_is_named_with_its_line_and_what_was_expected(old: str, new: str, line: int, wrong: str) -> None:
     assert old in SMALL
-
     with pytest.raises(TextFileError) as caught:
         parse_cluster_file(SMALL.replace(old, new, 1), "my/lab.yaml")
-
     assert str(caught.value).startswith(f"my/lab.yaml, line {line}: ")
     assert wrong in str(caught.value)
 

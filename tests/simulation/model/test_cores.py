@@ -35,44 +35,34 @@ def ends_of(
     return found
 
 
-def test_a_thread_alone_takes_as_long_as_alone() -> None:
-    assert thread_ends((0, 10 * MS, 1.0, 0.0)) == [10 * MS]
-
-
-def test_two_threads_of_pure_python_take_twice_as_long() -> None:
-    assert thread_ends((0, 10 * MS, 1.0, 0.0), (0, 10 * MS, 1.0, 0.0)) == [20 * MS, 20 * MS]
-
-
-def test_a_thread_that_comes_later_slows_the_rest_of_the_first_one() -> None:
+#: When threads begin and how long they take alone, in milliseconds, their needs of the lock and the GPU; when they end.
+THREADS = {
+    "a thread alone takes as long as alone": ([(0, 10, 1.0, 0.0)], [10]),
+    "two of pure Python take twice as long": ([(0, 10, 1.0, 0.0)] * 2, [20, 20]),
     # The first does 4 ms alone and 6 ms at half speed; then the second has 4 ms left.
-    assert thread_ends((0, 10 * MS, 1.0, 0.0), (4 * MS, 10 * MS, 1.0, 0.0)) == [16 * MS, 20 * MS]
-
-
-def test_threads_that_hold_the_lock_seldom_do_not_slow_each_other() -> None:
-    assert thread_ends((0, 10 * MS, 0.5, 0.0), (0, 12 * MS, 0.4, 0.0), (0, 9 * MS, 0.0, 0.0)) == [
-        10 * MS,
-        12 * MS,
-        9 * MS,
-    ]
-
-
-def test_whoever_needs_little_of_the_lock_gets_it() -> None:
+    "a later one slows the rest of the first": ([(0, 10, 1.0, 0.0), (4, 10, 1.0, 0.0)], [16, 20]),
+    "who seldom holds the lock slows nobody": ([(0, 10, 0.5, 0.0), (0, 12, 0.4, 0.0), (0, 9, 0.0, 0.0)], [10, 12, 9]),
     # 0.2 + 1.0 is more than there is: the second has 0.8 of it until the first ends.
-    assert thread_ends((0, 10 * MS, 0.2, 0.0), (0, 10 * MS, 1.0, 0.0)) == [10 * MS, 12 * MS]
+    "who needs little of the lock gets it": ([(0, 10, 0.2, 0.0), (0, 10, 1.0, 0.0)], [10, 12]),
+    "kernels share the GPU": ([(0, 10, 0.0, 1.0)] * 2, [20, 20]),
+    "the lock is another matter than the GPU": ([(0, 10, 0.0, 1.0), (0, 10, 1.0, 0.0)], [10, 10]),
+}
 
 
-def test_kernels_of_one_worker_share_its_gpu_and_the_lock_is_another_matter() -> None:
-    assert thread_ends((0, 10 * MS, 0.0, 1.0), (0, 10 * MS, 0.0, 1.0)) == [20 * MS, 20 * MS]
-    assert thread_ends((0, 10 * MS, 0.0, 1.0), (0, 10 * MS, 1.0, 0.0)) == [10 * MS, 10 * MS]
+@pytest.mark.parametrize(("threads", "ends"), THREADS.values(), ids=THREADS)
+def test_threads_of_a_process_share_its_lock_and_its_gpu(
+    threads: list[tuple[int, int, float, float]], ends: list[int]
+) -> None:
+    found = thread_ends(*((at * MS, ms * MS, held, gpu) for at, ms, held, gpu in threads))
+    assert found == [end * MS for end in ends]
 
 
 COMPUTES = Needs(cpu=1.0)
 
 
-def test_locks_and_gpus_are_those_of_a_process() -> None:
+def test_each_process_has_a_lock_of_its_own() -> None:
     python = Needs(1.0, 1.0, 0.0)
     assert ends_of([("a", 0, 10 * MS, python), ("b", 0, 10 * MS, python)]) == [10 * MS, 10 * MS]
-    assert ends_of([("a", 0, 10 * MS, python), ("a", 0, 10 * MS, python)]) == [20 * MS, 20 * MS]
 
 
 def test_three_threads_on_two_cores_take_half_as_long_again() -> None:
@@ -113,14 +103,9 @@ def test_no_more_cores_are_used_than_there_are(
 
 @given(st.lists(st.floats(0, 1), max_size=6), st.floats(0, 4))
 def test_shares_are_fair_of_any_capacity(demands: list[float], capacity: float) -> None:
-    assert sum(fair_shares(demands, capacity)) == pytest.approx(min(capacity, sum(demands)))
-
-
-@given(st.lists(st.floats(0, 1), max_size=6))
-def test_shares_are_fair(demands: list[float]) -> None:
-    shares = fair_shares(demands)
+    shares = fair_shares(demands, capacity)
     assert all(share <= demand for share, demand in zip(shares, demands, strict=True))
-    assert sum(shares) == pytest.approx(min(1.0, sum(demands)))
+    assert sum(shares) == pytest.approx(min(capacity, sum(demands)))
     short = [share for share, demand in zip(shares, demands, strict=True) if share < demand - 1e-12]
     assert all(share == pytest.approx(max(shares)) for share in short)
 
@@ -176,9 +161,7 @@ def test_cores_work_no_faster_than_they_can(
 def test_what_goes_on_in_the_background_takes_its_share(background: float) -> None:
     clock = EventHeap()
     found = ends(
-        FewCores(clock, 2, background, 0),
-        clock,
-        [(0, 1_000_000)] * 2 + [(i * 1000, 1000) for i in range(1, 10_000, 2)],
+        FewCores(clock, 2, background, 0), clock, [(0, 1_000_000)] * 2 + [(i * 1000, 1000) for i in range(1, 10_000, 2)]
     )
     # What is left of two cores would do all of this in time, but pieces of half a millisecond come in between.
     waits = sum(end - at - 1000 for end, at in zip(found[2:], range(1000, 10_000_000, 2000), strict=True)) / len(found)

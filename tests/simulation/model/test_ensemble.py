@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model import ensemble as module
 from dask_efficiency.simulation.model.accuracy import own_job
-from dask_efficiency.simulation.model.ensemble import _T95, Ensemble, check_seeds, ensemble
+from dask_efficiency.simulation.model.ensemble import Ensemble, check_seeds, ensemble
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.runs.trace.equal import assert_same
 from tests.simulation.fake_engine import FakeEngine, recorded
@@ -57,11 +57,6 @@ def test_the_median_is_within_the_spread_which_is_above_0(seconds: list[float]) 
 
 def test_a_single_run_says_nothing_about_how_runs_differ() -> None:
     assert all(map(math.isnan, of(3.0).spread))
-
-
-def test_the_quantiles_fall_towards_those_of_the_normal_distribution() -> None:
-    assert list(_T95) == sorted(_T95, reverse=True)
-    assert NormalDist().inv_cdf(0.95) < _T95[-1] < 1.7
 
 
 def test_the_trace_is_that_of_the_run_in_the_middle() -> None:

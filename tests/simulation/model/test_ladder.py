@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.ladder import MEASURED, IdealLadder, ladder
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
@@ -88,11 +87,3 @@ def test_what_the_simulation_is_off_by_is_no_saving() -> None:
 def test_steps_add_up_to_the_way_from_the_run_to_the_floor() -> None:
     found = ladder(FakeEngine(), recorded(), range(3))
     assert sum(found.worth.values()) == pytest.approx(found.rungs[0].seconds - found.rungs[-1].seconds)
-
-
-def test_a_run_whose_simulation_is_far_off_is_refused() -> None:
-    engine = FakeEngine(1.3)
-    with pytest.raises(SimulationRefusedError):
-        ladder(engine, recorded(), range(3))
-    assert len(engine.jobs) == 1
-    assert ladder(engine, recorded(), range(3), force=True).rungs

@@ -95,11 +95,7 @@ def test_what_waits_for_nothing_is_found_as_it_was() -> None:
 def test_each_prefix_has_its_own_samples() -> None:
     prepare = np.where(np.arange(50) % 2, 900 * US, 300 * US)
     found = overheads(one_slot(50, prepare=prepare))
-    assert [sorted(set(sample.tolist())) for sample in found.prepare] == [
-        [300 * US],
-        [900 * US],
-        [300 * US, 900 * US],
-    ]
+    assert [sorted(set(sample.tolist())) for sample in found.prepare] == [[300 * US], [900 * US], [300 * US, 900 * US]]
 
 
 def test_what_a_disk_took_is_no_overhead() -> None:

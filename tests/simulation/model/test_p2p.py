@@ -6,21 +6,23 @@ import numpy as np
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
+from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.runs.trace.schema import Shuffled
 from dask_efficiency.simulation.model.p2p import shuffles
 
 
 def shuffle() -> RunTrace:
-    """Two inputs of 30 and 10 bytes, handed over under prefixes of two kinds, and three outputs."""
+    """Two inputs of 30 and 10 bytes, under two kinds of prefixes; the last of three outputs is partition 1."""
     prefixes = ["load", "load", "shuffle-transfer", "rechunk-merge", "shuffle-barrier", "out", "out", "out"]
     inputs = [[], [], [0], [1], [2, 3], [4], [4], [4]]
     graph = Graph(prefixes, inputs, [10 * MS] * 8, [30, 10, 1, 1, 1, 5, 5, 5], {5, 6, 7})
-    return simulate(graph, workers=2, nthreads=1)
+    keys = [f"('{prefix}', {number})" for prefix, number in zip(prefixes, [0, 1, 2, 3, 4, 10, 2, 1], strict=True)]
+    return replace(simulate(graph, workers=2, nthreads=1), keys=Texts.of(keys))
 
 
 def test_whatever_a_barrier_needs_hands_its_inputs_over() -> None:
     (found,) = shuffles(shuffle())
-    assert (found.barrier, found.inputs, found.outputs) == (4, {2: 30, 3: 10}, (5, 6, 7))
+    assert (found.barrier, found.inputs, found.outputs) == (4, {2: 30, 3: 10}, (7, 6, 5))
 
 
 def test_where_messages_were_recorded_inputs_are_as_large_as_these() -> None:

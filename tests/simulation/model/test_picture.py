@@ -15,7 +15,6 @@ from tests.simulation.topologies import MBIT, topologies
 def test_the_lab_is_drawn_as_its_page_shows_it() -> None:
     cluster = ClusterSpec.from_file(LAB, LAB.with_name("room-b.txt"))
     picture = cluster.picture()
-
     page = (LAB.parents[1] / "clusters.md").read_text(encoding="utf-8")
     assert f"```text\n{picture}\n```" in page
     assert [line for line in picture.splitlines() if "<-" in line] == [
@@ -32,7 +31,6 @@ def test_a_link_outside_the_tree_is_listed() -> None:
     ends = [("s", "t"), ("t", "u"), ("u", "s"), ("a", "t"), ("b", "u")]
     links = tuple(Cable(end, 100 * MBIT, 1e-3, bandwidth_back=10 * MBIT) for end in ends)
     topology = Topology((Host("a"), Host("b", speed=0.5)), ("s", "t", "u"), links)
-
     assert draw_topology(topology, branches=ASCII) == "\n".join(
         [
             "s",
@@ -49,7 +47,6 @@ def test_a_link_outside_the_tree_is_listed() -> None:
 @settings(max_examples=30)
 def test_every_switch_is_drawn_once_and_every_host(topology: Topology) -> None:
     lines = draw_topology(topology, branches=ASCII).splitlines()
-
     # A host's name and the switches' are made of a letter and a number.
     labels = [line.lstrip(" |`-").partition("  ")[0] for line in lines if not line.startswith("also ")]
     drawn = [label for label in labels if label.startswith("s")]
@@ -59,7 +56,6 @@ def test_every_switch_is_drawn_once_and_every_host(topology: Topology) -> None:
 
 def test_two_hosts_on_one_cable_are_drawn() -> None:
     topology = Topology((Host("a"), Host("b")), (), (Cable(("a", "b"), 100 * MBIT),))
-
     assert draw_topology(topology) == "a               1 slot\n└─ b  100 Mbit  1 slot"
     with pytest.raises(KeyError):
         topology.route("a", "c")

@@ -18,22 +18,15 @@ def test_lines_of_mpich_and_of_open_mpi_are_read() -> None:
     [fe80::1]:3
     10.0.0.7 count=2 max-slots=2
     """
-
     placement = parse_hostfile(text, "hosts")
-
     assert placement.slots == {"pc01": 4, "pc02": 2, "pc03": 2, "pc04": 1, "fe80::1": 3, "10.0.0.7": 2}
     assert placement.lines["pc01"] == 3
-
-
-def test_repeated_hosts_add_up() -> None:
-    assert parse_hostfile("a:1\nb\na slots=2\na", "hosts").slots == {"a": 4, "b": 1}
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b-1", "c.lab"]), st.integers(0, 9)), min_size=1), st.booleans())
 def test_what_is_written_is_read(lines: list[tuple[str, int]], mpich: bool) -> None:
     text = "\n".join(f"{host}:{n}" if mpich else f"{host} slots={n} # {n}" for host, n in lines)
     totals = {host: sum(n for other, n in lines if other == host) for host, _ in lines}
-
     if any(totals.values()):
         assert parse_hostfile(text, "hosts").slots == totals
     else:
@@ -57,7 +50,6 @@ def test_what_is_written_is_read(lines: list[tuple[str, int]], mpich: bool) -> N
 def test_a_line_that_cannot_be_understood_is_named(line: str, wrong: str) -> None:
     with pytest.raises(TextFileError) as caught:
         parse_hostfile(f"ok:1\n{line}\n", "my/hosts")
-
     assert str(caught.value).startswith("my/hosts, line 2: ")
     assert wrong in str(caught.value)
 
@@ -73,6 +65,5 @@ def test_no_text_breaks_the_reader(text: str) -> None:
 def test_a_file_that_is_no_text_is_named_with_its_line(tmp_path) -> None:
     path = tmp_path / "hosts"
     path.write_bytes(b"a:1\n\xff\xfe")
-
     with pytest.raises(TextFileError, match=r"hosts, line 2: expected text in UTF-8"):
         read_hostfile(path)

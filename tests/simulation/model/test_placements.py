@@ -10,13 +10,7 @@ from benchmarks.simulated_traces import transfer_bound
 from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
-from dask_efficiency.simulation.model.placements import (
-    Placement,
-    Placements,
-    fullest_link,
-    moved_between_hosts,
-    ranked,
-)
+from dask_efficiency.simulation.model.placements import Placement, Placements, fullest_link, moved_between_hosts, ranked
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.topology import Cable, Host, Topology

@@ -1,22 +1,15 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.model.accuracy import own_job, self_replay
+from dask_efficiency.simulation.model.accuracy import self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.requirements import SIMULATED
-from dask_efficiency.simulation.model.result import (
-    COMPUTING_ERROR,
-    MIN_MODEL_ERROR,
-    Prediction,
-    predict,
-    predict_own,
-)
+from dask_efficiency.simulation.model.result import COMPUTING_ERROR, MIN_MODEL_ERROR, Prediction, predict, predict_own
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
 
@@ -58,10 +51,6 @@ def test_the_model_is_off_by_at_least_what_the_self_replay_is() -> None:
     assert found.model_error == abs(found.self_replay_error) > COMPUTING_ERROR
 
 
-def test_one_seed_gives_no_interval() -> None:
-    assert all(map(math.isnan, predicted(2, seeds=1).interval))
-
-
 def test_its_trace_is_a_run_on_the_cluster_that_says_what_it_is() -> None:
     found = predicted(8)
     assert len(found.trace.workers) == 8
@@ -85,13 +74,3 @@ def test_more_workers_are_used_less() -> None:
     assert few.speedup < 1 < many.speedup
     assert 0 < many.efficiency < few.efficiency < 1
     assert many.efficiency < many.busy < few.busy
-
-
-def test_a_run_on_its_own_cluster_is_its_own_self_replay() -> None:
-    engine, trace = FakeEngine(), recorded()
-    found = predict_own(engine, trace, range(6))
-    assert len(engine.jobs) == 1
-    assert found.is_self_replay
-    assert found.self_replay_error == found.makespan_seconds / found.recorded.makespan_seconds - 1
-    changed = SimulationJob(own_job(trace).cluster, frozenset({"transfer"}))
-    assert not predict(engine, trace, changed, range(5), found.self_replay).is_self_replay

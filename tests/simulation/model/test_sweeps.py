@@ -62,13 +62,6 @@ def test_the_table_has_a_row_for_each_cluster() -> None:
     assert "money" not in sweep({2: 10.0}).to_frame()
 
 
-def test_sizes_are_in_order_and_each_once() -> None:
-    assert parse_sizes([8, 2, 2]) == (2, 8)
-    assert parse_sizes(range(1, 4)) == (1, 2, 3)
-    assert parse_sizes("3..8") == (3, 6, 8)
-    assert parse_sizes("4,2,2") == (2, 4)
-
-
 @pytest.mark.parametrize(
     ("given", "said"), [([], "empty"), ([0], "holds 0"), ([4, -1], "holds -1"), ("8..2", "a range")]
 )

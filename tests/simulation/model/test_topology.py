@@ -36,9 +36,7 @@ def test_a_transfer_takes_the_latencies_of_its_links_and_the_time_of_the_slowest
 def test_transfers_share_the_link_between_the_switches_and_leave_the_rest_of_theirs() -> None:
     # Two of 625 kB over the trunk: each has 50 of 100 Mbit, 100 ms. Meanwhile a1 -> a2 has what a1 has left: 950 Mbit.
     transfers = [(0.0, "a1", "b1", 625_000), (0.0, "a2", "b2", 625_000), (0.0, "a1", "a2", 1_187_500)]
-
     ends = arrivals(two_rooms(), transfers)
-
     assert ends[:2] == pytest.approx([0.1002, 0.1002], abs=1e-8)
     # For the 100 us that the others' first bytes are under way longer, it has all of 1 Gbit: 5 % more.
     assert ends[2] == pytest.approx(0.0101 - 100e-6 * 0.05 / 0.95, abs=1e-7)
@@ -46,39 +44,32 @@ def test_transfers_share_the_link_between_the_switches_and_leave_the_rest_of_the
 
 def test_the_two_directions_of_a_link_are_apart() -> None:
     transfers = [(0.0, "a1", "b1", 1_250_000), (0.0, "b1", "a1", 1_250_000)]
-
     assert arrivals(two_rooms(), transfers) == pytest.approx([0.1002, 0.1002], abs=1e-8)
 
 
 def test_the_way_back_may_have_another_bandwidth() -> None:
     link = Cable(("a", "b"), 100 * MBIT, bandwidth_back=10 * MBIT)
     topology = Topology((Host("a"), Host("b")), (), (link,), payload=1.0)
-
     ends = arrivals(topology, [(0.0, "a", "b", 125_000), (0.0, "b", "a", 125_000)])
-
     assert ends == pytest.approx([0.01, 0.1])
 
 
 def test_headers_take_their_part_of_a_link() -> None:
     [plain] = arrivals(two_rooms(payload=1.0), [(0.0, "a1", "b1", 12_500_000)])
     [headed] = arrivals(two_rooms(payload=ETHERNET_PAYLOAD), [(0.0, "a1", "b1", 12_500_000)])
-
     assert (headed - 200e-6) / (plain - 200e-6) == pytest.approx(1538 / 1448)
 
 
 def test_bytes_within_a_host_take_no_time_but_where_it_has_a_loopback() -> None:
     hosts = (Host("a1", loopback=1e6), *(Host(name) for name in ("a2", "b1", "b2")))
     topology = two_rooms(hosts=hosts)
-
     ends = arrivals(topology, [(0.0, "a1", "a1", 10**6), (0.0, "a1", "a1", 10**6), (1.0, "a2", "a2", 10**9)])
-
     assert ends == pytest.approx([2.0, 2.0, 1.0])
 
 
 def test_a_host_is_known_by_its_address_too() -> None:
     hosts = (Host("a1", address="10.0.0.1"), *(Host(name) for name in ("a2", "b1", "b2")))
     topology = two_rooms(hosts=hosts)
-
     assert arrivals(topology, [(0.0, "10.0.0.1", "b1", 1_250_000)]) == pytest.approx([0.1002], abs=1e-8)
     with pytest.raises(KeyError, match="no host 'elsewhere'"):
         topology.model(EventHeap()).transfer("elsewhere", "a1", 1, lambda: None)
@@ -90,7 +81,6 @@ def test_a_route_has_the_fewest_links_then_the_smallest_latency_then_the_first()
     latencies = [0.0, 3e-3, 1e-3, 1e-3, 0.0, 0.0, 0.0]
     links = tuple(Cable(end, GBIT, latency) for end, latency in zip(ends, latencies, strict=True))
     topology = Topology(hosts, ("s", "t", "u"), links)
-
     assert topology.route("a", "b").links == ((0, True), (2, True), (4, True))
     assert topology.route("b", "a").links == ((4, False), (2, False), (0, False))
     assert topology.route("a", "b").latency_seconds == pytest.approx(1e-3)
@@ -98,7 +88,6 @@ def test_a_route_has_the_fewest_links_then_the_smallest_latency_then_the_first()
 
 def test_hosts_pass_nothing_on() -> None:
     hosts = (Host("a"), Host("b"), Host("c"))
-
     with pytest.raises(TopologyError, match="c: no links lead from here to 'a'"):
         Topology(hosts, (), (Cable(("a", "b"), GBIT), Cable(("b", "c"), GBIT)))
 
@@ -116,18 +105,9 @@ def test_hosts_pass_nothing_on() -> None:
         ({"links": (Cable(("a1", "nowhere"), GBIT),)}, "a1 - nowhere: 'nowhere' is neither a host nor a switch"),
         ({"links": (Cable(("a1", "a1"), GBIT),)}, "a1 - a1: a link has two different ends"),
         ({"links": (Cable(("a1", "sw-a"), -GBIT),)}, "a1 - sw-a: expected a bandwidth above 0"),
-        (
-            {"links": (Cable(("a1", "sw-a"), GBIT, bandwidth_back=0.0),)},
-            "a1 - sw-a: expected a bandwidth_back above 0",
-        ),
-        (
-            {"links": (Cable(("a1", "sw-a"), GBIT, -1.0),)},
-            "a1 - sw-a: expected a latency of at least 0 s, got -1.0",
-        ),
-        (
-            {"links": (Cable(("a1", "sw-a"), GBIT, queue_seconds=-1.0),)},
-            "a1 - sw-a: expected a queue of at least 0 s",
-        ),
+        ({"links": (Cable(("a1", "sw-a"), GBIT, bandwidth_back=0.0),)}, "a1 - sw-a: expected a bandwidth_back above 0"),
+        ({"links": (Cable(("a1", "sw-a"), GBIT, -1.0),)}, "a1 - sw-a: expected a latency of at least 0 s, got -1.0"),
+        ({"links": (Cable(("a1", "sw-a"), GBIT, queue_seconds=-1.0),)}, "a1 - sw-a: expected a queue of at least 0 s"),
         ({"links": (Cable(("a1", "sw-a"), GBIT),)}, "a2: no links lead from here to 'a1'"),
         ({"payload": 1.5}, "payload: expected a part above 0 and at most 1, got 1.5"),
     ],
@@ -150,9 +130,7 @@ def test_every_transfer_arrives_and_no_sooner_than_alone(topology: Topology, dat
     names = st.sampled_from([host.name for host in topology.hosts])
     some = st.tuples(st.floats(0, 10), names, names, st.integers(0, 10**8))
     transfers = data.draw(st.lists(some, max_size=8))
-
     ends = arrivals(topology, transfers)
-
     for transfer, end in zip(transfers, ends, strict=True):
         [alone] = arrivals(topology, [transfer])
         assert end >= alone - 1e-8 - 1e-9 * alone
@@ -174,7 +152,6 @@ def test_a_small_message_waits_behind_what_is_before_it_on_a_full_link_as_long_a
     clock.at(90_000_000, lambda: delays.update(late=model.delay("a2", "b2")))
     while clock.step():
         pass
-
     assert alone == 200_000
     assert delays["a2", "b2"] == 200_000 + 20_000_000
     assert delays["b2", "a2"] == 200_000

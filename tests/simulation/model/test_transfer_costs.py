@@ -54,23 +54,19 @@ def test_recorded_messages_share_the_network_as_they_did() -> None:
     # Two of 1.25 MB to worker 0 share its 100 Mbit: 200 ms; one that comes when both are there has it alone: 100 ms.
     sender, receiver = np.array([1, 2, 1]), np.array([0, 0, 0])
     start = np.array([5, 5, 300]) * MS
-
     there = arrivals_on(star(100 * MBIT), WORKERS, sender, receiver, start, np.full(3, 1_250_000))
-
     assert there / MS == pytest.approx([205.0, 205.0, 400.0])
 
 
 def test_what_the_network_took_is_no_cost_of_transfers_where_it_is_known() -> None:
     # 100 ms over 100 Mbit, and 5 ms beside it.
     costs = transfer_costs(recorded(50, 105 * MS), star(100 * MBIT))
-
     beside = costs.latency + costs.message + costs.result + 1_250_000 * costs.byte_with_network
     assert beside * float(np.median(costs.factors)) == pytest.approx(5 * MS, rel=1e-6)
 
 
 def test_a_network_that_is_slower_than_the_run_was_leaves_some_cost() -> None:
     costs = transfer_costs(recorded(50, 105 * MS), star(10 * MBIT))
-
     assert (costs.factors > 0).all()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.simulation.model.placements import Placement, Placements
-from dask_efficiency.simulation.sections.places import certainty, headline, ranking, reason, sections
+from dask_efficiency.simulation.sections.places import headline, ranking, reason
 from tests.simulation.model.test_placements import TRUNK, placement
 from tests.simulation.simulation_samples import placed
 
@@ -67,8 +67,3 @@ def test_a_placement_can_be_slower_for_other_reasons(monkeypatch: pytest.MonkeyP
     assert reason(Placements((best, slow)), slow) == (
         "far takes 1.0 s longer, mostly not because inputs move: its critical path waits for them no longer."
     )
-
-
-def test_the_error_of_the_simulation_is_shown_and_is_common_to_all() -> None:
-    assert "that is common to all placements" in certainty(placed()).lines[0]
-    assert [part.title for part in sections(placed())][:1] == ["Placements, the fastest first"]

@@ -19,7 +19,6 @@ from dask_efficiency.simulation.sections.prediction import (
     page,
     plus_minus,
     size,
-    spent,
     where,
 )
 from tests.simulation.fake_engine import FakeEngine, recorded
@@ -133,9 +132,3 @@ def test_notes_are_a_caveat() -> None:
     assert notes(found.notes).lines == ("Rows are missing.",)
     assert "Rows are missing." in plain(document(found))
     assert not notes(()).blocks
-
-
-def test_the_sections_come_in_reading_order() -> None:
-    titles = [part.title for part in document(elsewhere()).sections]
-    assert titles[:3] == ["How sure this is", "What the makespan would be spent on", "By task prefix"]
-    assert spent(elsewhere()).table.rows[-1][0].text == "total"  # type: ignore[union-attr]

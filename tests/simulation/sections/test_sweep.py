@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.simulation.sections.sweep import certainty, clusters, curve, headline, knee, page, table
+from dask_efficiency.simulation.sections.sweep import curve, headline, knee, page, table
 from tests.simulation.model.test_sweeps import sweep
 from tests.simulation.simulation_samples import swept
 
@@ -51,10 +51,3 @@ def test_without_intervals_the_band_is_the_line() -> None:
     found = swept((2, 4), seeds=1)
     assert all(point.low == point.seconds == point.high for point in curve(found).points)
     assert {row[2] for row in table(found).rows} == {"-"}
-
-
-def test_the_error_on_its_own_cluster_is_shown() -> None:
-    found = swept()
-    assert f"the run takes {found.self_replay.in_words}." in certainty(found).lines[0]
-    assert len(clusters(found).rows) == 4
-    assert not certainty(found).caveat

@@ -48,8 +48,6 @@ class Question:
     data_loading: tuple[str, ...] = ()
     #: Whether a call that no kernel waited for is joined to its kernel too, by an edge without weight.
     zero_weight_launches: bool = True
-    #: Whether to have the overlay drawn, which takes HTA longer than all else.
-    overlay: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,6 @@ class Answer:
     longest: tuple[int, ...] = ()
     #: Percent by category.
     summary: dict[str, float] = field(default_factory=dict)
-    #: Of the overlaid trace: critical events; all arrows, and of them those of the path; arrows by default.
-    overlay: tuple[int, int, int, int] | None = None
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Answer:
@@ -147,7 +143,7 @@ def answer(question: Question) -> dict[str, Any]:
         graph, whether = found
         if not whether:
             return {"error": "HTA says that the graph is not valid"}
-        return _plain(trace, graph) | {"overlay": _overlay(trace, graph) if question.overlay else None}
+        return _plain(trace, graph)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
@@ -172,21 +168,6 @@ def _plain(trace: Any, graph: Any) -> dict[str, Any]:
         "longest": list(graph.critical_path_nodes),
         "summary": summary,
     }
-
-
-def _overlay(trace: Any, graph: Any) -> tuple[int, int, int, int]:
-    from hta.analyzers.critical_path_analysis import CriticalPathAnalysis
-
-    written: list[list[dict[str, Any]]] = []
-    trace.write_raw_trace = lambda path, contents: written.append(contents["traceEvents"])
-    with tempfile.TemporaryDirectory() as folder:
-        for all_edges in (True, False):
-            CriticalPathAnalysis.overlay_critical_path_analysis(
-                trace, 0, graph, folder, only_show_critical_events=False, show_all_edges=all_edges
-            )
-    whole, default = ([e for e in events if e.get("cat") == "critical_path" and e["ph"] == "s"] for events in written)
-    critical = sum(event["ph"] == "X" and "critical" in event.get("args", {}) for event in written[0])
-    return critical, len(whole), sum(event["args"]["critical"] for event in whole), len(default)
 
 
 def _make_deterministic() -> None:

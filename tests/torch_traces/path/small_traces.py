@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.torch_traces.kineto.trace import Category, Events, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.path.jobs import Recording
 
 #: The process of all threads, and that of all devices.
 PROGRAM, DEVICE = 100, 0
 
 
-class SmallTrace:
+class SmallTrace(Recording):
     """Events that are added one by one; each method returns the row of what it added."""
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, int]] = []
-        self._names: dict[str, int] = {}
+        super().__init__(0)
 
     def add(self, category: Category, name: str, start: int, stop: int, thread: int = 1, **columns: int) -> int:
         """Any event."""
-        number = self._names.setdefault(name, len(self._names))
-        row = {"category": category, "name": number, "start": start, "stop": stop, "thread": thread}
-        self._rows.append({"process": PROGRAM, **row, **columns})
-        return len(self._rows) - 1
+        return super().add(category, name, start, stop, **{"process": PROGRAM, "thread": thread, **columns})
 
     def operator(self, name: str, start: int, stop: int, thread: int = 1) -> int:
         """An operator on a thread."""
@@ -50,17 +43,7 @@ class SmallTrace:
     def sync(self, name: str, call: int, stop: int, **columns: int) -> int:
         """A synchronisation that lasts from the beginning of its call."""
         where = {"process": DEVICE, "device": 0, "call": call, **columns}
-        return self.add(Category.SYNC, name, self._rows[call]["start"], stop, -1, **where)
-
-    def trace(self) -> RankTrace:
-        """All of it."""
-        missing = Events.missing()
-        columns: dict[str, Any] = {
-            name: np.array([row.get(name, missing[name]) for row in self._rows], dtype)
-            for name, dtype in Events.dtypes().items()
-        }
-        columns["index"] = np.arange(len(self._rows), dtype=np.int32)
-        return RankTrace(rank=0, world_size=None, path="small", events=Events(**columns), names=tuple(self._names))
+        return self.add(Category.SYNC, name, self.rows[call]["start"], stop, -1, **where)
 
 
 def edges_of(trace: RankTrace, *, infer: bool = False) -> dict[tuple[str, str], tuple[EdgeKind, int, int]]:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KinetoTrace
-from dask_efficiency.torch_traces.path.chrome import CRITICAL, save_overlay
-from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK
+from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.longest import summary
-from dask_efficiency.torch_traces.path.path import TorchCriticalPath
-from dask_efficiency.torch_traces.path.region import TorchQuestion
 from tests.torch_traces.path.compared import Compared, Ours, load
 from tests.torch_traces.path.hta import Answer, Question, ask
 from tests.torch_traces.path.random_traces import random_trace
@@ -40,10 +35,10 @@ SAME: dict[str, Question] = {
         f"{name}, all": Question(str(FILES[name]))
         for name in ("simple_add", "alexnet", "event_sync", "h100", "nccl", "dlrm")
     },
-    "simple_add, one": Question(str(FILES["simple_add"]), ALEX, 1, overlay=True),
+    "simple_add, one": Question(str(FILES["simple_add"]), ALEX, 1),
     "simple_add, two": Question(str(FILES["simple_add"]), ALEX, (0, 1)),
-    "alexnet, one": Question(str(FILES["alexnet"]), ALEX, 1, overlay=True),
-    "event_sync, one": Question(str(FILES["event_sync"]), "ProfilerStep", 0, overlay=True),
+    "alexnet, one": Question(str(FILES["alexnet"]), ALEX, 1),
+    "event_sync, one": Question(str(FILES["event_sync"]), "ProfilerStep", 0),
     "h100, one": Question(str(FILES["h100"]), "ProfilerStep"),
 }
 #: HTA cannot do these, or not rightly.
@@ -189,33 +184,6 @@ def test_what_htas_own_tests_assert_holds_for_us(name: str) -> None:
     found = summary(ours.graph, ours.edges)
     for category, share in percent.items():
         assert found[category] * 100 == pytest.approx(share, abs=0.01)
-
-
-@pytest.mark.parametrize("name", [name for name, question in SAME.items() if question.overlay])
-def test_an_overlay_has_as_many_critical_events_and_arrows(
-    name: str, hta: Callable[[Question], Answer], tmp_path: Path
-) -> None:
-    question = SAME[name]
-    about = TorchQuestion(question.annotation, question.instance, data_loading=question.data_loading)
-    trace = load(question.path)
-    ours = Ours.of(trace, question)
-    # Without what is inferred, of which HTA knows nothing.
-    drawn = TorchCriticalPath.of(KinetoTrace((trace,)), about).overlay()
-    overlay = replace(drawn, graph=ours.graph, edges=ours.edges)
-
-    def written(*, all_edges: bool) -> list[dict[str, Any]]:
-        save_overlay(overlay, tmp_path / "overlay", only_critical=False, all_edges=all_edges)
-        events: list[dict[str, Any]] = json.loads((tmp_path / "overlay").read_bytes())["traceEvents"]
-        return events
-
-    whole = written(all_edges=True)
-    arrows, default = (
-        [event for event in events if event["ph"] == "s" and event["cat"] in FLOW_CATEGORIES.values()]
-        for events in (whole, written(all_edges=False))
-    )
-    critical = sum(event["ph"] == "X" and "critical" in event.get("args", {}) for event in whole)
-    on_path = sum(arrow["name"] == CRITICAL for arrow in arrows)
-    assert (critical, len(arrows), on_path, len(default)) == hta(question).overlay
 
 
 def test_without_launches_that_weigh_nothing_all_else_stays(hta: Callable[[Question], Answer]) -> None:

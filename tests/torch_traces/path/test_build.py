@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dask_efficiency.torch_traces.kineto.load import load_kineto
-from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
@@ -20,7 +19,6 @@ from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 RECORDED = sorted(path.name for path in DATA.glob("*.json.gz"))
-ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 
 
 def check(graph: TorchGraph) -> None:
@@ -66,54 +64,10 @@ def test_graphs_of_random_traces_lead_forward_in_time(tmp_path: Path) -> None:
         check(graph_of(load_kineto(str(tmp_path / "trace.json")).ranks[0]))
 
 
-@pytest.mark.parametrize(
-    ("name", "annotation", "instance", "nodes", "edges", "path", "microseconds", "cpu"),
-    [
-        ("alexnet", ALEX, 1, 418, 456, 149, 35_834, 89.4179),
-        ("event_sync", "ProfilerStep", 0, 54, 57, 40, 2_411, 98.0921),
-    ],
-)
-def test_what_htas_tests_say_of_their_traces_is_so(
-    name: str, annotation: str, instance: int, nodes: int, edges: int, path: int, microseconds: int, cpu: float
-) -> None:
-    trace = load_kineto(str(DATA / f"{name}.json.gz")).ranks[0]
-    graph = build_graph(trace, find_region(trace, annotation, instance))
-    longest = longest_path(graph)
-    along = path_edges(graph, longest)
-    assert (len(graph.nodes), len(graph.edges), len(longest)) == (nodes, edges, path)
-    assert graph.edges.weight[along].sum() == microseconds * 1_000
-    assert summary(graph, along)["cpu_bound"] * 100 == pytest.approx(cpu, abs=1e-4)
-
-
-def test_without_its_synchronisations_a_trace_has_the_same_shares() -> None:
-    trace = load_kineto(str(DATA / "alexnet.json.gz")).ranks[0]
-    kept = trace.events.category != Category.SYNC
-    number = np.cumsum(kept) - 1
-    events = trace.events.take(kept)
-    events = replace(events, call=np.where(events.call >= 0, number[events.call], -1).astype(np.int32))
-    without = replace(trace, events=events)
-    graph, inferred = (build_graph(each, find_region(each, ALEX, 1)) for each in (trace, without))
-    shares, others = (summary(each, path_edges(each, longest_path(each))) for each in (graph, inferred))
-    assert others == pytest.approx(shares, abs=0.02)
-    assert np.count_nonzero(inferred.edges.inferred) > 0
-    assert not graph.edges.inferred.any()
-    assert not graph_of(without, ALEX, infer=False).edges.inferred.any()
-
-
 def test_an_empty_trace_has_an_empty_graph() -> None:
     graph = graph_of(SmallTrace().trace())
     check(graph)
     assert (len(graph.nodes), len(graph.edges)) == (0, 0)
-
-
-def test_nodes_know_where_their_events_begin_and_end() -> None:
-    small = SmallTrace()
-    small.operator("b", 5, 9)
-    small.add(Category.PYTHON, "function", 0, 20)
-    small.operator("a", 0, 9)
-    starts, stops = graph_of(small.trace()).nodes.positions(3)
-    assert starts.tolist() == [1, -1, 0]
-    assert stops.tolist() == [2, -1, 3]
 
 
 def test_instants_of_the_same_time_do_not_wait_for_one_another() -> None:

@@ -100,10 +100,6 @@ def test_what_clocks_cannot_explain_is_counted(late: list[int]):
     assert clocks.violations.tolist() == (stop < start.max(axis=1)[:, None]).sum(axis=0).tolist()
 
 
-def test_no_ranks_have_no_clocks():
-    assert len(align_clocks(CollectiveArrivals.empty(), [])) == 0
-
-
 def test_ranks_of_one_host_have_one_clock_also_where_one_of_them_leaves_unevenly():
     """The second host is 50 us behind, and one of its ranks leaves up to 60 us early or late."""
     uneven = np.resize([60_000, -60_000, 0], 9)

@@ -16,6 +16,7 @@ from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
 from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.kineto.test_execution import MM, node, tensor
 
 SHORT, LONG = 3, 6
 
@@ -121,26 +122,12 @@ def test_without_an_execution_trace_there_is_no_data_flow(recorded: tuple[Path, 
         data_flow(load_kineto(recorded[0]).ranks[0])
 
 
-def tensor(number: int, device: str = "cuda:0") -> list[Any]:
-    return [number, 100 + number, 0, 64, 4, device]
-
-
-def node(number: int, reads: list[Any], makes: list[Any], schema: str) -> dict[str, Any]:
-    sides = {
-        side: {"values": values, "types": ["Tensor(float)" for _ in values]}
-        for side, values in (("inputs", reads), ("outputs", makes))
-    }
-    attrs = [{"name": "rf_id", "value": number}, {"name": "op_schema", "value": schema}]
-    return {"id": number, "name": schema.partition("(")[0], "ctrl_deps": 1, **sides, "attrs": attrs}
-
-
 def event(cat: str, ts: int, dur: int, **args: Any) -> dict[str, Any]:
     on_gpu = cat == "kernel"
     lane = {"pid": 0, "tid": args["stream"]} if on_gpu else {"pid": 9, "tid": 9}
     return {"ph": "X", "cat": cat, "name": cat, "ts": ts, "dur": dur, "args": args, **lane}
 
 
-MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 VIEW = "aten::t(Tensor(a) self) -> Tensor(a)"
 
 
@@ -157,12 +144,12 @@ def load(tmp_path: Path) -> Callable[[list[Any], dict[str, Any]], RankTrace]:
 def test_on_a_gpu_operators_take_as_long_as_their_kernels(load: Any) -> None:
     # launches take 1 us each; the first product's two kernels run on two streams beside each other
     nodes = [
-        node(2, [tensor(1)], [tensor(5)], MM),
-        node(3, [tensor(5)], [[6, 105, 0, 64, 4, "cuda:0"]], VIEW),
-        node(4, [[6, 105, 0, 64, 4, "cuda:0"]], [tensor(7)], MM),
-        node(5, [tensor(1)], [tensor(8)], MM),
+        node(2, 1, "aten::mm", [tensor(1, "cuda:0")], [tensor(5, "cuda:0")], MM),
+        node(3, 1, "aten::t", [tensor(5, "cuda:0")], [[6, 105, 0, 64, 4, "cuda:0"]], VIEW),
+        node(4, 1, "aten::mm", [[6, 105, 0, 64, 4, "cuda:0"]], [tensor(7, "cuda:0")], MM),
+        node(5, 1, "aten::mm", [tensor(1, "cuda:0")], [tensor(8, "cuda:0")], MM),
     ]
-    events = [event("cpu_op", 10 * row, 8, **{"Record function id": row + 2}) for row in range(4)]
+    events = [event("cpu_op", 10 * row, 8, **{"Record function id": 10 * row + 20}) for row in range(4)]
     for ts, correlation in ((1, 11), (2, 12), (21, 13), (31, 14), (50, 15)):
         events.append(event("cuda_runtime", ts, 1, correlation=correlation))
     for ts, dur, correlation, stream in ((5, 100, 11, 7), (50, 50, 12, 8), (110, 40, 13, 7), (160, 60, 14, 7)):

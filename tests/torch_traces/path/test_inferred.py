@@ -62,10 +62,7 @@ def waited(events: list[Event]) -> set[tuple[str, str]]:
     ("file", "annotation", "instance"),
     [
         ("alexnet", "", None),
-        ("alexnet", FORWARD, 0),
         ("alexnet", FORWARD, 1),
-        ("alexnet", "[param|cuda]", 0),
-        ("event_sync", "", None),
         ("event_sync", "ProfilerStep", 0),
     ],
 )
@@ -103,23 +100,46 @@ LAUNCHED = [
     work("beside", 14, 90, 2, stream=20),
 ]
 
+TOLD = [call("cudaEventRecord", 20, 21, 3), call("cudaStreamWaitEvent", 22, 23, 4)]
+WAIT = call("cudaDeviceSynchronize", 30, 95, 3)
+#: Events beside those that are launched, and the waits that are inferred.
+SCENES = {
+    "a device is waited for with all its streams": ([WAIT], {("gemm", WAIT["name"]), ("beside", WAIT["name"])}),
+    "a stream is the one that the thread used last": (
+        [call("cudaStreamSynchronize", 30, 95, 3)],
+        {("beside", "cudaStreamSynchronize")},
+    ),
+    "a stream is another one if only its work ended with the call": (
+        [call("cudaStreamSynchronize", 30, 64, 3)],
+        {("gemm", "cudaStreamSynchronize")},
+    ),
+    "an event is the one that was recorded last": (
+        [call("cudaEventRecord", 8.5, 9, 3), call("cudaEventSynchronize", 30, 64, 4)],
+        {("gemm", "cudaEventSynchronize")},
+    ),
+    "memory is given back when the device is idle": ([call("cudaFree", 30, 95, 3)], {("beside", "cudaFree")}),
+    "an idle device gives memory back at once": ([call("cudaFree", 100, 120, 3)], set()),
+    "a stream waits for what was asked for before the event was recorded": (
+        [*TOLD, call("cudaLaunchKernel", 24, 26, 5), work("held back", 91, 99, 5)],
+        {("beside", "held back")},
+    ),
+    "what had not ended cannot have been waited for": (
+        [
+            *(call("cudaLaunchKernel", 16, 18, 6), work("second beside", 91, 300, 6, stream=20), *TOLD),
+            *(call("cudaLaunchKernel", 24, 26, 5), work("held back", 92, 99, 5)),
+        ],
+        {("beside", "held back")},
+    ),
+    "recorded synchronisations are not inferred again": (
+        [WAIT, work("Context Sync", 31, 94, 3, stream=-1, cat="cuda_sync")],
+        set(),
+    ),
+}
 
-def test_a_device_is_waited_for_with_all_its_streams() -> None:
-    waits = call("cudaDeviceSynchronize", 30, 95, 3)
-    assert waited([*LAUNCHED, waits]) == {("gemm", waits["name"]), ("beside", waits["name"])}
 
-
-def test_a_stream_is_the_one_that_the_thread_used_last() -> None:
-    assert waited([*LAUNCHED, call("cudaStreamSynchronize", 30, 95, 3)]) == {("beside", "cudaStreamSynchronize")}
-
-
-def test_a_stream_is_another_one_if_only_its_work_ended_with_the_call() -> None:
-    assert waited([*LAUNCHED, call("cudaStreamSynchronize", 30, 64, 3)]) == {("gemm", "cudaStreamSynchronize")}
-
-
-def test_an_event_is_the_one_that_was_recorded_last() -> None:
-    record = call("cudaEventRecord", 8.5, 9, 3)
-    assert waited([*LAUNCHED, record, call("cudaEventSynchronize", 30, 64, 4)]) == {("gemm", "cudaEventSynchronize")}
+@pytest.mark.parametrize(("events", "waits"), SCENES.values(), ids=SCENES)
+def test_what_a_call_or_a_stream_waited_for_is_inferred(events: list[Event], waits: set[tuple[str, str]]) -> None:
+    assert waited([*LAUNCHED, *events]) == waits
 
 
 def test_a_copy_waited_for_itself_if_it_ended_within_its_call() -> None:
@@ -131,23 +151,12 @@ def test_a_copy_waited_for_itself_if_it_ended_within_its_call() -> None:
     assert copied(101) == set()
 
 
-def test_memory_is_given_back_when_the_device_is_idle() -> None:
-    assert waited([*LAUNCHED, call("cudaFree", 30, 95, 3)]) == {("beside", "cudaFree")}
-    assert waited([*LAUNCHED, call("cudaFree", 100, 120, 3)]) == set()
-
-
 def test_a_long_launch_waited_for_room_in_a_full_queue() -> None:
     queued = [call("cudaLaunchKernel", 0.01 * i, 0.01 * i + 0.005, i + 1) for i in range(1020)]
     kernels = [work(f"kernel {i}", 20 + 10 * i, 29 + 10 * i, i + 1) for i in range(1020)]
     last = [call("cudaLaunchKernel", 30, 121, 2000), work("last", 11_000, 11_001, 2000)]
     assert waited([*queued, *kernels, *last]) == {("kernel 9", "cudaLaunchKernel")}
     assert waited([*queued[:500], *kernels[:500], *last]) == set()
-
-
-def test_a_stream_waits_for_what_was_asked_for_before_the_event_was_recorded() -> None:
-    told = [call("cudaEventRecord", 20, 21, 3), call("cudaStreamWaitEvent", 22, 23, 4)]
-    held_back = [call("cudaLaunchKernel", 24, 26, 5), work("held back", 91, 99, 5)]
-    assert waited([*LAUNCHED, *told, *held_back]) == {("beside", "held back")}
 
 
 def test_a_stream_that_waits_is_another_one_than_the_events() -> None:
@@ -157,20 +166,7 @@ def test_a_stream_that_waits_is_another_one_than_the_events() -> None:
     assert waited([*LAUNCHED[:3], *told, *own, *other]) == {("gemm", "on another one")}
 
 
-def test_what_had_not_ended_cannot_have_been_waited_for() -> None:
-    two = [call("cudaLaunchKernel", 16, 18, 3), work("second beside", 91, 300, 3, stream=20)]
-    told = [call("cudaEventRecord", 20, 21, 4), call("cudaStreamWaitEvent", 22, 23, 5)]
-    held_back = [call("cudaLaunchKernel", 24, 26, 6), work("held back", 92, 99, 6)]
-    assert waited([*LAUNCHED, *two, *told, *held_back]) == {("beside", "held back")}
-
-
 def test_work_that_ends_with_the_call_was_waited_for() -> None:
     # The call is the first one in the file, so that rows do not say what comes first.
     events = [call("cudaDeviceSynchronize", 20, 60, 2), *LAUNCHED[:3]]
     assert waited(events) == {("gemm", "cudaDeviceSynchronize")}
-
-
-def test_recorded_synchronisations_are_not_inferred_again() -> None:
-    waits = call("cudaDeviceSynchronize", 30, 95, 3)
-    sync = work("Context Sync", 31, 94, 3, stream=-1, cat="cuda_sync")
-    assert waited([*LAUNCHED, waits, sync]) == set()

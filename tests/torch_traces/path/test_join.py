@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import gzip
+import json
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -17,8 +19,9 @@ from dask_efficiency.runs.path.segments import CODES
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.path import join
 from dask_efficiency.torch_traces.path.join import read_profile, with_gpu_times
-from tests.torch_traces.path.kineto_json import US, call, kernel, operator, profile, synchronisation
+from tests.torch_traces.path.programs import Event, call, on_cpu, work
 
+US = 1_000
 THREAD, OTHER, AUTOGRAD = 77, 88, 99
 #: The trace's clock is so far ahead of that of Kineto, which is behind by half a day and some.
 AHEAD = 43_200_000_000_123
@@ -39,10 +42,10 @@ TRACE, RUN = simulated()
 START, STOP = int(TRACE.runs.start[RUN]), int(TRACE.runs.stop[RUN])
 
 
-def profiled(
-    events: list[dict[str, Any]], start: int = START + MS, stop: int = STOP - 2 * MS, **kwargs: Any
-) -> RunTrace:
-    found = profile(events, run=RUN, thread=THREAD, start=start, stop=stop, ahead=AHEAD)
+def profiled(events: list[Event], start: int = START + MS, stop: int = STOP - 2 * MS, **kwargs: Any) -> RunTrace:
+    base = start - AHEAD
+    text = json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": base, "traceEvents": events})
+    found = TaskProfile(RUN, THREAD, start, stop, base, gzip.compress(text.encode()))
     return replace(TRACE, profiles=(replace(found, **kwargs),))
 
 
@@ -62,11 +65,11 @@ def assert_tiles(path: CriticalPath) -> None:
 
 #: An operator that launches a kernel and waits for it, then nothing of torch's.
 STEP = [
-    operator("aten::mm", THREAD, 100, 1_000),
-    call("cudaLaunchKernel", THREAD, 200, 300, 1),
-    kernel("gemm", 350, 6_000, 1),
-    call("cudaDeviceSynchronize", THREAD, 1_100, 6_050, 2),
-    synchronisation(1_110, 6_040, 2),
+    on_cpu("aten::mm", 100, 1_000, thread=THREAD),
+    call("cudaLaunchKernel", 200, 300, 1, thread=THREAD),
+    work("gemm", 350, 6_000, 1),
+    call("cudaDeviceSynchronize", 1_100, 6_050, 2, thread=THREAD),
+    work("Context Sync", 1_110, 6_040, 2, stream=-1, cat="cuda_sync"),
 ]
 
 
@@ -103,17 +106,17 @@ def test_as_much_of_a_thread_s_time_computed_as_its_clock_counted() -> None:
 def test_what_other_threads_of_the_process_ask_of_the_gpu_is_not_the_task_s() -> None:
     events = [
         *STEP,
-        call("cudaLaunchKernel", OTHER, 2_000, 2_100, 10),
-        kernel("theirs", 6_010, 9_000, 10),
-        call("cudaLaunchKernel", AUTOGRAD, 3_000, 3_100, 11),  # in no operator of the task's
-        kernel("theirs too", 9_000, 9_500, 11),
-        operator("MmBackward0", AUTOGRAD, 4_000, 4_500),
-        call("cudaLaunchKernel", AUTOGRAD, 4_100, 4_200, 12),
-        kernel("ours", 10_000, 10_100, 12),
-        kernel("whose?", 11_000, 11_100, 99),
+        call("cudaLaunchKernel", 2_000, 2_100, 10, thread=OTHER),
+        work("theirs", 6_010, 9_000, 10),
+        call("cudaLaunchKernel", 3_000, 3_100, 11, thread=AUTOGRAD),  # in no operator of the task's
+        work("theirs too", 9_000, 9_500, 11),
+        on_cpu("MmBackward0", 4_000, 4_500, thread=AUTOGRAD),
+        call("cudaLaunchKernel", 4_100, 4_200, 12, thread=AUTOGRAD),
+        work("ours", 10_000, 10_100, 12),
+        work("whose?", 11_000, 11_100, 99),
     ]
     assert with_gpu_times(profiled(events)).runs.gpu_ns[RUN] == (5_650 + 100) * US
-    alone = [*STEP, kernel("whose?", 11_000, 11_100, 99)]
+    alone = [*STEP, work("whose?", 11_000, 11_100, 99)]
     assert with_gpu_times(profiled(alone)).runs.gpu_ns[RUN] == (5_650 + 100) * US
     path = critical_path(profiled(events))
     assert_tiles(path)
@@ -125,10 +128,10 @@ def test_what_other_threads_of_the_process_ask_of_the_gpu_is_not_the_task_s() ->
 def test_the_gpu_time_of_a_profiled_run_is_the_union_of_its_kernels_in_the_profile() -> None:
     more = [
         *STEP,
-        call("cudaLaunchKernel", THREAD, 400, 450, 3),
-        kernel("beside", 5_000, 7_000, 3, stream=8),
-        call("cudaLaunchKernel", THREAD, 500, 550, 4),
-        kernel("after the profile", 10_000, 10**6, 4, stream=8),
+        call("cudaLaunchKernel", 400, 450, 3, thread=THREAD),
+        work("beside", 5_000, 7_000, 3, stream=8),
+        call("cudaLaunchKernel", 500, 550, 4, thread=THREAD),
+        work("after the profile", 10_000, 10**6, 4, stream=8),
     ]
     trace = profiled(more, stop=START + 12 * MS)
     found = with_gpu_times(trace)
@@ -140,13 +143,13 @@ def test_the_gpu_time_of_a_profiled_run_is_the_union_of_its_kernels_in_the_profi
 
 
 def test_a_profile_without_a_gpu_says_nothing_of_its_time() -> None:
-    trace = profiled([operator("aten::mm", THREAD, 100, 1_000)])
+    trace = profiled([on_cpu("aten::mm", 100, 1_000, thread=THREAD)])
     np.testing.assert_array_equal(with_gpu_times(trace).runs.gpu_ns, TRACE.runs.gpu_ns)
     assert {kind for kind, _, _ in parts(critical_path(trace))} == {kind for kind, _, _ in parts(critical_path(TRACE))}
 
 
-@pytest.mark.parametrize("events", [[], [operator("aten::mm", OTHER, 100, 1_000)]])
-def test_a_profile_in_which_the_thread_used_no_torch_changes_nothing(events: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("events", [[], [on_cpu("aten::mm", 100, 1_000, thread=OTHER)]])
+def test_a_profile_in_which_the_thread_used_no_torch_changes_nothing(events: list[Event]) -> None:
     path = critical_path(profiled(events))
     assert parts(path) == parts(critical_path(TRACE))
     assert path.notes == ()
@@ -182,22 +185,6 @@ def test_a_profile_of_a_run_that_is_not_on_the_path_is_not_even_read() -> None:
     assert critical_path(trace).notes == ()
 
 
-def test_the_kinds_are_shown_to_people(tmp_path: Any) -> None:
-    slowly = [
-        call("cudaLaunchKernel", THREAD, 200, 300, 1),
-        kernel("gemm", 3_000, 6_000, 1),
-        call("cudaDeviceSynchronize", THREAD, 1_100, 9_000, 2),
-        synchronisation(1_110, 9_000, 2),
-    ]
-    path = critical_path(profiled(slowly))
-    path.to_html(tmp_path / "path.html")
-    page = (tmp_path / "path.html").read_text()
-    for kind in (Kind.KERNEL_LAUNCH, Kind.GPU_COMPUTE, Kind.GPU_SYNC):
-        assert kind in str(path)
-        assert kind in page
-    assert "a kernel was asked for" in page
-
-
 def test_a_replay_of_a_profiled_run_has_other_times_and_no_profile() -> None:
     trace = profiled(STEP)
     assert critical_path(trace).what_if(speed_up={"sum": 2.0}).trace.profiles == ()
@@ -212,10 +199,10 @@ def test_whatever_a_profile_says_the_path_tiles_and_nobody_else_s_time_moves(dat
         start, length, wait = data.draw(at), data.draw(st.integers(0, 4_000)), data.draw(st.integers(-100, 8_000))
         thread = data.draw(st.sampled_from([THREAD, THREAD, OTHER, AUTOGRAD]))
         name = data.draw(st.sampled_from(["cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"]))
-        events.append(operator("aten::mm", thread, start, start + length + 100))
-        events.append(call(name, thread, start + 10, start + 90, correlation + 1))
+        events.append(on_cpu("aten::mm", start, start + length + 100, thread=thread))
+        events.append(call(name, start + 10, start + 90, correlation + 1, thread=thread))
         if name != "cudaDeviceSynchronize":
-            events.append(kernel("gemm", start + wait, start + wait + length, correlation + 1))
+            events.append(work("gemm", start + wait, start + wait + length, correlation + 1))
     start = START + data.draw(st.integers(-2 * MS, 10 * MS))
     trace = profiled(events, start=start, stop=start + data.draw(st.integers(0, 30 * MS)))
     before, path = critical_path(TRACE), critical_path(trace)

@@ -59,14 +59,6 @@ def test_a_path_begins_as_early_as_edges_without_weight_lead() -> None:
     assert longest_path(graph_of([(0, 1, 0), (1, 2, 0), (2, 3, 4)])).tolist() == [0, 1, 2, 3]
 
 
-def test_a_graph_without_nodes_has_no_path() -> None:
-    trace = SmallTrace().trace()
-    graph = TorchGraph(trace, Region(0, 0, np.empty(0, np.int32)), Nodes.empty(), Edges.empty())
-    path = longest_path(graph)
-    assert len(path) == 0
-    assert len(path_edges(graph, path)) == 0
-
-
 def of_everything() -> SmallTrace:
     """20 ns of loading, 10 of an operator, 15 of a launch, kernels of 30 and 40 with 5 between them, a wait."""
     small = SmallTrace()
@@ -112,12 +104,6 @@ def test_shares_are_those_of_a_path_worked_by_hand() -> None:
         (Bound.GPU_COMMUNICATION, 5, 40),
     ]
     assert rows.edge.tolist() == edges.tolist()
-
-
-def test_a_path_without_length_has_no_shares() -> None:
-    trace = SmallTrace().trace()
-    graph = build_graph(trace, find_region(trace))
-    assert set(summary(graph, path_edges(graph, longest_path(graph))).values()) == {0.0}
 
 
 def test_nodes_that_no_edge_joins_are_no_path() -> None:

@@ -154,10 +154,7 @@ def test_where_ranks_use_different_streams_their_places_count():
     for rank, streams in zip(ranks, [(7, 20), (13, 26)], strict=True):
         kernel(rank, BEGIN, stream=streams[0])
         kernel(rank, BEGIN + 5 * MILLISECOND, BROADCAST, stream=streams[1])
-    assert [(kind, ranks) for kind, _, ranks in matched(job(ranks))] == [
-        ("ALL_REDUCE", (0, 1)),
-        ("BROADCAST", (0, 1)),
-    ]
+    assert [(kind, ranks) for kind, _, ranks in matched(job(ranks))] == [("ALL_REDUCE", (0, 1)), ("BROADCAST", (0, 1))]
 
 
 def test_the_annotation_around_its_call_says_what_a_kernel_is_for():

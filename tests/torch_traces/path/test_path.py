@@ -8,22 +8,13 @@ import pytest
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces import load_kineto
-from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
+from dask_efficiency.torch_traces.kineto.errors import UnknownRankError
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.stretches import GROUPS
 from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, Plan, Recording, job
-from tests.torch_traces.path.samples import ALEX, RECORDED, recorded
+from tests.torch_traces.path.samples import RECORDED, recorded
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
-
-
-def test_figures_are_those_that_htas_own_test_asserts() -> None:
-    path = recorded("simple_add")
-    assert (len(path.graph.nodes), len(path.graph.edges), len(path.longest)) == (414, 440, 315)
-    # HTA rounds times to microseconds
-    assert path.longest_path_seconds == pytest.approx(0.241724, abs=2e-5)
-    assert path.shares["cpu_bound"] == pytest.approx(0.997791, abs=1e-4)
-    assert path.shares["gpu_compute_bound"] == pytest.approx(0.002102, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,21 +46,6 @@ def test_of_several_ranks_the_one_that_ended_last_is_chosen() -> None:
     ends = [graph.region.stop + shift for graph, shift in zip(path.graphs, path.offset, strict=True)]
     assert path.chosen == int(np.argmax(ends))
     assert path.ranks().numbers == tuple(range(8))
-
-
-def test_an_annotation_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UnknownAnnotationError):
-        torch_critical_path(recorded("simple_add").trace, annotation=ALEX, instance=99)
-
-
-def test_an_instance_of_no_annotation_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^instance is 3, but no annotation is named"):
-        torch_critical_path(recorded("h100").trace, instance=3)
-
-
-def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^data_loading has '\[', which is no regular expression"):
-        torch_critical_path(recorded("h100").trace, data_loading="[")
 
 
 def test_a_window_without_anything_is_refused() -> None:

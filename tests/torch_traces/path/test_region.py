@@ -20,28 +20,24 @@ def three_steps() -> RankTrace:
     return small.trace()
 
 
-def test_an_annotation_without_an_instance_is_its_first_one_in_time() -> None:
-    region = find_region(three_steps(), "ProfilerStep")
-    assert (region.start, region.stop, region.rows.tolist()) == (0, 90, [3, 4])
-    assert region.description == "ProfilerStep 0"
-
-
-def test_instances_are_counted_in_the_order_of_time_and_not_on_the_gpu() -> None:
-    assert find_region(three_steps(), "ProfilerStep", 1).rows.tolist() == [0, 1]
-
-
-def test_a_pair_of_instances_includes_both() -> None:
-    region = find_region(three_steps(), "ProfilerStep", (1, 2))
-    assert (region.start, region.stop, region.rows.tolist()) == (100, 290, [0, 1, 6, 7])
-
-
-def test_an_empty_annotation_is_the_whole_trace() -> None:
-    region = find_region(three_steps())
-    assert (region.start, region.stop, len(region.rows)) == (0, 290, 6)
-
-
-def test_an_operator_counts_where_no_annotation_has_the_name() -> None:
-    assert find_region(three_steps(), "of nothing", 2).start == 210
+@pytest.mark.parametrize(
+    ("annotation", "instance", "start", "stop", "rows"),
+    [
+        ("", None, 0, 290, [0, 1, 3, 4, 6, 7]),
+        ("ProfilerStep", None, 0, 90, [3, 4]),
+        ("ProfilerStep", 1, 100, 190, [0, 1]),
+        ("ProfilerStep", (1, 2), 100, 290, [0, 1, 6, 7]),
+        ("of nothing", 2, 210, 220, [7]),
+    ],
+    ids=["the whole trace", "the first in time", "in the order of time", "a pair includes both", "an operator"],
+)
+def test_a_region_is_that_of_the_annotations_that_are_named(
+    annotation: str, instance: int | tuple[int, int] | None, start: int, stop: int, rows: list[int]
+) -> None:
+    region = find_region(three_steps(), annotation, instance)
+    assert (region.start, region.stop, region.rows.tolist()) == (start, stop, rows)
+    assert annotation or region.description == "the whole trace"
+    assert (annotation, instance) != ("ProfilerStep", None) or region.description == "ProfilerStep 0"
 
 
 def test_an_unknown_annotation_is_answered_with_those_that_there_are() -> None:
@@ -68,11 +64,6 @@ def test_work_and_synchronisations_belong_where_their_call_is() -> None:
     small.work(10, 20, -1)
     small.work(10, 20, small.call("cudaLaunchKernel", 5, 5))
     assert find_region(small.trace(), "step").rows.tolist() == [0, late - 1, late, wait, sync]
-
-
-def test_an_empty_trace_has_an_empty_region() -> None:
-    region = find_region(SmallTrace().trace())
-    assert (region.start, region.stop, len(region.rows)) == (0, 0, 0)
 
 
 def test_what_only_looks_like_a_step_is_none() -> None:

@@ -55,10 +55,7 @@ def test_data_loading_counts_once_and_with_what_is_in_it() -> None:
         on_cpu("aten::mm", 30, 40),
         on_cpu(NEXT, 0, 35, cat="user_annotation", thread=5),
     ]
-    assert of(events) == {
-        NEXT: ("data-loading", 2, 55, 20),
-        "cudaHostAlloc": ("compute-noncpu", 1, 3, 0),
-    }
+    assert of(events) == {NEXT: ("data-loading", 2, 55, 20), "cudaHostAlloc": ("compute-noncpu", 1, 3, 0)}
 
 
 def test_what_began_before_the_window_counts_from_its_start() -> None:

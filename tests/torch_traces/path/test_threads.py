@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,17 +23,6 @@ def steps(stacks: CallStacks) -> str:
         chr((65 if start else 97) + event)
         for event, start in zip(stacks.event.tolist(), stacks.is_start.tolist(), strict=True)
     )
-
-
-def test_events_are_left_in_the_order_opposite_to_that_in_which_they_were_entered() -> None:
-    small = SmallTrace()
-    small.operator("a", 0, 100)
-    small.operator("b", 10, 50)
-    small.operator("c", 20, 30)
-    small.operator("d", 50, 60)
-    stacks = stacks_of(small.trace())
-    assert steps(stacks) == "ABCcbDda"
-    assert stacks.parent.tolist() == [-1, 0, 1, 0]
 
 
 def test_of_events_that_begin_or_end_together_the_longer_one_is_outside() -> None:
@@ -72,16 +60,6 @@ def test_an_operator_that_goes_on_when_the_function_that_began_it_has_returned_k
     assert steps(stacks) == "ABCcDdba"
 
 
-def test_threads_do_not_mix() -> None:
-    small = SmallTrace()
-    small.operator("a", 0, 100, thread=1)
-    small.operator("b", 10, 120, thread=2)
-    stacks = stacks_of(small.trace())
-    assert steps(stacks) == "AaBb"
-    assert stacks.lane.tolist() == [0, 0, 1, 1]
-    assert stacks.parent.tolist() == [-1, -1]
-
-
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8), st.booleans(), st.integers(1, 2)), max_size=12))
 def test_whatever_the_times_each_event_ends_in_the_one_in_which_it_began(
     events: list[tuple[int, int, bool, int]],
@@ -109,31 +87,6 @@ def test_whatever_the_times_each_event_ends_in_the_one_in_which_it_began(
 
 
 OPERATOR, DEPENDENCY = EdgeKind.OPERATOR, EdgeKind.DEPENDENCY
-
-
-def test_time_between_operators_belongs_to_the_one_around_them() -> None:
-    small = SmallTrace()
-    small.operator("a", 0, 100)
-    small.operator("b", 10, 30)
-    small.operator("c", 40, 80)
-    small.operator("next", 150, 160)
-    assert edges_of(small.trace()) == {
-        ("0", "1"): (OPERATOR, 10, 0),
-        ("1", "1."): (OPERATOR, 20, 1),
-        ("1.", "2"): (OPERATOR, 10, 0),
-        ("2", "2."): (OPERATOR, 40, 2),
-        ("2.", "0."): (OPERATOR, 20, 0),
-        # nothing ran between them
-        ("0.", "3"): (DEPENDENCY, 0, -1),
-        ("3", "3."): (OPERATOR, 10, 3),
-    }
-
-
-@pytest.mark.parametrize("name", ["cudaDeviceSynchronize", "hipStreamSynchronize", "cudaMemcpy"])
-def test_a_call_that_waits_takes_no_time_of_the_cpu(name: str) -> None:
-    small = SmallTrace()
-    small.call(name, 0, 100)
-    assert edges_of(small.trace()) == {("0", "0."): (OPERATOR, 0, 0)}
 
 
 def test_the_backward_pass_follows_the_forward_pass() -> None:

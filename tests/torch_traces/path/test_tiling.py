@@ -79,12 +79,7 @@ def rows_of(graph: TorchGraph) -> list[Row]:
     stretches, trace = tile(graph), graph.trace
     assert not list(wrong(graph, stretches))
     return [
-        (
-            str(KINDS[kind]),
-            None if event == MISSING else trace.names[trace.events.name[event]],
-            start / 1e3,
-            stop / 1e3,
-        )
+        (str(KINDS[kind]), None if event == MISSING else trace.names[trace.events.name[event]], start / 1e3, stop / 1e3)
         for kind, event, start, stop in zip(
             stretches.kind.tolist(),
             stretches.event.tolist(),
@@ -192,12 +187,6 @@ def test_memory_management_is_not_computing_and_data_loading_is_data_loading() -
     ]
 
 
-def test_what_loads_data_can_be_named() -> None:
-    trace = rank_of([on_cpu("read_batch", 0, 10), on_cpu("aten::mm", 10, 20)])
-    graph = build_graph(trace, find_region(trace), data_loading=("read_",))
-    assert [row[0] for row in rows_of(graph)] == ["data-loading", "compute-cpu"]
-
-
 def test_a_window_begins_on_the_thread_that_closes_it() -> None:
     step = on_cpu("ProfilerStep#1", 0, 100, cat="user_annotation")
     assert tiled([step, *LAUNCHED, on_cpu("aten::add", 30, 50)], "ProfilerStep") == [
@@ -208,10 +197,6 @@ def test_a_window_begins_on_the_thread_that_closes_it() -> None:
         ("compute-cpu", "aten::add", 30, 50),
         ("compute-cpu", None, 50, 100),
     ]
-
-
-def test_a_kernel_after_the_last_operator_closes_the_whole_trace() -> None:
-    assert tiled(LAUNCHED)[-1] == ("gpu-compute", "gemm", 9, 60)
 
 
 def test_a_thread_that_only_asks_about_the_gpu_closes_nothing() -> None:
