@@ -377,13 +377,6 @@ def test_long_names_are_cut_and_names_that_read_alike_are_one_series(collector, 
     assert samples(registry, "dask_efficiency_worker_nthreads") == {(label,): 4.0}
 
 
-def test_two_workers_of_one_name_are_one_series(collector, registry, source):
-    source.cluster.worker_joined("tcp://1", "1", 2, at=0)
-    source.cluster.worker_joined("tcp://2", "1", 3, at=0)
-    assert samples(registry, "dask_efficiency_worker_nthreads") == {("1",): 5.0}
-    assert text(registry).count('dask_efficiency_worker_nthreads{worker="1"}') == 1
-
-
 def test_above_the_limit_only_some_workers_are_exported_and_a_metric_says_so(collector, registry, source):
     source.options = replace(source.options, max_exported_workers=30)
     source.cluster.work.set(True, at=0)

@@ -125,14 +125,6 @@ def test_threads_are_shown_for_five_minutes_and_the_parts_since_what_was_kept() 
     assert found.last.workers.nanoseconds.sum() == 4 * 310 * SECOND
 
 
-def test_the_bins_reach_from_the_first_poll_to_the_last() -> None:
-    meter = Meter()
-    then = Details.of(meter.cluster, at=0)
-    meter.run_until(20)
-    bins = view(meter, then).bins
-    assert (bins.start[0], bins.stop[-1]) == (0, 20 * SECOND)
-
-
 def test_what_no_page_shows_is_not_read_and_what_is_shown_is_read_once() -> None:
     meter = Meter()
     then = Details.of(meter.cluster, at=0)

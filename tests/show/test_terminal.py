@@ -208,17 +208,6 @@ def test_an_empty_report_is_three_lines() -> None:
     ]
 
 
-def test_a_report_without_work_has_no_table() -> None:
-    text = render_plain(report_of(seconds(no_work=5)))
-    assert "lost time" not in text
-    assert "Not counted: 5.0 thread-seconds" in text
-
-
-def test_two_hundred_workers_fit_on_a_screen() -> None:
-    report = report_of(*(seconds(thread_cpu=i, idle=200 - i) for i in range(200)))
-    assert len(render_plain(report).splitlines()) < 45
-
-
 def test_causes_are_indented_below_their_bucket() -> None:
     for text in (render_plain(waiting_for_the_gil(), width) for width in (80, 140)):
         lines = [line[2:45] for line in text.splitlines()]
@@ -229,12 +218,6 @@ def test_causes_are_indented_below_their_bucket() -> None:
             "  core                   2.0     0.2    2.3",
             "  3 more                 0.7     0.1    0.8",
         ]
-
-
-def test_findings_beyond_the_first_screen_follow_it() -> None:
-    text = render_plain(by_hand())
-    assert "Tasks off the CPU, for no known reason: 2.0 s of thread time. Tasks of sum." in text
-    assert "More findings" not in render_plain(report_of(seconds(thread_cpu=5)))
 
 
 @pytest.mark.parametrize("colours", [None, "truecolor"])
@@ -332,11 +315,6 @@ def test_show_is_plain_without(without: str, monkeypatch: pytest.MonkeyPatch) ->
     assert text.splitlines() == render_plain(by_hand(), 80).splitlines()
 
 
-def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    show(by_hand())
-    assert "5.0 s, of which up to 750 ms can be saved" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("width", range(40, 120, 3))
 def test_no_line_ends_within_a_word_with_a_hyphen(width: int) -> None:
     assert not any(line.endswith("-") for line in wrapped(by_hand().headline, width))
@@ -398,11 +376,6 @@ def test_bars_are_blocks_where_they_can_be_and_words_stay_words() -> None:
     assert "#" not in text
     assert "onto the path  new" in text
     assert in_colour(DOCUMENT, "ascii").isascii()
-
-
-def test_a_bar_is_as_long_as_its_share() -> None:
-    lengths = [line.count("#") for line in plain(DOCUMENT).splitlines() if "#" in line]
-    assert lengths == [24, 12]
 
 
 def test_what_is_folded_away_on_a_page_is_not_in_a_text() -> None:

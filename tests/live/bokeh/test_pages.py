@@ -49,19 +49,6 @@ def test_a_page_that_is_left_open_stands_still_and_comes_back_to_life(tab: Tab, 
     assert headline(page) != before
 
 
-def test_figures_that_stand_still_keep_what_they_showed(tab: Tab) -> None:
-    meter = Meter()
-    tab.show(meter)
-    meter.run_until(10)
-    page = whole(tab)
-    page.update()
-    before = shown(page, "timeline")
-    assert before["nthreads"] == [4.0, 4.0]
-    tab.hide(meter)
-    page.update()
-    assert shown(page, "timeline") == before
-
-
 class Viewer:
     """The columns of a figure as a browser has them that is sent the changes."""
 
@@ -167,16 +154,6 @@ def test_the_templates_variables_are_still_memoised_lists_that_all_pages_share()
         assert 'href="a-page-of-ours"' in await fetch(scheduler, "/status")
 
     on_a_scheduler(check)
-
-
-@pytest.mark.cluster
-def test_the_first_bokeh_application_is_still_found_and_has_a_prefix() -> None:
-    async def check(scheduler: Scheduler) -> None:
-        applications = [app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]
-        assert len(applications) == 1
-        assert applications[0].prefix == "/behind/a/proxy"
-
-    on_a_scheduler(check, http_prefix="/behind/a/proxy")
 
 
 @pytest.mark.cluster
