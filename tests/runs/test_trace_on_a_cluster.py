@@ -31,6 +31,7 @@ from tests.plugin.tasks import (
     weigh,
 )
 from tests.plugin.watch import addresses, ahead_ns, eventually, kill, near
+from tests.runs.trace.scenes import needs_of, runs_of
 
 pytestmark = pytest.mark.cluster
 
@@ -39,17 +40,6 @@ INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", 
 
 def whose(trace: RunTrace, key: Any) -> int:
     return list(trace.keys).index(str(key))
-
-
-def runs_of(trace: RunTrace, key: Any) -> list[dict[str, Any]]:
-    rows = trace.runs.take(trace.runs.task == whose(trace, key))
-    return [dict(zip(rows.columns(), row, strict=True)) for row in zip(*rows.columns().values(), strict=True)]
-
-
-def dependencies_of(trace: RunTrace, key: Any) -> set[str]:
-    task = whose(trace, key)
-    needed = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
-    return {trace.keys[int(task)] for task in needed}
 
 
 def assert_in_order(trace: RunTrace) -> None:
@@ -115,7 +105,7 @@ def test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause(layered
 
 def test_dependencies_are_those_of_the_graph(layered: Any) -> None:
     trace, said, needs, _ = layered[0].trace, *layered[1:]
-    assert {key: dependencies_of(trace, key) for key in said} == {key: needs.get(key, set()) for key in said}
+    assert {key: needs_of(trace, key) for key in said} == {key: needs.get(key, set()) for key in said}
 
 
 def test_threads_are_those_that_the_tasks_ran_on(layered: Any) -> None:
@@ -276,7 +266,7 @@ def test_keys_that_are_no_texts_and_scattered_data(client: Client) -> None:
     trace = report.trace
     (run,) = runs_of(trace, key)
     assert trace.workers[run["worker"]].address == addresses(client)[1]
-    assert dependencies_of(trace, key) == {str(data.key)}
+    assert needs_of(trace, key) == {str(data.key)}
     assert trace.constraints[whose(trace, key)]["restrictions"] == [addresses(client)[1]]
     (transfer,) = np.flatnonzero(trace.transfers.task == whose(trace, data.key))
     assert trace.transfers.sender[transfer] != trace.transfers.receiver[transfer]

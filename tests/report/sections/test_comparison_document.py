@@ -1,26 +1,17 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.sections.comparison import document
 from dask_efficiency.show.terminal import plain
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
-from tests.show.test_terminal import Screen
+from tests.show.test_terminal import rich_text
 
 LONG = compare(
     [report_of(seconds(thread_cpu=1, waiting_on_data=1000 + i), nthreads={"w": 2}) for i in range(3)],
     report_of(seconds(thread_cpu=1, waiting_on_data=1500), by_prefix={"x" * 99: seconds(spill=5)}, nthreads={"w": 4}),
 )
-
-
-def rich_text(comparison: Comparison, width: int) -> str:
-    console = pytest.importorskip("rich.console")
-    screen = Screen()
-    console.Console(file=screen, width=width, color_system=None, legacy_windows=False).print(comparison)
-    return screen.shown()
 
 
 def test_the_comparison_worked_out_by_hand_as_plain_text() -> None:
