@@ -186,12 +186,23 @@ def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
 # -- on a cluster ----------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[True, False], ids=["processes", "threads"])
-def without_a_dashboard(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=request.param, dashboard_address=None, silence_logs=False
-    ) as cluster:
-        yield cluster
+def cluster(dashboard: str | None) -> LocalCluster:
+    return LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=dashboard, silence_logs=False
+    )
+
+
+@pytest.fixture
+def without_a_dashboard() -> Iterator[LocalCluster]:
+    with cluster(None) as found:
+        yield found
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """A client of a cluster with a dashboard."""
+    with cluster(":0") as found, Client(found) as client:
+        yield client
 
 
 @pytest.mark.cluster
@@ -211,52 +222,42 @@ def test_without_a_dashboard_there_is_no_tab_and_one_line_that_says_so(
 
 
 @pytest.mark.cluster
-def test_without_bokeh_everything_else_works(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-        caplog.at_level(logging.INFO, "dask_efficiency"),
-    ):
-        monkeypatch.delattr("dask_efficiency.live.bokeh")
-        monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
+def test_without_bokeh_everything_else_works(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr("dask_efficiency.live.bokeh")
+    monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
+    with caplog.at_level(logging.INFO, "dask_efficiency"):
         client.register_plugin(EfficiencyPlugin())
-        assert len([r for r in caplog.records if "adds no tab to the dashboard" in r.message]) == 1
-        assert snapshot(client).thread_seconds >= 0
-        unregister(client)
+    assert len([r for r in caplog.records if "adds no tab to the dashboard" in r.message]) == 1
+    assert snapshot(client).thread_seconds >= 0
+    unregister(client)
 
 
 @pytest.mark.cluster
 def test_a_tab_that_breaks_takes_nothing_else_with_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(scheduler: Any) -> Any:
         raise AttributeError("Dask has changed")
 
     monkeypatch.setattr(pages, "_install", broken)
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        client.register_plugin(EfficiencyPlugin())
-        assert "could not add its tab" in caplog.text
-        assert client.submit(sum, (1, 2)).result() == 3
-        assert snapshot(client).thread_seconds > 0
+    client.register_plugin(EfficiencyPlugin())
+    assert "could not add its tab" in caplog.text
+    assert client.submit(sum, (1, 2)).result() == 3
+    assert snapshot(client).thread_seconds > 0
 
 
 @pytest.mark.cluster
-def test_registering_again_and_again_leaves_one_route() -> None:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        for options in ({}, {"max_prefixes": 7}, {}):
-            client.register_plugin(EfficiencyPlugin(**options))
-            client.register_plugin(EfficiencyPlugin(**options))
-            variables = template_variables(cluster.scheduler)
-            assert variables["pages"].count("efficiency") == 1
-            assert [plot["url"] for plot in variables["plots"]].count("efficiency") == 1
-            if options:
-                unregister(client)
-                assert "efficiency" not in variables["pages"]
-        served = [app for app in cluster.scheduler.http_application.applications if isinstance(app, BokehTornado)]
-        assert len(served) == 2
+def test_registering_again_and_again_leaves_one_route(client: Client) -> None:
+    scheduler = client.cluster.scheduler
+    variables = template_variables(scheduler)
+    for options in ({}, {"max_prefixes": 7}, {}):
+        client.register_plugin(EfficiencyPlugin(**options))
+        client.register_plugin(EfficiencyPlugin(**options))
+        assert variables["pages"].count("efficiency") == 1
+        assert [plot["url"] for plot in variables["plots"]].count("efficiency") == 1
+        if options:
+            unregister(client)
+            assert "efficiency" not in variables["pages"]
+    assert len([app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]) == 2

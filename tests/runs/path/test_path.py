@@ -84,12 +84,6 @@ def test_a_path_can_be_asked_for_a_window() -> None:
     assert first.makespan_seconds + second.makespan_seconds == pytest.approx(whole.makespan_seconds, rel=0.05)
 
 
-def test_a_window_that_begins_within_a_run_begins_the_path_there() -> None:
-    trace = SAMPLES["tree"]()
-    half = (trace.start + trace.stop) // 2
-    assert critical_path(trace, window=(half, trace.stop)).scope.start == half
-
-
 def test_a_what_if_of_a_window_or_a_task_is_about_the_same_task() -> None:
     trace = SAMPLES["two-computations"]()
     end = int(trace.phases.stop[2])

@@ -59,11 +59,6 @@ def test_of_two_workers_nobody_is_blamed_but_the_ratio_is_reported() -> None:
     assert note.startswith("Of two workers, 'w01' takes 1.93 times as long as 'w00'")
 
 
-def test_of_two_workers_history_tells_which_is_slow() -> None:
-    before = [tasks(2, seed=seed) for seed in range(5)]
-    assert names(find_stragglers(slowed(tasks(2, seed=9), "w01", 1.5), history=before)) == ["w01"]
-
-
 def test_one_worker_has_nobody_to_be_compared_with() -> None:
     found = judge(tasks(1))
     assert found.slow_workers == ()
