@@ -18,13 +18,11 @@ from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.values import Repeat
 from dask_efficiency.show import terminal
 from dask_efficiency.show.document import Document, Share, Table, section
-from dask_efficiency.show.drawn_buckets import COLOURS, finalized_parts
+from dask_efficiency.show.drawn_buckets import COLOURS
 from dask_efficiency.show.terminal import (
     BAR_LENGTH,
     BLOCKS,
     bar_cells,
-    bar_letters,
-    packed_lines,
     plain,
     renderables,
     wrapped,
@@ -52,15 +50,6 @@ def test_a_bar_fills_its_width_in_the_order_of_its_parts(weights: list[int], wid
 def test_where_three_parts_meet_in_a_cell_the_two_longest_share_it() -> None:
     (cell,) = bar_cells([4, 1, 3], 1)
     assert (cell.left, cell.right, cell.eighths) == (0, 2, 5)
-
-
-def test_the_letters_of_a_bar_are_in_proportion() -> None:
-    assert bar_letters(finalized_parts(seconds(thread_cpu=6, idle=1, spill=3)), 10) == "######sss."
-
-
-def test_items_are_packed_into_lines_in_order() -> None:
-    assert packed_lines([4, 4, 4, 20, 1], 10) == [[0, 1], [2], [3], [4]]
-    assert packed_lines([], 10) == []
 
 
 class Screen(io.TextIOWrapper):
