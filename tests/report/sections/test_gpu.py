@@ -66,12 +66,14 @@ def test_each_gpu_has_a_row_that_adds_up() -> None:
     assert sum(float(cell) for cell in rows[0][2:5]) == pytest.approx(100.0)
 
 
-def test_of_a_hundred_gpus_the_least_busy_are_listed() -> None:
-    def watched(i: int) -> GpuTotals:
-        device = DeviceTotals(f"GPU-{i:08}-x", elapsed=100, kernels=i, idle=100 - i, unattributed=i)
-        return gpu_totals(devices=(device,))
+def many(count: int) -> dict[str, GpuTotals]:
+    """A worker with a GPU for each share of kernels in per cent, from 0 on."""
+    devices = [DeviceTotals(f"GPU-{i:08}-x", "", 100, i, idle=100 - i, unattributed=i) for i in range(count)]
+    return {f"w{i}": gpu_totals(devices=(device,), kernels=()) for i, device in enumerate(devices)}
 
-    part = section("GPUs", gpu={f"w{i}": watched(i) for i in range(100)})
+
+def test_of_a_hundred_gpus_the_least_busy_are_listed() -> None:
+    part = section("GPUs", gpu=many(100))
     assert [row[1] for row in part.rows] == ["w0", "w1", "w2", "w3", "w4"]
     assert part.lines[-1].startswith("share of kernels: min 0 %, median 50 %, max 99 %; the 5 of 100 with")
 
@@ -183,6 +185,12 @@ def test_the_colours_are_explained_where_nothing_can_be_added_up_too() -> None:
 def test_the_whole_name_of_a_kernel_is_a_hint() -> None:
     shown = gpu_section(with_gpus())
     assert f'title="{KERNEL.replace("<", "&lt;").replace(">", "&gt;")}"' in shown
+
+
+def test_of_many_gpus_the_least_busy_have_bars_and_all_unfold() -> None:
+    shown = gpu_section(with_gpus(gpu=many(PAGE.gpus + 1)))
+    assert f"<summary>All {PAGE.gpus + 1} GPUs</summary>" in shown
+    assert shown.partition("</pre>")[2].count("GPU-00000000") == 2
 
 
 def test_hostile_names_are_text() -> None:
