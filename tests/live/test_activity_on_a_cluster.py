@@ -19,15 +19,12 @@ from dask_efficiency.live.top_view import Observation, read
 from tests.plugin.tasks import (
     Diary,
     burn,
-    burn_wait_and_fail,
-    fail,
     half_and_half,
     leave_the_pool,
     leave_the_pool_until_word,
     nap_in_a_coroutine,
     spin_until_word,
     wait_for_word,
-    wait_for_word_in_a_coroutine,
 )
 from tests.plugin.watch import addresses, between, eventually, kill, near, nothing_runs, payloads
 
@@ -174,14 +171,6 @@ def test_the_causes_of_a_live_view_add_up_to_their_activities_and_only_grow(clie
     assert reading.causes["thread-noncpu/sleep"] > reading.causes["thread-noncpu/unknown"]
 
 
-def test_the_causes_of_a_timeline_add_up_to_its_activities(client):
-    wait(client.map(half_and_half, [0.3] * 8, pure=False))
-    timeline = snapshot(client).timeline
-    for bucket in CAUSES:
-        causes = sum(sum(row) for name, row in timeline.causes.items() if name.startswith(f"{bucket}/"))
-        assert causes / 1e9 == near(sum(timeline.activity.get(bucket, ())) / 1e9), bucket
-
-
 def test_a_long_spinning_task_shows_as_thread_cpu_at_every_scrape(client, diary):
     began = held(client)
     future = client.submit(spin_until_word, diary, pure=False)
@@ -198,46 +187,12 @@ def test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape(client, dia
     assert held(client)["thread-cpu"] - began["thread-cpu"] == near(told["cpu"])
 
 
-def test_a_long_coroutine_shows_as_thread_noncpu_at_every_scrape(client, diary):
-    client.submit(wait_for_word_in_a_coroutine, diary, key="coroutine")
-    assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
-
-
 def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client, diary):
     began = held(client)
     future = client.submit(leave_the_pool_until_word, diary, 0.5, 0.1, pure=False)
     first, *_, last = watched(client, diary)
     assert last.held == first.held
     assert future.result()["cpu"] == near(first.held["thread-cpu"] - began["thread-cpu"])
-
-
-def test_a_task_that_fails_after_a_while_takes_back_nothing_that_it_did(client, diary):
-    # The first traceback that a worker makes takes tens of milliseconds of its task's CPU time.
-    wait([client.submit(fail, workers=[address], pure=False) for address in addresses(client)])
-    eventually(lambda: nothing_runs(client))
-    began = now(client)
-    future = client.submit(burn_wait_and_fail, diary, 1.0, pure=False)
-    (burnt,) = eventually(lambda: diary.read("start"))
-    time.sleep(1)
-    asked = time.monotonic()
-    running = now(client)
-    diary.write(event="go")
-    wait(future)
-    eventually(lambda: nothing_runs(client))
-    ended = now(client)
-    (failed,) = diary.read("failure")
-
-    def gained(then: Mapping[str, int], after: Mapping[str, int], name: str) -> float:
-        return (after.get(name, 0) - then.get(name, 0)) / 1e9
-
-    assert gained(began.activity, running.activity, "thread-cpu") == near(failed["cpu"])
-    assert gained(began.activity, running.activity, "thread-noncpu") > asked - burnt["stop"] - failed["cpu"]
-    assert_nothing_shrank(running.activity, ended.activity)
-    assert gained(began.activity, ended.activity, "thread-cpu") == near(failed["cpu"])
-    assert gained(began.buckets, running.buckets, "failed") == 0
-    assert gained(began.buckets, ended.buckets, "failed") > failed["wall"]
-    assert gained(began.buckets, ended.buckets, "thread-cpu") == 0
-    assert ended.tasks["failed"] == began.tasks.get("failed", 0) + 1
 
 
 def test_a_killed_workers_time_is_lost_in_both_views_and_nothing_shrinks(mortal_client):

@@ -13,8 +13,7 @@ import pytest
 from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wait
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
-from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS, TASK_BUCKETS
+from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS
 from tests.plugin.pretended_gpu import pretend_gpu
 from tests.plugin.watch import eventually
 
@@ -145,11 +144,6 @@ def spin(seconds: float) -> None:
         pass
 
 
-def fail(number: int) -> None:
-    spin(0.05)
-    raise ValueError(number)
-
-
 def held(client: Client) -> Any:
     """Seconds that tasks, all of which have succeeded, held threads, by the exact accounts.
 
@@ -211,55 +205,6 @@ def test_it_outlives_a_restart_of_the_cluster(page: Page, client: Client) -> Non
     page.until(lambda: page.held == after)
     assert page.held != before
     page.until(lambda: page.workers == {"0", "1"})
-
-
-def test_several_viewers_see_the_same(chromium: Any, page: Page, client: Client, cluster: LocalCluster) -> None:
-    with open_page(chromium, url_of(cluster)) as other:
-        wait(client.map(spin, [0.1] * 8, pure=False))
-        exact = held(client)
-        for viewer in (page, other):
-            viewer.until(lambda viewer=viewer: viewer.held == exact)
-    latest = page.latest
-    page.until(lambda: page.latest > latest)
-
-
-def test_a_page_left_open_outlives_a_registration_and_finds_the_next(
-    chromium: Any, page: Page, client: Client, cluster: LocalCluster
-) -> None:
-    wait(client.map(spin, [0.1] * 8, pure=False))
-    page.until(lambda: page.held > 0)
-    unregister(client)
-    page.until(lambda: "was unregistered" in page.headline)
-    status = page.page.request.get(f"{url_of(cluster)}/status").text()
-    assert 'href="efficiency"' not in status
-    client.register_plugin(EfficiencyPlugin())
-    page.until(lambda: "unregistered" not in page.headline and "thread-cpu" not in page.pie)
-    wait(client.map(spin, [0.1] * 2, pure=False))
-    exact = held(client)
-    page.until(lambda: page.held == exact)
-
-
-def test_causes_are_below_the_headline_and_next_to_their_bucket(page: Page, client: Client) -> None:
-    cause = "Bokeh.documents[0].get_model_by_name('cause').text"
-    wait(client.map(time.sleep, [1.5] * 8, pure=False))
-    page.until(lambda: "Threads sleep within tasks, " in page.page.evaluate(cause))
-    hints = page.page.locator("tr[title]").evaluate_all("rows => rows.map((row) => row.title)")
-    assert any("inside tasks" in hint and "\nsleep " in hint for hint in hints)
-    pie = page.columns("pie")
-    assert dict(zip(pie["label"], pie["causes"], strict=True))["thread-noncpu"].startswith("sleep ")
-
-
-def test_the_gpus_are_there_once_a_worker_has_one(page: Page, client: Client) -> None:
-    figures = page.page.locator(".bk-Figure:visible")
-    wait(client.map(spin, [0.1] * 2, pure=False))
-    page.until(lambda: len(page.workers) == 2)
-    assert figures.count() == 3
-    client.run(pretend_gpu)
-    page.until(lambda: page.columns("gpus")["name"] == ["0 GPU-0", "1 GPU-1"])
-    gpus = page.columns("gpus")
-    shares = [gpus[name] for name in ("kernels", "copies", "idle")]
-    assert shares == [pytest.approx([share] * 2, abs=0.01) for share in (0.4, 0.1, 0.5)]
-    page.until(lambda: figures.count() == 4)
 
 
 def test_the_other_pages_link_to_it(window: Any, client: Client, cluster: LocalCluster) -> None:
@@ -333,26 +278,6 @@ def test_in_a_panel_of_jupyterlab_nothing_is_cut_off(
         panel.frame.wait_for_function("Bokeh.documents[0].is_idle")
         assert panel.frame.locator(".navbar").count() == 0
         assert panel.cut_off() == [] or not fits, name
-
-
-def test_the_prefixes_and_workers_in_a_panel_are_the_accounts(
-    window: Any, client: Client, cluster: LocalCluster
-) -> None:
-    wait(client.map(spin, [0.1] * 20, pure=False))
-    wait(client.map(fail, range(4), pure=False))
-    exact = snapshot(client)
-    panel = Panel(window, url_of(cluster), "Efficiency Prefixes", 800, 500)
-    booked = pytest.approx(sum(exact.breakdown[bucket] for bucket in TASK_BUCKETS), abs=1e-6)
-    eventually(lambda: window.wait_for_timeout(100) or sum(panel.columns("prefixes")["total"]) == booked)
-    columns = panel.columns("prefixes")
-    for i, prefix in enumerate(columns["name"]):
-        for bucket, seconds in exact.by_prefix[prefix].items():
-            assert columns[bucket][i] == pytest.approx(seconds)
-    panel = Panel(window, url_of(cluster), "Efficiency Workers", 800, 500)
-    columns = panel.columns("workers")
-    assert columns["name"] == ["0", "1"]
-    assert [sum(columns[name][i] for name in ACTIVITIES) for i in range(2)] == pytest.approx([1, 1])
-    assert panel.columns("spread")["name"] == []
 
 
 def test_names_of_workers_are_text(chromium: Any) -> None:

@@ -1,5 +1,3 @@
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -10,21 +8,14 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.live.last_seconds import Details, window_of
 from dask_efficiency.live.tab_view import TabView, binned, tab_view
+from dask_efficiency.plugin.scheduler.accounts import Moment
 from tests.live.bokeh.meter import SECOND, Meter
 
 WIDTH = 5 * SECOND
 
 
-@dataclass(frozen=True)
-class Poll:
-    at: int
-    activity: Mapping[str, int]
-    nthreads: int
-    causes: Mapping[str, int] = field(default_factory=dict)
-
-
 @st.composite
-def any_polls(draw: st.DrawFn) -> list[Poll]:
+def any_polls(draw: st.DrawFn) -> list[Moment]:
     """Polls of a cluster: time that comes in lumps, or not at all, and threads that come and go."""
     at = draw(st.integers(0, 10**18))
     activity = dict.fromkeys(ACTIVITIES, 0)
@@ -33,12 +24,12 @@ def any_polls(draw: st.DrawFn) -> list[Poll]:
         at += draw(st.sampled_from([0, 1, SECOND // 2, 7 * SECOND]) | st.integers(0, 20 * SECOND))
         for name in draw(st.lists(st.sampled_from(ACTIVITIES), max_size=3)):
             activity[name] += draw(st.sampled_from([1, 30 * SECOND]) | st.integers(0, 10**15))
-        polls.append(Poll(at, dict(activity), draw(st.integers(0, 100))))
+        polls.append(Moment(at, dict(activity), draw(st.integers(0, 100)), {}))
     return polls
 
 
 @given(any_polls(), st.integers(1, 30 * SECOND))
-def test_the_stack_is_never_negative_and_reaches_exactly_to_the_threads(polls: list[Poll], width: int) -> None:
+def test_the_stack_is_never_negative_and_reaches_exactly_to_the_threads(polls: list[Moment], width: int) -> None:
     found = binned(polls, width=width)
     assert (found.threads >= 0).all()
     assert np.isfinite(found.threads).all()
@@ -46,7 +37,7 @@ def test_the_stack_is_never_negative_and_reaches_exactly_to_the_threads(polls: l
 
 
 @given(any_polls(), st.integers(1, 30 * SECOND))
-def test_the_bins_cover_all_of_the_time_without_a_gap(polls: list[Poll], width: int) -> None:
+def test_the_bins_cover_all_of_the_time_without_a_gap(polls: list[Moment], width: int) -> None:
     found = binned(polls, width=width)
     if len(found.start):
         assert found.start[0] == polls[0].at
@@ -56,14 +47,14 @@ def test_the_bins_cover_all_of_the_time_without_a_gap(polls: list[Poll], width: 
 
 
 @given(any_polls())
-def test_no_bin_is_too_short_for_a_report_of_each_worker(polls: list[Poll]) -> None:
+def test_no_bin_is_too_short_for_a_report_of_each_worker(polls: list[Moment]) -> None:
     found = binned(polls, width=WIDTH)
     if len(found.start) > 1:
         assert (found.stop - found.start >= WIDTH * 2 / 3).all()
 
 
 @given(any_polls())
-def test_the_threads_are_a_mean_over_the_bin(polls: list[Poll]) -> None:
+def test_the_threads_are_a_mean_over_the_bin(polls: list[Moment]) -> None:
     found = binned(polls, width=WIDTH)
     if len(found.start):
         there = sum((b.at - a.at) * b.nthreads for a, b in pairwise(polls))
@@ -72,7 +63,7 @@ def test_the_threads_are_a_mean_over_the_bin(polls: list[Poll]) -> None:
 
 def test_workers_that_report_in_turn_make_a_level_stack() -> None:
     """Two workers of one thread report every 2 s, 1 s apart; each poll sees the report of one."""
-    polls = [Poll(i * SECOND, {"thread-cpu": 2 * i * SECOND, "idle": 0}, 2) for i in range(31)]
+    polls = [Moment(i * SECOND, {"thread-cpu": 2 * i * SECOND, "idle": 0}, 2) for i in range(31)]
     found = binned(polls, width=WIDTH)
     assert found.start.tolist() == [0, 5e9, 10e9, 15e9, 20e9, 25e9]
     assert found.nthreads.tolist() == [2] * 6
@@ -82,9 +73,9 @@ def test_workers_that_report_in_turn_make_a_level_stack() -> None:
 def test_a_bin_without_a_report_is_joined_to_the_next() -> None:
     """A worker's event loop is blocked for 8 s; then it reports 3 s of CPU time and 5 s of idle."""
     reports = [1, 2, 3, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5]
-    polls = [Poll(i * SECOND, {"thread-cpu": cpu * SECOND}, 1) for i, cpu in enumerate([0, *reports])]
-    polls.append(Poll(14 * SECOND, {"thread-cpu": 8 * SECOND, "idle": 6 * SECOND}, 1))
-    polls.append(Poll(15 * SECOND, {"thread-cpu": 9 * SECOND, "idle": 6 * SECOND}, 1))
+    polls = [Moment(i * SECOND, {"thread-cpu": cpu * SECOND}, 1) for i, cpu in enumerate([0, *reports])]
+    polls.append(Moment(14 * SECOND, {"thread-cpu": 8 * SECOND, "idle": 6 * SECOND}, 1))
+    polls.append(Moment(15 * SECOND, {"thread-cpu": 9 * SECOND, "idle": 6 * SECOND}, 1))
     found = binned(polls, width=WIDTH)
     assert found.stop.tolist() == [5e9, 15e9]
     assert found.threads[:, ACTIVITIES.index("thread-cpu")].tolist() == [1, 0.4]
@@ -92,14 +83,14 @@ def test_a_bin_without_a_report_is_joined_to_the_next() -> None:
 
 
 def test_bins_that_are_past_stay_as_they_are() -> None:
-    polls = [Poll(i * SECOND, {"thread-cpu": 2 * i * SECOND, "idle": i * i}, 2) for i in range(40)]
+    polls = [Moment(i * SECOND, {"thread-cpu": 2 * i * SECOND, "idle": i * i}, 2) for i in range(40)]
     then, now = (binned(polls[:n], width=WIDTH) for n in (33, 40))
     assert then.start[:5].tolist() == now.start[:5].tolist()
     assert then.threads[:5].tolist() == now.threads[:5].tolist()
 
 
 def test_the_window_is_five_minutes_and_begins_on_the_grid() -> None:
-    polls = [Poll(i * SECOND, {}, 1) for i in range(1000)]
+    polls = [Moment(i * SECOND, {}, 1) for i in range(1000)]
     window = window_of(polls, width=7 * SECOND)
     assert window[-1].at == 999 * SECOND
     assert window[0].at == 693 * SECOND
@@ -123,14 +114,6 @@ def test_threads_are_shown_for_five_minutes_and_the_parts_since_what_was_kept() 
     assert found.last.did.total_ns == 4 * 300 * SECOND
     assert found.seconds_by_part == 310
     assert found.last.workers.nanoseconds.sum() == 4 * 310 * SECOND
-
-
-def test_the_bins_reach_from_the_first_poll_to_the_last() -> None:
-    meter = Meter()
-    then = Details.of(meter.cluster, at=0)
-    meter.run_until(20)
-    bins = view(meter, then).bins
-    assert (bins.start[0], bins.stop[-1]) == (0, 20 * SECOND)
 
 
 def test_what_no_page_shows_is_not_read_and_what_is_shown_is_read_once() -> None:

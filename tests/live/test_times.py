@@ -56,10 +56,6 @@ def test_each_row_gains_what_its_own_counters_grew_by(
     assert dict(zip(now, map(tuple, found.tolist()), strict=True)) == more
 
 
-def test_without_an_earlier_instant_everything_was_gained() -> None:
-    assert gained(Table({"a": (3, 4)}), None).tolist() == [[3, 4]]
-
-
 def test_a_counter_that_shrank_gained_nothing() -> None:
     assert gained(Table({"a": (3, 4)}), Table({"a": (5, 1)})).tolist() == [[0, 3]]
 
@@ -120,12 +116,6 @@ def test_the_spread_over_workers_by_hand() -> None:
     assert found.activities == ("thread-cpu", "idle")
     assert found.quantiles.tolist() == [pytest.approx([0, 0.1, 0.5, 0.9, 1])] * 2
     assert (found.least, found.most) == (("w0", "w10"), ("w10", "w0"))
-
-
-def test_a_spread_counts_from_the_earlier_instant() -> None:
-    found = spread(times([presence("a", idle=10, spill=5)], [presence("a", idle=10)]))
-    assert found.activities == ("spill",)
-    assert found.quantiles.tolist() == [[1] * len(QUANTILES)]
 
 
 activities = st.dictionaries(st.sampled_from(ACTIVITIES), st.integers(0, 10**15))

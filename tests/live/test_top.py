@@ -136,24 +136,6 @@ def test_a_meter_that_failed_says_why(address, cluster, monkeypatch):
 
 
 @pytest.mark.cluster
-def test_once_prints_one_view_of_all_workers(client, address, tmp_path):
-    diary = Diary(tmp_path / "diary")
-    futures = client.map(wait_for_word, [diary] * 2, pure=False)
-    eventually(lambda: len(diary.read("start")) == 2)
-    # On a busy machine no heartbeat may come within a second.
-    result = eventually(
-        lambda: found if "No heartbeat" not in (found := run(address, "--once", "--interval", "1s")).stdout else None
-    )
-    diary.write(event="go")
-    assert result.exit_code == 0, result.stderr
-    assert "2 workers, 2 threads" in result.stdout
-    assert "thread-noncpu" in result.stdout
-    assert re.search(r"^0 .*^1 ", result.stdout, re.MULTILINE | re.DOTALL)
-    assert result.stdout.isascii()
-    client.gather(futures)
-
-
-@pytest.mark.cluster
 def test_once_as_json_is_one_object_whose_threads_add_up(client, address, tmp_path):
     diaries = [Diary(tmp_path / str(i)) for i in range(2)]
     futures = client.map(wait_for_word, diaries, pure=False)
@@ -176,13 +158,6 @@ def test_once_as_json_is_one_object_whose_threads_add_up(client, address, tmp_pa
     assert set(told["workers"]) == {"0", "1"}
     assert told["seconds"] > 0.5
     client.gather(futures)
-
-
-@pytest.mark.cluster
-def test_the_scheduler_file_will_do(address, tmp_path):
-    path = tmp_path / "scheduler.json"
-    path.write_text(json.dumps({"type": "Scheduler", "address": address}))
-    assert run(str(path), "--once", "--interval", "0.5s").exit_code == 0
 
 
 @pytest.mark.cluster

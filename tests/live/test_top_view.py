@@ -75,10 +75,6 @@ def test_a_view_is_what_was_gained_in_between():
     assert VIEW.tasks == {"succeeded": 20}
 
 
-def test_threads_add_up_to_the_number_of_threads():
-    assert VIEW.last.threads == {"thread-cpu": 2, "thread-noncpu": 0.5, "idle": 1.5}
-
-
 def test_the_first_observation_is_compared_with_nothing():
     first = top_view(None, NOW, source="")
     assert first.last.seconds == 12

@@ -121,17 +121,6 @@ def test_swapping_the_sides_turns_every_change_around(
     assert there.is_same == back.is_same
 
 
-def test_prefixes_that_come_and_go_are_marked() -> None:
-    before = report_of(seconds(thread_cpu=3), by_prefix={"old": seconds(thread_cpu=1), "kept": seconds(failed=2)})
-    after = report_of(seconds(thread_cpu=3), by_prefix={"kept": seconds(failed=2), "new": seconds(spill=1)})
-    found = compare(before, after).by_prefix
-    assert {name: (change.is_new, change.is_gone) for name, change in found.items()} == {
-        "old": (False, True),
-        "kept": (False, False),
-        "new": (True, False),
-    }
-
-
 def test_a_prefix_that_one_of_the_runs_before_has_is_not_new() -> None:
     has = report_of(seconds(thread_cpu=3), by_prefix={"x": seconds(thread_cpu=1)})
     lacks = report_of(seconds(thread_cpu=3))
@@ -151,15 +140,6 @@ def test_the_allowed_rise_is_exact() -> None:
     assert not at_limit.loses_more(Fraction(5, 100))
     over = compare(report_of(Breakdown({"spill": 100_000_000_000})), report_of(Breakdown({"spill": 105_000_000_001})))
     assert over.loses_more(Fraction(5, 100))
-
-
-def test_from_nothing_any_loss_is_more_and_no_loss_is_not() -> None:
-    assert compare(spilling(0), spilling(0.001)).loses_more(10)
-    assert not compare(spilling(0), spilling(0)).loses_more(0)
-
-
-def test_more_useful_work_is_no_more_loss() -> None:
-    assert not compare(spilling(1), report_of(seconds(thread_cpu=1000, spill=1))).loses_more(0)
 
 
 def test_one_outlier_does_not_fail_the_medians() -> None:
@@ -190,12 +170,3 @@ def test_unknown_runtimes_are_unknown_and_no_error() -> None:
         ).cluster_seconds.before
         == 2
     )
-
-
-def test_library_threads_are_useful_on_both_sides() -> None:
-    before = report_of(seconds(thread_cpu=4, thread_noncpu=6))
-    after = report_of(seconds(thread_cpu=4, library_threads=5, thread_noncpu=1))
-    found = compare(before, after)
-    assert (found.useful.before, found.useful.after) == (4 * 10**9, 9 * 10**9)
-    assert (found.factors["in-task"].before, found.factors["in-task"].after) == (0.4, 0.9)
-    assert [str(cause.bucket) for cause in found.causes] == ["thread-noncpu"]

@@ -16,34 +16,22 @@ def client():
         yield client
 
 
-@pytest.mark.cluster
-def test_the_shuffle_keeps_every_row(client):
-    pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    assert demo.group_and_shuffle(client, SCALE) == 2 * 24 * 3600
+PARTS = {
+    "a shuffle keeps every row": (demo.group_and_shuffle, ("pandas", "pyarrow"), SCALE, 2 * 24 * 3600),
+    "a reduction gives the spread of a uniform variable": (demo.reduce_more_than_memory, (), SCALE, 12**-0.5),
+    "a network classifies every row": (demo.infer, ("torch",), SCALE, 2 * 4096),
+    "every step of a chain is done once": (demo.wait_on_data, (), 0.2, 2 * 2 * 3),
+    "tasks that failed succeed in the end": (demo.retry, (), SCALE, 4),
+}
 
 
 @pytest.mark.cluster
-def test_the_reduction_gives_the_spread_of_a_uniform_variable(client):
-    assert demo.reduce_more_than_memory(client, SCALE) == pytest.approx(12**-0.5, rel=1e-3)
-
-
-@pytest.mark.cluster
-def test_the_network_classifies_every_row(client):
-    pytest.importorskip("torch")
-    assert demo.infer(client, SCALE) == 2 * 4096
-
-
-@pytest.mark.cluster
-def test_every_step_of_a_chain_is_done_once(client, monkeypatch):
+@pytest.mark.parametrize(("part", "needed", "scale", "expected"), PARTS.values(), ids=PARTS)
+def test_each_part_computes_what_it_should(client, monkeypatch, part, needed, scale, expected):
+    for name in needed:
+        pytest.importorskip(name)
     monkeypatch.setattr(demo, "HANDED_NBYTES", 2**16)
-    chains, steps = 2 * 2, 3
-    assert demo.wait_on_data(client, 0.2) == chains * steps
-
-
-@pytest.mark.cluster
-def test_failing_tasks_succeed_in_the_end(client):
-    assert demo.retry(client, SCALE) == 4
+    assert part(client, scale) == (expected if isinstance(expected, int) else pytest.approx(expected, rel=1e-3))
 
 
 def test_a_part_whose_modules_are_missing_is_skipped_in_a_sentence():

@@ -120,12 +120,3 @@ def test_a_special_case_says_its_headline(report: EfficiencyReport) -> None:
     assert report.headline in page.text
     has_pie = any(tag == "path" for tag, _ in page.elements)
     assert has_pie == (report.breakdown["unmeasured"] > 0)
-
-
-def test_caveats_are_not_folded_away() -> None:
-    html = render_html(by_hand(notes=("Idle is an estimate.",), not_measured={"a": "late"}))
-    folded = "".join(re.findall(r"<details>.*?</details>", html, re.DOTALL))
-    assert "Prefixes" in folded
-    assert "Idle is an estimate." in html
-    assert "Idle is an estimate." not in folded
-    assert "late" not in folded

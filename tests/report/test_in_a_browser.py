@@ -156,14 +156,6 @@ def test_a_reader_zooms_into_a_flame_graph_and_out_again(open_page: Any) -> None
     assert page.faults == []
 
 
-def test_a_reader_points_at_a_box_and_reads_its_time(open_page: Any) -> None:
-    page = open_page(profiled())
-    page.unfold("By cause and line")
-    page.page.locator(".de-flames svg svg", has_text="clean (etl.py:89)").first.locator("rect").hover()
-    said = page.page.locator(".de-flames .de-said")
-    assert said.text_content() == "clean (etl.py:89) | 3.0 thread-seconds, 13 % of all, 33 % of its cause"
-
-
 def test_a_reader_searches_a_flame_graph_and_learns_how_much_it_is(open_page: Any) -> None:
     page = open_page(profiled())
     page.unfold("By cause and line")

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.cli import main
-from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
+from dask_efficiency.report.facts import NOTHING_KNOWN, facts_of
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, explain, page_of
 from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import GilHolder, LongHold
@@ -17,47 +17,25 @@ from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
 
 #: A run of which nothing stands out.
-PLAIN = Facts(
+PLAIN = replace(
+    NOTHING_KNOWN,
     task_seconds=1.0,
     threads=2.0,
     held_threads=1.5,
     cores=2.0,
-    others=0.0,
-    libraries=0.0,
-    gil_of_loops=math.nan,
-    gil_of_text=math.nan,
-    short_of_cores=False,
-    one_thread_each=False,
-    gpu_waiting=0.0,
-    spilling=0.0,
-    times_read_back=math.nan,
     spilled="1.0 GiB",
     read_back="3.0 GiB",
-    chain=math.nan,
-    longest_task=math.nan,
-    larger_input=math.nan,
-    waited_for="",
-    fills_workers=False,
-    importing=0.0,
-    lost_for_memory=0.0,
-    saturation=math.nan,
-    saturation_needed=math.nan,
-    held_share=0.0,
-    held_nbytes=0.0,
-    held_prefix="",
-    held_by="",
     loop_busy=0.3,
     loop_by="task-finished",
-    loop_share=0.0,
-    joining=False,
 )
 
 #: By kind and the first words of its advice, what must be so for it to be given.
 CASES = {
     ("spill", "Persist less, or use results at once"): {"times_read_back": 3.0},
-    ("thread-noncpu", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
-    ("thread-noncpu/lock", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
-    ("thread-noncpu/unknown", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
+    **{
+        (f"thread-noncpu{cause}", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6}
+        for cause in ("", "/lock", "/unknown")
+    },
     ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results"): {"gil_of_loops": 0.6},
     ("thread-noncpu/gil", "Find which other threads run"): {"one_thread_each": True},
     ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores"): {
@@ -69,9 +47,10 @@ CASES = {
     ("thread-noncpu/lock", "Give libraries' threads less to do"): {"libraries": 0.9},
     ("thread-noncpu/core", "Find them: other processes use 40 %"): {"others": 0.4, "libraries": 0.9},
     ("thread-noncpu/core", "Use fewer threads, or more cores: 16 threads share 2 cores."): {"threads": 16.0},
-    ("overhead", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
-    ("overhead/event-loop", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
-    ("overhead/unknown", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
+    **{
+        (f"overhead{cause}", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1}
+        for cause in ("", "/event-loop", "/unknown")
+    },
     ("idle", "Split or salt the key: the input of the longest task is 30 times"): {"larger_input": 30.0},
     ("idle/parallelism", "Split or salt the key"): {"larger_input": 30.0, "longest_task": 0.6},
     ("idle", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},

@@ -136,41 +136,37 @@ def test_of_any_report_it_is_one_printable_line(report: EfficiencyReport) -> Non
     assert why_not_known(report) == "" or why_not_known(report).isprintable()
 
 
-def largest_of(by_cause: dict[str, float], **by_bucket: float) -> str:
+LARGEST = {
+    "however small its part of its bucket": (
+        {"thread-noncpu/gil": 15, "thread-noncpu/sleep": 10, "thread-noncpu/file": 10, "thread-noncpu/core": 7},
+        {"thread_cpu": 58, "thread_noncpu": 42},
+        "thread-noncpu/gil",
+    ),
+    "of a bucket that is not the largest": (
+        {"thread-noncpu/gil": 20, "thread-noncpu/sleep": 20, "idle/parallelism": 30},
+        {"thread_cpu": 30, "thread_noncpu": 40, "idle": 30},
+        "idle/parallelism",
+    ),
+    "a bucket without causes counts as one": (
+        {"thread-noncpu/gil": 14, "thread-noncpu/file": 13, "thread-noncpu/core": 13},
+        {"thread_cpu": 40, "thread_noncpu": 40, "spill": 25},
+        "spill",
+    ),
+    "unknown is no cause": ({"idle/unknown": 30}, {"thread_cpu": 70, "idle": 30}, "idle"),
+    "unknown is most": ({"idle/unknown": 18, "idle/graph": 12}, {"thread_cpu": 70, "idle": 30}, "idle"),
+    "unknown is less": ({"idle/unknown": 12, "idle/graph": 18}, {"thread_cpu": 70, "idle": 30}, "idle/graph"),
+    "too small for a row": ({"idle/graph": 0.6, "idle/parallelism": 0.4}, {"thread_cpu": 99, "idle": 1}, "idle"),
+    "nothing lost": ({}, {"thread_cpu": 1}, ""),
+    "nothing at all": ({}, {}, ""),
+}
+
+
+@pytest.mark.parametrize(("by_cause", "by_bucket", "kind"), LARGEST.values(), ids=LARGEST)
+def test_the_largest_loss_is_a_cause_or_a_bucket(
+    by_cause: dict[str, float], by_bucket: dict[str, float], kind: str
+) -> None:
     found = largest_loss(report_of(seconds(**by_bucket), causes_by_worker={"w0": causes(**by_cause)}))
-    return "" if found is None else found.kind
-
-
-def test_a_cause_is_named_however_small_its_part_of_its_bucket() -> None:
-    by_cause = {"thread-noncpu/gil": 40, "thread-noncpu/sleep": 2}
-    assert largest_of(by_cause, thread_cpu=58, thread_noncpu=42) == "thread-noncpu/gil"
-    by_cause = {"thread-noncpu/gil": 15, "thread-noncpu/sleep": 10, "thread-noncpu/file": 10, "thread-noncpu/core": 7}
-    assert largest_of(by_cause, thread_cpu=58, thread_noncpu=42) == "thread-noncpu/gil"
-
-
-def test_one_cause_of_another_bucket_may_be_larger_than_any_of_the_largest() -> None:
-    by_cause = {"thread-noncpu/gil": 20, "thread-noncpu/sleep": 20, "idle/parallelism": 30}
-    assert largest_of(by_cause, thread_cpu=30, thread_noncpu=40, idle=30) == "idle/parallelism"
-
-
-def test_a_bucket_without_causes_counts_as_one() -> None:
-    by_cause = {"thread-noncpu/gil": 14, "thread-noncpu/file": 13, "thread-noncpu/core": 13}
-    assert largest_of(by_cause, thread_cpu=40, thread_noncpu=40, spill=25) == "spill"
-
-
-def test_unknown_is_no_cause() -> None:
-    assert largest_of({"idle/unknown": 30}, thread_cpu=70, idle=30) == "idle"
-    assert largest_of({"idle/unknown": 18, "idle/graph": 12}, thread_cpu=70, idle=30) == "idle"
-    assert largest_of({"idle/unknown": 12, "idle/graph": 18}, thread_cpu=70, idle=30) == "idle/graph"
-
-
-def test_a_cause_that_has_no_row_of_its_own_is_not_named() -> None:
-    assert largest_of({"idle/graph": 0.6, "idle/parallelism": 0.4}, thread_cpu=99, idle=1) == "idle"
-
-
-def test_without_losses_there_is_none() -> None:
-    assert largest_of({}, thread_cpu=1) == ""
-    assert largest_of({}) == ""
+    assert (found.kind if found else "") == kind
 
 
 def test_its_size_is_in_nanoseconds() -> None:

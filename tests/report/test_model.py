@@ -136,9 +136,3 @@ def test_a_frame_of_skew_has_a_row_for_each_prefix() -> None:
 def test_a_frame_of_an_empty_report_is_empty(by: str) -> None:
     pytest.importorskip("pandas")
     assert len(report_of().to_frame(by)) == 0
-
-
-def test_a_frame_by_anything_else_is_refused() -> None:
-    pytest.importorskip("pandas")
-    with pytest.raises(ValueError, match="'colour'"):
-        by_hand().to_frame("colour")

@@ -23,7 +23,6 @@ future.result()""",
     "%%efficiency\nclient.submit(double, 4).result();",
     "%%efficiency\nclient.submit(double, 5).result()\n1 / 0",
     "report",
-    "print(report.code, list(report.by_span))",
     "client.shutdown()",
 ]
 
@@ -60,18 +59,6 @@ def test_a_cell_that_awaits_has_its_value_and_below_it_its_report(cells: list[An
     assert report.data["text/plain"].startswith("cell 4\n1 worker, 2 threads, a window of ")
     assert "<script" not in report.data["text/html"]
     assert cells[6].outputs[0].data["text/html"] == report.data["text/html"]
-
-
-def test_a_semicolon_and_an_error_are_those_of_the_cell(cells: list[Any]) -> None:
-    assert kinds(cells[4]) == ["display_data"]
-    assert kinds(cells[5]) == ["error", "display_data"]
-    assert cells[5].outputs[0].ename == "ZeroDivisionError"
-
-
-def test_the_report_knows_the_cells_source_and_its_lines(cells: list[Any]) -> None:
-    (said,) = cells[7].outputs
-    assert CELLS[3] in said.text.replace("\\n", "\n")
-    assert "'efficiency_report/In[4]:4'" in said.text
 
 
 def test_a_page_of_the_notebook_has_the_report(cells: list[Any], tmp_path: Path) -> None:

@@ -14,27 +14,8 @@ from dask_efficiency.report.stacks import (
     sampled_stacks,
 )
 from dask_efficiency.report.values import ProfileRow
-from tests.report.profile_samples import ARROW, SPLIT, UPPER, profiled, profiled_reports
+from tests.report.profile_samples import UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, report_of, seconds
-
-
-def test_times_by_cause_and_prefix_are_those_worked_out_by_hand() -> None:
-    assert exact_times(profiled()) == {
-        ("thread-cpu", "", "clean"): 6 * SECOND,
-        ("thread-cpu", "", "load"): SECOND,
-        ("library-threads", "", "load"): 2 * SECOND,
-        ("thread-noncpu", "gil", "clean"): 9 * SECOND,
-        ("thread-noncpu", "core", "clean"): SECOND,
-        ("thread-noncpu", "file", "load"): 3 * SECOND,
-        ("thread-noncpu", "unknown", "load"): SECOND,
-        # by prefix it is known, too, but not by cause at the same time
-        ("overhead", "hand-over", ""): 400_000_000,
-        ("overhead", "event-loop", ""): 600_000_000,
-        ("idle", "scheduler", ""): SECOND,
-        # everything waited for clean twice as long as for load
-        ("idle", "parallelism", "clean"): 2 * SECOND,
-        ("idle", "parallelism", "load"): SECOND,
-    }
 
 
 def test_time_without_samples_is_unknown_and_running_and_no_work_are_left_out() -> None:
@@ -80,16 +61,6 @@ def test_stacks_of_a_bucket_cause_and_prefix_add_up_to_its_time_exactly(report: 
         assert row.ns > 0
         found[row.bucket, row.cause, row.prefix] += row.ns
     assert found == exact_times(report)
-
-
-def test_a_time_is_divided_over_its_stacks_as_samples_say() -> None:
-    rows = exact_stacks(profiled())
-    assert [row for row in rows if row.cause == "gil"] == [
-        ProfileRow("thread-noncpu", "gil", "clean", UPPER, 6 * SECOND),
-        ProfileRow("thread-noncpu", "gil", "clean", SPLIT, 3 * SECOND),
-    ]
-    assert ProfileRow("library-threads", "", "load", ARROW, 2 * SECOND) in rows
-    assert ProfileRow("thread-noncpu", "core", "clean", (), SECOND) in rows
 
 
 def test_samples_of_no_time_at_all_and_of_what_the_report_does_not_hold_change_nothing() -> None:

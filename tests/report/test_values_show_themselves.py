@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from benchmarks.simulated_traces import transfer_bound
-from dask_efficiency import CriticalPath, EfficiencyReport, RunTrace, compare, critical_path, load_report, load_trace
+from dask_efficiency import CriticalPath, EfficiencyReport, RunTrace, compare, critical_path
 from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.files import ReportFileError
 from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.path.compare import PathComparison
-from dask_efficiency.runs.replay.changes import Changes
-from dask_efficiency.runs.replay.replay import replay, replay_with
 from tests.report.samples import by_hand
 
 RESULTS: dict[type, Callable[[], Any]] = {
@@ -39,28 +37,6 @@ def test_a_copy_is_of_the_same_class_and_shows_the_same(kind: type, copied: Call
     again = copied(result)
     assert type(again) is type(result) is kind
     assert repr(again) == repr(result)
-
-
-def test_what_files_give_back_can_show_itself(tmp_path: Path) -> None:
-    report = by_hand(trace=transfer_bound())
-    report.save(tmp_path / "report.json")
-    report.trace.save(tmp_path / "run.trace")
-    assert type(load_report(tmp_path / "report.json")) is EfficiencyReport
-    assert type(load_trace(tmp_path / "run.trace")) is RunTrace
-
-
-def test_a_report_leads_into_the_path_of_its_trace() -> None:
-    assert type(by_hand(trace=transfer_bound()).critical_path()) is CriticalPath
-
-
-def test_a_replay_and_a_what_if_can_show_themselves() -> None:
-    trace = transfer_bound()
-    assert type(replay(trace)) is RunTrace
-    assert type(replay_with(trace, Changes(parts={"transfer": 0.0}))) is RunTrace
-    changed = critical_path(trace).what_if(without=("transfer",))
-    assert type(changed) is CriticalPath
-    assert type(changed.trace) is RunTrace
-    assert type(compare_paths(critical_path(trace), changed).after) is CriticalPath
 
 
 def test_paths_and_reports_mix_and_keep_their_names(tmp_path: Path) -> None:

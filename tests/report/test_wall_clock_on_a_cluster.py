@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
 
-from dask_efficiency import EfficiencyPlugin, EfficiencyReport, critical_path, efficiency_report, load_report, snapshot
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, critical_path, efficiency_report, snapshot
 from dask_efficiency.show.terminal import plain
 from tests.plugin.tasks import burn
 
@@ -87,12 +86,6 @@ def test_metrics_have_it(late: Any) -> None:
     pytest.importorskip("prometheus_client")
     (line,) = [line for line in metrics.splitlines() if line.startswith("dask_efficiency_no_workers_seconds_total")]
     assert float(line.split()[-1]) >= without
-
-
-def test_a_saved_report_says_the_same(late: Any, tmp_path: Path) -> None:
-    report, _, _ = late
-    report.save(str(tmp_path / "again.json"))
-    assert load_report(tmp_path / "again.json").headline == report.headline
 
 
 def test_a_client_that_thinks_is_named_and_the_ideal_knows_the_cores() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 import zipfile
@@ -77,13 +76,6 @@ def test_tasks_of_collections_have_the_lines_that_computed_them_also_where_sever
     assert set(report.by_prefix) <= set(said)
 
 
-def test_a_window_of_an_instant_has_a_timeline(client: Client) -> None:
-    with efficiency_report(client) as found:
-        time.sleep(0.05)
-    assert found.timeline.bins == math.ceil(found.timeline.elapsed_ns / 0.25e9)
-    assert whole(found.report) == pytest.approx(4 * found.timeline.elapsed_ns / 1e9, abs=1e-6)
-
-
 def test_the_life_of_a_cluster_has_a_timeline(client: Client) -> None:
     # When each worker was metered is known as well as its first snapshot travelled quickly.
     time.sleep(max(0.0, 3 - snapshot(client).window_seconds))
@@ -98,20 +90,13 @@ def test_the_life_of_a_cluster_has_a_timeline(client: Client) -> None:
 
 def test_a_page_is_written_where_the_name_says_so_and_json_elsewhere(client: Client, tmp_path: Path) -> None:
     page, data = tmp_path / "run.HTML", tmp_path / "run.json"
-    with efficiency_report(client, filename=page) as one, efficiency_report(client, filename=str(data)) as other:
+    # The file may come first, as with Dask's performance_report.
+    with efficiency_report(client, filename=page) as one, efficiency_report(str(data), client=client) as other:
         client.submit(tasks.spin, 0.05).result()
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert one.headline in page.read_text()
     assert "client.submit(tasks.spin, 0.05)" in page.read_text()
     assert load_report(data) == other.report
-
-
-def test_the_file_comes_first_as_with_dasks_performance_report(client: Client, tmp_path: Path) -> None:
-    page, data = tmp_path / "run.html", tmp_path / "run.json"
-    with efficiency_report(str(page)), efficiency_report(data, client=client) as found:
-        client.submit(tasks.spin, 0.05).result()
-    assert page.read_text().startswith("<!DOCTYPE html>")
-    assert load_report(data) == found.report
 
 
 @pytest.mark.parametrize(
@@ -141,12 +126,6 @@ def test_a_report_that_cannot_be_written_is_still_there(client: Client, tmp_path
     assert "the report is here, but not in" in said
     assert str(page) in said
     assert found.report.breakdown["thread-cpu"] > 0
-
-
-def test_a_report_holds_the_code_of_its_block(client: Client) -> None:
-    with efficiency_report(client) as found:
-        client.submit(tasks.spin, 0.0).result()
-    assert found.code == ("with efficiency_report(client) as found:\n    client.submit(tasks.spin, 0.0).result()",)
 
 
 @pytest.mark.parametrize("who", ["report", "client", "scheduler"])

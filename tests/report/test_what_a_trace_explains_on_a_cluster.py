@@ -33,11 +33,3 @@ def test_a_recorded_run_is_explained_saved_and_drawn(client: Client, tmp_path: P
     assert slices == [[written.slices + written.instants]]
     assert flows == [[written.flows]]
     assert faults == []
-
-
-def test_a_report_without_a_trace_says_how_to_get_one(client: Client) -> None:
-    with efficiency_report() as report:
-        client.submit(nap, 0.01).result()
-    assert report.trace is None
-    with pytest.raises(ValueError, match=r"has no trace; expected one of efficiency_report\(trace=True\)"):
-        report.critical_path()

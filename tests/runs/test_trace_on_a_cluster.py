@@ -31,6 +31,7 @@ from tests.plugin.tasks import (
     weigh,
 )
 from tests.plugin.watch import addresses, ahead_ns, eventually, kill, near
+from tests.runs.trace.scenes import needs_of, runs_of
 
 pytestmark = pytest.mark.cluster
 
@@ -39,17 +40,6 @@ INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", 
 
 def whose(trace: RunTrace, key: Any) -> int:
     return list(trace.keys).index(str(key))
-
-
-def runs_of(trace: RunTrace, key: Any) -> list[dict[str, Any]]:
-    rows = trace.runs.take(trace.runs.task == whose(trace, key))
-    return [dict(zip(rows.columns(), row, strict=True)) for row in zip(*rows.columns().values(), strict=True)]
-
-
-def dependencies_of(trace: RunTrace, key: Any) -> set[str]:
-    task = whose(trace, key)
-    needed = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
-    return {trace.keys[int(task)] for task in needed}
 
 
 def assert_in_order(trace: RunTrace) -> None:
@@ -113,16 +103,9 @@ def test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause(layered
         assert (getattr(trace.runs, name) != MISSING).all(), name
 
 
-def test_a_result_is_there_before_a_task_that_needs_it_is_ready(layered: Any) -> None:
-    trace, _, needs, _ = layered[0].trace, *layered[1:]
-    for key, needed in needs.items():
-        (run,) = runs_of(trace, key)
-        assert run["ready"] >= max(runs_of(trace, other)[0]["stop"] for other in needed)
-
-
 def test_dependencies_are_those_of_the_graph(layered: Any) -> None:
     trace, said, needs, _ = layered[0].trace, *layered[1:]
-    assert {key: dependencies_of(trace, key) for key in said} == {key: needs.get(key, set()) for key in said}
+    assert {key: needs_of(trace, key) for key in said} == {key: needs.get(key, set()) for key in said}
 
 
 def test_threads_are_those_that_the_tasks_ran_on(layered: Any) -> None:
@@ -159,16 +142,6 @@ def test_transfers_are_those_that_the_workers_log(layered: Any) -> None:
     assert (transfers.queued <= transfers.start).all()
     assert (transfers.start <= transfers.stop).all()
     assert (transfers.nbytes > 0).all()
-
-
-def test_slots_hold_one_run_at_a_time(layered: Any) -> None:
-    runs = layered[0].trace.runs
-    for worker in set(runs.worker.tolist()):
-        for slot in set(runs.slot[runs.worker == worker].tolist()):
-            assert 0 <= slot < 2
-            mine = runs.take((runs.worker == worker) & (runs.slot == slot))
-            order = np.argsort(mine.executing)
-            assert (mine.ended[order][:-1] <= mine.executing[order][1:]).all()
 
 
 def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) -> None:
@@ -293,7 +266,7 @@ def test_keys_that_are_no_texts_and_scattered_data(client: Client) -> None:
     trace = report.trace
     (run,) = runs_of(trace, key)
     assert trace.workers[run["worker"]].address == addresses(client)[1]
-    assert dependencies_of(trace, key) == {str(data.key)}
+    assert needs_of(trace, key) == {str(data.key)}
     assert trace.constraints[whose(trace, key)]["restrictions"] == [addresses(client)[1]]
     (transfer,) = np.flatnonzero(trace.transfers.task == whose(trace, data.key))
     assert trace.transfers.sender[transfer] != trace.transfers.receiver[transfer]
@@ -319,21 +292,6 @@ def test_a_blocked_event_loop_is_noted(client: Client) -> None:
     mine = blocked.take(blocked.worker == worker)
     covers = (mine.start <= start + ahead + 1e8) & (mine.stop >= stop + ahead - 1e8)
     assert covers.any()
-
-
-def test_a_second_block_has_only_its_own_tasks(client: Client) -> None:
-    with efficiency_report(client, trace=True) as outer:
-        first = client.submit(nap, 0.01, pure=False)
-        first.result()
-        with efficiency_report(client, trace=True) as inner:
-            second = client.submit(nap, 0.01, first, pure=False)
-            second.result()
-    assert {first.key, second.key} <= set(outer.trace.keys)
-    assert [run["outcome"] for run in runs_of(inner.trace, second.key)] == [RunOutcome.SUCCEEDED]
-    assert not runs_of(inner.trace, first.key)
-    assert dependencies_of(inner.trace, second.key) == {first.key}
-    assert inner.trace.start > outer.trace.start
-    assert_in_order(inner.trace)
 
 
 def test_the_ring_is_bounded_and_counts_what_it_dropped(client: Client) -> None:
@@ -496,24 +454,6 @@ def test_heartbeats_say_how_the_workers_are(client: Client) -> None:
     assert 0 < trace.series.thread_cpu[trace.series.worker == worker].sum() <= 2.6
     assert trace.series.thread_cpu[trace.series.worker != worker].sum() == 0
     assert 0 < trace.series.cpu[trace.series.worker == worker].max() < 10
-
-
-def test_tasks_in_a_pool_of_processes_have_their_times(client: Client) -> None:
-    def add_executor(dask_worker: Any) -> None:
-        from concurrent.futures import ProcessPoolExecutor
-
-        dask_worker.executors["processes"] = ProcessPoolExecutor(1)
-
-    client.run(add_executor)
-    with efficiency_report(client, trace=True) as report:
-        with dask.annotate(executor="processes"):
-            future = client.submit(time.sleep, 0.1, pure=False)
-        wait(future)
-    (run,) = runs_of(report.trace, future.key)
-    assert run["stop"] - run["start"] >= 0.09e9
-    assert run["thread"] == MISSING
-    assert_in_order(report.trace)
-    client.run(lambda dask_worker: dask_worker.executors.pop("processes").shutdown())
 
 
 def records(dask_scheduler: Any) -> bool:

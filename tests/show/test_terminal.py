@@ -18,13 +18,11 @@ from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.values import Repeat
 from dask_efficiency.show import terminal
 from dask_efficiency.show.document import Document, Share, Table, section
-from dask_efficiency.show.drawn_buckets import COLOURS, finalized_parts
+from dask_efficiency.show.drawn_buckets import COLOURS
 from dask_efficiency.show.terminal import (
     BAR_LENGTH,
     BLOCKS,
     bar_cells,
-    bar_letters,
-    packed_lines,
     plain,
     renderables,
     wrapped,
@@ -52,15 +50,6 @@ def test_a_bar_fills_its_width_in_the_order_of_its_parts(weights: list[int], wid
 def test_where_three_parts_meet_in_a_cell_the_two_longest_share_it() -> None:
     (cell,) = bar_cells([4, 1, 3], 1)
     assert (cell.left, cell.right, cell.eighths) == (0, 2, 5)
-
-
-def test_the_letters_of_a_bar_are_in_proportion() -> None:
-    assert bar_letters(finalized_parts(seconds(thread_cpu=6, idle=1, spill=3)), 10) == "######sss."
-
-
-def test_items_are_packed_into_lines_in_order() -> None:
-    assert packed_lines([4, 4, 4, 20, 1], 10) == [[0, 1], [2], [3], [4]]
-    assert packed_lines([], 10) == []
 
 
 class Screen(io.TextIOWrapper):
@@ -208,17 +197,6 @@ def test_an_empty_report_is_three_lines() -> None:
     ]
 
 
-def test_a_report_without_work_has_no_table() -> None:
-    text = render_plain(report_of(seconds(no_work=5)))
-    assert "lost time" not in text
-    assert "Not counted: 5.0 thread-seconds" in text
-
-
-def test_two_hundred_workers_fit_on_a_screen() -> None:
-    report = report_of(*(seconds(thread_cpu=i, idle=200 - i) for i in range(200)))
-    assert len(render_plain(report).splitlines()) < 45
-
-
 def test_causes_are_indented_below_their_bucket() -> None:
     for text in (render_plain(waiting_for_the_gil(), width) for width in (80, 140)):
         lines = [line[2:45] for line in text.splitlines()]
@@ -229,12 +207,6 @@ def test_causes_are_indented_below_their_bucket() -> None:
             "  core                   2.0     0.2    2.3",
             "  3 more                 0.7     0.1    0.8",
         ]
-
-
-def test_findings_beyond_the_first_screen_follow_it() -> None:
-    text = render_plain(by_hand())
-    assert "Tasks off the CPU, for no known reason: 2.0 s of thread time. Tasks of sum." in text
-    assert "More findings" not in render_plain(report_of(seconds(thread_cpu=5)))
 
 
 @pytest.mark.parametrize("colours", [None, "truecolor"])
@@ -332,11 +304,6 @@ def test_show_is_plain_without(without: str, monkeypatch: pytest.MonkeyPatch) ->
     assert text.splitlines() == render_plain(by_hand(), 80).splitlines()
 
 
-def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    show(by_hand())
-    assert "5.0 s, of which up to 750 ms can be saved" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("width", range(40, 120, 3))
 def test_no_line_ends_within_a_word_with_a_hyphen(width: int) -> None:
     assert not any(line.endswith("-") for line in wrapped(by_hand().headline, width))
@@ -398,11 +365,6 @@ def test_bars_are_blocks_where_they_can_be_and_words_stay_words() -> None:
     assert "#" not in text
     assert "onto the path  new" in text
     assert in_colour(DOCUMENT, "ascii").isascii()
-
-
-def test_a_bar_is_as_long_as_its_share() -> None:
-    lengths = [line.count("#") for line in plain(DOCUMENT).splitlines() if "#" in line]
-    assert lengths == [24, 12]
 
 
 def test_what_is_folded_away_on_a_page_is_not_in_a_text() -> None:

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.live.bokeh import columns, texts
 from dask_efficiency.live.bokeh.tab import Tab
 from dask_efficiency.live.tab_view import TabView
-from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
+from tests.live.bokeh.meter import SECOND, Meter
 
 
 def view_of(tab: Tab, meter: Meter, seconds: int = 20) -> TabView:
@@ -61,20 +59,6 @@ def test_the_pie_says_what_a_wedge_is_made_of(tab: Tab) -> None:
     assert causes == {"idle": "", "thread-noncpu": "gil 30 %, unknown 7.5 %", "thread-cpu": ""}
 
 
-def test_workers_and_prefixes_count_from_the_oldest_that_was_kept(tab: Tab) -> None:
-    meter = Meter(prefixes=("old",))
-    tab.show(meter)
-    for minute in range(1, 9):
-        meter.run_until(60 * minute)
-        tab._keep()
-    meter.run_until(490)
-    tab.refresh()
-    now = tab.view
-    assert now is not None
-    assert columns.prefixes(now)["total"] == [2 * (490 - 180)]
-    assert "Last 5 min" in texts.prefixes_title(now)
-
-
 def test_above_a_hundred_workers_there_is_the_spread_instead_of_bars(tab: Tab) -> None:
     now = view_of(tab, Meter(100))
     assert len(columns.all_workers(now)["name"]) == 100
@@ -100,33 +84,6 @@ def test_without_a_gpu_no_figure_is_there_and_a_page_of_its_own_says_so(tab: Tab
     assert texts.few_gpus_title(now) == ""
     assert columns.all_gpus(now)["name"] == []
     assert texts.NO_GPU in texts.gpus_title(now)
-
-
-def test_gpus_count_from_the_oldest_that_was_kept(tab: Tab) -> None:
-    meter = Meter()
-    # idle for the first two minutes, then never
-    meter.gpu = lambda address, seconds: busy_gpu(address, 1) if seconds <= 120 else _always(address, seconds)
-    tab.show(meter)
-    for minute in range(1, 9):
-        meter.run_until(60 * minute)
-        tab._keep()
-    meter.run_until(490)
-    tab.refresh()
-    assert tab.view is not None
-    assert columns.few_gpus(tab.view)["kernels"] == [1.0, 1.0]
-    assert "2 GPUs, idle 0 % of the time" in texts.few_gpus_title(tab.view)
-    assert "idle</span>" in texts.gpu_key(tab.view)
-
-
-def _always(address: str, seconds: int) -> GpuTotals:
-    """As a :func:`busy_gpu` of one second, and kernels without a pause from then on."""
-    before = busy_gpu(address, 1)
-    more = (seconds - 1) * SECOND
-    (device,) = before.devices
-    device = replace(
-        device, elapsed=seconds * SECOND, kernels=device.kernels + more, unattributed=device.unattributed + more
-    )
-    return replace(before, devices=(device,), kernel_ns=before.kernel_ns + more)
 
 
 def test_names_of_gpus_are_text(tab: Tab) -> None:

@@ -49,19 +49,6 @@ def test_a_page_that_is_left_open_stands_still_and_comes_back_to_life(tab: Tab, 
     assert headline(page) != before
 
 
-def test_figures_that_stand_still_keep_what_they_showed(tab: Tab) -> None:
-    meter = Meter()
-    tab.show(meter)
-    meter.run_until(10)
-    page = whole(tab)
-    page.update()
-    before = shown(page, "timeline")
-    assert before["nthreads"] == [4.0, 4.0]
-    tab.hide(meter)
-    page.update()
-    assert shown(page, "timeline") == before
-
-
 class Viewer:
     """The columns of a figure as a browser has them that is sent the changes."""
 
@@ -170,16 +157,6 @@ def test_the_templates_variables_are_still_memoised_lists_that_all_pages_share()
 
 
 @pytest.mark.cluster
-def test_the_first_bokeh_application_is_still_found_and_has_a_prefix() -> None:
-    async def check(scheduler: Scheduler) -> None:
-        applications = [app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]
-        assert len(applications) == 1
-        assert applications[0].prefix == "/behind/a/proxy"
-
-    on_a_scheduler(check, http_prefix="/behind/a/proxy")
-
-
-@pytest.mark.cluster
 @pytest.mark.parametrize("prefix", ["/", "/behind/a/proxy"])
 def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
     async def check(scheduler: Scheduler) -> None:
@@ -209,12 +186,23 @@ def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
 # -- on a cluster ----------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[True, False], ids=["processes", "threads"])
-def without_a_dashboard(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=request.param, dashboard_address=None, silence_logs=False
-    ) as cluster:
-        yield cluster
+def cluster(dashboard: str | None) -> LocalCluster:
+    return LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=dashboard, silence_logs=False
+    )
+
+
+@pytest.fixture
+def without_a_dashboard() -> Iterator[LocalCluster]:
+    with cluster(None) as found:
+        yield found
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """A client of a cluster with a dashboard."""
+    with cluster(":0") as found, Client(found) as client:
+        yield client
 
 
 @pytest.mark.cluster
@@ -234,52 +222,42 @@ def test_without_a_dashboard_there_is_no_tab_and_one_line_that_says_so(
 
 
 @pytest.mark.cluster
-def test_without_bokeh_everything_else_works(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-        caplog.at_level(logging.INFO, "dask_efficiency"),
-    ):
-        monkeypatch.delattr("dask_efficiency.live.bokeh")
-        monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
+def test_without_bokeh_everything_else_works(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr("dask_efficiency.live.bokeh")
+    monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
+    with caplog.at_level(logging.INFO, "dask_efficiency"):
         client.register_plugin(EfficiencyPlugin())
-        assert len([r for r in caplog.records if "adds no tab to the dashboard" in r.message]) == 1
-        assert snapshot(client).thread_seconds >= 0
-        unregister(client)
+    assert len([r for r in caplog.records if "adds no tab to the dashboard" in r.message]) == 1
+    assert snapshot(client).thread_seconds >= 0
+    unregister(client)
 
 
 @pytest.mark.cluster
 def test_a_tab_that_breaks_takes_nothing_else_with_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(scheduler: Any) -> Any:
         raise AttributeError("Dask has changed")
 
     monkeypatch.setattr(pages, "_install", broken)
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        client.register_plugin(EfficiencyPlugin())
-        assert "could not add its tab" in caplog.text
-        assert client.submit(sum, (1, 2)).result() == 3
-        assert snapshot(client).thread_seconds > 0
+    client.register_plugin(EfficiencyPlugin())
+    assert "could not add its tab" in caplog.text
+    assert client.submit(sum, (1, 2)).result() == 3
+    assert snapshot(client).thread_seconds > 0
 
 
 @pytest.mark.cluster
-def test_registering_again_and_again_leaves_one_route() -> None:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        for options in ({}, {"max_prefixes": 7}, {}):
-            client.register_plugin(EfficiencyPlugin(**options))
-            client.register_plugin(EfficiencyPlugin(**options))
-            variables = template_variables(cluster.scheduler)
-            assert variables["pages"].count("efficiency") == 1
-            assert [plot["url"] for plot in variables["plots"]].count("efficiency") == 1
-            if options:
-                unregister(client)
-                assert "efficiency" not in variables["pages"]
-        served = [app for app in cluster.scheduler.http_application.applications if isinstance(app, BokehTornado)]
-        assert len(served) == 2
+def test_registering_again_and_again_leaves_one_route(client: Client) -> None:
+    scheduler = client.cluster.scheduler
+    variables = template_variables(scheduler)
+    for options in ({}, {"max_prefixes": 7}, {}):
+        client.register_plugin(EfficiencyPlugin(**options))
+        client.register_plugin(EfficiencyPlugin(**options))
+        assert variables["pages"].count("efficiency") == 1
+        assert [plot["url"] for plot in variables["plots"]].count("efficiency") == 1
+        if options:
+            unregister(client)
+            assert "efficiency" not in variables["pages"]
+    assert len([app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]) == 2

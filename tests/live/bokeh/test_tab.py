@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from dask_efficiency.live.bokeh.tab import GONE, KEEP_MS, Tab
 from dask_efficiency.live.tab_view import TabView
 from tests.live.bokeh.meter import SECOND, Meter
@@ -89,13 +87,6 @@ def test_a_meter_that_failed_says_why_as_text(tab: Tab) -> None:
     meter.off = "<b>it</b> failed"
     tab.refresh()
     assert tab.notice == "Metering has stopped: &lt;b&gt;it&lt;/b&gt; failed"
-
-
-def test_a_failure_is_logged_once_and_shown(tab: Tab, caplog: pytest.LogCaptureFixture) -> None:
-    for _ in range(2):
-        tab.fail(ValueError("<odd>"))
-        assert tab.notice == "This page failed: ValueError: &lt;odd&gt;"
-    assert len(caplog.records) == 1
 
 
 def test_links_come_and_go_and_are_never_there_twice(tab: Tab) -> None:

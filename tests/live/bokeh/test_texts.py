@@ -66,12 +66,6 @@ def test_without_samples_the_reason_is_given(tab: Tab) -> None:
     assert not any("\n" in title for title in re.findall(r'title="([^"]*)"', texts.key_table(now)))
 
 
-def test_a_small_cause_is_not_worth_a_sentence(tab: Tab) -> None:
-    meter = Meter()
-    meter.gil = 0.1
-    assert texts.largest_cause(view_of(tab, meter)) == ""
-
-
 def seen(html: str) -> list[str]:
     """What a reader sees, tag by tag."""
     return [text for text in re.findall(r">([^<>]+)<", html) if text != "&emsp;"]

@@ -1,26 +1,17 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.sections.comparison import document
-from dask_efficiency.show.terminal import plain, show
+from dask_efficiency.show.terminal import plain
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
-from tests.show.test_terminal import Screen
+from tests.show.test_terminal import rich_text
 
 LONG = compare(
     [report_of(seconds(thread_cpu=1, waiting_on_data=1000 + i), nthreads={"w": 2}) for i in range(3)],
     report_of(seconds(thread_cpu=1, waiting_on_data=1500), by_prefix={"x" * 99: seconds(spill=5)}, nthreads={"w": 4}),
 )
-
-
-def rich_text(comparison: Comparison, width: int) -> str:
-    console = pytest.importorskip("rich.console")
-    screen = Screen()
-    console.Console(file=screen, width=width, color_system=None, legacy_windows=False).print(comparison)
-    return screen.shown()
 
 
 def test_the_comparison_worked_out_by_hand_as_plain_text() -> None:
@@ -76,25 +67,5 @@ def test_both_renderers_say_the_headline_and_every_section() -> None:
         assert "~ marks" in text
 
 
-def test_a_prefix_that_is_new_is_called_so_in_plain_text_and_in_rich() -> None:
-    found = compare(report_of(by_prefix={"old": seconds(spill=5)}), report_of(by_prefix={"new-one": seconds(spill=5)}))
-    for text in (plain(document(found)), rich_text(found, 80)):
-        assert "  new" in next(line for line in text.splitlines() if "new-one" in line and "->" in line)
-
-
 def test_the_representation_is_the_plain_text() -> None:
     assert str(LONG) == plain(document(LONG))
-
-
-def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    show(document(LONG))
-    assert "lost time rose" in capsys.readouterr().out
-
-
-def test_show_is_in_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("rich")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    screen = Screen()
-    show(document(LONG), screen)
-    assert "\x1b[" in screen.shown()

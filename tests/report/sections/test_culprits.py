@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import HOOK, STREAM, LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.plugin.scheduler.replies import Reply, packed
@@ -15,7 +14,6 @@ from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.replies import _scheduler_loop, unpacked
 from dask_efficiency.report.sections.culprits import (
-    CAUSE_COLOURS,
     FRAME_LENGTH,
     HELD_BY_LENGTH,
     LOOP_TITLE,
@@ -34,7 +32,7 @@ from dask_efficiency.report.sections.report import document, page, sections
 from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
 from dask_efficiency.show.document import PAGE, Box, Flames, Label
-from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.drawn_buckets import OTHER_COLOUR
 from dask_efficiency.show.terminal import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, causes, report_of, scheduler_loops, seconds
@@ -71,18 +69,6 @@ def test_a_page_lists_all_with_holders_of_the_gil_and_meanings_of_causes() -> No
 def test_a_report_without_samples_has_no_such_section() -> None:
     assert culprits(by_hand()).blocks == ()
     assert not {"Where the time goes", "By cause and line"} & {part.title for part in sections(by_hand(), PAGE)}
-
-
-def test_it_stands_right_below_the_losses() -> None:
-    titles = [part.title for part in page(profiled()).sections]
-    assert titles[1:7] == [
-        "Lost time",
-        "What findings mean",
-        "Where the time goes",
-        "By cause and line",
-        "Kept others waiting",
-        "Factors",
-    ]
 
 
 def test_long_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
@@ -139,14 +125,6 @@ def test_hostile_names_are_harmless_and_bounded(extent: str) -> None:
         assert len(part.rows) <= MAX_CULPRITS
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_no_line_is_wider_than_the_screen(width: int) -> None:
-    for report in (profiled(), hostile()):
-        text = plain(document(report), width)
-        assert max(map(len, text.splitlines())) <= width
-        assert "\x1b" not in text
-
-
 @given(profiled_reports())
 def test_any_report_is_shown(report: EfficiencyReport) -> None:
     assert plain(document(report)).isascii()
@@ -185,12 +163,6 @@ def test_the_boxes_of_a_report_are_those_worked_out_by_hand() -> None:
     ]
 
 
-def test_each_cause_has_its_colour() -> None:
-    found = boxes(sampled_stacks(profiled()))
-    assert {box.colour for box in found[1:7]} == {CAUSE_COLOURS[Bucket.THREAD_NONCPU]["gil"]}
-    assert {box.name: box.colour for box in found if box.depth == 1}["thread-cpu"] == COLOURS[Bucket.THREAD_CPU]
-
-
 def test_stacks_that_begin_alike_share_their_boxes_and_the_widest_stands_first() -> None:
     assert drawn(row(10, "f", "g"), row(30, "f", "h"), row(20, "f")) == [
         (0, "all tasks", 0, 60),
@@ -206,10 +178,6 @@ def test_thin_boxes_are_one_where_they_are_wide_together_and_none_where_they_are
     thin = [row(1, f"f{i}") for i in range(5)]
     assert drawn(row(995, "wide"), *thin)[3:] == [(3, "wide (etl.py:1)", 0, 995), (3, "(5 others)", 995, 5)]
     assert drawn(row(9995, "wide"), *thin)[3:] == [(3, "wide (etl.py:1)", 0, 9995)]
-
-
-def test_nothing_makes_no_boxes() -> None:
-    assert boxes(()) == ()
 
 
 def test_many_stacks_and_deep_ones_make_few_boxes() -> None:

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.sections.gpu import gpu_notes, gpus, short_time
-from dask_efficiency.report.sections.report import notes, page, sections
+from dask_efficiency.report.sections.report import notes, sections
 from dask_efficiency.show.document import PAGE, Document, Section
 from dask_efficiency.show.drawn_buckets import GPU_COLOURS
 from dask_efficiency.show.figures import NAME_LENGTH
 from dask_efficiency.show.html.render import fragment
-from dask_efficiency.show.html.render import page as html_page
 from tests.report.samples import HOSTILE_NAMES, KERNEL, SECOND, by_hand, gpu_totals, with_gpus
 from tests.report.test_fragment import Reader
 from tests.strategies import any_gpu_totals
@@ -67,12 +66,14 @@ def test_each_gpu_has_a_row_that_adds_up() -> None:
     assert sum(float(cell) for cell in rows[0][2:5]) == pytest.approx(100.0)
 
 
-def test_of_a_hundred_gpus_the_least_busy_are_listed() -> None:
-    def watched(i: int) -> GpuTotals:
-        device = DeviceTotals(f"GPU-{i:08}-x", elapsed=100, kernels=i, idle=100 - i, unattributed=i)
-        return gpu_totals(devices=(device,))
+def many(count: int) -> dict[str, GpuTotals]:
+    """A worker with a GPU for each share of kernels in per cent, from 0 on."""
+    devices = [DeviceTotals(f"GPU-{i:08}-x", "", 100, i, idle=100 - i, unattributed=i) for i in range(count)]
+    return {f"w{i}": gpu_totals(devices=(device,), kernels=()) for i, device in enumerate(devices)}
 
-    part = section("GPUs", gpu={f"w{i}": watched(i) for i in range(100)})
+
+def test_of_a_hundred_gpus_the_least_busy_are_listed() -> None:
+    part = section("GPUs", gpu=many(100))
     assert [row[1] for row in part.rows] == ["w0", "w1", "w2", "w3", "w4"]
     assert part.lines[-1].startswith("share of kernels: min 0 %, median 50 %, max 99 %; the 5 of 100 with")
 
@@ -166,12 +167,6 @@ def gpu_section(report: EfficiencyReport) -> str:
     return fragment(Document("", "", "", (gpus(report, PAGE),)))
 
 
-def test_a_page_without_gpus_has_no_section_of_them() -> None:
-    for report in (by_hand(), with_gpus(gpu={"a": GpuTotals(description="no CUPTI here")})):
-        assert gpus(report, PAGE).blocks == ()
-        assert "<h2>GPUs" not in html_page(page(report))
-
-
 def test_the_bar_of_a_gpu_is_its_time_by_activity() -> None:
     shown = gpu_section(with_gpus())
     first = re.findall(r'<td class="de-stack">(.*?)</td>', shown)[0]
@@ -193,13 +188,8 @@ def test_the_whole_name_of_a_kernel_is_a_hint() -> None:
 
 
 def test_of_many_gpus_the_least_busy_have_bars_and_all_unfold() -> None:
-    def watched(i: int) -> GpuTotals:
-        device = DeviceTotals(f"GPU-{i:08}-x", elapsed=100, kernels=i, idle=100 - i, unattributed=i)
-        return gpu_totals(devices=(device,), kernels=())
-
-    many = PAGE.gpus + 1
-    shown = gpu_section(with_gpus(gpu={f"w{i}": watched(i) for i in range(many)}))
-    assert f"<summary>All {many} GPUs</summary>" in shown
+    shown = gpu_section(with_gpus(gpu=many(PAGE.gpus + 1)))
+    assert f"<summary>All {PAGE.gpus + 1} GPUs</summary>" in shown
     assert shown.partition("</pre>")[2].count("GPU-00000000") == 2
 
 

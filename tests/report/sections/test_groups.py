@@ -89,12 +89,6 @@ def test_each_prefix_has_its_largest_cause() -> None:
     assert "waits for" not in prefixes(waiting_for_the_gil(causes_by_prefix={})).table.heads
 
 
-def test_of_two_hundred_workers_the_worst_five_are_shown() -> None:
-    section = workers(report_of(*(seconds(thread_cpu=i, idle=200 - i) for i in range(200))))
-    assert [row[0] for row in section.rows] == ["w0", "w1", "w2", "w3", "w4"]
-    assert section.lines[1] == "the 5 of 200 with the smallest useful share:"
-
-
 def test_a_worker_that_was_never_there_is_no_bad_worker() -> None:
     section = workers(report_of(*[seconds(thread_cpu=3, idle=1)] * 9, seconds(), seconds(running=2)))
     assert all(row[4] == "75 %" for row in section.rows)
@@ -179,11 +173,6 @@ def test_of_many_spans_the_largest_are_listed_and_the_rest_is_one_row() -> None:
     assert names[-2:] == ["span 4", "3 more spans"]
     assert section.rows[-1][1] == "6.0"
     assert "3 more spans in these" in section.lines
-
-
-def test_hostile_names_are_bounded() -> None:
-    rows = prefixes(report_of(by_prefix={name: seconds(thread_cpu=1) for name in HOSTILE_NAMES})).rows
-    assert all(len(row[0]) <= NAME_LENGTH and row[0].isprintable() and row[0] for row in rows)
 
 
 def strips(report: EfficiencyReport) -> str:

@@ -1,10 +1,8 @@
 from hypothesis import example, given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.report.sections.groups import workers
 from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections
 from dask_efficiency.report.values import HeldResult
-from dask_efficiency.show.document import PAGE
 from tests.report.samples import by_hand, report_of, reports, seconds
 
 
@@ -29,11 +27,6 @@ def test_a_page_has_what_the_first_findings_mean_folded_away() -> None:
     (found,) = [section for section in page(by_hand()).sections if section.title == "What findings mean"]
     assert found.folded
     assert [block.text.splitlines()[0] for block in found.blocks] == ["## `spill`", "### `client`", "## `failed`"]
-
-
-def test_a_page_has_figures_and_a_screen_has_none() -> None:
-    assert not workers(by_hand()).table.drawings
-    assert len(workers(by_hand(), PAGE).table.drawings) == 2
 
 
 def test_the_context_counts_what_the_report_covers() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections.report import document, page, sections
+from dask_efficiency.report.sections.report import page, sections
 from dask_efficiency.report.sections.stragglers import (
     MAX_SENTENCES,
     MAX_STRAGGLERS,
@@ -60,11 +60,6 @@ def test_without_findings_the_unjudged_workers_are_named() -> None:
     assert "None of 8 workers is slow." in text
     assert "A note." in text
     assert "Too little to judge by: a, b, c and 1 more." in text
-
-
-def test_the_rest_of_many_findings_is_a_number() -> None:
-    many = tuple(SlowWorker(f"w{i}", "", Cause.UNKNOWN, 1.0, 0.5, 0.0, 1.2) for i in range(MAX_STRAGGLERS + 7))
-    assert "7 more are not shown." in render(Judgement(many, 100), "run")
 
 
 def test_what_is_beyond_the_first_three_findings_is_in_sections() -> None:
@@ -146,19 +141,6 @@ def test_it_stands_behind_the_long_tail_which_says_what_both_know() -> None:
     assert len(tables(skew_section(report))) == 2
     (line,) = long_tail(report).lines
     assert line.endswith("its input is 20 times as large; for 19.0 s nothing else ran")
-
-
-def test_terminal_notebook_and_page_show_it() -> None:
-    report = skewed_report()
-    text = plain(document(report), 80)
-    assert all(len(line) <= 80 for line in text.splitlines())
-    row = next(line for line in text.splitlines() if line.split()[:2] == ["join", "200"])
-    assert row.split()[2:9] == ["525", "ms", "610", "ms", "21.0", "s", "40x"]
-    assert SENTENCE in " ".join(text.split())
-    for html in (fragment(document(report)), html_page(page(report))):
-        assert SENTENCE in html
-        assert "largest result" in html
-        assert "40.0 MiB" in html
 
 
 DURATION = Evidence("duration", 2.2, 1.0, 0.9, 1.1, 9.0, 100)

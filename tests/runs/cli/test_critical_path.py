@@ -110,10 +110,3 @@ def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in words(result.stderr)
     assert "Traceback" not in result.stderr
-
-
-def test_a_foreign_file_is_refused_by_name() -> None:
-    Path("run.json").write_text("{}")
-    result = run("run.json")
-    assert result.exit_code == 1
-    assert "Error: run.json: foreign, damaged or truncated" in words(result.stderr)

@@ -140,15 +140,3 @@ def test_a_slow_disk_is_spill(client: Client) -> None:
     path = path_of(client, chain(6, megabytes), optimize_graph=False)
     # All but the last result are written while the chain waits for it.
     assert path.seconds("kind")["spill"] >= FOUND * 5 * 0.2
-
-
-def test_a_busy_slot_is_the_computing_of_the_task_that_held_it(client: Client) -> None:
-    [first, _] = addresses(client)
-    with efficiency_report(client, trace=True) as report:
-        hog = client.submit(step, seconds=1.0, key="hog-1", workers=[first])
-        urgent = client.submit(step, key="urgent-1", workers=[first], priority=-1)
-        client.gather([hog, urgent])
-    assert report.trace is not None
-    path = critical_path(report.trace, target="urgent-1")
-    assert path.seconds_computing()["hog"] >= FOUND * 1.0
-    assert path.unattributed < 0.01

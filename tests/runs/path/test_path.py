@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import dask_efficiency
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import critical_path
 from dask_efficiency.runs.path import path as paths
@@ -85,12 +84,6 @@ def test_a_path_can_be_asked_for_a_window() -> None:
     assert first.makespan_seconds + second.makespan_seconds == pytest.approx(whole.makespan_seconds, rel=0.05)
 
 
-def test_a_window_that_begins_within_a_run_begins_the_path_there() -> None:
-    trace = SAMPLES["tree"]()
-    half = (trace.start + trace.stop) // 2
-    assert critical_path(trace, window=(half, trace.stop)).scope.start == half
-
-
 def test_a_what_if_of_a_window_or_a_task_is_about_the_same_task() -> None:
     trace = SAMPLES["two-computations"]()
     end = int(trace.phases.stop[2])
@@ -159,11 +152,6 @@ def test_a_prefix_with_the_name_of_a_part_is_distinguished_from_it() -> None:
 def test_a_percentage_out_of_range_is_refused(percent: float) -> None:
     with pytest.raises(ValueError, match="expected more than 0 and at most 100"):
         critical_path(SAMPLES["tree"]()).speedups(percent)
-
-
-def test_the_public_names_are_functions_even_after_their_modules_were_imported() -> None:
-    assert dask_efficiency.critical_path is critical_path
-    assert callable(dask_efficiency.runs.compare_paths)
 
 
 def test_where_nobody_reads_a_trace_s_profiles_the_path_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,23 +9,18 @@ from typing import Any
 
 import cloudpickle
 import dask
-import numpy as np
 import pytest
 from dask.delayed import Delayed
 from distributed import Client, LocalCluster, wait
 
 import tests.runs.path.workloads
 from dask_efficiency import CriticalPath, EfficiencyPlugin, critical_path, efficiency_report
-from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.runs.trace.schema import RunOutcome
 from tests.plugin.watch import addresses
 from tests.runs.path.workloads import (
     asks_for_more,
     dies_at_first,
     eight_megabytes,
     fails,
-    fails_at_first,
     instant,
     nap,
     thirty_two_megabytes,
@@ -82,7 +77,6 @@ def computed(client: Client, graph: Delayed) -> Callable[[], object]:
     "graph",
     [
         pytest.param(lambda: tree(16, nap), id="tree"),
-        pytest.param(lambda: wide(60, nap), id="wide"),
         pytest.param(lambda: tree(8, eight_megabytes), id="transfer-bound"),
         pytest.param(lambda: wide(500, instant), id="tiny"),
     ],
@@ -94,14 +88,6 @@ def test_the_segments_tile_explain_and_replay_as_long(client: Client, graph: Cal
     assert path.what_if().makespan_seconds == pytest.approx(path.makespan_seconds, rel=0.02)
 
 
-def test_a_failed_try_is_on_the_path(client: Client, tmp_path: Path) -> None:
-    file = str(tmp_path / "tried")
-    path = path_of(client, lambda: client.submit(fails_at_first, file, retries=2).result())
-    outcomes = path.trace.runs.outcome[np.unique(path.segments.run[path.segments.run >= 0])]
-    assert {RunOutcome.FAILED, RunOutcome.SUCCEEDED} <= set(outcomes.tolist())
-    assert path.seconds_computing()["fails_at_first"] >= 0.4
-
-
 def test_a_failure_that_the_client_waited_for_is_on_the_path_before_what_it_did_next(client: Client) -> None:
     def work() -> None:
         with pytest.raises(ZeroDivisionError):
@@ -111,39 +97,11 @@ def test_a_failure_that_the_client_waited_for_is_on_the_path_before_what_it_did_
     assert path_of(client, work).seconds_computing()["fails"] >= 0.4
 
 
-def test_a_run_that_ends_in_a_failure_has_a_path_to_it(client: Client) -> None:
-    def work() -> None:
-        client.submit(nap, seconds=0.1, pure=False).result()
-        with pytest.raises(ZeroDivisionError):
-            client.submit(fails, seconds=0.4, pure=False).result()
-
-    assert path_of(client, work).seconds_computing()["fails"] >= 0.4
-
-
 def test_a_worker_that_dies_is_on_the_path_with_what_it_ran(client: Client, tmp_path: Path) -> None:
     file = str(tmp_path / "died")
     path = path_of(client, lambda: client.submit(dies_at_first, file).result())
     assert path.seconds("kind")["lost-worker"] >= 0.5
     assert path.seconds_computing()["dies_at_first"] >= 0.5
-
-
-def test_a_task_that_is_stolen_waited_on_the_worker_it_was_taken_from(client: Client) -> None:
-    # All go to one worker at first, and the other one has nothing to do.
-    first = addresses(client)[0]
-
-    def work() -> None:
-        client.gather(client.map(nap, range(30), seconds=0.2, workers=[first], allow_other_workers=True, pure=False))
-
-    path = path_of(client, work)
-    runs, keys = path.trace.runs, path.trace.keys
-    taken = np.flatnonzero((runs.outcome == RunOutcome.CANCELLED) & (runs.start == MISSING))
-    assert len(taken), "nothing was stolen"
-    waited = []
-    for run in taken.tolist():
-        stolen = checked(critical_path(path.trace, target=keys[runs.task[run]]))
-        waited += stolen.segments.kind[stolen.segments.run == run].tolist()
-    # Those for which the thief had a slot at once; the path of the others leads to the task that had theirs.
-    assert set(waited) >= {KINDS.index(Kind.READY_WAIT)}
 
 
 def test_a_task_that_waits_for_tasks_of_its_own_is_explained_by_them(client: Client) -> None:
@@ -165,18 +123,6 @@ def test_a_loop_that_is_busy_with_large_results_is_transfer(client: Client) -> N
     # A loop that has no core is blocked too, and this is as long as all the loops were for that and the like.
     otherwise = ((blocked.stop - blocked.start).sum() - moving) / 1e9
     assert transfer > max(found.values()) - otherwise
-
-
-def test_two_clients_at_once_have_a_path_to_the_last_result(client: Client, cluster: LocalCluster) -> None:
-    with Client(cluster) as other, efficiency_report(client, trace=True) as report:
-        theirs = [other.submit(nap, i, seconds=0.3, pure=False) for i in range(8)]
-        mine = client.submit(nap, seconds=0.1, pure=False)
-        mine.result()
-        other.gather(theirs)
-    assert report.trace is not None
-    assert len(report.trace.clients) >= 2
-    path = checked(critical_path(report.trace))
-    assert path.seconds_computing()["nap"] >= 0.5
 
 
 def test_a_run_that_is_cancelled_has_a_path_to_what_was_done(client: Client) -> None:

@@ -38,16 +38,6 @@ def thirty_two_megabytes(*inputs: Any) -> Any:
     return np.ones(32_000_000, "u1")
 
 
-def fails_at_first(path: str) -> int:
-    """A task that fails once; a file remembers."""
-    time.sleep(0.2)
-    if not os.path.exists(path):
-        with open(path, "w"):
-            pass
-        raise OSError("at first")
-    return 1
-
-
 def dies_at_first(path: str) -> int:
     """A task that takes its worker with it, once."""
     time.sleep(0.5)

@@ -141,10 +141,6 @@ def test_what_a_call_sleeps_does_not_count(monkeypatch):
     assert found <= took - IDLE_NS
 
 
-def test_what_is_no_data_does_not_count():
-    assert moved(Compute())[0] == moved(idle)[0] == 0
-
-
 def test_what_counted_once_does_not_count_in_the_next_turn():
     moves = DataMoves()
     protocol.dumps(MESSAGE)
@@ -296,18 +292,6 @@ def test_a_loop_blocked_by_moving_data_is_distinguished():
     blocked, start, stop, _ = asyncio.run(watch(lambda: protocol.loads(protocol.dumps(message))))
     begins, ends, moving, _ = max(blocked, key=lambda row: row[2])
     assert (stop - start) / 2 < moving <= ends - begins
-
-
-def test_to_stop_twice_does_no_harm():
-    tick = PeriodicCallback(print, INTERVAL_MS)
-
-    async def twice() -> None:
-        watch = LoopWatch(SimpleNamespace(periodic_callbacks={"tick": tick}), print)
-        watch.stop()
-        watch.stop()
-
-    asyncio.run(twice())
-    assert tick.callback is print
 
 
 def test_without_a_tick_to_watch_nothing_breaks():

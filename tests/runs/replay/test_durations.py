@@ -16,11 +16,6 @@ def equal_tasks(**settings: object) -> RunTrace:
     return simulate(graph, **({"workers": 3, "nthreads": 1} | settings))
 
 
-def test_workers_that_take_equally_long_have_the_same_times() -> None:
-    found = task_times(equal_tasks())
-    assert found[:, :2] == pytest.approx(np.array([[10e6, 30e6]] * 3))
-
-
 def test_differences_that_are_only_the_tasks_are_not_the_workers() -> None:
     # From half to one and a half of 20 ms.
     found = task_times(wide(100, nthreads=1))

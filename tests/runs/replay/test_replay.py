@@ -37,14 +37,6 @@ def test_with_nothing_changed_every_instant_is_as_it_was(name: str) -> None:
         np.testing.assert_array_equal(getattr(before, column), getattr(after, column), err_msg=column)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_with_nothing_changed_the_path_is_as_it_was(name: str) -> None:
-    before, after = critical_path(SAMPLES[name]()), critical_path(replay(SAMPLES[name]()))
-    assert before.seconds("kind") == after.seconds("kind")
-    assert before.seconds("prefix") == after.seconds("prefix")
-    assert before.makespan_seconds == after.makespan_seconds
-
-
 @given(traces())
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_with_nothing_changed_any_run_takes_as_long_as_it_did(trace: RunTrace) -> None:

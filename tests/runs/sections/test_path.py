@@ -149,15 +149,6 @@ def test_a_path_is_shown_by_itself() -> None:
     assert path.headline[:30] in stream.getvalue()
 
 
-def test_rich_says_what_plain_text_says() -> None:
-    console = pytest.importorskip("rich.console")
-    path = transfers()
-    screen = io.StringIO()
-    console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(path)
-    words = re.findall(r"[\w.%-]+", plain(document(path)))
-    assert [word for word in words if word not in screen.getvalue() and not set(word) <= set("-")] == []
-
-
 def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.CaptureFixture[str]) -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))

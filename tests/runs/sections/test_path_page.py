@@ -127,11 +127,3 @@ def test_a_page_opens_offline_in_a_browser_and_shows_the_figures(chromium: Any, 
     cells = opened.page.locator("table").first.locator("tr", has_text="transfer-queue").all_inner_texts()
     assert f"{1000 * path.seconds('kind')['transfer-queue']:.1f}" in cells[0]
     opened.page.close()
-
-
-def test_hostile_names_do_nothing_in_a_browser(chromium: Any, tmp_path: Path) -> None:
-    hostile().to_html(tmp_path / "path.html")
-    opened = Opened(chromium, tmp_path / "path.html", "light")
-    assert opened.faults == []
-    assert opened.page.locator("main img, main script").count() == 0
-    opened.page.close()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.archive import ROW_BEFORE, Packing, pack, unpack
+from dask_efficiency.runs.trace.archive import Packing, pack, unpack
 
 EPOCH = 1_700_000_000_000_000_000
 
@@ -26,23 +26,6 @@ def test_a_column_is_unpacked_as_it_was_packed_whatever_it_holds(rows: list[tupl
     packing, content, _ = pack(second, {"first": filled})
     column, _ = unpack(packing, content, len(rows), {"first": filled_again})
     np.testing.assert_array_equal(column, second)
-
-
-def test_instants_take_the_bytes_of_their_distance_from_the_column_before() -> None:
-    rng = np.random.default_rng(0)
-    start = EPOCH + rng.integers(0, 1 << 40, 5000)
-    stop = start + rng.integers(0, 1 << 15, 5000)
-    packing, content, _ = pack(stop, {"start": start})
-    assert packing.against == "start"
-    assert packing.width == 2
-    assert len(content) == 2 * 5000
-
-
-def test_instants_in_order_take_the_bytes_of_their_distance_from_the_row_before() -> None:
-    at = EPOCH + np.cumsum(np.random.default_rng(0).integers(0, 200, 5000))
-    packing, content, _ = pack(at, {})
-    assert packing.against == ROW_BEFORE
-    assert len(content) == 5000
 
 
 def test_an_instant_that_is_missing_makes_no_other_wider() -> None:

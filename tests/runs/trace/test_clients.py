@@ -41,33 +41,39 @@ def trace_of(phases: list[tuple[int, int, int]], results: list[int], received: l
     )
 
 
-def test_a_result_that_came_while_the_client_gathered_was_waited_for() -> None:
-    trace = trace_of([(OPTIMIZE, 0, 10), (UPLOAD, 10, 20), (GATHER, 20, 100)], [60, 90])
-    assert ClientLog(trace).back(0, 150, 0) == ([(100, False), (90, True)], 1)
-
-
-def test_a_result_that_was_there_before_it_gathered_was_not_waited_for() -> None:
-    trace = trace_of([(UPLOAD, 10, 20), (GATHER, 500, 510)], [30])
-    steps, run = ClientLog(trace).back(0, 520, 0)
-    # It did something else for 470 ns after the result had come.
-    assert run == MISSING
-    assert steps == [(510, False), (500, True), (0, False)]
-
-
-def test_a_client_that_goes_on_soon_after_a_result_had_waited_for_it() -> None:
-    trace = trace_of([(UPLOAD, 10, 20)], [300])
-    assert ClientLog(trace).back(0, 310, 0) == ([(300, False)], 0)
-
-
-def test_a_client_that_gathers_as_soon_as_it_hears_of_a_result_was_fetching_it() -> None:
+#: By what the client did: its phases, when the result was reported, until when; the way back, and whose result it is.
+WAYS_BACK = {
+    "it goes on soon after a result": ([(UPLOAD, 10, 20)], [300], 310, ([(300, False)], 0)),
     # As Future.result() does.
-    trace = trace_of([(UPLOAD, 10, 20), (GATHER, 310, 320)], [300])
-    assert ClientLog(trace).back(0, 320, 0) == ([(320, False), (310, True), (300, True)], 0)
+    "it gathers as soon as it hears of a result": (
+        [(UPLOAD, 10, 20), (GATHER, 310, 320)],
+        [300],
+        320,
+        ([(320, False), (310, True), (300, True)], 0),
+    ),
+    "it gathers when a result comes": (
+        [(OPTIMIZE, 0, 10), (UPLOAD, 10, 20), (GATHER, 20, 100)],
+        [60, 90],
+        150,
+        ([(100, False), (90, True)], 1),
+    ),
+    # For 470 ns after the result had come.
+    "it does something else before it gathers": (
+        [(UPLOAD, 10, 20), (GATHER, 500, 510)],
+        [30],
+        520,
+        ([(510, False), (500, True), (0, False)], MISSING),
+    ),
+    "it thinks for long": ([(UPLOAD, 10, 20)], [30], 310, ([(0, False)], MISSING)),
+    "nothing is known": ([], [], 50, ([(0, False)], MISSING)),
+}
 
 
-def test_a_client_that_goes_on_long_after_a_result_was_thinking() -> None:
-    trace = trace_of([(UPLOAD, 10, 20)], [30])
-    assert ClientLog(trace).back(0, 310, 0) == ([(0, False)], MISSING)
+@pytest.mark.parametrize(("phases", "results", "at", "expected"), WAYS_BACK.values(), ids=WAYS_BACK)
+def test_a_client_waited_for_the_result_after_which_it_went_on_at_once(
+    phases: list[tuple[int, int, int]], results: list[int], at: int, expected: tuple[list[tuple[int, bool]], int]
+) -> None:
+    assert ClientLog(trace_of(phases, results)).back(0, at, 0) == expected
 
 
 def test_a_client_that_sends_graph_after_graph_waits_for_nothing() -> None:
@@ -80,10 +86,6 @@ def test_a_client_that_gathers_what_another_asked_for_waits_for_that() -> None:
     trace = trace_of([], [90])
     gather = Phases.from_columns({"client": [1], "phase": [GATHER], "start": [20], "stop": [100]})
     assert ClientLog(replace(trace, phases=gather)).back(1, 100, 0) == ([(100, False), (90, True)], 0)
-
-
-def test_a_client_of_which_nothing_is_known_did_something_since_the_start() -> None:
-    assert ClientLog(trace_of([], [])).back(7, 50, 5) == ([(5, False)], MISSING)
 
 
 def test_a_failure_that_was_the_last_of_its_task_was_waited_for() -> None:

@@ -53,23 +53,6 @@ def test_hostile_names_are_only_names(tmp_path: Path) -> None:
     assert faults == []
 
 
-def test_an_arrow_joins_its_two_slices_and_no_others(tmp_path: Path) -> None:
-    with open(tmp_path / "t.json", "wb") as file:
-        events = TraceEvents(file, 0)
-        process = events.process("p")
-        one, other = events.track(process, "one"), events.track(process, "other")
-        source = events.slice(process, one, 0, 100, "source", "c")
-        events.slice(process, one, 100, 200, "next", "c")
-        events.slice(process, other, 0, 100, "earlier", "c")
-        target = events.slice(process, other, 100, 200, "target", "c")
-        events.arrow(source, target, "transfer", "kind")
-        events.close()
-    names = "select a.name, b.name from flow join slice a on a.id = slice_out join slice b on b.id = slice_in"
-    found, faults = query(tmp_path / "t.json", names, FAULTS)
-    assert found == [["source", "target"]]
-    assert faults == []
-
-
 def test_an_arrow_back_in_time_is_neither_written_nor_counted() -> None:
     events = TraceEvents(io.BytesIO(), 0)
     late, early, nothing = WrittenSlice(1, 2, 50, 60), WrittenSlice(1, 3, 0, 10), WrittenSlice(1, 3, 70, 70)

@@ -345,11 +345,6 @@ def full() -> RunTrace:
     )
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_the_samples_fit(name: str) -> None:
-    check_positions(SAMPLES[name]())
-
-
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
 def test_a_position_out_of_range_is_named(table: str, column: str) -> None:
     trace = full()

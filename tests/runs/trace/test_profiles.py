@@ -25,7 +25,6 @@ from tests.runs.trace.equal import assert_same
 from tests.runs.trace.test_files import everything
 
 PROFILE = TaskProfile(run=7, thread=123, start=10, stop=20, started=1_000_010, content=b"\x1f\x8b...")
-OLD_FILE = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
 
 
 def message(**kwargs: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-from array import array
 
 import numpy as np
 import pytest
@@ -60,11 +59,3 @@ def test_what_comes_after_it_was_frozen_is_no_part_of_it_though_it_is_packed_lat
     for name, column in before.columns.items():
         np.testing.assert_array_equal(after.columns[name], column, name)
     assert len(scene.recorder.freeze().pack().columns["log.at"]) > len(before.columns["log.at"])
-
-
-def test_a_column_is_copied_in_pieces_whatever_its_length(monkeypatch):
-    monkeypatch.setattr(recording, "_PIECE", 3)
-    for length in range(10):
-        column = array("h", range(length))
-        for rows in range(length + 1):
-            assert recording._copy_first(column, rows).tolist() == list(range(rows))

@@ -9,28 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.run_causes import RunCauses, RunsByTask
-from dask_efficiency.runs.trace.schema import RunOutcome, Runs, Transitions
+from dask_efficiency.runs.trace.run_causes import RunCauses
+from dask_efficiency.runs.trace.schema import RunOutcome, Transitions
 from tests.runs.trace.samples import damaged_traces, traces
-
-
-def runs_of(tasks: list[int], assigned: list[int]) -> Runs:
-    return Runs.from_columns({"task": tasks, "assigned": assigned})
-
-
-def test_the_runs_of_a_task_are_in_order() -> None:
-    found = RunsByTask(runs_of([2, 0, 2, 7], [10, 20, 30, 40]), tasks=3)
-    assert found.of(2) == [0, 2]
-    assert found.of(0) == [1]
-    assert found.of(1) == found.of(7) == found.of(MISSING) == []
-    assert [found.before(run) for run in (0, 1, 2)] == [MISSING, MISSING, 0]
-
-
-def test_the_latest_run_is_the_last_one_by_then() -> None:
-    runs = runs_of([2, 0, 2], [10, 20, 30])
-    tasks, at = np.array([2, 2, 2, 0, 1, MISSING]), np.array([9, 29, 30, 5, 5, 5])
-    # Before the first one there is still no other.
-    assert RunsByTask(runs, 3).latest(tasks, runs.assigned, at).tolist() == [0, 0, 2, 1, MISSING, MISSING]
 
 
 @given(traces())

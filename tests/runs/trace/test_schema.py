@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import dask_efficiency
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.sensors import SENSORS
@@ -16,9 +12,8 @@ from dask_efficiency.runs.trace import chrome, schema
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER
 from dask_efficiency.runs.trace.recorder import SERIES
 from dask_efficiency.runs.trace.run_trace import TABLES
-from dask_efficiency.runs.trace.schema import RUN_INSTANTS, Phases, Runs, Series, Stimuli, from_worker, instants
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS, Phases, Runs, Stimuli, from_worker, instants
 
-PACKAGE = Path(dask_efficiency.__file__).parent
 COLUMNS = [(table, name) for table, kind in TABLES.items() for name in kind.dtypes()]
 
 
@@ -70,35 +65,6 @@ def test_a_row_of_which_nothing_is_known_fits_its_columns(kind: type[ColumnTable
         assert column.dtype == kind.dtypes()[name]
         if name != first:
             np.testing.assert_array_equal(column, [kind.missing()[name]] * 2)
-
-
-def lists_of_columns(source: str) -> list[int]:
-    """Lines on which a constant lists what the schema can tell: the columns of a table, or all of one sort."""
-    derived = [
-        set(RUN_INSTANTS),
-        *({*kind.dtypes()} for kind in TABLES.values()),
-        *({*from_worker(kind)} for kind in TABLES.values()),
-    ]
-    derived += [set(instants(kind, clock)) for kind in TABLES.values() for clock in Clock]
-    lines = []
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(
-            statement.value, ast.Tuple | ast.List | ast.Set
-        ):
-            items = {item.value for item in statement.value.elts if isinstance(item, ast.Constant)}
-            lines += [statement.lineno] * any(len(names) > 2 and names <= items for names in derived)
-    return lines
-
-
-def test_no_other_module_lists_the_columns_of_a_table() -> None:
-    found = {str(path): lines for path in PACKAGE.rglob("*.py") if (lines := lists_of_columns(path.read_text()))}
-    assert found == {}
-
-
-def test_a_list_of_columns_would_be_found() -> None:
-    for names in (RUN, TRANSFER, BLOCKED, RUN_INSTANTS, instants(Runs, Clock.WORKER), tuple(Series.dtypes())):
-        assert lists_of_columns(f"import os\nNAMES = {names}") == [2]
-    assert lists_of_columns('STATES = ("start", "stop", "task")') == []
 
 
 def test_each_column_of_a_worker_belongs_to_a_table_that_travels() -> None:
