@@ -17,7 +17,7 @@ from dask_efficiency.files.text_files import YamlSection, composed, known_names,
 from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource
 from dask_efficiency.fleet.minder.detector import Minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.outliers.outliers import find_outliers
+from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_outliers
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig, read_http_config
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
 from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
@@ -203,7 +203,8 @@ def fleet_watch(
 
 def _detector(source: Source, settings: WatchSettings) -> Detector:
     if not settings.model:
-        return outlier_detector(settings.continuity)
+        # A scheduler gives its workers what it likes.
+        return outlier_detector(settings.continuity, same_work=not isinstance(source, SchedulerSource))
     from dask_efficiency.fleet.minder.detector import load_minder
 
     minder = load_minder(settings.model)
@@ -223,13 +224,12 @@ def retiring(
     return lambda at: retire(watch.found, watch.present, at=at)
 
 
-def outlier_detector(continuity_seconds: float | None = None) -> Detector:
+def outlier_detector(continuity_seconds: float | None = None, *, same_work: bool = True) -> Detector:
     """:func:`~dask_efficiency.fleet.find_outliers` as the detector of a watch."""
 
     def detect(window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
-        if continuity_seconds is None:
-            return find_outliers(window, history=past)
-        return find_outliers(window, history=past, continuity_seconds=continuity_seconds)
+        seconds = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
+        return find_outliers(window, history=past, continuity_seconds=seconds, same_work=same_work)
 
     return detect
 

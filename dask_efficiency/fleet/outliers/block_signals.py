@@ -26,6 +26,9 @@ _MIN_NOISE = 0.15
 #: noticed, they hardly differ, and the least of them would seem far out.
 _MIN_SWINGS = math.log(2)
 
+#: Least change of a logarithm of squared changes that matters: movement half as far.
+_MIN_MOVEMENT = math.log(4)
+
 #: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted.
 _USUAL_LEVEL = 0.75
 
@@ -37,16 +40,21 @@ _MEAN_TO_DEVIATION = 1.2533
 
 @dataclass(frozen=True, slots=True)
 class BlockSignals:
-    """Differences from the peers by block: first the levels of all metrics, then the logarithms of their variances.
+    """Differences from the peers by block: for all metrics the levels, then the swings, then the movements.
+
+    Swings are logarithms of the variance of a worker's difference from its peers: a fault that adds noise raises them.
+    Movements are mean logarithms of the worker's own squared changes from one block to the next, whatever the peers do:
+    a process that hangs, or an exporter that is stuck, no longer follows the job's step, often at its own mean, so that
+    neither its level nor its swings tell.
 
     Parameters
     ----------
     differences
-        Shape (2 x metrics, workers, blocks), each block averaged with its neighbour, so that changes within a minute
+        Shape (3 x metrics, workers, blocks), each block averaged with its neighbour, so that changes within a minute
         cancel; NaN where a worker was absent.
     levels
-        Shape (2 x metrics, blocks): the peers' median level, and median variance; NaN for metrics that are not positive
-        all the time.
+        Shape (3 x metrics, blocks): the peers' median level, NaN for metrics that are not positive all the time; then
+        their median variance and squared change.
     least
         By signal, the least change that matters.
     block_seconds
@@ -55,6 +63,8 @@ class BlockSignals:
         By metric, the least variance that is assumed.
     peers
         Shape (metrics, samples): the median of the peers at each sample.
+    means
+        Shape (metrics, blocks): its mean; 0 where nobody was there.
     """
 
     differences: Values
@@ -63,6 +73,7 @@ class BlockSignals:
     block_seconds: float
     floor: Values
     peers: Values
+    means: Values
 
     def usual(self) -> Values:
         """Median over time, by signal and worker; 0 if the worker was never present."""
@@ -77,6 +88,12 @@ class BlockSignals:
             every = np.nan_to_num(self.differences[signal] - usual[signal, :, None])
             spread[signal] = _MEAN_TO_DEVIATION * np.abs(every).mean()
         return np.asarray(spread, np.float32)
+
+
+def worse_ways(series: MetricSeries) -> NDArray[np.int64]:
+    """Which way each signal is worse: 1, -1, or 0 where any difference counts."""
+    levels = [series.meaning(name).worse for name in series.metrics]
+    return np.array(levels + [1] * len(levels) + [-1] * len(levels))
 
 
 def evenly(workers: int) -> NDArray[np.intp]:
@@ -102,18 +119,21 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     if floor is None:
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
         floor = np.maximum.reduce([(_MIN_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
-    signals = np.concatenate([means, np.log(np.maximum(variances, floor[:, None, None]))])
+    logs = np.log(np.maximum(variances, floor[:, None, None]))
+    signals = np.concatenate([means, logs, _movements(values, floor, each)])
     middle = median_of_workers(signals[:, peers])
     signals -= middle
+    level = np.nan_to_num(usual[:, 0]).reshape(len(values), -1, each).mean(axis=2)
     levels[~((levels > 0) | np.isnan(levels)).all(axis=1)] = np.nan
     levels = np.concatenate([levels, np.exp(middle[len(values) :, 0])])
     return BlockSignals(
         _with_neighbour(signals),
         (levels[:, 1:] + levels[:, :-1]) * np.float32(0.5),
-        np.concatenate([least, np.full_like(least, _MIN_SWINGS)]),
+        np.concatenate([least, np.full_like(least, _MIN_SWINGS), np.full_like(least, _MIN_MOVEMENT)]),
         each * series.step_seconds,
         floor,
         usual[:, 0],
+        (level[:, 1:] + level[:, :-1]) * np.float32(0.5),
     )
 
 
@@ -141,6 +161,24 @@ def _moments(differs: Values, each: int) -> tuple[Values, Values]:
         means[numbers < BLOCK_SAMPLES] = variances[numbers < BLOCK_SAMPLES] = np.nan
     shape = (metrics, workers, count)
     return means.reshape(shape), variances.reshape(shape)
+
+
+def _movements(values: Values, floor: Values, each: int) -> Values:
+    """Mean logarithm by block of squared changes since one block before; the first block repeats the second.
+
+    A metric that is refreshed only every 15 s has changed after a block, and one that is not has changed by nothing,
+    however its other samples differ: a mean of squares would not tell a few large changes from many.
+    """
+    changes = np.empty_like(values)
+    np.subtract(values[:, :, each:], values[:, :, :-each], out=changes[:, :, each:])
+    changes[:, :, :each] = changes[:, :, each : 2 * each]
+    np.square(changes, out=changes)
+    np.log(np.maximum(changes, floor[:, None, None], out=changes), out=changes)
+    blocks = changes.reshape(*values.shape[:2], -1, each)
+    known = np.isfinite(blocks)
+    counts = known.sum(axis=3)
+    sums = np.where(known, blocks, np.float32(0)).sum(axis=3)
+    return np.asarray(np.where(counts >= BLOCK_SAMPLES, sums / np.maximum(counts, 1), np.nan), np.float32)
 
 
 def _with_neighbour(signals: Values) -> Values:

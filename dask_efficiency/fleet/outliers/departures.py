@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.fleet.outliers.block_signals import BlockSignals, evenly, median_of_last
-from dask_efficiency.fleet.outliers.metric_series import Values
+from dask_efficiency.fleet.outliers.metric_series import KINDS, Values
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
 #: Least length of a worker's past in seconds; a guess.
@@ -24,6 +24,10 @@ LASTING_RANGE = 2.0
 
 #: Deviations that the least change that matters counts at least.
 MIN_DEVIATIONS = 3.0
+
+#: Blocks for which the usual spread of all workers counts where a worker's own is known from a few: as many as nearly
+#: four minutes have. Tuned on ``benchmarks.stragglers_stillness``'s tune seeds.
+SPREAD_PRIOR = 16
 
 #: Deviations of its mean below which a stretch is not looked at any closer; saves time.
 _MIN_MEAN = 1.5
@@ -43,12 +47,21 @@ class Baseline:
     levels, spread, least
         By signal, the level of the peers then, the standard deviation of a worker over time, and the least change that
         matters.
+    own
+        Shape (signals, workers): the standard deviation of each worker over time. One that is noisier than others, as
+        with an exporter that is refreshed less often than the job takes for a step, must go further from its past.
+    slopes, centres
+        Shapes (metrics, workers, 1) and (metrics, 1): change of the difference by the peers' level, and the latter's
+        mean, see :func:`_slopes`.
     """
 
     kept: Values
     levels: Values
     spread: Values
     least: Values
+    own: Values
+    slopes: Values
+    centres: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,12 @@ def departures(
     lasting = np.asarray(LASTING_RANGE * np.sqrt(np.maximum(between**2 - chance, 0)), np.float32)
     none = np.full(usual.shape, np.nan, np.float32)
     kept = none if past is None else np.asarray(past.kept / scale, np.float32)
+    own = np.zeros_like(usual) if past is None else np.asarray(np.nan_to_num(past.own / scale), np.float32)
+    metrics = len(signals.floor)
+    slopes, centres = _slopes(signals, starts)
+    slopes *= (starts / (starts + SPREAD_PRIOR)).astype(np.float32)
+    if past is not None:
+        slopes, centres = past.slopes, past.centres
     first = _first_look(away, usual, kept, starts, shortest, length)
     moved = _moved(away, usual, kept, starts, length)
     worse = worse[:, None, None]
@@ -119,14 +138,23 @@ def departures(
     for rows in np.split(order, np.searchsorted(stretch[order], np.arange(1, len(starts)))):
         if len(rows):
             at = signal[rows], worker[rows]
+            number = int(stretch[rows[0]])
+            begin = int(starts[number])
+            followed = np.zeros((len(rows), length), np.float32)
+            levels = at[0] < metrics
+            of, column = at[0][levels], 0 if past is not None else number
+            change = signals.means[of, begin : begin + length] - centres[of, column, None]
+            followed[levels] = slopes[of, at[1][levels], column, None] * change / scale[of]
             far[rows] = _deviation(
                 (away[at] + usual[at][:, None]) * sign[rows, None],
                 absent[at],
                 kept[at] * sign[rows],
-                _levels(signals, past, int(starts[stretch[rows[0]]]), length)[at[0]],
+                _levels(signals, past, begin, length)[at[0]],
                 lasting[at[0]],
-                moved[at[0], stretch[rows[0]]],
-                start=int(starts[stretch[rows[0]]]),
+                moved[at[0], number],
+                own[at],
+                followed * sign[rows, None],
+                start=begin,
                 length=length,
                 spare=spare,
                 shortest=shortest,
@@ -143,7 +171,41 @@ def past_of(signals: BlockSignals) -> Baseline:
     enough = known * signals.block_seconds >= MIN_PAST_SECONDS
     usual = signals.usual()
     kept = np.asarray(np.where(enough, usual, np.nan), np.float32)
-    return Baseline(kept, median_of_last(signals.levels), signals.spread_over_time(usual), signals.least)
+    own = MAD_TO_DEVIATION * median_of_last(np.abs(signals.differences - usual[:, :, None]))
+    slopes, centres = _slopes(signals, np.array([signals.differences.shape[2]]))
+    levels = median_of_last(signals.levels)
+    return Baseline(kept, levels, signals.spread_over_time(usual), signals.least, own, slopes, centres)
+
+
+def _slopes(signals: BlockSignals, ends: NDArray[np.intp]) -> tuple[Values, Values]:
+    """Change of each worker's difference by the peers' level, in the blocks before each end; and their mean level.
+
+    A machine that follows the job's rhythm less than others is above them whenever they wait: when all come to wait for
+    a faulty one, it would seem to be one.
+
+    Returns
+    -------
+    slopes, array, shape (metrics, workers, ends)
+        By least squares; 0 where the peers' level does not change.
+    levels, array, shape (metrics, ends)
+    """
+    metrics = len(signals.floor)
+    level = signals.means.astype(np.float64)
+    level_of_all = level.mean(axis=1, keepdims=True)
+    level -= level_of_all
+    differs = np.nan_to_num(signals.differences[:metrics] - signals.usual()[:metrics, :, None])
+
+    def until(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = np.cumsum(values, axis=-1)[..., np.maximum(ends - 1, 0)]
+        return np.asarray(np.where(ends > 0, sums, 0))
+
+    counts = np.maximum(ends, 1)
+    means, products = until(level) / counts, until(level[:, None] * differs)
+    shared = until(level**2) - counts * means**2
+    together = products - means[:, None] * until(differs.astype(np.float64))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slopes = np.where(shared[:, None] > 0, together / shared[:, None], 0.0)
+    return np.asarray(slopes, np.float32), np.asarray(means + level_of_all, np.float32)
 
 
 def _first_look(
@@ -185,7 +247,7 @@ def _levels(signals: BlockSignals, past: Baseline | None, start: int, length: in
     """Level of the peers over that in the past, by signal and block of a stretch."""
     before = median_of_last(signals.levels[:, :start]) if past is None else past.levels
     levels = signals.levels[:, start : start + length] / before[:, None]
-    swings = len(levels) // 2
+    swings = len(levels) // len(KINDS)
     np.minimum(levels[swings:], 1, out=levels[swings:])  # differences of logarithms do not grow with what they are of
     return np.asarray(np.nan_to_num(levels, nan=1.0), np.float32)
 
@@ -197,6 +259,8 @@ def _deviation(
     levels: Values,
     lasting: Values,
     moved: Values,
+    own: Values,
+    followed: Values,
     *,
     start: int,
     length: int,
@@ -220,18 +284,20 @@ def _deviation(
     stretch = np.where(absent, -np.inf, rows)[:, start : start + length]
 
     def beyond(base: Values) -> Values:
-        expected = np.maximum(base[:, None], base[:, None] * levels)
+        expected = base[:, None] + np.maximum(np.maximum(0, base[:, None] * (levels - 1)), followed)
         return np.asarray(np.partition(stretch - expected, spare, axis=1)[:, spare], np.float32)
 
     known = np.isfinite(kept)
     result = np.zeros(len(rows), np.float32)
     if known.any():
-        result[known] = (beyond(np.where(known, kept, 0)) - moved)[known]
+        result[known] = ((beyond(np.where(known, kept, 0)) - moved) / np.maximum(own, 1))[known]
     judged = ~known & ((~absent[:, :start]).sum(axis=1) >= shortest)
     if judged.any():
         before = np.sort(rows[:, :start], axis=1)
         found = np.minimum(beyond(before[:, start // 2]) - moved, beyond(np.zeros_like(kept)) - lasting)
         if start >= sure:
             found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]) - moved)
-        result[judged] = found[judged]
+        own = MAD_TO_DEVIATION * np.median(np.abs(rows[:, :start] - before[:, start // 2, None]), axis=1)
+        weight = start / (start + SPREAD_PRIOR)
+        result[judged] = (found / np.maximum(np.sqrt(weight * own**2 + 1 - weight), 1))[judged]
     return np.asarray(np.maximum(result, 0), np.float32)

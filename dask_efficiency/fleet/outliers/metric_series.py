@@ -114,8 +114,9 @@ REACH_SECONDS = 30.0
 #: Share of busy time below which a heartbeat says too little about the work; a guess.
 MIN_BUSY = 0.05
 
-#: Suffix of a metric's name in the evidence where a worker swings more than its peers.
-SWINGS = " swings"
+#: Signals of a metric: its mean, the variance of its difference from the peers, and how far it moves by itself. In
+#: evidence, the metric's name is followed by the signal's, except for the mean's.
+LEVEL, SWINGS, MOVEMENT = KINDS = ("level", "swings", "movement")
 
 #: Most steps of time; a longer run has longer steps. Bounds memory.
 MAX_STEPS = 20_000
@@ -347,15 +348,23 @@ def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -
     return known[0] if known else Cause.CONTENTION if "thread_cpu" in metrics else Cause.UNKNOWN
 
 
-def finding_of(series: MetricSeries, worker: int, start: int, score: float, evidence: Sequence[Evidence]) -> SlowWorker:
+def finding_of(
+    series: MetricSeries,
+    worker: int,
+    start: int,
+    score: float,
+    evidence: Sequence[Evidence],
+    *,
+    wrong: float = WRONG_BY_METRICS,
+) -> SlowWorker:
     """Finding of a worker that is an outlier from a sample on; its evidence has the strongest metric first."""
-    metrics = [item.signal.removesuffix(SWINGS) for item in evidence]
+    metrics = [item.signal.removesuffix(f" {SWINGS}").removesuffix(f" {MOVEMENT}") for item in evidence]
     return SlowWorker(
         worker=series.workers[worker],
         host=series.hosts[worker],
         cause=cause_of(metrics, {name: series.meaning(name) for name in metrics}),
         score=score,
-        confidence=confidence_of(score, wrong=WRONG_BY_METRICS),
+        confidence=confidence_of(score, wrong=wrong),
         since=series.start + start * series.step_seconds,
         effect=None,
         evidence=tuple(evidence),
@@ -363,21 +372,36 @@ def finding_of(series: MetricSeries, worker: int, start: int, score: float, evid
 
 
 def evidence_of(
-    series: MetricSeries, metric: str, worker: int, start: int, z: float, *, about: Values | None = None
+    series: MetricSeries,
+    metric: str,
+    worker: int,
+    start: int,
+    z: float,
+    *,
+    kind: str = LEVEL,
+    peers: Values | None = None,
 ) -> Evidence:
-    """Mean of a worker's metric from a sample on, or its swings about something, and the peers' figures."""
-    values = series.values[series.metrics.index(metric), :, start:].astype(np.float64)
-    if about is not None:
-        values = values[:, : len(about) - start] - about[start:]
+    """A signal of a worker from a sample on, and the peers' figures: the mean, or a standard deviation.
+
+    Parameters
+    ----------
+    kind, peers
+        One of :data:`KINDS`. Swings are about the peers' medians, of shape (metrics, samples): a movement of all
+        workers is nobody's own.
+    """
+    row = series.metrics.index(metric)
+    values = series.values[row, :, start:].astype(np.float64)
+    if kind == SWINGS and peers is not None:
+        values = values[:, : peers.shape[1] - start] - peers[row, start:]
     known = np.isfinite(values)
     counts = known.sum(axis=1)
     of_worker = np.where(known, values, 0).sum(axis=1) / np.maximum(counts, 1)
-    if about is not None:
+    if kind != LEVEL:
         squares = np.where(known, (values - of_worker[:, None]) ** 2, 0)
         of_worker = np.sqrt(squares.sum(axis=1) / np.maximum(counts, 1))
-    peers = of_worker[(counts > 0) & (np.arange(len(values)) != worker)]
-    low, middle, high = np.quantile(peers, (0, 0.5, 1)).tolist() if len(peers) else (math.nan,) * 3
-    name = metric if about is None else f"{metric}{SWINGS}"
+    others = of_worker[(counts > 0) & (np.arange(len(values)) != worker)]
+    low, middle, high = np.quantile(others, (0, 0.5, 1)).tolist() if len(others) else (math.nan,) * 3
+    name = metric if kind == LEVEL else f"{metric} {kind}"
     return Evidence(name, float(of_worker[worker]), middle, low, high, float(z), int(counts[worker]))
 
 

@@ -1,4 +1,4 @@
-"""Outliers: workers whose metrics leave their own past and their peers for minutes, or begin to swing."""
+"""Outliers: workers whose metrics leave their past and their peers for minutes, begin to swing, or stand still."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.outliers.block_signals import block_samples, block_signals
+from dask_efficiency.fleet.outliers.block_signals import block_samples, block_signals, worse_ways
 from dask_efficiency.fleet.outliers.departures import Baseline, departures, past_of
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, evidence_of, finding_of, metric_series_of
+from dask_efficiency.fleet.outliers.from_start import unlike_from_start
+from dask_efficiency.fleet.outliers.metric_series import (
+    KINDS,
+    LEVEL,
+    MOVEMENT,
+    MetricSeries,
+    Values,
+    evidence_of,
+    finding_of,
+    metric_series_of,
+)
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 #: Least seconds for which a worker is an outlier, most of the time: about the four minutes of Minder's paper.
@@ -36,6 +45,10 @@ FOLLOW_SECONDS = 120.0
 _ALIKE_SECONDS = 10.0
 _ALIKE_DOMINANCE = 0.7
 
+#: As many workers, or this share of all, may be culprits at once: of more, the job has begun to treat them unlike the
+#: others, such as those whose GPUs are capped in a phase that draws more power. A guess.
+_CROWD, _CROWD_SHARE = 2, 0.25
+
 #: Share of the strongest signal below which a signal is no evidence; a guess.
 _MIN_WEIGHT = 0.3
 
@@ -50,7 +63,7 @@ class OutlierScores:
     Parameters
     ----------
     signals
-        The metric, and ``level`` or ``swings``.
+        The metric, and one of :data:`KINDS`.
     scores
         By worker, in multiples of the distance that chance brings among as many workers and signals without a fault.
     begins
@@ -82,6 +95,7 @@ def find_outliers(
     continuity_seconds: float = CONTINUITY_SECONDS,
     share: float = 0.85,
     dominance: float = 0.5,
+    same_work: bool | None = None,
 ) -> list[SlowWorker]:
     """Workers whose metrics have left their own past, and those of their peers.
 
@@ -92,8 +106,7 @@ def find_outliers(
         and one column for each metric.
     history
         A run or table of a time in which all was well, best just before; workers are known by their names. Without it,
-        or for a worker that it lacks, the part of the run before a change is the past, at least two minutes: a
-        difference that was there from the beginning is taken for a lasting one, and is not reported.
+        or for a worker that it lacks, the part of the run before a change is the past, at least two minutes.
     threshold
         The :attr:`OutlierScores.scores` above which a worker is an outlier.
     continuity_seconds, share
@@ -103,6 +116,10 @@ def find_outliers(
         Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; of those that
         become outliers at the same time, seven tenths of it is enough. Those that become outliers within two minutes
         after another worker, but not within 15 seconds, are its victims, too.
+    same_work
+        Whether comparable workers do the same work, as in training. Then a worker without a history is also found if
+        it is further from the others from the beginning, in two metrics at least, than any of these by far; with a
+        lower confidence. By default, of all but recorded runs of Dask, whose workers do what the scheduler gives them.
 
     Returns
     -------
@@ -122,16 +139,26 @@ def find_outliers(
             f"threshold {threshold!r}, continuity_seconds {continuity_seconds!r}, share {share!r}, "
             f"dominance {dominance!r}; expected positive numbers, and shares of at most 1"
         )
+    if same_work is None:
+        same_work = not isinstance(run, RunTrace)
     series = metric_series_of(run)
     past = None if history is None else metric_series_of(history)
 
     def found(part: MetricSeries, before: MetricSeries | None) -> list[SlowWorker]:
         findings = []
         for group in part.comparable():
+            always: list[SlowWorker] = []
+            if same_work and group.values.shape[2] * group.step_seconds >= continuity_seconds:
+                always = unlike_from_start(group, _without_history(group, before), dominance=dominance)
             scores = outlier_scores(group, before, continuity_seconds=continuity_seconds, share=share)
+            named = []
             if scores is not None:
-                named = culprits(group, scores, threshold=threshold, dominance=dominance)
-                findings += [_finding(group, scores, worker, threshold) for worker in named.tolist()]
+                named = culprits(group, scores, threshold=threshold, dominance=dominance).tolist()
+            departed = [_finding(group, scores, worker, threshold) for worker in named if scores is not None]
+            always = [one for one in always if one.worker not in {each.worker for each in departed}]
+            # What others do after a fault that is there from the start may be its consequence.
+            least = max((one.score for one in always), default=0.0)
+            findings += always + [one for one in departed if one.score >= least]
         return findings
 
     workers, hosts = by_host(series)
@@ -157,8 +184,8 @@ def outlier_scores(
     few = series.values.shape[2] < each * (length + 1)
     if len(series.workers) < MIN_PEERS or not series.metrics or few:
         return None
-    kinds = tuple((name, kind) for kind in ("level", "swings") for name in series.metrics)
-    worse = np.array([series.meaning(name).worse if kind == "level" else 1 for name, kind in kinds])
+    kinds = tuple((name, kind) for kind in KINDS for name in series.metrics)
+    worse = worse_ways(series)
     signals = block_signals(series)
     past = None if history is None else _past(history, series, signals.floor)
     found = departures(signals, worse, past, length=length, share=share)
@@ -189,10 +216,19 @@ def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baselin
     matched = replace(series, start=history.start, step_seconds=history.step_seconds, values=values)
     past = past_of(block_signals(matched, floor=floor))
     if block_samples(matched) != block_samples(series):
-        # variances of blocks of other lengths do not compare
-        for values in (past.kept, past.levels, past.spread, past.least):
+        # variances and changes of blocks of other lengths do not compare
+        for values in (past.kept, past.levels, past.spread, past.least, past.own):
             values[len(series.metrics) :] = np.nan
     return past
+
+
+def _without_history(series: MetricSeries, history: MetricSeries | None) -> set[int]:
+    """Positions of workers without a history."""
+    if history is None:
+        return set(range(len(series.workers)))
+    there: NDArray[np.bool_] = np.asarray(np.isfinite(history.values).any(axis=(0, 2)))
+    known = {name for name, has in zip(history.workers, there.tolist(), strict=True) if has}
+    return {i for i, name in enumerate(series.workers) if name not in known}
 
 
 def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, dominance: float) -> NDArray[np.intp]:
@@ -207,7 +243,8 @@ def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, do
     alike = (np.abs(at[:, None] - at[None, strong]) <= max(_ALIKE_SECONDS, unsure)) & (at > 0)[:, None]
     kept = np.flatnonzero(strong | alike.any(axis=1))
     culprit = independent(at[kept], together=max(TOGETHER_SECONDS, unsure), follow=FOLLOW_SECONDS)
-    return np.asarray(named[kept[culprit]], np.intp)
+    found_ones = np.asarray(named[kept[culprit]], np.intp)
+    return found_ones if len(found_ones) <= max(_CROWD, _CROWD_SHARE * len(series.workers)) else found_ones[:0]
 
 
 def _onsets(series: MetricSeries, found: OutlierScores, workers: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -233,9 +270,7 @@ def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold:
     for signal in found.evidence(worker):
         metric, kind = found.signals[signal]
         z = float(found.parts[signal, worker])
-        # Swings about the peers: a movement of all workers is nobody's own.
-        about = found.peers[series.metrics.index(metric)] if kind == "swings" else None
-        evidence.append(evidence_of(series, metric, worker, start, z, about=about))
+        evidence.append(evidence_of(series, metric, worker, start, z, kind=kind, peers=found.peers))
     return finding_of(series, worker, start, float(found.scores[worker]) / threshold, evidence)
 
 
@@ -314,7 +349,7 @@ def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals:
     worker, begin
         Its position, and the sample at which it seems to have begun; 0 if it was there from the beginning.
     signals
-        Metrics that it is an outlier in, each with ``level`` or ``swings``.
+        Metrics that it is an outlier in, each with its kind.
     """
     if begin == 0:
         return 0.0
@@ -327,7 +362,9 @@ def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals:
         j = series.metrics.index(metric)
         part = slice(first, min(begin + compared, peers.shape[1]))
         differs = series.values[j, worker, part] - peers[j, part]
-        steps.append(_swings(differs, each) if kind == "swings" else _means(differs, each))
+        if kind == MOVEMENT:
+            differs = series.values[j, worker, part]
+        steps.append(_means(differs, each) if kind == LEVEL else _swings(differs, each))
     return first * series.step_seconds + step * _change(np.array(steps), (begin - first) // each, step)
 
 

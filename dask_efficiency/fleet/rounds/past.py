@@ -118,9 +118,9 @@ class Habits:
         for name in ongoing.keys() & set(past.workers) - self._kept.keys():
             worker = past.workers.index(name)
             differs = past.values[:, worker] - _usual(past, worker)
+            # Nothing is kept of one that was at fault from the start: it has no history then, and is judged without.
             count = max(int((ongoing[name] - past.start) // past.step_seconds), 0)
-            if np.isfinite(differs[:, :count]).any():
-                self._kept[name] = past.metrics, differs[:, :count]
+            self._kept[name] = past.metrics, differs[:, :count]
 
     def applied(self, past: MetricSeries | None) -> MetricSeries | None:
         """The past as if those machines had not changed."""

@@ -122,7 +122,7 @@ class OutlierWatch:
 
 
 def _found(series: MetricSeries, before: MetricSeries | None) -> Found:
-    found = find_outliers(series, history=before)
+    found = find_outliers(series, history=before, same_work=False)
     if not found:
         return found, None
     if before is None:

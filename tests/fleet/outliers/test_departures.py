@@ -8,7 +8,7 @@ from dask_efficiency.fleet.outliers.departures import departures, past_of
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
-WORSE = np.array([0, 0, 1, 1])
+WORSE = np.array([0, 0, 1, 1, -1, -1])
 
 
 def _signals(values: np.ndarray):

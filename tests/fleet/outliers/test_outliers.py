@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import by_host, find_outliers, independent, onset
+from tests.fleet.outliers.jobs import METRICS as JOB
+from tests.fleet.outliers.jobs import breathing
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
 
@@ -57,6 +59,63 @@ def test_the_evidence_of_swings_shows_those_that_no_peer_shares():
     (evidence, *_) = finding.evidence
     assert evidence.signal == "rate swings"
     assert evidence.value > 2 * evidence.high
+
+
+STUCK = {
+    "a stuck exporter repeats the mean": lambda values: values.mean(axis=1, keepdims=True) + 0 * values,
+    "a process that hangs leaves the noise": lambda values: (
+        values.mean(axis=1, keepdims=True) + np.random.default_rng(2).standard_normal(values.shape)
+    ),
+    "an exporter is refreshed once in 90 s": lambda values: np.repeat(values[:, ::90], 90, axis=1)[
+        :, : values.shape[1]
+    ],
+}
+
+
+@pytest.mark.parametrize("stuck", STUCK.values(), ids=STUCK)
+@pytest.mark.parametrize("history", [True, False])
+def test_a_machine_that_stands_still_at_its_own_mean_is_found(stuck, history):
+    values = breathing(16)
+    values[:2, 5, 400:] = stuck(values[:2, 5, 400:])
+    before = _series(breathing(16, seed=1), JOB) if history else None
+    (finding,) = find_outliers(_series(values, JOB), history=before)
+    assert finding.worker == "5"
+    assert {"duty movement", "power movement"} <= {one.signal for one in finding.evidence}
+    assert finding.since == pytest.approx(400, abs=60)
+
+
+def test_a_pause_of_all_machines_is_nobodys():
+    values = breathing(16)
+    values[:, :, 400:] = values[:, :, 400:].mean(axis=2, keepdims=True)
+    assert find_outliers(_series(values, JOB)) == []
+
+
+def test_a_machine_that_was_noisy_before_must_go_further():
+    random, values, before = np.random.default_rng(5), breathing(16), breathing(16, seed=1)
+    for rows in (values, before):
+        slow = np.repeat(random.standard_normal((3, rows.shape[2] // 60)), 60, axis=1)
+        rows[:, 4] += 3 * slow.astype(np.float32)
+    values[:, 4, 400:] += 4
+    assert find_outliers(_series(values, JOB), history=_series(before, JOB)) == []
+    values[:, 7, 400:] += 4
+    assert [found.worker for found in find_outliers(_series(values, JOB), history=_series(before, JOB))] == ["7"]
+
+
+def test_a_machine_with_a_weaker_rhythm_is_not_accused_when_all_come_to_wait():
+    values, before = breathing(16), breathing(16, seed=1)
+    values[:, :, 400:] = 5 + np.random.default_rng(3).standard_normal(values[:, :, 400:].shape)
+    for rows in (values, before):
+        rows[:, 4] = 50 + 0.6 * (rows[:, 4] - 50)
+    assert find_outliers(_series(values, JOB), history=_series(before, JOB)) == []
+
+
+def test_a_third_of_all_machines_is_no_outlier():
+    values = breathing(18)
+    values[0, :6, 400:] -= 15
+    assert find_outliers(_series(values, JOB), history=_series(breathing(18, seed=1), JOB)) == []
+    values[0, 1:6] = breathing(18, seed=4)[0, 1:6]
+    (finding,) = find_outliers(_series(values, JOB), history=_series(breathing(18, seed=1), JOB))
+    assert finding.worker == "0"
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

@@ -129,12 +129,14 @@ def test_who_is_no_longer_at_fault_has_the_past_that_there_is() -> None:
     assert habits.applied(again) is again
 
 
-def test_without_a_past_there_is_nothing_to_keep() -> None:
+def test_a_machine_at_fault_since_before_the_past_has_none() -> None:
     habits = Habits()
     habits.keep([found(since=60)], None)
     habits.keep([found(since=-10)], past(0, 50, of_a=30))
-    again = past(100, 50, of_a=30)
-    assert habits.applied(again) is again
+    applied = habits.applied(past(100, 50, of_a=30))
+    assert applied is not None
+    assert np.isnan(row(applied)).all()
+    assert (applied.values[0, 1:] == 50).all()
     assert habits.applied(None) is None
 
 
