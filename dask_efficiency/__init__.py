@@ -1,4 +1,4 @@
-"""Where a Dask cluster wastes time, to the last thread-second.
+"""Accounts of where a Dask cluster wastes time, to the last thread-second.
 
 The names below are resolved on first use, so that importing the package costs nothing. The rest of a feature is
 imported from its folder: `dask_efficiency.fleet`, `torch_traces`, `mpi`, `simulation`, `preflights` and `runs`.

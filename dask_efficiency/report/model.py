@@ -60,9 +60,7 @@ APART = 0.01
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EfficiencyReport(Printed):
-    """Thread time of a cluster in a window, and figures derived from it.
-
-    All breakdowns are exact: those of the workers add up to nthreads x elapsed time, in integer nanoseconds.
+    """Thread time of a cluster in a window, exact: workers' breakdowns add up to nthreads x elapsed nanoseconds.
 
     Parameters
     ----------
@@ -77,14 +75,12 @@ class EfficiencyReport(Printed):
     by_prefix
         Time held by tasks of each prefix; under ``lost-worker``, that of tasks on lost workers.
     by_span
-        All time of the window by span. A span ("outer") includes its inner spans ("outer/inner"), so top-level spans
-        add up to ``by_worker``, bucket by bucket. "(other work)" has other clients' spans and work from before the
-        window. Free slots are shared equally, at any instant, by the top-level spans with work outstanding; within a
-        span, by its inner spans with work, its own tasks counting as one more. "(no span)" has ``no-work``,
-        ``lost-worker``, ``unmeasured``, and tasks known from heartbeats only. Empty in retrospect, as heartbeats do not
-        name spans.
+        All time by span. A span ("outer") includes its inner ones ("outer/inner"), so top-level spans add up to
+        ``by_worker``. "(other work)" has other clients' spans and work from before the window; "(no span)" ``no-work``,
+        ``lost-worker``, ``unmeasured``, and tasks known from heartbeats only. Free slots are shared equally, at any
+        instant, by the spans of a level with work, a span's own tasks counting as one more. Empty in retrospect.
     phases
-        Seconds of the window in each of :data:`~dask_efficiency.report.values.PHASES`, without overlap.
+        Seconds in each of :data:`~dask_efficiency.report.values.PHASES`, without overlap.
     tasks
         Tasks finalized in the window, by outcome; ``without account`` are results of workers that left or fell silent
         before they reported them.
@@ -103,8 +99,7 @@ class EfficiencyReport(Printed):
     environment
         Versions and settings by name.
     timeline
-        Slots by activity (not outcome) through the window. Sampled, so it agrees with the breakdowns only roughly; None
-        if not recorded.
+        Slots by activity (not outcome), sampled: it agrees with the breakdowns roughly. None if not recorded.
     code
         The code that ran, in pieces.
     computed_by
@@ -113,14 +108,13 @@ class EfficiencyReport(Printed):
     stragglers
         Workers slower than their peers at any time in the window, the most certain first.
     gpu
-        GPU time of each worker that asked for one; ``meter`` is ``"none"`` if it could not be watched, with the reason.
+        GPU time of each worker that asked for one, or the reason why it could not be watched.
     no_workers_seconds
         Part of the window with work outstanding and without any worker.
     cores
-        Mean number of processors shared by the workers over ``cluster_seconds``: those that they may use, within their
-        containers' CPU limits. None if unknown.
+        Mean number of processors that the workers may use over ``cluster_seconds``. None if unknown.
     others_share
-        Share of these processors' time used by processes other than workers and scheduler, in [0, 1]. None if unknown.
+        Share of their time used by processes other than workers and scheduler, 0 to 1. None if unknown.
     worker_saturation
         The scheduler's ``distributed.scheduler.worker-saturation``; None if unknown.
     held_results
@@ -136,11 +130,10 @@ class EfficiencyReport(Printed):
     path
         Summary of the recorded run's critical path; None without ``trace=True``.
     attendance
-        Counts of workers that came and went, as of :func:`~dask_efficiency.accounts.cluster.presence.attendance`;
-        empty if not counted.
+        Counts as of :func:`~dask_efficiency.accounts.cluster.presence.attendance`; empty if not counted.
     lost_workers
-        Workers lost in the window, or whose lost results were recomputed in it, with reason and cost. Their ``ns`` add
-        up to ``lost-worker`` if all were metered, their ``recomputed_ns`` to ``recomputed``. Empty in retrospect.
+        Workers lost in the window, or whose results were recomputed in it. Their ``ns`` add up to ``lost-worker`` if
+        all were metered, their ``recomputed_ns`` to ``recomputed``. Empty in retrospect.
     causes_by_worker, causes_by_prefix, causes_by_span
         Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.buckets.CAUSES` by cause, with names of
         :func:`~dask_efficiency.accounts.buckets.cause_name`; they add up to the bucket in ``by_worker``, ``by_prefix``
@@ -148,22 +141,19 @@ class EfficiencyReport(Printed):
     profile, gil_holders
         Sampled lines on which tasks computed and waited, and holders of the GIL while tasks waited for it.
     gil_holds, loop_blocks
-        Longest times for which one thread kept others from the GIL, or blocked an event loop; the longest first.
+        Longest times for which one thread kept others from the GIL, or blocked an event loop.
     moved
-        Bytes and counts of results that were spilled, read back, found in memory, received or sent, and of messages of
-        P2P shuffles, by :data:`~dask_efficiency.accounts.metered.WAYS`.
+        Bytes and counts of results and shuffles' messages, by :data:`~dask_efficiency.accounts.metered.WAYS`.
     metered
-        Counts of Dask's ``context_meter`` under users' and Dask's labels, beyond seconds that are in buckets, and in
-        the background of P2P shuffles. Empty in retrospect.
+        Counts of Dask's ``context_meter`` by label, beyond seconds that are in buckets. Empty in retrospect.
     scheduler_loop
         Time of the scheduler's event loop by handler and plugin; None if not measured.
     waited_for
-        Nanoseconds of ``idle`` for lack of parallelism by prefix of the tasks that ran meanwhile.
+        Nanoseconds of ``idle`` for lack of parallelism, by prefix of the tasks that ran meanwhile.
     not_sampled
         Worker name to the reason why its threads were not sampled.
     savings
-        Savings from replays of the recorded run (:func:`~dask_efficiency.simulation.saving.savings`): by kind of
-        finding, and under :data:`ALL` for all together.
+        Savings by replay (:func:`~dask_efficiency.simulation.saving.savings`), by kind of finding and for :data:`ALL`.
     trace
         Record of the window, task by task, with ``trace=True``. Saved in a file of its own, not with the report.
     """

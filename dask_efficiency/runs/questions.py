@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class MetricSeries(Protocol):
+class EvenSeries(Protocol):
     """Metrics of workers or machines at equal steps; :class:`dask_efficiency.fleet.MetricSeries`."""
 
     @property
@@ -60,7 +60,7 @@ async def ask_trace(caller: Caller) -> RunTrace:
     return await asyncio.to_thread(lambda: build(unpack(payload), name="trace"))
 
 
-def stragglers(source: Client | RunTrace | MetricSeries | pd.DataFrame | None = None, **options: Any) -> Any:
+def stragglers(source: Client | RunTrace | EvenSeries | pd.DataFrame | None = None, **options: Any) -> Any:
     """Find workers that take longer than their peers for the same work, or whose metrics differ from those of others.
 
     Parameters

@@ -123,9 +123,8 @@ FEW = 3.0
 
 #: Workers are of two kinds if the gap between them is at least this many spreads of the faster ones, and a tenth, and
 #: at least so many are faster.
-GAP_SPREADS = 2.0
+GAP_SPREADS, MIN_FAST = 2.0, 3
 MIN_GAP = math.log(1.1)
-MIN_FAST = 3
 
 #: The tail is how far the furthest healthy worker of a run comes, as a share of what flags one among normal numbers.
 #: Its logarithm is assumed to have this mean and standard deviation, worth four runs; the tail lies so many deviations

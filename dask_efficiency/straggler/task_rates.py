@@ -38,9 +38,10 @@ MAX_RUNNING = 16
 MAX_TIMES_LONGER = 4.0
 
 #: A task this many times as large as usual on its worker for the prefix is not compared: its expected time is unknown.
-#: The usual size follows each task with this weight.
 GIANT = 4.0
 LOG_GIANT = log(GIANT)
+
+#: Weight with which the usual size follows each task.
 SIZE_LEARNING = 0.125
 
 #: Shorter times are mostly the clock's own.

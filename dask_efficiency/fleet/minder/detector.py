@@ -293,8 +293,7 @@ def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 #: Name and version of the file format.
-FORMAT = "dask-efficiency-minder"
-VERSION = 1
+FORMAT, VERSION = "dask-efficiency-minder", 1
 
 #: Numbers of a detector, in the order of the file.
 SETTINGS = ("threshold", "continuity_seconds", "share")

@@ -15,6 +15,7 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.trace.run_trace import MAX_PROFILE_BYTES, TaskProfile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
 
+#: Version of a batch on the wire.
 SCHEMA = 1
 
 #: Columns of a worker's rows, as in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by its monotonic clock,

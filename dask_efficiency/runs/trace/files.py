@@ -104,8 +104,8 @@ def _check_range(name: str, column: NDArray[Any], size: int, target: object, low
     raise ValueError(f"{name} is {column[row]} in row {row}; expected {lowest} to {size - 1}, as of {target}")
 
 
-FORMAT = "dask-efficiency-trace"
-VERSION = 3
+#: Name and version of the file format.
+FORMAT, VERSION = "dask-efficiency-trace", 3
 
 #: Columns of the file that are not those of a table.
 _ARRAYS: dict[str, dict[str, type[np.generic]]] = {

@@ -68,6 +68,7 @@ SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
 #: which runs after 700 new objects, seldom visits them.
 MAX_KEPT = 128
 
+#: Of a task that its client has forgotten: generation, and two of Dask's own numbers.
 _NO_PRIORITY = (0, 0, 0)
 
 #: Tasks of a graph whose facts are read together.

@@ -39,7 +39,7 @@ class Peer(Protocol):
     address: str
     state: WorkerState
     rows: WorkerRows
-    transfers: Transfers
+    transfers: WorkerTransfers
     #: Instant until which its loop waits for its disk.
     blocked: int
     closed: bool
@@ -57,7 +57,7 @@ class Peer(Protocol):
         ...
 
 
-class Transfers:
+class WorkerTransfers:
     """Results that a worker gets from others, and sends to them.
 
     Parameters

@@ -39,7 +39,7 @@ from dask_efficiency.simulation.engine.dask_patches import SmallTasks
 from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop, Stream
 from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
-from dask_efficiency.simulation.engine.transfers import Transfers
+from dask_efficiency.simulation.engine.transfers import WorkerTransfers
 from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import NetworkModel
@@ -107,7 +107,7 @@ class VirtualWorker:
         self._costs = costs
         self._costs_of_run, self._first = costs_of_run, first
         self.loop = Loop(clock, cores)
-        self.transfers = Transfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
+        self.transfers = WorkerTransfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
         self._cores = self.loop.cores
         self.stream = Stream(clock, TO_SCHEDULER, self.loop)
         self.rows = WorkerRows(clock)

@@ -25,8 +25,7 @@ from dask_efficiency.torch_traces.path.stretches import TorchStretches
 AnyTable = TypeVar("AnyTable", bound=ColumnTable)
 
 #: Name and version of the format.
-FORMAT = "dask-efficiency-torch-path"
-VERSION = 1
+FORMAT, VERSION = "dask-efficiency-torch-path", 1
 
 
 class PathFileError(ValueError):

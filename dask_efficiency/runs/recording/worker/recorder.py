@@ -88,6 +88,7 @@ _Freed = tuple[int, int, int]
 #: recording), and left it before its end; the slot's number; the slot that the same stimulus freed before; its span and
 #: prefix. A plain tuple, as every task has one.
 _Taken = tuple[int, int, int, int | None, int, int, _Freed | None, str, str]
+#: Positions in it.
 _SECEDED: Final = 4
 _SLOT: Final = 5
 _SPAN: Final = 7
