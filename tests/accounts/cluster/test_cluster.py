@@ -1113,9 +1113,7 @@ def waits(cpu: int, wall: int, *, at: int, gil: int, **rest: Any) -> dict[str, A
     """A worker of one thread whose one task ended at ``at``, and waited for the GIL so long and else for a lock."""
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", at=0)
-    hold = ledger.release("x", at=at)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=wall)
+    ledger.finalize(ledger.release("x", at=at), Outcome.SUCCEEDED, cpu=cpu, wall=wall)
     split = {"gil": gil, "lock": wall - cpu - gil}
     active = {f"thread-noncpu/{cause}": ns for cause, ns in split.items()}
     causes = SnapshotCauses({**active, "overhead/event-loop": at - wall}, active)
