@@ -8,7 +8,7 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
@@ -32,9 +32,7 @@ def share(report: EfficiencyReport, cause: str) -> float:
     return report.idle_causes.get(cause, 0.0) / report.breakdown["idle"]
 
 
-def test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler(
-    cluster: LocalCluster, client: Client
-) -> None:
+def test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler(cluster, client):
     busy = PeriodicCallback(lambda: time.sleep(0.1), 10)  # the loop cannot look either, and so knows that it is late
     client.sync(started, busy)
     with efficiency_report(client=client) as found:

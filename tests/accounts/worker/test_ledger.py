@@ -519,43 +519,29 @@ def test_what_free_slots_waited_for_spilling_is_no_prefixs_and_in_the_window():
 
 
 @pytest.mark.parametrize(
-    ("cpu", "gpu", "wall", "expected"),
+    ("cpu", "gpu", "wall", "spill", "expected"),
     [
-        (30, 20, 60, row(thread_cpu=30, gpu=20, thread_noncpu=10, spill=40)),
-        # CPU comes first, then the GPU, whatever the wall clock says.
-        (90, 20, 95, row(thread_cpu=90, gpu=10)),
-        (30, 150, 60, row(thread_cpu=30, gpu=70)),
-        (30, 40, 50, row(thread_cpu=30, gpu=40, spill=30)),
-        (30, -7, 50, row(thread_cpu=30, thread_noncpu=20, spill=50)),
-    ],
-)
-def test_gpu_time_comes_after_the_cpu_and_before_the_rest(cpu, gpu, wall, expected):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "train", at=0)
-    ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=100)
-    assert ledger.balance(at=100).prefixes == {"train": expected}
-
-
-@pytest.mark.parametrize(
-    ("cpu", "wall", "spill", "expected"),
-    [
-        (30, 60, 20, row(thread_cpu=30, thread_noncpu=30, spill=20, overhead=20)),
+        (30, 0, 60, 20, row(thread_cpu=30, thread_noncpu=30, spill=20, overhead=20)),
         # CPU first: more CPU than was held leaves nothing for the rest.
-        (150, 160, 20, row(thread_cpu=100)),
-        # Then the rest of the wall time, then spill.
-        (30, 150, 20, row(thread_cpu=30, thread_noncpu=70)),
-        (30, 60, 90, row(thread_cpu=30, thread_noncpu=30, spill=40)),
+        (150, 0, 160, 20, row(thread_cpu=100)),
+        # Then the GPU, whatever the wall clock says; then the rest of the wall time, then spill.
+        (30, 20, 60, 100, row(thread_cpu=30, gpu=20, thread_noncpu=10, spill=40)),
+        (90, 20, 95, 100, row(thread_cpu=90, gpu=10)),
+        (30, 150, 60, 100, row(thread_cpu=30, gpu=70)),
+        (30, 40, 50, 100, row(thread_cpu=30, gpu=40, spill=30)),
+        (30, 0, 150, 20, row(thread_cpu=30, thread_noncpu=70)),
+        (30, 0, 60, 90, row(thread_cpu=30, thread_noncpu=30, spill=40)),
         # Two cores' worth of CPU in one thread: no wall time is left over.
-        (60, 30, 0, row(thread_cpu=60, overhead=40)),
+        (60, 0, 30, 0, row(thread_cpu=60, overhead=40)),
         # Nonsense counts as nothing.
-        (-5, -5, -5, row(overhead=100)),
-        (-5, 40, 0, row(thread_noncpu=40, overhead=60)),
+        (-5, -7, -5, -5, row(overhead=100)),
+        (-5, 0, 40, 0, row(thread_noncpu=40, overhead=60)),
     ],
 )
-def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, expected):
+def test_measurements_are_clamped_to_the_time_held_in_order(cpu, gpu, wall, spill, expected):
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", at=0)
-    ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=cpu, wall=wall, spill=spill)
+    ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
     assert ledger.balance(at=100).prefixes == {"inc": expected}
 
 

@@ -366,9 +366,7 @@ async def test_a_large_cluster_is_polled_more_often_than_heartbeats_are_looked_f
     assert len(polls) == 4 * 7  # the comparison of workers goes on at each
 
 
-def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_asked(monkeypatch):
     answered: list[int] = []
 
     async def send(halves: WorkerHalves) -> None:

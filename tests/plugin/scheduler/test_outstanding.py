@@ -22,10 +22,6 @@ def counter():
     return RepeatCounter()
 
 
-def test_nothing_is_computed_again_at_first(counter):
-    assert counter.by_prefix() == {}
-
-
 def test_tasks_and_the_most_times_of_one_key_are_told_by_prefix(counter):
     for number, prefix in [(1, "sum"), (1, "sum"), (1, "sum"), (2, "sum"), (3, "load")]:
         counter.add(number, prefix)
@@ -329,18 +325,6 @@ def test_what_a_clients_graph_asks_for_again_is_a_repeat_and_not_marked(clock):
     assert scheduler.recomputed() == set()
     scheduler.compute("a", "b")
     assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2), "b": (1, 2)}
-
-
-def test_a_graph_that_asks_for_what_is_being_computed_again_anyway_changes_no_cause(clock):
-    scheduler = computed("lost", "asked")
-    scheduler.move("asked", "released", "client-releases-keys-2")
-    scheduler.ask("asked", stimulus_id="update-graph-3")
-    for key, state in [("lost", "released"), ("lost", "waiting")]:
-        scheduler.move(key, state, "handle-worker-cleanup-4")
-    scheduler.ask(stimulus_id="update-graph-5")
-    assert scheduler.recomputed() == {"lost"}
-    scheduler.compute("lost", "asked")
-    assert scheduler.tracker.repeats[None].by_prefix() == {"asked": (1, 2)}
 
 
 def test_a_retry_of_what_erred_has_its_inputs_computed_again_as_repeats(clock):
