@@ -51,9 +51,7 @@ def test_workers_share_what_they_may_run_on_within_their_limits(workers: list[Pr
 
 
 @given(st.lists(everyone, min_size=1, max_size=6), everyone)
-def test_more_workers_never_have_fewer_cores_but_where_a_limit_is_lower(
-    workers: list[Processors], one: Processors
-) -> None:
+def test_more_workers_never_have_fewer_cores_but_where_a_limit_is_lower(workers, one):
     together = cores([*workers, one])
     assert 0 < together <= (cores(workers) + cores([one])) * (1 + 1e-12)
     if one.quota is None and not one.group:

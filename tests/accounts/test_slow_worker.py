@@ -63,8 +63,6 @@ def test_an_unknown_cause_is_refused() -> None:
 
 
 @given(score=st.floats(0, 1e6), more=st.floats(0, 1e6), wrong=st.floats(0, 1))
-def test_the_confidence_grows_with_the_score_from_that_of_a_finding_that_is_barely_flagged(
-    score: float, more: float, wrong: float
-) -> None:
+def test_the_confidence_grows_with_the_score_from_that_of_a_finding_that_is_barely_flagged(score, more, wrong):
     assert 1 - wrong <= confidence_of(score, wrong=wrong) <= confidence_of(score + more, wrong=wrong) <= 1
     assert confidence_of(1.0, wrong=wrong) == 1 - wrong

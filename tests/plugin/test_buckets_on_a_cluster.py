@@ -6,9 +6,7 @@ what the test measured around it; on a machine with nothing else to do, they are
 
 from __future__ import annotations
 
-import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +72,6 @@ def diary(tmp_path: Path) -> Diary:
 # -- in the thread ---------------------------------------------------------------------------
 
 
-def test_spinning_is_thread_cpu_and_waiting_for_the_gil_is_not(client):
-    with timed_report(client) as (report, window):
-        told = client.gather(client.map(spin, [0.3] * 4, pure=False))
-    row = report.by_prefix["spin"]
-    assert row["thread-cpu"] == near(cpu(told))
-    assert row["thread-noncpu"] == between(off_cpu(told), THREADS * window.most - cpu(told))
-    assert report.tasks == {"succeeded": 4}
-
-
 def test_half_and_half_is_half_cpu(client):
     with timed_report(client) as (report, window):
         told = client.gather(client.map(half_and_half, [0.4] * 2, pure=False))
@@ -123,23 +112,6 @@ def test_a_process_pools_task_is_thread_noncpu_whose_cpu_is_not_measured(client)
     assert row["thread-cpu"] == 0
     assert row["thread-noncpu"] == between(told["wall"], window.most)
     assert report.details["thread-noncpu: CPU not measured"] == between(told["wall"], window.most)
-
-
-def test_a_thread_pool_that_came_later_is_measured_like_any(client):
-    first = addresses(client)[0]
-
-    def add_pool(dask_worker):
-        dask_worker.executors["late"] = ThreadPoolExecutor(1)
-
-    client.run(add_pool, workers=[first])
-    try:
-        with timed_report(client) as (report, window), dask.annotate(executor="late"):
-            told = client.submit(half_and_half, 0.3, workers=[first], pure=False).result()
-    finally:
-        client.run(lambda dask_worker: dask_worker.executors.pop("late").shutdown(), workers=[first])
-    row = report.by_prefix["half_and_half"]
-    assert row["thread-cpu"] == near(told["cpu"])
-    assert row["thread-cpu"] + row["thread-noncpu"] == between(told["wall"], window.most)
 
 
 # -- seceding and outside the slots ----------------------------------------------------------
@@ -225,20 +197,6 @@ def test_failed_tries_are_failed_and_the_last_one_counts(client, diary):
     assert report.tasks == {"succeeded": 1, "failed": 2}
 
 
-def test_a_task_that_fails_for_good_holds_all_its_tries(client, diary):
-    with timed_report(client) as (report, window):
-        future = client.submit(fail_at_first, diary, 99, retries=2, pure=False)
-        wait(future)
-    assert future.status == "error"
-    row = report.by_prefix["fail_at_first"]
-    tries = diary.read("failure")
-    assert len(tries) == 3
-    assert row["failed"] == between(sum(t["wall"] for t in tries), window.most)
-    # Beside it, free slots in whose place any thread of its process computed, such as one of a library's.
-    assert row.total - row["library-threads"] == pytest.approx(row["failed"], abs=1e-9)
-    assert report.tasks == {"failed": 3}
-
-
 def test_a_task_whose_result_cannot_be_stored_is_failed(client, diary):
 
     def make(diary):
@@ -315,20 +273,6 @@ def test_a_rescheduled_try_is_cancelled(client, diary):
 # -- free slots ------------------------------------------------------------------------------
 
 
-def test_a_paused_worker_that_no_other_task_waits_for_is_idle_as_others(client, diary):
-    first, second = addresses(client)
-    with efficiency_report(client) as report:
-        future = client.submit(wait_for_word, diary, workers=[first], pure=False)
-        eventually(lambda: diary.read("start"))
-        _, paused = client.run(set_status, status="paused", workers=[first])[first]
-        client.submit(nap, 0.3, workers=[second], pure=False).result()
-        resuming, _ = client.run(set_status, status="running", workers=[first])[first]
-        diary.write(event="go")
-        future.result()
-    assert report.breakdown["paused"] == 0
-    assert report.by_worker[name_of(client, first)]["idle"] >= resuming - paused - LOOK
-
-
 def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, diary, tmp_path):
     first, second = addresses(client)
     other = Diary(tmp_path / "other")
@@ -350,24 +294,6 @@ def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, 
     row = report.by_worker[name_of(client, first)]
     assert row["paused"] == between(least + 2 * resuming - 2 * LOOK, most + 2 * running + 2 * LOOK)
     assert report.by_worker[name_of(client, second)]["paused"] == 0
-
-
-def test_workers_that_are_all_paused_lose_a_slot_for_each_task_that_the_scheduler_holds(client):
-    def tasks_without_a_worker(dask_scheduler):
-        return len(dask_scheduler.queued) + len(dask_scheduler.unrunnable)
-
-    with efficiency_report(client) as report:
-        client.run(set_status, status="paused")
-        began = time.monotonic()
-        futures = client.map(nap, [0.01] * 3, pure=False)
-        eventually(lambda: client.run_on_scheduler(tasks_without_a_worker) == 3)
-        held = time.monotonic()
-        time.sleep(0.5)
-        resuming = time.monotonic()
-        client.run(set_status, status="running")
-        wait(futures)
-        running = time.monotonic()
-    assert report.breakdown["paused"] == between(3 * (resuming - held - LOOK), 3 * (running - began + LOOK))
 
 
 def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client, diary):
@@ -566,22 +492,3 @@ def test_a_restart_books_running_tasks_as_cancelled_or_lost(mortal_client, diary
     gone = report.breakdown["cancelled"] + report.breakdown["lost-worker"]
     assert gone >= asked - start["start"]
     assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu([told]), window.closed - asked)
-
-
-# -- asynchronous clients --------------------------------------------------------------------
-
-
-def test_known_answers_hold_without_processes():
-    async def run():
-        async with Client(
-            processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0", asynchronous=True
-        ) as client:
-            await client.register_plugin(EfficiencyPlugin())
-            opened = time.monotonic()
-            async with efficiency_report(client) as report:
-                told = await client.gather(client.map(half_and_half, [0.3] * 2, pure=False))
-            return told, report.by_prefix["half_and_half"], time.monotonic() - opened
-
-    told, row, around = asyncio.run(run())
-    assert row["thread-cpu"] == near(cpu(told))
-    assert row["thread-noncpu"] == between(off_cpu(told), 2 * around - cpu(told))

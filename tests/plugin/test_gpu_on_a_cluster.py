@@ -128,17 +128,6 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
     eventually(at_work)
 
 
-def test_a_profiler_that_takes_over_leaves_a_gap(client: Client):
-    pytest.importorskip("torch", reason="torch is not installed")
-    with efficiency_report() as report:
-        client.submit(tasks.profile, 0.3, key="profile").result()
-        eventually(lambda: wait(client.submit(tasks.train, 0.02, key="again")) and launches(client, "again"))
-        # Another worker may have run that one.
-        eventually(lambda: sum(totals.gaps for totals in snapshot(client).gpu.values()) >= 300 * MS)
-    assert sum(totals.gaps for totals in report.gpu.values()) >= 300 * MS
-    assert {totals.meter for totals in report.gpu.values()} == {"cupti"}
-
-
 def launches(client: Client, prefix: str) -> int:
     """Kernels that tasks of a prefix are known to have launched."""
     totals = snapshot(client).gpu.values()

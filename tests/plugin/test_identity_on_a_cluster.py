@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from distributed import Client, wait
 
-from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, snapshot
-from dask_efficiency.accounts.buckets import HELD, combine
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, snapshot
+from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
 from tests.plugin.tasks import (
     Diary,
@@ -111,32 +111,6 @@ def test_a_report_is_nthreads_times_the_time_inside_it(client, diary):
         assert_between(row.total / 2, window.least, window.most, name)
     assert_between(report.window_seconds, window.least, window.most, "window")
     assert sum(row.total_ns for row in report.by_worker.values()) == report.breakdown.total_ns
-
-
-@pytest.mark.parametrize("repetition", range(3))
-def test_a_window_of_50_ms_is_exact(client, repetition):
-    with timed_report(client) as (report, window):
-        told = client.submit(nap, 0.05, pure=False).result()
-    for name, row in report.by_worker.items():
-        assert_between(row.total / 2, window.least, window.most, name)
-    held = combine(report.by_prefix.values())
-    assert held["thread-noncpu"] == between(off_cpu([told]), window.most)
-    free = report.breakdown.ns(*FREE)
-    assert held.total_ns + free == report.breakdown.total_ns
-
-
-def test_a_task_that_runs_across_the_whole_window_is_running_for_as_long(client, diary):
-    future = client.submit(wait_for_word, diary, pure=False)
-    eventually(lambda: diary.read("start"))
-    with efficiency_report(client) as report:
-        time.sleep(0.3)
-    diary.write(event="go")
-    (row,) = [row for row in report.by_worker.values() if "running" in row]
-    assert row["running"] == pytest.approx(row.total / 2, abs=1e-9)
-    of_prefix = report.by_prefix["wait_for_word"].to_nanoseconds()
-    of_prefix.pop("library-threads", 0)  # another thread of the process may have computed meanwhile, for a microsecond
-    assert of_prefix == {"running": row.ns("running")}
-    future.result()
 
 
 def test_a_task_counts_in_a_window_only_for_its_part_in_it(client, diary):

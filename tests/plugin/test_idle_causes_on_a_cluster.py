@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import dask
-import distributed
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
-from dask_efficiency.plugin.names import PLUGIN
-from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.kinds import advice
 from tests.plugin.tasks import nap
-from tests.plugin.watch import CLOCKS, addresses, eventually
+from tests.plugin.watch import addresses
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def watch(cluster: LocalCluster, client: Client) -> Iterator[IdleWatch]:
-    """The watch on the scheduler, which is in this process."""
-    watch: IdleWatch = cluster.scheduler.plugins[PLUGIN]._meter.accounts.idle
-    yield watch
-    assert watch.off is None
 
 
 def main_cause(report: EfficiencyReport) -> str:
@@ -44,9 +32,7 @@ def share(report: EfficiencyReport, cause: str) -> float:
     return report.idle_causes.get(cause, 0.0) / report.breakdown["idle"]
 
 
-def test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler(
-    cluster: LocalCluster, client: Client
-) -> None:
+def test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler(cluster, client):
     busy = PeriodicCallback(lambda: time.sleep(0.1), 10)  # the loop cannot look either, and so knows that it is late
     client.sync(started, busy)
     with efficiency_report(client=client) as found:
@@ -79,32 +65,9 @@ def test_a_chain_lacks_parallelism_and_its_prefix_is_named(client: Client) -> No
     assert waited_for["link"] > 0.8 * sum(waited_for.values())
 
 
-def test_a_task_that_runs_alone_is_named_with_how_long_it_did(client: Client, watch: IdleWatch) -> None:
-    with efficiency_report(client=client) as found:
-        naps = client.map(nap, [0.1] * 8, pure=False)
-        began = time.monotonic()
-        wall = client.submit(nap, 2.0, naps, key="train-1").result()["wall"]
-        most = time.monotonic() - began
-    assert share(found.report, "parallelism") > 0.5
-    assert main_cause(found.report) == "parallelism"
-    alone = watch.alone["train-1"]
-    assert alone.prefix == "train"
-    assert wall / 2 < alone.ns / 1e9 < most
-    assert max(watch.alone.values(), key=lambda other: other.ns) is alone
-
-
 def test_slots_beside_a_worker_to_which_tasks_are_pinned_are_restricted(client: Client) -> None:
     with efficiency_report(client=client) as found:
         client.gather(client.map(nap, [0.25] * 16, pure=False, workers=addresses(client)[:1]))
-    assert main_cause(found.report) == "restricted"
-
-
-def test_tasks_that_no_worker_may_run_restrict_all(client: Client) -> None:
-    with efficiency_report(client=client) as found:
-        futures = client.map(nap, [0.1] * 4, pure=False, resources={"FPGA": 1})
-        eventually(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.unrunnable)) == 4)
-        time.sleep(1)
-        client.cancel(futures)
     assert main_cause(found.report) == "restricted"
 
 
@@ -116,19 +79,6 @@ def test_tasks_that_are_not_stolen_leave_an_imbalance(new_cluster: Any) -> None:
             here = addresses(client)[:1]
             client.gather(client.map(nap, [0.25] * 16, pure=False, workers=here, allow_other_workers=True))
         assert main_cause(found.report) == "imbalance"
-
-
-def test_slots_are_free_for_a_graph_that_is_taken_in(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    materialize = distributed.scheduler._materialize_graph
-
-    def slowly(*args: Any, **kwargs: Any) -> Any:
-        time.sleep(1.5)
-        return materialize(*args, **kwargs)
-
-    monkeypatch.setattr(distributed.scheduler, "_materialize_graph", slowly)
-    with efficiency_report(client=client) as found:
-        client.submit(abs, -1, pure=False).result()
-    assert main_cause(found.report) == "graph"
 
 
 class SlowToLoad:
@@ -147,25 +97,6 @@ def test_slots_are_free_for_a_graph_that_blocks_the_event_loop(client: Client) -
     with efficiency_report(client=client) as found:
         client.submit(type, SlowToLoad(), pure=False).result()
     assert main_cause(found.report) == "graph"
-
-
-def test_while_a_client_thinks_no_slot_is_free_for_any_cause(
-    cluster: LocalCluster, client: Client, watch: IdleWatch
-) -> None:
-    work = cluster.scheduler.plugins[PLUGIN]._meter.accounts.cluster.work
-    parallelism = sum(watch.parallelism.values())
-    began, without = time.monotonic_ns(), work.without_work(at=time.monotonic_ns())
-    with efficiency_report(client=client) as found:
-        for _ in range(3):
-            client.submit(nap, 0.1, pure=False).result()
-            time.sleep(0.5)
-        looks = watch.cost_seconds
-        time.sleep(0.5)
-        assert watch.cost_seconds == looks
-    stop = time.monotonic_ns()
-    outstanding = stop - began - (work.without_work(at=stop) - without)
-    assert 0 < sum(watch.parallelism.values()) - parallelism <= 4 * outstanding
-    assert sum(found.report.idle_causes.values()) <= 4 * outstanding / 1e9 + CLOCKS
 
 
 def message_every(dask_worker: Any, seconds: float) -> None:

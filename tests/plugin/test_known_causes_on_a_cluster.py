@@ -120,29 +120,13 @@ def must_be(report: Any, marks: list[Mark], cause: str) -> None:
     assert waiting.get("unknown", 0.0) <= MAX_UNKNOWN * rest
 
 
-def must_be_on_a_line_of(report: Any, cause: str, function: Callable[..., Any]) -> None:
-    """The first culprit of the cause is on one of the lines that wait."""
-    first = next(c for c in culprits_of(report) or () if (c["bucket"], c["cause"]) == (NONCPU, cause))
-    assert first["prefix"] == function.__name__
-    assert first["line"] in {f"waiting_work.py:{line}" for line in work.waiting_lines(function)}
-
-
-@pytest.fixture(scope="module", params=ALONE, ids=str)
-def alone(request: pytest.FixtureRequest, client: Client) -> tuple[Case, Any, list[Mark]]:
-    """A case, its report and its marks."""
-    case = request.param
+@pytest.mark.parametrize("case", ALONE, ids=str)
+def test_the_cause_is_named_and_its_first_culprit_is_on_a_line_that_waits(client, case):
     report, marks = reported(client, case.function, [case.argument] * THREADS)
-    return case, report, marks
-
-
-def test_what_is_built_in_is_named(alone):
-    case, report, marks = alone
     must_be(report, marks, case.cause)
-
-
-def test_the_first_culprit_is_on_a_line_that_waits(alone):
-    case, report, _ = alone
-    must_be_on_a_line_of(report, case.cause, case.function)
+    first = next(c for c in culprits_of(report) or () if (c["bucket"], c["cause"]) == (NONCPU, case.cause))
+    assert first["prefix"] == case.function.__name__
+    assert first["line"] in {f"waiting_work.py:{line}" for line in work.waiting_lines(case.function)}
 
 
 @pytest.mark.parametrize("function", [work.ask, work.receive], ids=["in poll", "in recv"])

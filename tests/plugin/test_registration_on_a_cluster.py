@@ -25,11 +25,8 @@ from dask_efficiency import (
     snapshot,
     unregister,
 )
-from dask_efficiency.accounts.buckets import HELD
-from dask_efficiency.plugin.names import OTHER_WORK
 from dask_efficiency.report.efficiency_report import LEASED
-from dask_efficiency.report.replies import ask_history
-from tests.plugin.tasks import Diary, fail, half_and_half, increment, nap, spin, wait_for_word, write_and_nap
+from tests.plugin.tasks import Diary, fail, half_and_half, increment, nap, spin, wait_for_word
 from tests.plugin.watch import (
     Window,
     addresses,
@@ -257,14 +254,6 @@ def test_a_report_registers_the_plugin_under_a_lease_says_so_once_and_takes_it_a
     assert report.by_prefix["spin"]["thread-cpu"] == near(told["cpu"])
 
 
-def test_a_report_leaves_a_registration_that_was_there(bare_client):
-    bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=5))
-    with efficiency_report(bare_client) as report:
-        pass
-    assert is_registered(bare_client)
-    assert report.price_per_worker_hour == 5
-
-
 def test_a_registration_inside_a_leased_report_stays(bare_client):
     with efficiency_report(bare_client) as report:
         bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=5))
@@ -332,49 +321,6 @@ def test_nested_reports_do_not_disturb_one_another(client):
     assert type(client) is Client
 
 
-def test_concurrent_reports_of_two_clients_tell_their_work_apart(client, diary):
-    with (
-        Client(client.scheduler.address, set_as_default=False) as other,
-        timed_report(client, name="mine") as (mine, my_window),
-        timed_report(other, name="theirs") as (theirs, their_window),
-    ):
-        my_futures = client.map(nap, [0.2] * 2, pure=False)
-        their_futures = other.map(write_and_nap, [diary] * 3, [0.1] * 3, pure=False)
-        my_told, their_told = client.gather(my_futures), other.gather(their_futures)
-    for report, window, name, told in (
-        (mine, my_window, "mine", my_told),
-        (theirs, their_window, "theirs", their_told),
-    ):
-        assert report.by_span[name]["thread-noncpu"] == between(off_cpu(told), len(told) * window.most)
-        others = report.by_span[OTHER_WORK]
-        (note,) = [note for note in report.notes if "other work ran" in note]
-        held = sum(others[bucket] for bucket in HELD)
-        assert f"held threads for {held:.3g} thread-seconds" in note
-
-
-def test_reports_in_many_threads_at_once_each_get_their_own_window(client):
-    told: dict[int, Any] = {}
-    reports: dict[int, Any] = {}
-    windows: dict[int, Window] = {}
-
-    def run(i: int) -> None:
-        with (
-            Client(client.scheduler.address, set_as_default=False) as mine,
-            timed_report(mine, name=f"report-{i}") as (reports[i], windows[i]),
-        ):
-            told[i] = mine.submit(nap, 0.1 + i / 20, key=f"{'abcd'[i]}-1").result()
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for i, report in reports.items():
-        assert report.by_span[f"report-{i}"]["thread-noncpu"] == between(off_cpu([told[i]]), windows[i].most)
-        # Four threads each, from when the worker heard of the window's opening to its closing.
-        assert report.breakdown.total == between(4 * windows[i].least, 4 * windows[i].most)
-
-
 def test_leases_that_come_and_go_in_many_threads_at_once_meter_every_report(bare_client):
     told: list[tuple[Any, Any, Window]] = []
 
@@ -396,31 +342,6 @@ def test_leases_that_come_and_go_in_many_threads_at_once_meter_every_report(bare
     for value, row, window in told:
         assert row["thread-noncpu"] == between(off_cpu([value]), window.most)
     eventually(lambda: not is_registered(bare_client))
-
-
-def test_a_report_is_saved_where_it_was_asked_to(client, tmp_path):
-    path = tmp_path / "run.json"
-    with efficiency_report(client, filename=str(path), name="saved") as report:
-        client.submit(increment, 1).result()
-    assert load_report(path) == report.report
-
-
-def test_history_answers_in_retrospect(client):
-    told = client.submit(spin, 0.3, pure=False).result()
-    eventually(lambda: client.sync(ask_history, client, None).breakdown["thread-cpu"] >= told["cpu"])
-    report = client.sync(ask_history, client, 1e6)
-    assert report.breakdown.total > 0
-    assert any("retrospect" in note for note in report.notes)
-
-
-def test_a_price_becomes_money_in_the_losses(bare_client):
-    with dask.config.set({"efficiency.price-per-worker-hour": 3600}):
-        bare_client.register_plugin(EfficiencyPlugin())
-    with timed_report(bare_client) as (report, window):
-        told = bare_client.submit(nap, 0.4, pure=False).result()
-    # A worker of two threads for an hour costs 3600: a thread for a second costs a half.
-    (loss,) = [loss for loss in report.losses if loss.bucket == "thread-noncpu"]
-    assert loss.money == between(off_cpu([told]) / 2, window.most / 2)
 
 
 # -- other kinds of clusters -----------------------------------------------------------------

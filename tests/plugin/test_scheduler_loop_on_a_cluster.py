@@ -50,7 +50,6 @@ def test_a_plugin_that_computes_at_each_transition_is_named_first_with_its_line(
     with efficiency_report(client=client) as found:
         client.gather(client.map(abs, range(TASKS), pure=False))
     loop = found.report.scheduler_loop
-    assert loop is not None
     hook = loop.hooks[0]
     line = Burner.transition.__code__.co_firstlineno
     assert (hook.name, hook.file, hook.line) == ("Burner.transition", __file__, line)
@@ -80,7 +79,6 @@ def test_a_handler_that_blocks_the_loop_is_named_with_its_line(cluster: LocalClu
     finally:
         del cluster.scheduler.handlers["block"]
     loop = found.report.scheduler_loop
-    assert loop is not None
     handler = loop.handlers[0]
     line = blocks_the_loop.__code__.co_firstlineno
     assert (handler.kind, handler.name, handler.file, handler.line) == ("comm handler", "block", __file__, line)

@@ -36,7 +36,6 @@ def upstream(client: Client, where: str, label: str, unit: str) -> float:
 def check(report: EfficiencyReport, client: Client, before: dict[str, float]) -> ShuffleTimes:
     """What holds of any report with shuffles that went well."""
     times = shuffle_times(report.metered, report.by_prefix)
-    assert times is not None
     prefixes = {row.prefix for row in report.metered if row.label.startswith(("p2p-shard-partition", "p2p-get-output"))}
     prefixes |= {prefix for prefix in report.by_prefix if prefix.startswith("shuffle-barrier")}
     assert sum(times.held_ns.values()) == sum(report.by_prefix[prefix].ns(*HELD) for prefix in prefixes)

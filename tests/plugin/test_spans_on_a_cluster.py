@@ -51,9 +51,7 @@ def until_seen(watch: IdleWatch, spans: int) -> float:
 
 
 @pytest.mark.parametrize("only", [False, True])
-def test_two_clients_share_the_free_threads_while_both_have_work(
-    client: Client, other: Client, watch: IdleWatch, tmp_path: Path, only: bool
-) -> None:
+def test_two_clients_share_the_free_threads_while_both_have_work(client, other, watch, tmp_path, only):
     mine, theirs = Diary(tmp_path / "mine"), Diary(tmp_path / "theirs")
     with timed_report(client, only=only) as (report, window):
         with span("outer", "inner"):

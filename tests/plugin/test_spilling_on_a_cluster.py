@@ -1,8 +1,7 @@
-"""Slots that wait while a worker's event loop spills, judged by clocks and samplers of the tests' own."""
+"""Slots that wait while a worker's event loop spills, judged by clocks of the tests' own."""
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from distributed import Client, wait
 
-from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report, snapshot, unregister
+from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report
 from tests.plugin.watch import eventually, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
@@ -208,85 +207,3 @@ def test_tasks_that_wait_for_spilling_are_in_the_activity_view_before_they_end(c
     )
     (tmp_path / "b").touch()
     other.result()
-
-
-def test_without_the_plugin_the_data_of_a_worker_is_as_dask_made_it(client):
-    def wrapped() -> bool:
-        return any(client.run(lambda dask_worker: "slow_to_fast" in vars(dask_worker.data)).values())
-
-    assert wrapped()
-    unregister(client)
-    eventually(lambda: not wrapped())
-
-
-# -- a real memory limit ---------------------------------------------------------------------------
-
-
-class Sampler:
-    """Looks, from a thread of its own, at what an event loop does and at how many slots wait for it meanwhile."""
-
-    def __init__(self, worker: Any) -> None:
-        self.spilling = self.otherwise = 0.0
-        self._worker = worker
-        self._loop = threading.get_ident()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> tuple[float, float]:
-        """Slot-seconds of tasks whose thread was not at work, while the loop spilled and otherwise."""
-        self._stop.set()
-        self._thread.join()
-        return self.spilling, self.otherwise
-
-    def _look(self) -> None:
-        worker, last = self._worker, time.monotonic()
-        while not self._stop.wait(0.005):
-            frame, files = sys._current_frames().get(self._loop), set()
-            while frame is not None:
-                files.add(frame.f_code.co_filename.rpartition("distributed")[2])
-                frame = frame.f_back
-            waiting = max(0, len(worker.state.executing) - len(worker.active_threads))
-            now = time.monotonic()
-            if any(file.endswith("spill.py") for file in files):
-                self.spilling += waiting * (now - last)
-            else:
-                self.otherwise += waiting * (now - last)
-            last = now
-
-
-def start_sampler(dask_worker: Any) -> None:
-    dask_worker.sampler = Sampler(dask_worker)
-
-
-def stop_sampler(dask_worker: Any) -> tuple[float, float]:
-    return dask_worker.sampler.stop()
-
-
-def make(i: int) -> Any:
-    return np.random.default_rng(i).random(4_000_000)
-
-
-def read(array: Any) -> float:
-    return float(array.sum())
-
-
-def test_a_worker_that_spills_for_want_of_memory_says_so_as_a_sampler_of_its_loop_does(new_cluster):
-    with (
-        dask.config.set(SPILLING_IS_THE_ONLY_TROUBLE),
-        new_cluster(n_workers=1, memory_limit="400MB") as cluster,
-        Client(cluster) as client,
-    ):
-        client.register_plugin(EfficiencyPlugin())
-        eventually(lambda: nothing_runs(client))
-        with efficiency_report(client) as report:
-            client.run(start_sampler)
-            arrays = client.map(make, range(20))
-            for _ in range(2):
-                client.gather(client.map(read, arrays, pure=False))
-            ((spilling, otherwise),) = client.run(stop_sampler).values()
-            snapshot(client)
-    # A sampler that the system keeps from looking counts roughly, so nearly is not asked for.
-    assert spilling > 0
-    assert report.breakdown["spill"] > spilling / 2
-    assert report.breakdown["overhead"] < otherwise + spilling / 2

@@ -28,6 +28,12 @@ def state(free: dict[str, int] | None = None, nthreads: int = 4, **options) -> C
     return ClusterState(workers, sum(slots.free for slots in workers.values()), **options)
 
 
+def after_a_second(given_state: ClusterState) -> IdleWeights:
+    weights = IdleWeights(at=0)
+    weights.accrue(given_state, at=SECOND)
+    return weights
+
+
 def seen(given_state: ClusterState) -> dict[str, int]:
     return {cause: slots for cause, slots in zip(SEEN, slots_by_cause(given_state), strict=True) if slots}
 
@@ -67,29 +73,25 @@ def test_where_no_slot_is_free_none_has_a_cause():
 
 
 def test_what_a_worker_reports_is_split_by_what_held_meanwhile():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 4, "b": 0}, graphs=True), at=SECOND)
+    weights = after_a_second(state({"a": 4, "b": 0}, graphs=True))
     weights.accrue(state({"a": 3, "b": 0}), at=3 * SECOND)
     assert weights.split("a", 10 * SECOND) == {"graph": 4 * SECOND, "parallelism": 6 * SECOND}
     assert weights.split("b", 0) == {}
 
 
 def test_all_free_slots_share_the_tasks_that_they_could_run():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 1, "b": 3}, queued=2), at=SECOND)
+    weights = after_a_second(state({"a": 1, "b": 3}, queued=2))
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 2, "parallelism": SECOND // 2}
     assert weights.split("b", 3 * SECOND) == {"scheduler": 3 * SECOND // 2, "parallelism": 3 * SECOND // 2}
 
 
 def test_a_worker_that_was_less_idle_than_believed_has_less_of_each():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 4}, queued=1), at=SECOND)
+    weights = after_a_second(state({"a": 4}, queued=1))
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 4, "parallelism": 3 * SECOND // 4}
 
 
 def test_idle_time_of_slots_that_were_believed_to_be_in_use_is_the_schedulers():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 1}), at=SECOND)
+    weights = after_a_second(state({"a": 1}))
     assert weights.split("a", 3 * SECOND) == {"scheduler": 2 * SECOND, "parallelism": SECOND}
 
 
@@ -123,15 +125,13 @@ def test_idle_time_without_a_look_is_unknown():
 
 
 def test_what_was_split_is_used_up():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 4}), at=SECOND)
+    weights = after_a_second(state({"a": 4}))
     weights.split("a", 0)
     assert weights.split("a", 1) == {UNKNOWN: 1}
 
 
 def test_a_worker_may_report_to_an_instant_that_is_over():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 4}, graphs=True), at=SECOND)
+    weights = after_a_second(state({"a": 4}, graphs=True))
     weights.accrue(state({"a": 2}), at=3 * SECOND)
     assert weights.split("a", 6 * SECOND, at=2 * SECOND) == {"graph": 4 * SECOND, "parallelism": 2 * SECOND}
     assert weights.split("a", 0, at=SECOND) == {}  # it was further already
@@ -141,8 +141,7 @@ def test_a_worker_may_report_to_an_instant_that_is_over():
 
 
 def test_a_report_to_an_instant_without_work_uses_up_all_before():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 1}), at=SECOND)
+    weights = after_a_second(state({"a": 1}))
     weights.accrue(None, at=9 * SECOND)
     weights.accrue(state({"a": 1}, graphs=True), at=10 * SECOND)
     assert weights.split("a", SECOND, at=2 * SECOND) == {"parallelism": SECOND}
@@ -171,8 +170,7 @@ def test_looks_that_see_no_change_make_nothing_forgotten(monkeypatch):
 
 
 def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 4}), at=SECOND)
+    weights = after_a_second(state({"a": 4}))
     weights.accrue(state({"a": 4, "b": 1}), at=2 * SECOND)
     weights.accrue(state({"b": 1}), at=3 * SECOND)
     assert weights.split("b", 2 * SECOND) == {"parallelism": 2 * SECOND}
@@ -180,8 +178,7 @@ def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():
 
 
 def test_a_worker_that_left_is_forgotten_even_if_the_next_state_was_seen_before():
-    weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 4}), at=SECOND)
+    weights = after_a_second(state({"a": 4}))
     weights.worker_left("a")
     weights.accrue(state({"a": 4, "b": 1}), at=2 * SECOND)
     assert weights.split("a", SECOND) == {UNKNOWN: SECOND}

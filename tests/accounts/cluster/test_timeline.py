@@ -73,15 +73,6 @@ def test_an_end_within_a_bin_cuts_that_bin_short() -> None:
     assert timeline.widths == (SECOND // 4, SECOND // 20)
 
 
-def test_a_window_of_fifty_milliseconds_is_one_short_bin() -> None:
-    recorder = TimelineRecorder(at=0)
-    recorder.stop(at=SECOND // 20)
-    recorder.add(stretch(0, SECOND // 20, idle=SECOND // 10))
-    timeline = recorder.timeline(at=SECOND // 20)
-    assert timeline.activity == {"idle": (SECOND // 10,)}
-    assert timeline.widths == (SECOND // 20,)
-
-
 def test_a_timeline_of_nothing_has_no_bins() -> None:
     timeline = TimelineRecorder(at=5).timeline(at=5)
     assert (timeline.bins, timeline.widths, timeline.activity) == (0, (), {})

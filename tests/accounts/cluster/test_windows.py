@@ -63,18 +63,31 @@ class SimulatedWorker:
         assert window is not None
         return window
 
+    def close(self, window: ClusterWindow, at: int) -> None:
+        """Its last words."""
+        self.heartbeat(at, final=True)
+        words = self.ledger.close_window("w", at=at)
+        assert words is not None
+        window.worker_closed(self.presence, words)
+
     def work(self, start: int, stop: int, *, prefix: str = "inc", outcome: Outcome = Outcome.SUCCEEDED) -> None:
         """A task that takes all its time as CPU."""
         self.ledger.reserve(start, prefix, "span", at=start)
-        hold = self.ledger.release(start, at=stop)
-        assert hold is not None
-        self.ledger.finalize(hold, outcome, cpu=stop - start, wall=stop - start)
+        self.ledger.finalize(self.ledger.release(start, at=stop), outcome, cpu=stop - start, wall=stop - start)
 
 
 def new_cluster(*, outstanding: bool = True) -> ClusterLedger:
     cluster = ClusterLedger(at=0)
     cluster.work.set(outstanding, at=0)
     return cluster
+
+
+def opened(nthreads: int) -> tuple[ClusterLedger, SimulatedWorker, ClusterWindow]:
+    """A window of a cluster of one worker, with work outstanding."""
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", nthreads, joined=0)
+    worker.open(OPENED)
+    return cluster, worker, ClusterWindow(cluster, at=OPENED)
 
 
 def closed(window: ClusterWindow, answers: Mapping[str, WindowBalance | str], *, at: int) -> WindowAccounts:
@@ -97,7 +110,6 @@ def test_a_worker_that_answers_counts_from_edge_to_edge():
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
     hold = worker.ledger.release("before", at=1_200)
-    assert hold is not None
     # 800 held, 200 of them inside: 100 of its 400 CPU.
     worker.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=400, wall=800)
     worker.ledger.reserve("after", "mul", "other", at=1_900)
@@ -111,14 +123,9 @@ def test_a_worker_that_answers_counts_from_edge_to_edge():
 
 
 def test_a_window_has_the_causes_of_its_own_time():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    _, worker, window = opened(2)
     worker.ledger.reserve("x", "sum", "span", at=OPENED)
-    hold = worker.ledger.release("x", at=OPENED + 200)
-    assert hold is not None
-    worker.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=50, wall=150)
+    worker.ledger.finalize(worker.ledger.release("x", at=OPENED + 200), Outcome.SUCCEEDED, cpu=50, wall=150)
     details = WindowDetails(
         causes={("span", "sum"): {"gil": 70, "lock": 30}},
         overhead={"hand-over": 20},
@@ -137,10 +144,7 @@ def test_a_window_has_the_causes_of_its_own_time():
 
 
 def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    _, worker, window = opened(2)
     worker.work(OPENED, OPENED + 600)
     whole = worker.answer(CLOSED)
     for beside, filled in ((500, 500), (5_000, 1_400)):
@@ -153,10 +157,7 @@ def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
 
 
 def test_a_worker_that_does_not_answer_has_the_causes_that_its_heartbeats_told():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    _, worker, window = opened(1)
     worker.heartbeat(OPENED + 300)
     accounts = closed(window, {"a": "it was busy"}, at=CLOSED)
     assert accounts.worker_causes == {"name-a": {"idle/unknown": 300}}
@@ -177,10 +178,7 @@ def test_the_length_of_the_window_is_the_worker_s_own():
 
 
 def test_idle_time_beyond_the_time_without_work_stays_idle():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    cluster, worker, window = opened(2)
     worker.work(1_500, 2_000)
     cluster.work.set(False, at=1_800)
     accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
@@ -250,7 +248,6 @@ def test_reported_tasks_of_a_lost_worker_count_and_the_others_are_numbered():
     window = ClusterWindow(cluster, at=OPENED)
     worker.work(1_100, 1_200)
     long = worker.ledger.release("long", at=1_400)
-    assert long is not None
     worker.ledger.finalize(long, Outcome.SUCCEEDED, cpu=600, wall=600)
     worker.heartbeat(1_500)
     worker.presence.finished = 7
@@ -276,10 +273,7 @@ def test_a_worker_that_dies_before_the_window_is_not_in_it():
 
 
 def test_a_silent_worker_counts_at_its_last_heartbeat():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    _, worker, window = opened(2)
     worker.work(1_000, 1_300)
     worker.heartbeat(1_600)
     accounts = closed(window, {"a": "no answer in 5 s"}, at=CLOSED)
@@ -289,10 +283,7 @@ def test_a_silent_worker_counts_at_its_last_heartbeat():
 
 
 def test_a_worker_that_is_not_asked_did_not_answer():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    _, worker, window = opened(1)
     accounts = closed(window, {}, at=CLOSED)
     assert held(accounts, worker) == {"unmeasured": 1_000}
     assert accounts.not_measured == {"name-a": "it did not answer"}
@@ -320,18 +311,12 @@ def test_a_worker_that_was_silent_at_the_opening_brings_no_time_of_before(dies):
 @pytest.mark.parametrize("removed", [1_600, 1_700, 1_800])
 def test_a_worker_with_last_words_counts_as_it_said(removed):
     # It closes at 1,700 with a task running, and is removed before, just then, or after.
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    cluster, worker, window = opened(2)
     worker.ledger.reserve("x", "inc", "span", at=1_500)
     if removed < 1_700:
         cluster.worker_left("a", at=removed)
     worker.ledger.finalize_all(Outcome.CANCELLED, at=1_700)
-    worker.heartbeat(1_700, final=True)
-    words = worker.ledger.close_window("w", at=1_700)
-    assert words is not None
-    window.worker_closed(worker.presence, words)
+    worker.close(window, at=1_700)
     if removed >= 1_700:
         cluster.worker_left("a", at=removed)
     accounts = closed(window, {}, at=CLOSED)
@@ -342,14 +327,8 @@ def test_a_worker_with_last_words_counts_as_it_said(removed):
 
 
 def test_time_without_work_after_a_worker_s_last_words_is_not_its_own():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
-    worker.heartbeat(1_500, final=True)
-    words = worker.ledger.close_window("w", at=1_500)
-    assert words is not None
-    window.worker_closed(worker.presence, words)
+    cluster, worker, window = opened(1)
+    worker.close(window, at=1_500)
     cluster.worker_left("a", at=1_500)
     cluster.work.set(False, at=1_600)
     accounts = closed(window, {}, at=CLOSED)
@@ -379,10 +358,7 @@ def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
 def test_the_last_words_of_a_meter_that_restarted_inside_are_not_of_the_whole_window():
     cluster = new_cluster()
     worker, window = restarted_inside(cluster)
-    worker.heartbeat(1_800, final=True)
-    words = worker.ledger.close_window("w", at=1_800)
-    assert words is not None
-    window.worker_closed(worker.presence, words)
+    worker.close(window, at=1_800)
     cluster.worker_left("a", at=1_800)
     accounts = closed(window, {}, at=CLOSED)
     assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 300}
@@ -406,10 +382,7 @@ def test_an_answer_is_of_the_worker_that_is_at_the_address_now():
 
 def test_a_worker_that_leaves_after_its_answer_keeps_it():
     # The scheduler waits a moment before it closes the window's books.
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    cluster, worker, window = opened(1)
     worker.work(1_000, 1_300)
     answer = worker.answer(CLOSED)
     cluster.worker_left("a", at=2_100)
@@ -422,10 +395,7 @@ def test_a_worker_that_leaves_after_its_answer_keeps_it():
 
 
 def test_a_worker_whose_meter_is_off_is_unmeasured_with_its_reason():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    cluster, worker, window = opened(2)
     cluster.receive("a", {"schema": 5, "off": "it failed"}, at=1_500)
     cluster.accrue(at=CLOSED)
     accounts = closed(window, {"a": "it is not metered"}, at=CLOSED)
@@ -492,10 +462,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
 
     def goodbye(worker, at):
         worker.ledger.finalize_all(Outcome.CANCELLED, at=at)
-        worker.heartbeat(at, final=True)
-        words = worker.ledger.close_window("w", at=at)
-        assert words is not None
-        windows[0].worker_closed(worker.presence, words)
+        worker.close(windows[0], at=at)
         cluster.worker_left(worker.address, at=at)
 
     def restart(worker, at):
@@ -571,7 +538,6 @@ def test_the_window_is_what_the_sum_is_of_wherever_an_event_loop_stands_still(st
             cluster.work.set(not cluster.work.outstanding, at=at)
         else:
             closing = window.stop(at=at)
-    assert closing is not None
     for worker, (_, _, late, answers) in zip(workers, stops, strict=True):
         closing.take(worker.address, worker.answer(CLOSED + late) if answers else "it was busy")
     accounts = closing.close()
@@ -672,7 +638,6 @@ def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_
             causes = cluster.totals(at=at).causes
             assert sum(ns for name, ns in causes.items() if name.startswith("idle/")) == now["idle"]
             before = now
-    assert window is not None
     balance = worker.answer(at)
     row = held(closed(window, {"a": balance}, at=at), worker)
     assert sum(row.values()) == nthreads * (at - window.opened)

@@ -510,59 +510,38 @@ def test_what_free_slots_waited_for_spilling_is_no_prefixs_and_in_the_window():
     ledger.open_window("w", at=0)
     ledger.spilled(1, start=0, stop=10)
     ledger.reserve("x", "inc", at=10)
-    hold = ledger.release("x", at=30)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, wall=5, spill=15)
+    ledger.finalize(ledger.release("x", at=30), Outcome.SUCCEEDED, wall=5, spill=15)
     assert settled_of(ledger, 30) == {"spill": 25, "thread-noncpu": 5}
     assert ledger.balance(at=30).prefixes == {"inc": row(thread_noncpu=5, spill=15)}
     window = ledger.close_window("w", at=30)
-    assert window is not None
     assert {bucket: ns for bucket, ns in window.free.items() if ns} == {"spill": 10}
     assert window.rows == {("", "inc"): (*row(thread_noncpu=5, spill=15), 0)}
 
 
 @pytest.mark.parametrize(
-    ("cpu", "gpu", "wall", "expected"),
+    ("cpu", "gpu", "wall", "spill", "expected"),
     [
-        (30, 20, 60, row(thread_cpu=30, gpu=20, thread_noncpu=10, spill=40)),
-        # CPU comes first, then the GPU, whatever the wall clock says.
-        (90, 20, 95, row(thread_cpu=90, gpu=10)),
-        (30, 150, 60, row(thread_cpu=30, gpu=70)),
-        (30, 40, 50, row(thread_cpu=30, gpu=40, spill=30)),
-        (30, -7, 50, row(thread_cpu=30, thread_noncpu=20, spill=50)),
-    ],
-)
-def test_gpu_time_comes_after_the_cpu_and_before_the_rest(cpu, gpu, wall, expected):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "train", at=0)
-    hold = ledger.release("x", at=100)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=100)
-    assert ledger.balance(at=100).prefixes == {"train": expected}
-
-
-@pytest.mark.parametrize(
-    ("cpu", "wall", "spill", "expected"),
-    [
-        (30, 60, 20, row(thread_cpu=30, thread_noncpu=30, spill=20, overhead=20)),
+        (30, 0, 60, 20, row(thread_cpu=30, thread_noncpu=30, spill=20, overhead=20)),
         # CPU first: more CPU than was held leaves nothing for the rest.
-        (150, 160, 20, row(thread_cpu=100)),
-        # Then the rest of the wall time, then spill.
-        (30, 150, 20, row(thread_cpu=30, thread_noncpu=70)),
-        (30, 60, 90, row(thread_cpu=30, thread_noncpu=30, spill=40)),
+        (150, 0, 160, 20, row(thread_cpu=100)),
+        # Then the GPU, whatever the wall clock says; then the rest of the wall time, then spill.
+        (30, 20, 60, 100, row(thread_cpu=30, gpu=20, thread_noncpu=10, spill=40)),
+        (90, 20, 95, 100, row(thread_cpu=90, gpu=10)),
+        (30, 150, 60, 100, row(thread_cpu=30, gpu=70)),
+        (30, 40, 50, 100, row(thread_cpu=30, gpu=40, spill=30)),
+        (30, 0, 150, 20, row(thread_cpu=30, thread_noncpu=70)),
+        (30, 0, 60, 90, row(thread_cpu=30, thread_noncpu=30, spill=40)),
         # Two cores' worth of CPU in one thread: no wall time is left over.
-        (60, 30, 0, row(thread_cpu=60, overhead=40)),
+        (60, 0, 30, 0, row(thread_cpu=60, overhead=40)),
         # Nonsense counts as nothing.
-        (-5, -5, -5, row(overhead=100)),
-        (-5, 40, 0, row(thread_noncpu=40, overhead=60)),
+        (-5, -7, -5, -5, row(overhead=100)),
+        (-5, 0, 40, 0, row(thread_noncpu=40, overhead=60)),
     ],
 )
-def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, expected):
+def test_measurements_are_clamped_to_the_time_held_in_order(cpu, gpu, wall, spill, expected):
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", at=0)
-    hold = ledger.release("x", at=100)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=cpu, wall=wall, spill=spill)
+    ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
     assert ledger.balance(at=100).prefixes == {"inc": expected}
 
 
@@ -575,22 +554,14 @@ def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, ex
         ("w3", Outcome.SUCCEEDED, "recomputed"),
         ("w3", Outcome.FAILED, "failed"),
         ("w3", Outcome.CANCELLED, "cancelled"),
-        (False, Outcome.FAILED, "failed"),
-        (False, Outcome.CANCELLED, "cancelled"),
-        (False, Outcome.RECOMPUTED, "recomputed"),
-        (True, Outcome.SUCCEEDED, "recomputed"),
-        (True, Outcome.FAILED, "failed"),
-        (True, Outcome.CANCELLED, "cancelled"),
-        (False, Outcome.RESCHEDULED, "overhead"),
-        (True, Outcome.RESCHEDULED, "overhead"),
+        ("", Outcome.RESCHEDULED, "overhead"),
+        ("w3", Outcome.RESCHEDULED, "overhead"),
     ],
 )
 def test_what_was_wasted_is_one_bucket_whatever_was_measured(recomputed, outcome, bucket):
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", recomputed=recomputed, at=0)
-    hold = ledger.release("x", at=100)
-    assert hold is not None
-    ledger.finalize(hold, outcome, cpu=50, wall=60, spill=10)
+    ledger.finalize(ledger.release("x", at=100), outcome, cpu=50, wall=60, spill=10)
     assert settled_of(ledger, 100) == {bucket: 100}
     assert ledger.balance(at=100).tasks == {bucket if bucket != "overhead" else "rescheduled": 1}
 
@@ -608,9 +579,7 @@ def test_what_was_recomputed_is_known_by_the_worker_with_which_it_was_lost():
     marks = ["w3", "w3", "w5", "", *map(str, range(MAX_LOSSES))]
     for at, mark in enumerate(marks):
         ledger.reserve("x", "inc", recomputed=mark, at=10 * at)
-        reservation = ledger.release("x", at=10 * at + 10)
-        assert reservation is not None
-        ledger.finalize(reservation, Outcome.SUCCEEDED, cpu=10)
+        ledger.finalize(ledger.release("x", at=10 * at + 10), Outcome.SUCCEEDED, cpu=10)
     found = ledger.balance(at=10 * len(marks))
     assert (found.recomputed["w3"], found.recomputed["w5"], found.recomputed["0"]) == ((20, 2), (10, 1), (10, 1))
     # Only so many are kept apart.
@@ -623,7 +592,6 @@ def test_a_task_that_seceded_is_frozen_and_its_slot_serves_another():
     ledger.reserve("seceding", "outer", at=0)
     frozen = ledger.release("seceding", at=10)
     ledger.reserve("next", "inner", at=10)
-    assert frozen is not None
     # 10 frozen and 20 of the next task, although the first goes on for long.
     assert ledger.balance(at=30).running == 30
     ledger.finalize(frozen, Outcome.SUCCEEDED, cpu=99)
@@ -637,7 +605,6 @@ def test_a_second_hold_of_a_key_changes_nothing():
     ledger.reserve("x", "sum", at=50)
     assert ledger.slots_free == 1
     hold = ledger.release("x", at=100)
-    assert hold is not None
     assert (hold.prefix, hold.ns) == ("inc", 100)
     assert ledger.release("x", at=100) is None
 
@@ -647,9 +614,7 @@ def test_a_hold_beyond_the_slots_starts_when_one_is_free():
     ledger.reserve("first", "inc", at=0)
     ledger.reserve("second", "inc", at=4)
     first = ledger.release("first", at=10)
-    assert first is not None
     second = ledger.release("second", at=15)
-    assert second is not None
     assert (first.ns, second.ns) == (10, 5)
     assert ledger.slots_free == 1
 
@@ -659,7 +624,6 @@ def test_a_hold_that_never_got_a_slot_took_no_time():
     ledger.reserve("first", "inc", at=0)
     ledger.reserve("second", "inc", at=0)
     second = ledger.release("second", at=10)
-    assert second is not None
     assert second.ns == 0
     assert ledger.slots_free == 0
 
@@ -668,7 +632,6 @@ def test_a_hold_is_settled_once():
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", at=0)
     hold = ledger.release("x", at=10)
-    assert hold is not None
     ledger.finalize(hold, Outcome.SUCCEEDED)
     with pytest.raises(KeyError):
         ledger.finalize(hold, Outcome.SUCCEEDED)
@@ -679,7 +642,6 @@ def test_a_clock_that_runs_backwards_stands_still():
     ledger = Ledger(1, at=100)
     ledger.reserve("x", "inc", at=110)
     hold = ledger.release("x", at=50)
-    assert hold is not None
     assert hold.ns == 0
     assert ledger.balance(at=0).elapsed == 10
 
@@ -689,11 +651,8 @@ def test_a_task_that_began_before_the_window_gives_it_its_share():
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", "span", at=0)
     ledger.open_window("w", at=40)
-    hold = ledger.release("x", at=100)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=30, wall=60, spill=20)
+    ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=30, wall=60, spill=20)
     window = ledger.close_window("w", at=110)
-    assert window is not None
     inside = (*row(thread_cpu=18, thread_noncpu=18, spill=12, overhead=12), 0)
     assert window.rows == {("span", "inc"): inside}
     assert {bucket: ns for bucket, ns in window.free.items() if ns} == {"idle": 10}
@@ -705,7 +664,6 @@ def test_a_task_that_is_still_running_gives_the_window_its_running_time():
     ledger.reserve("x", "inc", at=0)
     ledger.open_window("w", at=40)
     window = ledger.close_window("w", at=50)
-    assert window is not None
     assert window.rows == {("", "inc"): (*row(), 10)}
 
 
@@ -717,13 +675,8 @@ def test_a_window_before_and_a_window_after_make_the_whole():
     ledger.reserve("x", "inc", at=0)
     first = ledger.close_window("first", at=40)
     ledger.open_window("second", at=40)
-    hold = ledger.release("x", at=101)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=33, wall=70)
+    ledger.finalize(ledger.release("x", at=101), Outcome.SUCCEEDED, cpu=33, wall=70)
     second, whole = ledger.close_window("second", at=101), ledger.close_window("all", at=101)
-    assert first is not None
-    assert second is not None
-    assert whole is not None
     assert sum(first.rows["", "inc"]) + sum(second.rows["", "inc"]) == sum(whole.rows["", "inc"]) == 101
     assert whole.rows["", "inc"] == (*row(thread_cpu=33, thread_noncpu=37, overhead=31), 0)
 
@@ -733,7 +686,6 @@ def test_a_window_that_is_opened_again_begins_anew():
     ledger.open_window("w", at=0)
     ledger.open_window("w", at=70)
     window = ledger.close_window("w", at=100)
-    assert window is not None
     assert window.elapsed == window.free["idle"] == 30
     assert ledger.close_window("w", at=100) is None
 
@@ -749,9 +701,7 @@ def test_prefixes_beyond_the_limit_are_booked_as_one():
     ledger = Ledger(1, at=0, max_prefixes=1)
     for i, prefix in enumerate(["inc", "sum", "mul", "inc"]):
         ledger.reserve(i, prefix, at=10 * i)
-        hold = ledger.release(i, at=10 * (i + 1))
-        assert hold is not None
-        ledger.finalize(hold, Outcome.SUCCEEDED)
+        ledger.finalize(ledger.release(i, at=10 * (i + 1)), Outcome.SUCCEEDED)
     assert ledger.balance(at=40).prefixes == {"inc": row(overhead=20), OTHER: row(overhead=20)}
 
 
@@ -794,9 +744,7 @@ def test_an_activity_once_accrued_is_never_taken_back():
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", at=0)
     assert active(ledger, 10) == {"overhead": 10}
-    hold = ledger.release("x", at=20)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, cpu=12, wall=15)
+    ledger.finalize(ledger.release("x", at=20), Outcome.SUCCEEDED, cpu=12, wall=15)
     assert active(ledger, 20) == {"thread-cpu": 10, "overhead": 10}
     assert settled_of(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "overhead": 5}
 
@@ -807,9 +755,7 @@ def test_gpu_time_known_late_is_made_up_for_by_time_that_comes_later():
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "train", at=0)
     assert active(ledger, 30, x=(0, 30)) == {"thread-noncpu": 30}
-    hold = ledger.release("x", at=30)
-    assert hold is not None
-    ledger.finalize(hold, Outcome.SUCCEEDED, gpu=20, wall=30)
+    ledger.finalize(ledger.release("x", at=30), Outcome.SUCCEEDED, gpu=20, wall=30)
     ledger.reserve("y", "load", at=30)
     assert active(ledger, 30) == {"thread-noncpu": 30}
     assert active(ledger, 45, y=(0, 15)) == {"thread-noncpu": 30, "gpu": 15}
@@ -836,9 +782,7 @@ def test_the_activity_of_a_task_that_waits_for_spilling_is_spill():
 def test_the_activity_knows_nothing_of_what_became_of_a_task(outcome):
     ledger = Ledger(1, at=0)
     ledger.reserve("x", "inc", at=0)
-    hold = ledger.release("x", at=20)
-    assert hold is not None
-    ledger.finalize(hold, outcome, cpu=12, wall=15, spill=3)
+    ledger.finalize(ledger.release("x", at=20), outcome, cpu=12, wall=15, spill=3)
     assert active(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "spill": 3, "overhead": 2}
 
 

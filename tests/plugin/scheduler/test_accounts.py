@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +25,7 @@ from dask_efficiency.plugin.scheduler import accounts as module
 from dask_efficiency.plugin.scheduler import heartbeats
 from dask_efficiency.plugin.scheduler.accounts import Timelines
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+from tests.plugin.loops import within
 
 
 def worker(number: int, scheduler: Scheduler, *, server: str = "") -> WorkerState:
@@ -43,130 +44,118 @@ def worker(number: int, scheduler: Scheduler, *, server: str = "") -> WorkerStat
     )
 
 
-def test_one_that_joins_is_known_at_once_and_one_that_was_missed_at_the_next_poll(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def check() -> None:
-        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
-            plugin = EfficiencyPlugin()
-            await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
-            accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
-            for number in (1, 2, 3):
-                scheduler.workers[f"tcp://10.0.0.{number}:40000"] = worker(number, scheduler)
-            plugin.add_worker(scheduler, "tcp://10.0.0.2:40000")
-            assert [presence.name for presence in accounts.cluster.present.values()] == ["worker-2"]
-            plugin.add_worker(scheduler, "tcp://10.0.0.2:40000")
-            plugin.add_worker(scheduler, "tcp://10.0.0.99:40000")  # it is gone by now
-            accounts.poll()
-            names = [presence.name for presence in accounts.cluster.present.values()]
-            assert names == ["worker-2", "worker-1", "worker-3"]
-            # Another worker came to the same address.
-            scheduler.workers["tcp://10.0.0.1:40000"] = worker(1, scheduler, server="another")
-            former = accounts.cluster.present["tcp://10.0.0.1:40000"]
-            accounts.poll()
-            assert former.left is not None
-            assert accounts.cluster.present["tcp://10.0.0.1:40000"] is not former
-            # Of ten thousand, a heartbeat comes each 51 s.
-            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 51.0)
-            later = time.monotonic_ns() + 2 * SILENT_NS
-            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda: later}))
-            accounts.poll()
-            assert not any(presence.off for presence in accounts.cluster.present.values())
-            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 6.0)
-            accounts.poll()
-            reasons = [presence.reason for presence in accounts.cluster.present.values()]
-            assert reasons == ["no snapshot in 30 s"] * 3
-            scheduler.workers.clear()
-            await plugin._meter.stop()  # type: ignore[union-attr]
-
-    asyncio.run(check())
+@asynccontextmanager
+async def registered() -> AsyncIterator[tuple[Any, Any]]:
+    """A scheduler, with the plugin registered."""
+    async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
+        plugin = EfficiencyPlugin()
+        await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+        yield scheduler, plugin
+        scheduler.workers.clear()
+        await plugin._meter.stop()  # type: ignore[union-attr]
 
 
-def test_why_workers_go_is_heard_from_upstreams_events() -> None:
-    async def check() -> None:
-        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
-            plugin = EfficiencyPlugin()
-            await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
-            cluster = plugin._meter.accounts.cluster  # type: ignore[union-attr]
-            losses = {}
-            for number in range(1, 6):
-                address = f"tcp://10.0.0.{number}:40000"
-                scheduler.workers[address] = one = worker(number, scheduler)
-                one.memory_limit = 1_000
-                plugin.add_worker(scheduler, address)
-                losses[address] = cluster.present[address].loss
-            memory, silent, closing, retired, vanished = losses
-
-            def removed(address: str, stimulus_id: str, *, expected: bool = False) -> None:
-                told = {"action": "remove-worker", "stimulus_id": stimulus_id, "expected": expected}
-                scheduler.log_event(address, {**told, "processing-tasks": {"gone"}})
-                del scheduler.workers[address]
-                plugin.remove_worker(scheduler, address, stimulus_id=stimulus_id)
-
-            scheduler.log_event(memory, {"action": "closing-worker", "reason": "nanny-close"})
-            scheduler.log_event("worker-restart-memory", {"worker": memory, "pid": 1, "rss": 960})
-            scheduler.log_event("scheduler", {"action": "worker-ttl-timed-out", "workers": [silent], "ttl": 300.0})
-            removed(silent, "check-worker-ttl-1.5")
-            scheduler.log_event(closing, {"action": "closing-worker", "reason": "worker-lifetime-reached"})
-            removed(retired, "retire-workers-1.5", expected=True)
-            removed(vanished, "handle-worker-cleanup-1.5")
-            assert {address: loss.why for address, loss in losses.items()} == {
-                memory: "killed by its nanny at 96% of its memory limit",
-                silent: "no heartbeat for 300 s",
-                closing: "its lifetime was over",
-                retired: "retired",
-                vanished: "its connection broke; without a nanny, the reason is unknown",
-            }
-            assert [loss.in_order for loss in cluster.losses] == [False, True, False]
-            # An event may come later than the removal.
-            scheduler.log_event("worker-restart-memory", {"worker": vanished, "pid": 1, "rss": 960})
-            assert losses[vanished].why == "killed by its nanny, for its memory"
-            scheduler.workers.clear()
-            await plugin._meter.stop()  # type: ignore[union-attr]
-
-    asyncio.run(check())
+@within(registered)
+async def test_a_worker_is_known_when_it_joins_or_else_at_the_next_poll(scheduler, plugin, *, monkeypatch):
+    accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
+    for number in (1, 2, 3):
+        scheduler.workers[f"tcp://10.0.0.{number}:40000"] = worker(number, scheduler)
+    plugin.add_worker(scheduler, "tcp://10.0.0.2:40000")
+    assert [presence.name for presence in accounts.cluster.present.values()] == ["worker-2"]
+    plugin.add_worker(scheduler, "tcp://10.0.0.2:40000")
+    plugin.add_worker(scheduler, "tcp://10.0.0.99:40000")  # it is gone by now
+    accounts.poll()
+    names = [presence.name for presence in accounts.cluster.present.values()]
+    assert names == ["worker-2", "worker-1", "worker-3"]
+    # Another worker came to the same address.
+    scheduler.workers["tcp://10.0.0.1:40000"] = worker(1, scheduler, server="another")
+    former = accounts.cluster.present["tcp://10.0.0.1:40000"]
+    accounts.poll()
+    assert former.left is not None
+    assert accounts.cluster.present["tcp://10.0.0.1:40000"] is not former
+    # Of ten thousand, a heartbeat comes each 51 s.
+    monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 51.0)
+    later = time.monotonic_ns() + 2 * SILENT_NS
+    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda: later}))
+    accounts.poll()
+    assert not any(presence.off for presence in accounts.cluster.present.values())
+    monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 6.0)
+    accounts.poll()
+    reasons = [presence.reason for presence in accounts.cluster.present.values()]
+    assert reasons == ["no snapshot in 30 s"] * 3
 
 
-def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check() -> None:
-        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
-            plugin = EfficiencyPlugin()
-            await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
-            accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
-            for number in (1, 2, 3):
-                address = f"tcp://10.0.0.{number}:40000"
-                scheduler.workers[address] = one = worker(number, scheduler)
-                plugin.add_worker(scheduler, address)
-                one.metrics = {METRIC: encode_not_measured("its meter failed")}
-                one.last_seen = time.time()
+@within(registered)
+async def test_why_workers_go_is_heard_from_upstreams_events(scheduler, plugin):
+    cluster = plugin._meter.accounts.cluster  # type: ignore[union-attr]
+    losses = {}
+    for number in range(1, 6):
+        address = f"tcp://10.0.0.{number}:40000"
+        scheduler.workers[address] = one = worker(number, scheduler)
+        one.memory_limit = 1_000
+        plugin.add_worker(scheduler, address)
+        losses[address] = cluster.present[address].loss
+    memory, silent, closing, retired, vanished = losses
 
-            def off() -> int:
-                return sum(presence.off for presence in accounts.cluster.present.values())
+    def removed(address: str, stimulus_id: str, *, expected: bool = False) -> None:
+        told = {"action": "remove-worker", "stimulus_id": stimulus_id, "expected": expected}
+        scheduler.log_event(address, {**told, "processing-tasks": {"gone"}})
+        del scheduler.workers[address]
+        plugin.remove_worker(scheduler, address, stimulus_id=stimulus_id)
 
-            assert accounts.poll(at_most=-1.0) is False
-            assert off() == 1
-            # Each look at the clock is a second later.
-            clock = itertools.count()
-            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "thread_time": lambda: next(clock)}))
-            assert accounts.poll(at_most=1.5) is False
-            assert off() == 2
-            first, *_ = scheduler.workers.values()
-            first.metrics = {METRIC: encode_not_measured("once more")}
-            assert accounts.poll(at_most=10.0) is True
-            assert off() == 3
-            # What came of those that this round had looked at is for the next one.
-            assert accounts.cluster.stale == 0
-            # One that was cut off may be followed by one that takes all that is there, and a scrape has a limit.
-            for one in scheduler.workers.values():
-                one.metrics = {METRIC: encode_not_measured("and again")}
-            accounts.refresh()
-            assert accounts.cluster.stale == 1
-            assert accounts.poll() is True
-            assert accounts.cluster.stale == 3
-            scheduler.workers.clear()
-            await plugin._meter.stop()  # type: ignore[union-attr]
+    scheduler.log_event(memory, {"action": "closing-worker", "reason": "nanny-close"})
+    scheduler.log_event("worker-restart-memory", {"worker": memory, "pid": 1, "rss": 960})
+    scheduler.log_event("scheduler", {"action": "worker-ttl-timed-out", "workers": [silent], "ttl": 300.0})
+    removed(silent, "check-worker-ttl-1.5")
+    scheduler.log_event(closing, {"action": "closing-worker", "reason": "worker-lifetime-reached"})
+    removed(retired, "retire-workers-1.5", expected=True)
+    removed(vanished, "handle-worker-cleanup-1.5")
+    assert {address: loss.why for address, loss in losses.items()} == {
+        memory: "killed by its nanny at 96% of its memory limit",
+        silent: "no heartbeat for 300 s",
+        closing: "its lifetime was over",
+        retired: "retired",
+        vanished: "its connection broke; without a nanny, the reason is unknown",
+    }
+    assert [loss.in_order for loss in cluster.losses] == [False, True, False]
+    # An event may come later than the removal.
+    scheduler.log_event("worker-restart-memory", {"worker": vanished, "pid": 1, "rss": 960})
+    assert losses[vanished].why == "killed by its nanny, for its memory"
 
-    asyncio.run(check())
+
+@within(registered)
+async def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(scheduler, plugin, *, monkeypatch):
+    accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
+    for number in (1, 2, 3):
+        address = f"tcp://10.0.0.{number}:40000"
+        scheduler.workers[address] = one = worker(number, scheduler)
+        plugin.add_worker(scheduler, address)
+        one.metrics = {METRIC: encode_not_measured("its meter failed")}
+        one.last_seen = time.time()
+
+    def off() -> int:
+        return sum(presence.off for presence in accounts.cluster.present.values())
+
+    assert accounts.poll(at_most=-1.0) is False
+    assert off() == 1
+    # Each look at the clock is a second later.
+    clock = itertools.count()
+    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "thread_time": lambda: next(clock)}))
+    assert accounts.poll(at_most=1.5) is False
+    assert off() == 2
+    first, *_ = scheduler.workers.values()
+    first.metrics = {METRIC: encode_not_measured("once more")}
+    assert accounts.poll(at_most=10.0) is True
+    assert off() == 3
+    # What came of those that this round had looked at is for the next one.
+    assert accounts.cluster.stale == 0
+    # One that was cut off may be followed by one that takes all that is there, and a scrape has a limit.
+    for one in scheduler.workers.values():
+        one.metrics = {METRIC: encode_not_measured("and again")}
+    accounts.refresh()
+    assert accounts.cluster.stale == 1
+    assert accounts.poll() is True
+    assert accounts.cluster.stale == 3
 
 
 # -- heartbeats that are left out ------------------------------------------------------------------
@@ -188,9 +177,7 @@ class Sender:
         self.sent += 1
         at = self.sent * MILLISECOND
         self._ledger.reserve("key", f"prefix-{self.sent}", at=at - MILLISECOND)
-        hold = self._ledger.release("key", at=at)
-        assert hold is not None
-        self._ledger.finalize(hold, Outcome.SUCCEEDED, cpu=MILLISECOND, wall=MILLISECOND)
+        self._ledger.finalize(self._ledger.release("key", at=at), Outcome.SUCCEEDED, cpu=MILLISECOND, wall=MILLISECOND)
         return Snapshot(self.address, self.sent, self._ledger.balance(at=at), {}, causes=SnapshotCauses())
 
     def heartbeat(self) -> None:
@@ -206,9 +193,7 @@ class Sender:
 @asynccontextmanager
 async def senders(count: int) -> AsyncIterator[tuple[Any, list[Sender]]]:
     """The accounts of a scheduler with workers, of which each fourth heartbeat is to be read."""
-    async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
-        plugin = EfficiencyPlugin()
-        await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+    async with registered() as (scheduler, plugin):
         meter: Any = plugin._meter
         meter._poller.stop()
         meter.accounts._arrivals._share.every = lambda longest: float(REPEATS)
@@ -217,16 +202,6 @@ async def senders(count: int) -> AsyncIterator[tuple[Any, list[Sender]]]:
             scheduler.workers[sender.address] = sender.ws
             plugin.add_worker(scheduler, sender.address)
         yield meter.accounts, made
-        scheduler.workers.clear()
-        await meter.stop()
-
-
-def checked(check: Callable[[Any, list[Sender]], Awaitable[None]], count: int = 8) -> None:
-    async def run() -> None:
-        async with senders(count) as (accounts, made):
-            await check(accounts, made)
-
-    asyncio.run(run())
 
 
 def tasks(accounts: Any) -> int:
@@ -234,190 +209,164 @@ def tasks(accounts: Any) -> int:
 
 
 @pytest.mark.parametrize("between_two_polls", [1, 2, 3])
-def test_of_heartbeats_that_are_left_out_nothing_is_lost(between_two_polls: int) -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        behind = 0
-        for _ in range(40):
-            for _ in range(between_two_polls):
-                for sender in made:
-                    sender.heartbeat()
-            accounts.poll()
-            for sender in made:
-                behind = max(behind, sender.sent - accounts.cluster.present[sender.address].received.seq)
-        assert accounts.cluster.missed == accounts.cluster.refused == accounts.cluster.stale == 0
-        assert (behind, bool(accounts._arrivals.unread)) == {1: (3, True), 2: (2, True), 3: (0, False)}[
-            between_two_polls
-        ]
-        await accounts.poll_all()
-        assert tasks(accounts) == sum(sender.sent for sender in made)
-        assert accounts.cluster.missed == accounts.cluster.stale == 0
-        assert not accounts._arrivals.unread
-
-    checked(check)
-
-
-def test_a_report_that_reads_many_heartbeats_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        for _ in range(2):
+@within(senders, 8)
+async def test_of_heartbeats_that_are_left_out_nothing_is_lost(accounts, made, *, between_two_polls):
+    behind = 0
+    for _ in range(40):
+        for _ in range(between_two_polls):
             for sender in made:
                 sender.heartbeat()
+        accounts.poll()
+        for sender in made:
+            behind = max(behind, sender.sent - accounts.cluster.present[sender.address].received.seq)
+    assert accounts.cluster.missed == accounts.cluster.refused == accounts.cluster.stale == 0
+    assert (behind, bool(accounts._arrivals.unread)) == {1: (3, True), 2: (2, True), 3: (0, False)}[between_two_polls]
+    await accounts.poll_all()
+    assert tasks(accounts) == sum(sender.sent for sender in made)
+    assert accounts.cluster.missed == accounts.cluster.stale == 0
+    assert not accounts._arrivals.unread
+
+
+@within(senders, 8)
+async def test_a_report_that_reads_many_heartbeats_lets_others_have_their_turn(accounts, made, *, monkeypatch):
+    for _ in range(2):
+        for sender in made:
+            sender.heartbeat()
+        accounts.poll()
+    assert tasks(accounts) < 2 * len(made)
+    monkeypatch.setattr(module, "MAX_REPORT_POLL_SECONDS", 0.0)
+    reading = asyncio.create_task(accounts.poll_all())
+    seen = set()
+    while not reading.done():
+        await asyncio.sleep(0)
+        seen.add(tasks(accounts))
+        accounts.poll(at_most=0.0)  # the timer's may come in between
+    assert len(seen) > 2
+    assert tasks(accounts) == 2 * len(made)
+    assert accounts.cluster.stale == 0
+
+
+@within(senders, 8)
+async def test_workers_take_turns_and_the_first_heartbeat_of_each_is_read_at_once(accounts, made):
+    read = []
+    for _ in range(1 + 3 * REPEATS):
+        for sender in made:
+            sender.heartbeat()
+        before = tasks(accounts)
+        accounts.poll()
+        read.append(sum(sender.address not in accounts._arrivals.unread for sender in made))
+        assert tasks(accounts) > before
+    assert read[0] == len(made)
+    assert read[REPEATS:] == [len(made) // REPEATS] * (2 * REPEATS + 1)
+
+
+@within(senders, 1)
+async def test_a_heartbeat_that_was_left_out_is_taken_as_of_when_it_came(accounts, made, *, monkeypatch):
+    (sender,) = made
+    sender.heartbeat()
+    accounts.poll()
+    at = time.monotonic_ns()
+    came = []
+    monkeypatch.setattr(accounts.cluster, "receive", lambda address, payload, at: came.append(at))
+    for later in (5, 11, 17):
+        now = at + later * 1_000 * MILLISECOND
+        monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now}))
+        if later < 17:
+            sender.heartbeat()
             accounts.poll()
-        assert tasks(accounts) < 2 * len(made)
-        monkeypatch.setattr(module, "MAX_REPORT_POLL_SECONDS", 0.0)
-        reading = asyncio.create_task(accounts.poll_all())
-        seen = set()
-        while not reading.done():
-            await asyncio.sleep(0)
-            seen.add(tasks(accounts))
-            accounts.poll(at_most=0.0)  # the timer's may come in between
-        assert len(seen) > 2
-        assert tasks(accounts) == 2 * len(made)
-        assert accounts.cluster.stale == 0
-
-    checked(check)
+    assert not came
+    assert tasks(accounts) == 1
+    await accounts.poll_all()
+    assert [round((one - at) / 1e9) for one in came] == [11]
 
 
-def test_workers_take_turns_and_the_first_heartbeat_of_each_is_read_at_once() -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        read = []
-        for _ in range(1 + 3 * REPEATS):
+@within(senders, 8)
+async def test_an_answer_says_all_that_a_heartbeat_before_it_does(accounts, made):
+    for _ in range(3):
+        for sender in made:
+            sender.heartbeat()
+        accounts.poll()
+    assert accounts._arrivals.unread
+    for sender in made:
+        accounts.take_answer(sender.address, sender.answer(), time.monotonic_ns())
+    await accounts.poll_all()
+    assert tasks(accounts) == 4 * len(made)
+    assert accounts.cluster.stale == 0
+
+
+@within(senders, 8)
+async def test_what_workers_do_not_measure_is_said_once_and_bounded(accounts, made):
+    for sender in made:
+        accounts.take_answer(sender.address, {**sender.answer(), STAYS_OFF: ["no CPU time"]}, time.monotonic_ns())
+    assert accounts.stays_off().count("no CPU time") == 1
+    for wrong in (7, [7], ["x" * 10_000], [str(i) for i in range(9_999)]):
+        accounts.take_answer(made[0].address, {**made[0].answer(), STAYS_OFF: wrong}, time.monotonic_ns())
+    assert len(accounts._stays_off) == module.MAX_STAYS_OFF
+
+
+@within(senders, 8)
+async def test_what_a_worker_said_before_it_was_lost_is_not_lost(accounts, made):
+    for _ in range(3):
+        for sender in made:
+            sender.heartbeat()
+        accounts.poll()
+    assert tasks(accounts) < 3 * len(made)
+    made[0].heartbeat()  # nobody has looked since
+    for sender in made:
+        accounts.worker_left(sender.address, time.monotonic_ns())
+    assert tasks(accounts) == 3 * len(made) + 1
+    assert accounts.cluster.stale == 0
+    assert not accounts._arrivals.unread
+
+
+@within(senders, 1)
+async def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(accounts, made, *, monkeypatch):
+    del accounts._arrivals._share.every
+    accounts._arrivals._share.spent(
+        at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
+    )
+    found = {}
+    assert accounts.read_interval_seconds == 2.0  # of one worker: four heartbeats of half a second
+    accounts._arrivals._share.every = lambda longest: 1.0
+    assert accounts.read_interval_seconds == 1.0  # every other one repeats the last
+    del accounts._arrivals._share.every
+    for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
+        interval = workers / 200 + 1
+        monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda _, interval=interval: interval)
+        found[workers] = accounts.read_interval_seconds
+    assert found == pytest.approx({1_000: 24.0, 2_000: 44.0, 5_000: 60.0, 10_000: 60.0, 20_000: 101.0})
+
+
+@within(senders, 2)
+async def test_a_large_cluster_is_polled_more_often_than_heartbeats_are_looked_for(accounts, made, *, monkeypatch):
+    begun = time.monotonic_ns()
+    polls: list[int] = []
+    monkeypatch.setattr(accounts.stragglers, "poll", lambda at, _: polls.append(at))
+
+    def rounds(heartbeat_seconds: float) -> list[int]:
+        """Which of some polls, half a second apart, have read something."""
+        nonlocal begun
+        monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda _: heartbeat_seconds)
+        begun += 100_000 * MILLISECOND
+        found = []
+        for poll in range(7):
+            now = begun + poll * 490 * MILLISECOND
+            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now}))
             for sender in made:
                 sender.heartbeat()
             before = tasks(accounts)
-            accounts.poll()
-            read.append(sum(sender.address not in accounts._arrivals.unread for sender in made))
-            assert tasks(accounts) > before
-        assert read[0] == len(made)
-        assert read[REPEATS:] == [len(made) // REPEATS] * (2 * REPEATS + 1)
+            assert accounts.poll(at_most=1e9)
+            if tasks(accounts) > before:
+                found.append(poll)
+        return found
 
-    checked(check)
-
-
-def test_a_heartbeat_that_was_left_out_is_taken_as_of_when_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        (sender,) = made
-        sender.heartbeat()
-        accounts.poll()
-        at = time.monotonic_ns()
-        came = []
-        monkeypatch.setattr(accounts.cluster, "receive", lambda address, payload, at: came.append(at))
-        for later in (5, 11, 17):
-            now = at + later * 1_000 * MILLISECOND
-            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now}))
-            if later < 17:
-                sender.heartbeat()
-                accounts.poll()
-        assert not came
-        assert tasks(accounts) == 1
-        await accounts.poll_all()
-        assert [round((one - at) / 1e9) for one in came] == [11]
-
-    checked(check, 1)
+    accounts._arrivals._share.every = lambda longest: 1.0
+    assert rounds(0.5) == rounds(3.0) == list(range(7))
+    assert rounds(6.0) == rounds(51.0) == [0, 2, 4, 6]
+    assert len(polls) == 4 * 7  # the comparison of workers goes on at each
 
 
-def test_an_answer_says_all_that_a_heartbeat_before_it_does() -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        for _ in range(3):
-            for sender in made:
-                sender.heartbeat()
-            accounts.poll()
-        assert accounts._arrivals.unread
-        for sender in made:
-            accounts.take_answer(sender.address, sender.answer(), time.monotonic_ns())
-        await accounts.poll_all()
-        assert tasks(accounts) == 4 * len(made)
-        assert accounts.cluster.stale == 0
-
-    checked(check)
-
-
-def test_what_workers_do_not_measure_is_said_once_and_bounded() -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        for sender in made:
-            accounts.take_answer(sender.address, {**sender.answer(), STAYS_OFF: ["no CPU time"]}, time.monotonic_ns())
-        assert accounts.stays_off().count("no CPU time") == 1
-        for wrong in (7, [7], ["x" * 10_000], [str(i) for i in range(9_999)]):
-            accounts.take_answer(made[0].address, {**made[0].answer(), STAYS_OFF: wrong}, time.monotonic_ns())
-        assert len(accounts._stays_off) == module.MAX_STAYS_OFF
-
-    checked(check)
-
-
-def test_what_a_worker_said_before_it_was_lost_is_not_lost() -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        for _ in range(3):
-            for sender in made:
-                sender.heartbeat()
-            accounts.poll()
-        assert tasks(accounts) < 3 * len(made)
-        made[0].heartbeat()  # nobody has looked since
-        for sender in made:
-            accounts.worker_left(sender.address, time.monotonic_ns())
-        assert tasks(accounts) == 3 * len(made) + 1
-        assert accounts.cluster.stale == 0
-        assert not accounts._arrivals.unread
-
-    checked(check)
-
-
-def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        del accounts._arrivals._share.every
-        accounts._arrivals._share.spent(
-            at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
-        )
-        found = {}
-        assert accounts.read_interval_seconds == 2.0  # of one worker: four heartbeats of half a second
-        accounts._arrivals._share.every = lambda longest: 1.0
-        assert accounts.read_interval_seconds == 1.0  # every other one repeats the last
-        del accounts._arrivals._share.every
-        for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
-            interval = workers / 200 + 1
-            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda _, interval=interval: interval)
-            found[workers] = accounts.read_interval_seconds
-        assert found == pytest.approx({1_000: 24.0, 2_000: 44.0, 5_000: 60.0, 10_000: 60.0, 20_000: 101.0})
-
-    checked(check, 1)
-
-
-def test_in_a_large_cluster_what_has_arrived_is_looked_for_less_often_than_it_is_polled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        begun = time.monotonic_ns()
-        polls: list[int] = []
-        monkeypatch.setattr(accounts.stragglers, "poll", lambda at, _: polls.append(at))
-
-        def rounds(heartbeat_seconds: float) -> list[int]:
-            """Which of some polls, half a second apart, have read something."""
-            nonlocal begun
-            monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda _: heartbeat_seconds)
-            begun += 100_000 * MILLISECOND
-            found = []
-            for poll in range(7):
-                now = begun + poll * 490 * MILLISECOND
-                monkeypatch.setattr(
-                    module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now})
-                )
-                for sender in made:
-                    sender.heartbeat()
-                before = tasks(accounts)
-                assert accounts.poll(at_most=1e9)
-                if tasks(accounts) > before:
-                    found.append(poll)
-            return found
-
-        accounts._arrivals._share.every = lambda longest: 1.0
-        assert rounds(0.5) == rounds(3.0) == list(range(7))
-        assert rounds(6.0) == rounds(51.0) == [0, 2, 4, 6]
-        assert len(polls) == 4 * 7  # the comparison of workers goes on at each
-
-    checked(check, 2)
-
-
-def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_asked(monkeypatch):
     answered: list[int] = []
 
     async def send(halves: WorkerHalves) -> None:
@@ -440,26 +389,24 @@ def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_a
     asyncio.run(check())
 
 
-def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_are_looked_for() -> None:
-    async def check(accounts: Any, made: list[Sender]) -> None:
-        remembered: list[str] = []
-        each = accounts._parts.each
-        accounts._parts.each = lambda method, *args: (
-            remembered.append(args[0]) if method == "take_heartbeat" else each(method, *args)
-        )
-        for outliers, expected in ((False, 0), (True, len(made))):
-            accounts._options = lambda outliers=outliers: SimpleNamespace(outliers=outliers, history_interval=5.0)
-            for sender in made:
-                sender.heartbeat()
-            accounts.poll()
-            del remembered[:]
-            for sender in made:
-                sender.heartbeat()
-            accounts.poll()
-            read = sum(sender.address not in accounts._arrivals.unread for sender in made)
-            assert len(remembered) == (expected or read)
-
-    checked(check)
+@within(senders, 8)
+async def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_are_looked_for(accounts, made):
+    remembered: list[str] = []
+    each = accounts._parts.each
+    accounts._parts.each = lambda method, *args: (
+        remembered.append(args[0]) if method == "take_heartbeat" else each(method, *args)
+    )
+    for outliers, expected in ((False, 0), (True, len(made))):
+        accounts._options = lambda outliers=outliers: SimpleNamespace(outliers=outliers, history_interval=5.0)
+        for sender in made:
+            sender.heartbeat()
+        accounts.poll()
+        del remembered[:]
+        for sender in made:
+            sender.heartbeat()
+        accounts.poll()
+        read = sum(sender.address not in accounts._arrivals.unread for sender in made)
+        assert len(remembered) == (expected or read)
 
 
 SECOND = 1_000_000_000

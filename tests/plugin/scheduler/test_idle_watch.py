@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from types import SimpleNamespace
 from typing import Any
@@ -290,17 +291,21 @@ def test_a_bounded_number_of_tasks_that_run_is_looked_at(scene):
 # -- when to look -----------------------------------------------------------------------------------
 
 
-def on_a_loop(function):
-    """Run on an event loop, which the watch needs for its next look."""
+def on_a_loop(test):
+    """A test that runs on an event loop, which the watch needs for its next look."""
 
-    async def run(scene):
-        scene.watch.start()
-        try:
-            await function(scene)
-        finally:
-            scene.watch.stop()
+    @functools.wraps(test)
+    def run(scene, **fixtures):
+        async def watched():
+            scene.watch.start()
+            try:
+                await test(scene, **fixtures)
+            finally:
+                scene.watch.stop()
 
-    return lambda scene: asyncio.run(run(scene))
+        asyncio.run(watched())
+
+    return run
 
 
 async def settled():
@@ -317,138 +322,112 @@ async def until(condition):
     raise AssertionError("waited in vain")
 
 
-def test_work_is_looked_at_once_it_was_sent_and_counts_from_its_beginning(scene):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.turn(True, at=10 * MS)
-        scene.scheduler.workers["a"].processing = {FakeTask("train-1")}
-        scene.clock.now = 11 * MS
-        await settled()
-        scene.turn(False, at=30 * MS)
-        scene.clock.now = 90 * MS
-        scene.watch.catch_up()
-        assert scene.split("a", 60 * MS) == {"parallelism": 60 * MS}
-        assert scene.split("a", 1) == {"unknown": 1}
-        assert scene.watch.parallelism == {"train": 60 * MS}
-        assert scene.watch.alone == {"train-1": Alone("train", 20 * MS)}
-
-    run(scene)
+@on_a_loop
+async def test_work_is_looked_at_once_it_was_sent_and_counts_from_its_beginning(scene):
+    scene.add("a")
+    scene.turn(True, at=10 * MS)
+    scene.scheduler.workers["a"].processing = {FakeTask("train-1")}
+    scene.clock.now = 11 * MS
+    await settled()
+    scene.turn(False, at=30 * MS)
+    scene.clock.now = 90 * MS
+    scene.watch.catch_up()
+    assert scene.split("a", 60 * MS) == {"parallelism": 60 * MS}
+    assert scene.split("a", 1) == {"unknown": 1}
+    assert scene.watch.parallelism == {"train": 60 * MS}
+    assert scene.watch.alone == {"train-1": Alone("train", 20 * MS)}
 
 
-def test_time_without_work_is_never_counted(scene):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.sample(at=5 * MS)
-        scene.turn(False, at=10 * MS)
-        await settled()
-        scene.sample(at=50 * MS)
-        assert scene.split("a", MS) == {"unknown": MS}
-        assert (scene.watch.parallelism, scene.watch.cost_seconds) == ({}, 0)
-        assert not scene.watch._poller.is_running()
-
-    run(scene)
+@on_a_loop
+async def test_time_without_work_is_never_counted(scene):
+    scene.add("a")
+    scene.sample(at=5 * MS)
+    scene.turn(False, at=10 * MS)
+    await settled()
+    scene.sample(at=50 * MS)
+    assert scene.split("a", MS) == {"unknown": MS}
+    assert (scene.watch.parallelism, scene.watch.cost_seconds) == ({}, 0)
+    assert not scene.watch._poller.is_running()
 
 
-def test_work_that_is_over_before_it_is_looked_at_is_unknown(scene):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.turn(True, at=10 * MS)
-        scene.turn(False, at=20 * MS)
-        await settled()
-        scene.sample(at=50 * MS)
-        assert scene.split("a", MS) == {"unknown": MS}
-
-    run(scene)
+@on_a_loop
+async def test_work_that_is_over_before_it_is_looked_at_is_unknown(scene):
+    scene.add("a")
+    scene.turn(True, at=10 * MS)
+    scene.turn(False, at=20 * MS)
+    await settled()
+    scene.sample(at=50 * MS)
+    assert scene.split("a", MS) == {"unknown": MS}
 
 
-def test_what_was_seen_holds_until_the_next_look_however_late_that_comes(scene):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a", *inc(3))
-        scene.turn(True, at=0)
-        await settled()
-        scene.scheduler.workers["a"].processing = set()
-        scene.sample(at=5_000 * MS)
-        # One slot was free; the others were believed to be in use.
-        assert scene.split("a", 20_000 * MS) == {"scheduler": 15_000 * MS, "parallelism": 5_000 * MS}
-
-    run(scene)
+@on_a_loop
+async def test_what_was_seen_holds_until_the_next_look_however_late_that_comes(scene):
+    scene.add("a", *inc(3))
+    scene.turn(True, at=0)
+    await settled()
+    scene.scheduler.workers["a"].processing = set()
+    scene.sample(at=5_000 * MS)
+    # One slot was free; the others were believed to be in use.
+    assert scene.split("a", 20_000 * MS) == {"scheduler": 15_000 * MS, "parallelism": 5_000 * MS}
 
 
-def test_slots_are_free_for_a_graph_exactly_while_it_is_taken_in(scene):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.turn(True, graphs=True, at=10 * MS)
-        await settled()
-        scene.scheduler.workers["a"].processing = set(inc(3))
-        scene.turn(True, graphs=False, at=40 * MS)
-        await settled()
-        scene.sample(at=50 * MS)
-        assert scene.split("a", 130 * MS) == {"graph": 120 * MS, "parallelism": 10 * MS}
-
-    run(scene)
+@on_a_loop
+async def test_slots_are_free_for_a_graph_exactly_while_it_is_taken_in(scene):
+    scene.add("a")
+    scene.turn(True, graphs=True, at=10 * MS)
+    await settled()
+    scene.scheduler.workers["a"].processing = set(inc(3))
+    scene.turn(True, graphs=False, at=40 * MS)
+    await settled()
+    scene.sample(at=50 * MS)
+    assert scene.split("a", 130 * MS) == {"graph": 120 * MS, "parallelism": 10 * MS}
 
 
-def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_last_that_was_seen(scene, monkeypatch):
+@on_a_loop
+async def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_last_that_was_seen(scene, monkeypatch):
     monkeypatch.setattr(idle_watch, "MAX_SAVED", 0)
     # Those looks that come by the clock do so on a busy machine in the midst of this.
     monkeypatch.setattr(idle_watch, "INTERVAL_MS", 3_600_000)
-
-    @on_a_loop
-    async def run(scene):
-        scene.add("a", FakeTask("train-1"))
-        for i in range(1, 11):
-            scene.turn(True, at=i * 10 * MS)
-            await settled()
-            scene.turn(False, at=i * 10 * MS + 5 * MS)
-        assert scene.split("a", 150 * MS) == {"parallelism": 150 * MS}
-        assert scene.watch.parallelism == {"train": 150 * MS}
-        assert scene.watch.alone == {"train-1": Alone("train", 5 * MS)}
-
-    run(scene)
-
-
-def test_a_graph_that_comes_while_others_are_worked_at_counts_from_its_beginning(scene):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.turn(True, at=0)
+    scene.add("a", FakeTask("train-1"))
+    for i in range(1, 11):
+        scene.turn(True, at=i * 10 * MS)
         await settled()
-        scene.turn(True, graphs=True, at=10 * MS)
-        scene.clock.now = 15 * MS
-        await settled()
-        assert scene.split("a", 60 * MS) == {"graph": 20 * MS, "parallelism": 40 * MS}
-
-    run(scene)
+        scene.turn(False, at=i * 10 * MS + 5 * MS)
+    assert scene.split("a", 150 * MS) == {"parallelism": 150 * MS}
+    assert scene.watch.parallelism == {"train": 150 * MS}
+    assert scene.watch.alone == {"train-1": Alone("train", 5 * MS)}
 
 
-def test_slots_wait_for_round_trips_while_tasks_are_queued_and_the_loop_has_nothing_to_do(scene, monkeypatch):
+@on_a_loop
+async def test_a_graph_that_comes_while_others_are_worked_at_counts_from_its_beginning(scene):
+    scene.add("a")
+    scene.turn(True, at=0)
+    await settled()
+    scene.turn(True, graphs=True, at=10 * MS)
+    scene.clock.now = 15 * MS
+    await settled()
+    assert scene.split("a", 60 * MS) == {"graph": 20 * MS, "parallelism": 40 * MS}
+
+
+@on_a_loop
+async def test_slots_wait_for_round_trips_while_tasks_are_queued_and_the_loop_has_nothing_to_do(scene, monkeypatch):
     busy = SimpleNamespace(ns=0)
     monkeypatch.setattr(idle_watch, "_busy_ns", lambda: busy.ns)
-
-    @on_a_loop
-    async def run(scene):
-        scene.add("a", *inc(4))
-        scene.scheduler.queued = inc(9)
-        scene.watch._busy = 0
-        scene.turn(True, at=0)
-        await settled()
-        busy.ns, scene.waited = 10 * MS, 40 * MS
-        scene.sample(at=40 * MS)
-        # Of the 40 ms its thread was on a core, or waited for one, for 10; the slots were believed to be in use.
-        assert scene.split("a", 40 * MS) == {"scheduler": 10 * MS, "round-trips": 30 * MS}
-        # It waited for messages for 20 ms, and was blocked on no core for the rest.
-        scene.waited += 20 * MS
-        scene.sample(at=400 * MS)
-        assert scene.split("a", 360 * MS) == {"scheduler": 340 * MS, "round-trips": 20 * MS}
-        scene.watch.catch_up(at=420 * MS)
-        assert scene.split("a", 20 * MS) == {"scheduler": 20 * MS}
-
-    run(scene)
+    scene.add("a", *inc(4))
+    scene.scheduler.queued = inc(9)
+    scene.watch._busy = 0
+    scene.turn(True, at=0)
+    await settled()
+    busy.ns, scene.waited = 10 * MS, 40 * MS
+    scene.sample(at=40 * MS)
+    # Of the 40 ms its thread was on a core, or waited for one, for 10; the slots were believed to be in use.
+    assert scene.split("a", 40 * MS) == {"scheduler": 10 * MS, "round-trips": 30 * MS}
+    # It waited for messages for 20 ms, and was blocked on no core for the rest.
+    scene.waited += 20 * MS
+    scene.sample(at=400 * MS)
+    assert scene.split("a", 360 * MS) == {"scheduler": 340 * MS, "round-trips": 20 * MS}
+    scene.watch.catch_up(at=420 * MS)
+    assert scene.split("a", 20 * MS) == {"scheduler": 20 * MS}
 
 
 @pytest.fixture
@@ -459,49 +438,40 @@ def looks_cost(monkeypatch):
     monkeypatch.setattr(idle_watch, "SHARE", 0.0)
 
 
-def test_looks_at_what_begins_are_paid_from_what_was_saved_up(scene, looks_cost):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.watch._saved = 2_500
-        for i in range(10):
-            scene.turn(True, at=(2 * i + 1) * MS)
-            await settled()
-            scene.turn(False, at=(2 * i + 2) * MS)
-        assert scene.watch.cost_seconds == pytest.approx(3e-6)  # what the first will cost is not known before
-
-    run(scene)
-
-
-def test_what_came_after_a_graph_and_was_not_looked_at_is_not_taken_for_what_was_before(scene, looks_cost):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.watch._saved = 0
-        scene.turn(True, graphs=True, at=10 * MS)
+@on_a_loop
+async def test_looks_at_what_begins_are_paid_from_what_was_saved_up(scene, looks_cost):
+    scene.add("a")
+    scene.watch._saved = 2_500
+    for i in range(10):
+        scene.turn(True, at=(2 * i + 1) * MS)
         await settled()
-        scene.turn(True, at=20 * MS)
-        await settled()
-        scene.turn(False, at=30 * MS)
-        assert scene.split("a", 80 * MS) == {"graph": 40 * MS, "unknown": 40 * MS}
-
-    run(scene)
+        scene.turn(False, at=(2 * i + 2) * MS)
+    assert scene.watch.cost_seconds == pytest.approx(3e-6)  # what the first will cost is not known before
 
 
-def test_the_state_is_looked_at_over_and_over_until_there_is_no_work(scene):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.turn(True, at=0)
-        for now in range(1, 4):
-            scene.clock.now = now * MS
-            await until(lambda now=now: scene.weights.at == now * MS)
-        scene.turn(False, at=10 * MS)
-        await until(lambda: not scene.watch._poller.is_running())
-        assert scene.split("a", 4 * scene.weights.at) == {"parallelism": 40 * MS}
-        assert scene.watch.parallelism == {NOTHING_RAN: 40 * MS}
+@on_a_loop
+async def test_what_came_after_a_graph_and_was_not_looked_at_is_not_taken_for_what_was_before(scene, looks_cost):
+    scene.add("a")
+    scene.watch._saved = 0
+    scene.turn(True, graphs=True, at=10 * MS)
+    await settled()
+    scene.turn(True, at=20 * MS)
+    await settled()
+    scene.turn(False, at=30 * MS)
+    assert scene.split("a", 80 * MS) == {"graph": 40 * MS, "unknown": 40 * MS}
 
-    run(scene)
+
+@on_a_loop
+async def test_the_state_is_looked_at_over_and_over_until_there_is_no_work(scene):
+    scene.add("a")
+    scene.turn(True, at=0)
+    for now in range(1, 4):
+        scene.clock.now = now * MS
+        await until(lambda now=now: scene.weights.at == now * MS)
+    scene.turn(False, at=10 * MS)
+    await until(lambda: not scene.watch._poller.is_running())
+    assert scene.split("a", 4 * scene.weights.at) == {"parallelism": 40 * MS}
+    assert scene.watch.parallelism == {NOTHING_RAN: 40 * MS}
 
 
 @pytest.mark.parametrize(("workers", "interval"), [(1, 50), (100, 50), (1_000, 500), (10_000, 5_000)])
@@ -510,23 +480,20 @@ def test_many_workers_are_looked_at_less_often(scene, workers, interval):
     assert scene.watch._interval() == interval
 
 
-def test_a_failure_is_logged_once_and_ends_the_watch(scene, caplog):
-    @on_a_loop
-    async def run(scene):
-        scene.add("a")
-        scene.turn(True, at=0)
-        await settled()
-        scene.scheduler.workers["a"].processing = None
-        scene.watch._guard(scene.watch._tick)
-        scene.turn(False, at=MS)
-        scene.turn(True, at=2 * MS)
-        await settled()
-        assert "the watch for idle slots failed: TypeError" in scene.watch.off
-        assert not scene.watch._poller.is_running()
-        assert len(caplog.records) == 1
-        assert scene.split("a", 5) == {"unknown": 5}
-
-    run(scene)
+@on_a_loop
+async def test_a_failure_is_logged_once_and_ends_the_watch(scene, caplog):
+    scene.add("a")
+    scene.turn(True, at=0)
+    await settled()
+    scene.scheduler.workers["a"].processing = None
+    scene.watch._guard(scene.watch._tick)
+    scene.turn(False, at=MS)
+    scene.turn(True, at=2 * MS)
+    await settled()
+    assert "the watch for idle slots failed: TypeError" in scene.watch.off
+    assert not scene.watch._poller.is_running()
+    assert len(caplog.records) == 1
+    assert scene.split("a", 5) == {"unknown": 5}
 
 
 def test_a_watch_that_was_stopped_hears_of_nothing(scene):
@@ -577,55 +544,45 @@ def test_nobody_looks_for_spans_while_no_window_is_open(scene):
     assert scene.state().spans == ()
 
 
-def test_spans_share_what_is_free_from_one_look_to_the_next(scene, shares):
-    @on_a_loop
-    async def run(scene):
-        scene.turn(True, at=0)
-        scene.work.spans.now = (("a",),)
-        scene.sample(at=10 * MS)
-        scene.work.spans.now = (("a",), ("b",))
-        scene.sample(at=30 * MS)
-        scene.turn(False, at=50 * MS)
-        scene.sample(at=90 * MS)
-        assert shares.divide("idle/parallelism", 50) == {"a": 40, "b": 10}
-        assert shares.own_ns == 50 * MS
-
-    run(scene)
+@on_a_loop
+async def test_spans_share_what_is_free_from_one_look_to_the_next(scene, shares):
+    scene.turn(True, at=0)
+    scene.work.spans.now = (("a",),)
+    scene.sample(at=10 * MS)
+    scene.work.spans.now = (("a",), ("b",))
+    scene.sample(at=30 * MS)
+    scene.turn(False, at=50 * MS)
+    scene.sample(at=90 * MS)
+    assert shares.divide("idle/parallelism", 50) == {"a": 40, "b": 10}
+    assert shares.own_ns == 50 * MS
 
 
-def test_a_graph_that_is_taken_in_is_of_the_spans_that_came_of_it(scene, shares):
-    @on_a_loop
-    async def run(scene):
-        scene.turn(True, at=0)
-        scene.sample(at=0)
-        scene.turn(False, at=0)
-        scene.turn(True, graphs=True, at=0)
-        scene.sample(at=20 * MS)
-        scene.work.spans.newest = scene.work.spans.now = (("a",), ("b",))
-        scene.turn(True, at=30 * MS)
-        assert shares.divide("idle/graph", 30) == {"a": 15, "b": 15}
-        # All of it is over before anybody looks: as it was seen last, and of the newest.
-        scene.turn(False, at=40 * MS)
-        assert shares.divide("waiting-on-data", 40) == {"a": 20, "b": 20}
-        assert shares.own_ns == 40 * MS
-
-    run(scene)
+@on_a_loop
+async def test_a_graph_that_is_taken_in_is_of_the_spans_that_came_of_it(scene, shares):
+    scene.turn(True, at=0)
+    scene.sample(at=0)
+    scene.turn(False, at=0)
+    scene.turn(True, graphs=True, at=0)
+    scene.sample(at=20 * MS)
+    scene.work.spans.newest = scene.work.spans.now = (("a",), ("b",))
+    scene.turn(True, at=30 * MS)
+    assert shares.divide("idle/graph", 30) == {"a": 15, "b": 15}
+    # All of it is over before anybody looks: as it was seen last, and of the newest.
+    scene.turn(False, at=40 * MS)
+    assert shares.divide("waiting-on-data", 40) == {"a": 20, "b": 20}
+    assert shares.own_ns == 40 * MS
 
 
-def test_nothing_is_looked_at_while_a_client_arrives(scene, monkeypatch):
+@on_a_loop
+async def test_nothing_is_looked_at_while_a_client_arrives(scene, monkeypatch):
     looked = []
     monkeypatch.setattr(scene.watch, "sample", lambda: looked.append(scene.clock.now))
-
-    @on_a_loop
-    async def run(scene):
-        scene.watch.quiet_until = 12 * MS
-        scene.turn(True, at=10 * MS)
-        await settled()
-        scene.watch._tick()
-        assert not looked
-        scene.clock.now = 12 * MS
-        await until(lambda: looked)
-        scene.watch._tick()
-        assert set(looked) == {12 * MS}
-
-    run(scene)
+    scene.watch.quiet_until = 12 * MS
+    scene.turn(True, at=10 * MS)
+    await settled()
+    scene.watch._tick()
+    assert not looked
+    scene.clock.now = 12 * MS
+    await until(lambda: looked)
+    scene.watch._tick()
+    assert set(looked) == {12 * MS}

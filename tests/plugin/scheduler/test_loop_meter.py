@@ -143,9 +143,7 @@ def test_handlers_callbacks_and_hooks_have_what_they_took(meter: LoopMeter, sche
     assert [part.kind for part in found.handlers if part.name == "stealing"] == ["periodic callback"]
 
 
-def test_plugins_are_timed_in_some_calls_and_have_their_share_of_all(
-    meter: LoopMeter, scheduler: FakeScheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plugins_are_timed_in_some_calls_and_have_their_share_of_all(meter, scheduler, clock, monkeypatch):
     monkeypatch.setattr(loop_meter, "LOOK_NS", 10 * SECOND)
 
     async def work() -> None:
@@ -271,9 +269,7 @@ def test_garbage_collection_is_timed(meter: LoopMeter, clock: Clock) -> None:
     assert meter.between().gc_seconds == 2.0
 
 
-def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(
-    meter: LoopMeter, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(meter, scheduler, monkeypatch, caplog):
     plugins = {name: dict(vars(plugin)) for name, plugin in scheduler.plugins.items()}
 
     def has(plugin: Any, _: str) -> bool:
@@ -295,9 +291,7 @@ def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(
         meter.totals()
 
 
-def test_of_a_coroutine_that_is_looked_at_all_steps_are(
-    meter: LoopMeter, scheduler: FakeScheduler, clock: Clock
-) -> None:
+def test_of_a_coroutine_that_is_looked_at_all_steps_are(meter, scheduler, clock):
     async def twice() -> None:
         clock.pass_by(1)
         await asyncio.sleep(0)
@@ -314,9 +308,7 @@ def test_of_a_coroutine_that_is_looked_at_all_steps_are(
     assert times(found.hooks) == {"Slow.transition": (3.0, 1)}
 
 
-def test_nobody_watches_a_loop_that_was_closed_and_its_scheduler_left(
-    meter: LoopMeter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_watches_a_loop_that_was_closed_and_its_scheduler_left(meter, monkeypatch):
     asyncio.run(started(meter))
     assert meter._collecting in gc.callbacks
     loop = asyncio.new_event_loop()

@@ -23,7 +23,8 @@ from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler import open_windows
 from dask_efficiency.report.replies import unpacked
-from tests.plugin.scheduler.test_accounts import worker
+from tests.plugin.loops import within
+from tests.plugin.scheduler.test_accounts import registered, worker
 
 
 class Half:
@@ -86,129 +87,106 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster() -> AsyncIterator[Cluster]:
-    async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
-        plugin = EfficiencyPlugin()
-        await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+    async with registered() as (scheduler, plugin):
         made = Cluster(scheduler, plugin)
         made.meter._poller.stop()
         for number in (1, 2):
             made.join(number)
         yield made
-        scheduler.workers.clear()
-        await made.meter.stop()
 
 
-def test_a_worker_that_joins_while_a_window_is_opened_is_part_of_it() -> None:
-    async def check() -> None:
-        async with cluster() as made:
+@within(cluster)
+async def test_a_worker_that_joins_while_a_window_is_opened_is_part_of_it(made):
+    async def asked(action: str, address: str) -> None:
+        if len(made.halves) < 3:
+            made.join(3)
 
-            async def asked(action: str, address: str) -> None:
-                if len(made.halves) < 3:
-                    made.join(3)
-
-            made.asked = asked
-            await made.handle(names.OPEN, "w")
-            reply = unpacked(await made.handle(names.CLOSE, "w"))
-            assert reply["workers"].keys() == {"worker-1", "worker-2", "worker-3"}
-            assert (reply["not_measured"], reply["notes"]) == ({}, ())
-            for name in ("worker-1", "worker-2"):
-                assert sum(reply["workers"][name].values()) > 0
-
-    asyncio.run(check())
+    made.asked = asked
+    await made.handle(names.OPEN, "w")
+    reply = unpacked(await made.handle(names.CLOSE, "w"))
+    assert reply["workers"].keys() == {"worker-1", "worker-2", "worker-3"}
+    assert (reply["not_measured"], reply["notes"]) == ({}, ())
+    for name in ("worker-1", "worker-2"):
+        assert sum(reply["workers"][name].values()) > 0
 
 
-def test_of_a_window_that_could_not_be_opened_nothing_stays() -> None:
-    async def check() -> None:
-        async with cluster() as made:
-            stuck = asyncio.Event()
+@within(cluster)
+async def test_of_a_window_that_could_not_be_opened_nothing_stays(made):
+    stuck = asyncio.Event()
 
-            async def asked(action: str, address: str) -> None:
-                stuck.set()
-                await asyncio.Event().wait()
+    async def asked(action: str, address: str) -> None:
+        stuck.set()
+        await asyncio.Event().wait()
 
-            made.asked = asked
-            opening = asyncio.create_task(made.handle(names.OPEN, "w"))
-            await stuck.wait()
-            assert "w" in made.meter.accounts.windows
-            opening.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await opening
-            assert not made.meter.accounts.windows
-            assert not made.meter.accounts.timelines._of_windows
-            assert pickle.loads(made.scheduler.worker_plugins[names.WORKER_PLUGIN]).windows == []
-            with pytest.raises(RuntimeError, match="no window 'w' is open"):
-                await made.handle(names.CLOSE, "w")
-
-    asyncio.run(check())
+    made.asked = asked
+    opening = asyncio.create_task(made.handle(names.OPEN, "w"))
+    await stuck.wait()
+    assert "w" in made.meter.accounts.windows
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not made.meter.accounts.windows
+    assert not made.meter.accounts.timelines._of_windows
+    assert pickle.loads(made.scheduler.worker_plugins[names.WORKER_PLUGIN]).windows == []
+    with pytest.raises(RuntimeError, match="no window 'w' is open"):
+        await made.handle(names.CLOSE, "w")
 
 
-def test_what_a_worker_says_after_its_answer_is_no_part_of_the_window() -> None:
-    async def check() -> None:
-        async with cluster() as made:
-            await made.handle(names.OPEN, "w")
-            answered: list[str] = []
+@within(cluster)
+async def test_what_a_worker_says_after_its_answer_is_no_part_of_the_window(made):
+    await made.handle(names.OPEN, "w")
+    answered: list[str] = []
 
-            async def asked(action: str, address: str) -> None:
-                answered.append(address)
-                if len(answered) == 2:  # while the second is asked, the first one tells more
-                    made.meter.accounts.take_answer(
-                        answered[0], made.halves[answered[0]].answer("snapshot", ""), time.monotonic_ns()
-                    )
+    async def asked(action: str, address: str) -> None:
+        answered.append(address)
+        if len(answered) == 2:  # while the second is asked, the first one tells more
+            made.meter.accounts.take_answer(
+                answered[0], made.halves[answered[0]].answer("snapshot", ""), time.monotonic_ns()
+            )
 
-            made.asked = asked
-            reply = unpacked(await made.handle(names.CLOSE, "w"))
-            assert (reply["not_measured"], reply["notes"]) == ({}, ())
-            assert all(set(row) <= {"idle", "no-work"} for row in reply["workers"].values())
-
-    asyncio.run(check())
+    made.asked = asked
+    reply = unpacked(await made.handle(names.CLOSE, "w"))
+    assert (reply["not_measured"], reply["notes"]) == ({}, ())
+    assert all(set(row) <= {"idle", "no-work"} for row in reply["workers"].values())
 
 
-def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@within(cluster)
+async def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(made, *, monkeypatch):
     monkeypatch.setattr(open_windows, "LOOKING_SECONDS", 0.0)
     slow = SlowWorker("worker-1", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 2.0)
     others = (replace(slow, worker="worker-2", cause=Cause.SLOW_CPU), replace(slow, worker="gone", cause=Cause.LOCK))
     stack = (Frame("load", "/home/me/etl.py", 20),)
+    asked: list[tuple[str, str]] = []
 
-    async def check() -> None:
-        async with cluster() as made:
-            asked: list[tuple[str, str]] = []
+    async def ask(action: str, address: str) -> None:
+        asked.append((action, made.halves[address].ws.name))
 
-            async def ask(action: str, address: str) -> None:
-                asked.append((action, made.halves[address].ws.name))
-
-            made.asked = ask
-            for half in made.halves.values():
-                half.profile = {SampleRow("thread-noncpu", "sleep", "load", stack): 9}
-            watch = type(made.meter.accounts.stragglers)
-            monkeypatch.setattr(watch, "findings", property(lambda self: (slow, *others)))
-            found = [SlowWorker.from_dict(one) for one in (await made.handle(names.STRAGGLERS, ""))["stragglers"]]
-            assert [one.line for one in found] == ["etl.py:20", "", ""]
-            assert asked == [(names.OPEN, "worker-1"), (names.CLOSE, "worker-1")]
-            monkeypatch.setattr(watch, "findings", property(lambda self: others))
-            await made.handle(names.STRAGGLERS, "")
-            assert len(asked) == 2
-
-    asyncio.run(check())
+    made.asked = ask
+    for half in made.halves.values():
+        half.profile = {SampleRow("thread-noncpu", "sleep", "load", stack): 9}
+    watch = type(made.meter.accounts.stragglers)
+    monkeypatch.setattr(watch, "findings", property(lambda self: (slow, *others)))
+    found = [SlowWorker.from_dict(one) for one in (await made.handle(names.STRAGGLERS, ""))["stragglers"]]
+    assert [one.line for one in found] == ["etl.py:20", "", ""]
+    assert asked == [(names.OPEN, "worker-1"), (names.CLOSE, "worker-1")]
+    monkeypatch.setattr(watch, "findings", property(lambda self: others))
+    await made.handle(names.STRAGGLERS, "")
+    assert len(asked) == 2
 
 
-def test_a_window_that_is_gone_says_why() -> None:
-    async def check() -> None:
-        async with cluster() as made:
-            await made.handle(names.OPEN, "mine")
-            # As upstream calls it when a connection is lost; the client comes back under the same name.
-            made.plugin.remove_client(made.scheduler, "me")
-            with pytest.raises(RuntimeError, match="its client lost its connection to the scheduler meanwhile"):
-                await made.handle(names.CLOSE, "mine")
-            for number in range(open_windows.MAX_WINDOWS + 1):
-                await made.handle(names.OPEN, f"w{number}")
-            with pytest.raises(RuntimeError, match="64 others were opened after it"):
-                await made.handle(names.CLOSE, "w0")
-            with pytest.raises(RuntimeError, match="the scheduler, or the plugin on it, was started after it opened"):
-                await made.handle(names.CLOSE, "from before")
-            await made.handle(names.CLOSE, "w1")
-            with pytest.raises(RuntimeError, match="it was closed already"):
-                await made.handle(names.CLOSE, "w1")
-
-    asyncio.run(check())
+@within(cluster)
+async def test_a_window_that_is_gone_says_why(made):
+    await made.handle(names.OPEN, "mine")
+    # As upstream calls it when a connection is lost; the client comes back under the same name.
+    made.plugin.remove_client(made.scheduler, "me")
+    with pytest.raises(RuntimeError, match="its client lost its connection to the scheduler meanwhile"):
+        await made.handle(names.CLOSE, "mine")
+    for number in range(open_windows.MAX_WINDOWS + 1):
+        await made.handle(names.OPEN, f"w{number}")
+    with pytest.raises(RuntimeError, match="64 others were opened after it"):
+        await made.handle(names.CLOSE, "w0")
+    with pytest.raises(RuntimeError, match="the scheduler, or the plugin on it, was started after it opened"):
+        await made.handle(names.CLOSE, "from before")
+    await made.handle(names.CLOSE, "w1")
+    with pytest.raises(RuntimeError, match="it was closed already"):
+        await made.handle(names.CLOSE, "w1")

@@ -22,10 +22,6 @@ def counter():
     return RepeatCounter()
 
 
-def test_nothing_is_computed_again_at_first(counter):
-    assert counter.by_prefix() == {}
-
-
 def test_tasks_and_the_most_times_of_one_key_are_told_by_prefix(counter):
     for number, prefix in [(1, "sum"), (1, "sum"), (1, "sum"), (2, "sum"), (3, "load")]:
         counter.add(number, prefix)
@@ -126,6 +122,10 @@ class FakeScheduler:
             self.move(key, "processing")
             self.move(key, "memory", f"task-finished-{key}")
 
+    def begin_again(self, key, stimulus_id):
+        for state in ("released", "waiting"):
+            self.move(key, state, stimulus_id)
+
     def recomputed(self):
         """The keys of the tasks that are marked."""
         return {key for key, ts in self.tasks.items() if RECOMPUTED in (ts.annotations or {})}
@@ -184,6 +184,14 @@ def tracked(**states):
     windows: dict[str, ClusterWindow] = {}
     track(scheduler, cluster, windows)
     return scheduler, cluster, windows
+
+
+def computed(*keys):
+    """A scheduler that has computed a client's graph of these tasks."""
+    scheduler, _, _ = tracked()
+    scheduler.ask(*keys, stimulus_id="update-graph-1")
+    scheduler.compute(*keys)
+    return scheduler
 
 
 def test_work_is_outstanding_from_the_first_waiting_task_to_the_last_that_is_done(clock):
@@ -310,29 +318,13 @@ def test_a_lost_result_and_its_ancestors_are_marked_and_first_runs_are_not(clock
 
 
 def test_what_a_clients_graph_asks_for_again_is_a_repeat_and_not_marked(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("a", "b", stimulus_id="update-graph-1")
-    scheduler.compute("a", "b")
+    scheduler = computed("a", "b")
     scheduler.move("a", "released", "task-finished-b")
     scheduler.move("b", "released", "client-releases-keys-2")
     scheduler.ask("b", "a", stimulus_id="update-graph-3")
     assert scheduler.recomputed() == set()
     scheduler.compute("a", "b")
     assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2), "b": (1, 2)}
-
-
-def test_a_graph_that_asks_for_what_is_being_computed_again_anyway_changes_no_cause(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("lost", "asked", stimulus_id="update-graph-1")
-    scheduler.compute("lost", "asked")
-    scheduler.move("asked", "released", "client-releases-keys-2")
-    scheduler.ask("asked", stimulus_id="update-graph-3")
-    for key, state in [("lost", "released"), ("lost", "waiting")]:
-        scheduler.move(key, state, "handle-worker-cleanup-4")
-    scheduler.ask(stimulus_id="update-graph-5")
-    assert scheduler.recomputed() == {"lost"}
-    scheduler.compute("lost", "asked")
-    assert scheduler.tracker.repeats[None].by_prefix() == {"asked": (1, 2)}
 
 
 def test_a_retry_of_what_erred_has_its_inputs_computed_again_as_repeats(clock):
@@ -354,9 +346,7 @@ def test_a_retry_of_what_erred_has_its_inputs_computed_again_as_repeats(clock):
     [("update-graph-3", "handle-worker-cleanup-4"), ("handle-worker-cleanup-3", "reschedule-4")],
 )
 def test_a_run_that_is_cut_short_begins_again_for_the_cause_that_it_had(clock, state, first, then):
-    scheduler, _, _ = tracked()
-    scheduler.ask("x", stimulus_id="update-graph-1")
-    scheduler.compute("x")
+    scheduler = computed("x")
     scheduler.move("x", "released", first)
     if first == "update-graph-3":
         scheduler.ask("x", stimulus_id=first)
@@ -372,31 +362,24 @@ def test_a_run_that_is_cut_short_begins_again_for_the_cause_that_it_had(clock, s
 
 
 def test_a_lost_result_bears_the_mark_of_its_worker_and_so_do_those_that_it_needs(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("a", "b", "c", "d", stimulus_id="update-graph-1")
-    scheduler.compute("a", "b", "c", "d")
+    scheduler = computed("a", "b", "c", "d")
     tasks = scheduler.tasks
     scheduler.tracker.results_lost("w3", "handle-worker-cleanup-2")
-    for state in ("released", "waiting"):
-        scheduler.move("b", state, "handle-worker-cleanup-2")
+    scheduler.begin_again("b", "handle-worker-cleanup-2")
     # Its input is released, and waits again by another stimulus, for it.
     tasks["a"].waiters = {tasks["b"]}
     # A task that needs it is, too: it waits for it.
     tasks["c"].waiting_on = {tasks["b"]}
     for key in "acd":
-        for state in ("released", "waiting"):
-            scheduler.move(key, state, "task-finished-3")
+        scheduler.begin_again(key, "task-finished-3")
     marks = {key: tasks[key].annotations[RECOMPUTED] for key in "abcd"}
     assert marks == {"a": "w3", "b": "w3", "c": "w3", "d": "(unknown)"}
 
 
 def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("x", stimulus_id="update-graph-1")
-    scheduler.compute("x")
+    scheduler = computed("x")
     mine = scheduler.tasks["x"].annotations = {"priority": 1}
-    for state in ("released", "waiting"):
-        scheduler.move("x", state, "handle-worker-cleanup-2")
+    scheduler.begin_again("x", "handle-worker-cleanup-2")
     assert scheduler.tasks["x"].annotations == {"priority": 1, RECOMPUTED: "(unknown)"}
     # A dictionary of annotations may be shared with other tasks.
     assert mine == {"priority": 1}
@@ -407,11 +390,8 @@ def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
 
 
 def test_a_lost_result_that_is_forgotten_as_soon_as_it_is_there_again_is_no_repeat(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("x", stimulus_id="update-graph-1")
-    scheduler.compute("x")
-    for state in ("released", "waiting"):
-        scheduler.move("x", state, "handle-worker-cleanup-2")
+    scheduler = computed("x")
+    scheduler.begin_again("x", "handle-worker-cleanup-2")
     scheduler.compute("x")
     scheduler.move("x", "forgotten", "client-releases-keys-3")
     assert scheduler.tracker.repeats[None].by_prefix() == {}
@@ -458,8 +438,7 @@ def test_a_result_that_was_there_before_the_tracker_is_known(clock):
     scheduler, _, _ = tracked(x="memory", y="memory")
     scheduler.move("x", "released", "client-releases-keys-1")
     scheduler.ask("x", stimulus_id="update-graph-2")
-    for state in ("released", "waiting"):
-        scheduler.move("y", state, "handle-worker-cleanup-3")
+    scheduler.begin_again("y", "handle-worker-cleanup-3")
     assert scheduler.recomputed() == {"y"}
     scheduler.compute("x", "y")
     assert scheduler.tracker.repeats[None].by_prefix() == {"x": (1, 2)}

@@ -22,9 +22,13 @@ def totals(**by_label: float) -> defaultdict:
     return found
 
 
+def metrics(**by_label: float) -> tuple[defaultdict, FineMetrics]:
+    found = totals(**by_label)
+    return found, FineMetrics(found)
+
+
 def test_spill_is_what_disk_and_serialisation_took_since_the_last_call():
-    digests_total = totals(disk_read=1.0, thread_cpu=9.0)
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics(disk_read=1.0, thread_cpu=9.0)
     assert digests.spill("span", "inc") == 0
     digests_total["execute", "span", "inc", "disk-read", "seconds"] += 0.25
     digests_total["execute", "span", "inc", "deserialize", "seconds"] += 0.5
@@ -34,8 +38,7 @@ def test_spill_is_what_disk_and_serialisation_took_since_the_last_call():
 
 
 def test_every_label_of_spilling_counts_and_bytes_do_not():
-    digests_total = totals()
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics()
     for label in SPILL_LABELS:
         digests_total["execute", "span", "inc", label, "seconds"] = 1.0
         digests_total["execute", "span", "inc", label, "bytes"] = 1e9
@@ -44,8 +47,7 @@ def test_every_label_of_spilling_counts_and_bytes_do_not():
 
 
 def test_spans_and_prefixes_are_told_apart():
-    digests_total = totals()
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics()
     digests_total["execute", "span", "inc", "disk-read", "seconds"] = 1.0
     digests_total["execute", "span", "sum", "disk-read", "seconds"] = 2.0
     digests_total["execute", None, "inc", "disk-read", "seconds"] = 3.0
@@ -57,8 +59,7 @@ def test_spans_and_prefixes_are_told_apart():
 
 
 def test_prefixes_are_cut_as_the_ledger_cuts_them():
-    digests_total = totals()
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics()
     digests_total["execute", "span", "x" * 300, "disk-read", "seconds"] = 1.0
     assert digests.spill("span", "x" * MAX_PREFIX_LENGTH) == 10**9
 
@@ -78,8 +79,7 @@ def test_what_was_there_before_the_meter_does_not_count():
 
 
 def test_a_digest_that_falls_takes_nothing_back():
-    digests_total = totals(disk_read=1.0, io=1.0)
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics(disk_read=1.0, io=1.0)
     digests_total["execute", "span", "inc", "disk-read", "seconds"] = 0.5
     digests_total["execute", "span", "inc", "io", "seconds"] = 0.5
     assert digests.spill("span", "inc") == 0
@@ -87,8 +87,7 @@ def test_a_digest_that_falls_takes_nothing_back():
 
 
 def test_work_outside_the_slots_is_summed_by_activity():
-    digests_total = totals()
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics()
     digests_total["gather-dep", "network", "seconds"] = 1.0
     digests_total["gather-dep", "deserialize", "seconds"] = 0.5
     digests_total["gather-dep", "network", "bytes"] = 1e6
@@ -105,8 +104,7 @@ def test_work_outside_the_slots_is_summed_by_activity():
 
 
 def test_the_user_s_own_labels_are_details_and_summed_over_prefixes():
-    digests_total = totals(io=0.0)
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics(io=0.0)
     digests_total["execute", "span", "inc", "io", "seconds"] = 0.4
     digests_total["execute", "span", "sum", "io", "seconds"] = 0.2
     digests_total["execute", "span", "sum", ("a", "tuple"), "seconds"] = 1.0
@@ -115,15 +113,13 @@ def test_the_user_s_own_labels_are_details_and_summed_over_prefixes():
 
 @pytest.mark.parametrize("label", ["thread-cpu", "thread-noncpu", "executor", "other", "failed", "memory-read"])
 def test_the_labels_of_upstream_are_no_details(label):
-    digests_total = totals()
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics()
     digests_total["execute", "span", "inc", label, "seconds"] = 1.0
     assert (digests.details(), digests.outside(), digests.spill("span", "inc")) == ({}, {}, 0)
 
 
 def test_the_user_s_labels_are_bounded_in_number_and_length():
-    digests_total = totals()
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics()
     for i in range(MAX_METERED + 5):
         digests_total["execute", "span", "inc", f"label {i}", "seconds"] = 1.0
     assert len(digests.details()) == MAX_METERED + 1
@@ -133,8 +129,7 @@ def test_the_user_s_labels_are_bounded_in_number_and_length():
 
 
 def test_what_is_metered_is_bytes_and_counts_of_all_labels_seconds_of_users_and_the_background_of_shuffles():
-    digests_total = totals(io=0.4, disk_read=7.0)
-    digests = FineMetrics(digests_total)
+    digests_total, digests = metrics(io=0.4, disk_read=7.0)
     digests_total["execute", "span", "inc", "io", "seconds"] += 0.2
     digests_total["execute", "span", "inc", "disk-read", "seconds"] += 1.0  # is in a bucket
     digests_total["execute", "span", "inc", "disk-read", "bytes"] += 1e6

@@ -30,7 +30,7 @@ STACKS = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: (frame,
 class Process:
     """A process whose threads are at what a test says; their idents are small numbers."""
 
-    def __init__(self, *, throttled=None, library_core=0, cores=2.0, nthreads=0):
+    def __init__(self, *, throttled=None, library_core=0, cores=2.0, nthreads=0, stacks_wanted=False):
         self.at = 0
         self.python = {LOOP: SimpleNamespace(name="MainThread")}
         self.runs = {}
@@ -58,6 +58,8 @@ class Process:
             row=lambda row: self.rows.update({row[0]: row[1]}),
             hold=self.holds.append,
         )
+        self.look_._stacks = STACKS
+        self.look_.stacks_wanted = stacks_wanted
         self.look_.begin(0)
 
     # what a test says
@@ -358,7 +360,6 @@ def test_whatever_threads_do_no_more_is_counted_than_has_passed(looks):
 
 def test_stacks_and_who_held_the_gil_are_kept_only_if_wanted(monkeypatch):
     process = Process()
-    process.look_._stacks = STACKS
     monkeypatch.setattr("sys._current_frames", lambda: {1: A, 2: B, LOOP: C})
     process.begins(1, INC, "gil")
     process.begins(2, SUM, "gil")
@@ -379,7 +380,6 @@ def test_stacks_and_who_held_the_gil_are_kept_only_if_wanted(monkeypatch):
 
 def test_a_stack_of_former_days_is_not_taken_for_the_present_one(monkeypatch):
     process = Process()
-    process.look_._stacks = STACKS
     frames = {1: A}
     monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.look_.stacks_wanted = True
@@ -396,9 +396,7 @@ def test_a_stack_of_former_days_is_not_taken_for_the_present_one(monkeypatch):
 
 
 def test_who_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
-    process = Process()
-    process.look_._stacks = STACKS
-    process.look_.stacks_wanted = True
+    process = Process(stacks_wanted=True)
     monkeypatch.setattr("sys._current_frames", lambda: {1: A, LOOP: C})
     process.begins(1, INC, "gil")
     process.used.update({1: 10})
@@ -411,9 +409,7 @@ def test_who_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
 
 
 def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(monkeypatch):
-    process = Process()
-    process.look_._stacks = STACKS
-    process.look_.stacks_wanted = True
+    process = Process(stacks_wanted=True)
     frames = {1: A, LOOP: SELECT}
     monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.begins(1, INC, "gil")
@@ -434,7 +430,6 @@ def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(monkeypatch):
 @pytest.mark.parametrize("would", ["gil", "running"])
 def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(monkeypatch, would):
     process = Process()
-    process.look_._stacks = STACKS
     frames = {LOOP: C}
     monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.passes(100)

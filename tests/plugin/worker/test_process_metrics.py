@@ -71,9 +71,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> None:
     monkeypatch.setattr(process_metrics, "Scheduler", SimpleNamespace(_instances=[]))
 
 
-def test_cpu_of_other_threads_is_what_neither_tasks_nor_the_loop_used(
-    monkeypatch: pytest.MonkeyPatch, waited: dict[int, int]
-) -> None:
+def test_cpu_of_other_threads_is_what_neither_tasks_nor_the_loop_used(monkeypatch, waited):
     alone(monkeypatch)
     clocks = iter([(20 * SECOND, 3 * SECOND), (21 * SECOND, 3 * SECOND)])
     monkeypatch.setattr(process_metrics, "_clocks", lambda: next(clocks))

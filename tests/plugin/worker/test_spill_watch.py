@@ -62,9 +62,13 @@ def spill_buffer(tmp_path: Any) -> SpillBuffer:
     return SpillBuffer(str(tmp_path / "spilled"), target=1_000)
 
 
-def test_to_store_a_result_that_pushes_another_out_is_spilling(tmp_path, clock):
+def watched_buffer(tmp_path: Any) -> tuple[SpillBuffer, Watched]:
     data = spill_buffer(tmp_path)
-    watched = Watched(data)
+    return data, Watched(data)
+
+
+def test_to_store_a_result_that_pushes_another_out_is_spilling(tmp_path, clock):
+    data, watched = watched_buffer(tmp_path)
     data["a"] = ITEM
     assert watched.times == []
     data["b"] = ITEM
@@ -74,8 +78,7 @@ def test_to_store_a_result_that_pushes_another_out_is_spilling(tmp_path, clock):
 
 
 def test_what_the_memory_manager_asks_for_is_told_apart(tmp_path, clock):
-    data = spill_buffer(tmp_path)
-    watched = Watched(data)
+    data, watched = watched_buffer(tmp_path)
     data["a"] = ITEM
     assert data.evict() > 0
     assert [asked for _, _, asked in watched.times] == [True]
@@ -97,8 +100,7 @@ def test_what_is_read_back_may_push_others_out_and_each_is_a_stretch_of_its_own(
 
 
 def test_what_stays_in_memory_is_not_noted(tmp_path, clock):
-    data = spill_buffer(tmp_path)
-    watched = Watched(data)
+    data, watched = watched_buffer(tmp_path)
     data["a"] = ITEM
     assert data["a"] == ITEM
     del data["a"]
@@ -106,8 +108,7 @@ def test_what_stays_in_memory_is_not_noted(tmp_path, clock):
 
 
 def test_a_store_that_fails_fails_as_ever_and_is_noted(tmp_path, clock):
-    data = spill_buffer(tmp_path)
-    watched = Watched(data)
+    data, watched = watched_buffer(tmp_path)
     with pytest.raises(TypeError):
         data["a"] = NotPickled()
     assert len(watched.times) == 1
@@ -117,8 +118,7 @@ def test_a_store_that_fails_fails_as_ever_and_is_noted(tmp_path, clock):
 
 
 def test_another_thread_does_not_block_the_event_loop(tmp_path, clock):
-    data = spill_buffer(tmp_path)
-    watched = Watched(data)
+    data, watched = watched_buffer(tmp_path)
     data["a"] = ITEM
     thread = threading.Thread(target=data.evict)
     thread.start()
@@ -140,8 +140,7 @@ def test_the_data_is_as_it_was_afterwards(tmp_path):
 
 
 def test_what_somebody_else_put_in_the_same_place_stays_there(tmp_path):
-    data = spill_buffer(tmp_path)
-    watched = Watched(data)
+    data, watched = watched_buffer(tmp_path)
     other = Watched(data)
     watched.watch.stop()
     data["a"] = ITEM

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from dask_efficiency.plugin.worker.thread_clocks import ThreadFiles, cpu_clock
-from dask_efficiency.plugin.worker.wait_states import WaitStates, find_gil, has_gil
+from dask_efficiency.plugin.worker.wait_states import WaitStates, find_gil
 from tests.plugin.worker.threads_in_states import in_thread, needs_threads, until
 
 pytestmark = needs_threads
@@ -30,25 +30,6 @@ def comes_to(reader, states, thread, state):
         until(lambda: states.state(files.syscall(), files) == state)
     finally:
         files.close()
-
-
-def test_a_thread_that_sleeps(reader, states):
-    done = threading.Event()
-    with in_thread(lambda: [time.sleep(0.01) for _ in iter(done.is_set, True)], done.set) as thread:
-        comes_to(reader, states, thread, "sleep")
-
-
-def test_a_thread_that_waits_for_a_lock(reader, states):
-    lock = threading.Lock()
-    lock.acquire()
-    with in_thread(lock.acquire, lock.release) as thread:
-        comes_to(reader, states, thread, "lock")
-
-
-def test_a_thread_that_receives(reader, states):
-    here, there = socket.socketpair()
-    with here, there, in_thread(lambda: here.recv(1), lambda: there.send(b"x")) as thread:
-        comes_to(reader, states, thread, "network")
 
 
 def test_a_thread_that_polls_a_socket(reader, states):
@@ -94,18 +75,6 @@ def test_a_named_pipe_is_no_file(reader, states, tmp_path):
             pytest.skip("this kernel does not say where threads wait")
         comes_to(reader, states, thread, "child-process")
     os.close(end)
-
-
-@pytest.mark.skipif(not has_gil(), reason="this Python has no GIL")
-def test_a_thread_that_wants_the_gil(reader, states):
-    stop = threading.Event()
-
-    def spin():
-        while not stop.is_set():
-            pass
-
-    with in_thread(spin, stop.set) as thread:
-        comes_to(reader, states, thread, "gil")
 
 
 def test_clocks_tell_cpu_from_sleep(reader):

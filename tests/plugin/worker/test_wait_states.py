@@ -136,7 +136,6 @@ pytestmark = needs_threads
 def test_it_is_found_inside_the_runtime_and_nowhere_else(reader, monkeypatch):
     monkeypatch.setattr(wait_states, "_known", None)
     is_gil = find_gil(reader)
-    assert is_gil is not None
     assert not is_gil(id(reader))  # on the heap
 
 

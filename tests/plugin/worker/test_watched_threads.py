@@ -43,7 +43,6 @@ def test_a_thread_is_found_and_lost(threads):
     with in_thread(stop.wait, stop.set) as thread:
         threads.look()
         found = threads.task_thread(thread.ident, 5)
-        assert found is not None
         watched = found[0]
         assert watched.files.native_id == thread.native_id
         assert threads.task_thread(thread.ident, 6)[0] is watched

@@ -71,9 +71,7 @@ def worker_causes(*, enabled: bool = True) -> WorkerCauses:
 def ran(ledger: Ledger, start: int, *, wall: int, cpu: int, stop: int) -> None:
     """A task that succeeded."""
     ledger.reserve(start, "inc", "span", at=start)
-    reservation = ledger.release(start, at=stop)
-    assert reservation is not None
-    ledger.finalize(reservation, Outcome.SUCCEEDED, wall=wall, cpu=cpu)
+    ledger.finalize(ledger.release(start, at=stop), Outcome.SUCCEEDED, wall=wall, cpu=cpu)
 
 
 def test_causes_add_up_to_the_accounts_as_the_scheduler_checks_them(made):
@@ -176,6 +174,5 @@ def test_where_finding_causes_fails_the_accounts_go_on_without_them(made, monkey
     assert reservation is not None
     made[0].sums.any_library = True
     library = whole.library()
-    assert library is not None
     assert library(reservation, 5) == whole.library_so_far(reservation, 5) == 0
     assert [record.levelname for record in caplog.records] == ["ERROR"]
