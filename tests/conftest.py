@@ -140,17 +140,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needed |= {NEEDED_BY[fixture] for fixture in getattr(item, "fixturenames", ()) if fixture in NEEDED_BY}
         for name in sorted(needed):
             item.add_marker(pytest.mark.skipif(not found(name), reason=f"{name} is not installed: {NEEDED[name][1]}"))
-        if needed or ("cluster" in item.keywords and not is_listed(item.nodeid)):
+        if needed or (item.get_closest_marker("cluster") and not is_listed(item.nodeid)):
             item.add_marker("slow")
     if hasattr(config, "workerinput"):
-        costly = Counter(item.path for item in items if "cluster" in item.keywords or "slow" in item.keywords)
+        costly = Counter(
+            item.path for item in items if item.get_closest_marker("cluster") or item.get_closest_marker("slow")
+        )
         items.sort(key=lambda item: -costly[item.path])
 
 
 @pytest.fixture(autouse=True)
 def patience(request: pytest.FixtureRequest) -> Iterator[None]:
     """A report waits for workers as long as a busy machine lets them wait for a core."""
-    if "cluster" not in request.keywords:
+    if not request.node.get_closest_marker("cluster"):
         yield
         return
     with dask.config.set({"efficiency.report-timeout": "60s"}):
