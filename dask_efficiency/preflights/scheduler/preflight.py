@@ -35,7 +35,7 @@ READY_SECONDS = 5.0
 #: Seconds until one that is asked again is hung for sure.
 LATE_SECONDS = 8.0
 
-#: Seconds for a worker to measure itself alone; it takes 2 to 3 on a machine that is not slow.
+#: Seconds for a worker to measure itself alone; on a machine that is not slow it takes 1, and with all repetitions 3.
 ALONE_SECONDS = 20.0
 
 #: Seconds for a pair; it takes less than one where no link is slower than 1 MB/s.
