@@ -54,8 +54,8 @@ def preflight(
     """Find the slow workers before a job starts: ``dask_efficiency.preflight(client)``.
 
     Each worker is measured alone for about a second, in a process next to its own, and then with another, longer
-    where one seems slow. Workers of one machine take turns. None of it is a task. If the plugin is not on the scheduler,
-    it is registered for the time of the test.
+    where one seems slow. Workers of one machine take turns. None of it is a task. If the plugin is not on the
+    scheduler, it is registered for the time of the test.
 
     Parameters
     ----------

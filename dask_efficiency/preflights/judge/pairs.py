@@ -112,9 +112,11 @@ def next_round(
     if number >= MAX_ROUNDS:
         return []
     lots = {worker: random.random() for worker in hosts}
+    # Good ones are equal: in the order of their speed two pairs would meet each other, and be a group of their own.
+    least = {worker: max(1.0, links.least(worker)) for worker in hosts}
     # Workers that rested come first, then the slowest.
-    slowest = sorted(hosts, key=lambda worker: (len(links.partners(worker)) > 0, -links.least(worker), lots[worker]))
-    fastest = dict.fromkeys(sorted(hosts, key=lambda worker: (links.least(worker), lots[worker])))
+    slowest = sorted(hosts, key=lambda worker: (len(links.partners(worker)) > 0, -least[worker], lots[worker]))
+    fastest = dict.fromkeys(sorted(hosts, key=lambda worker: (least[worker], random.random())))
     several_hosts = len(set(hosts.values())) > 1
     pairs: list[Pair] = []
 
