@@ -4,7 +4,7 @@ With 4 workers recall of 0.95 or more, the right cause for 9 in 10 of those foun
 1 of 50 runs in which nothing is wrong, at most 20 s a run; and 1000 workers on 250 hosts in 60 s.
 
     python -m benchmarks.preflight injected [--repeats 3] [--healthy 50] [--faults NAME ...] [--seed 0]
-    python -m benchmarks.preflight simulated [--repeats 20]
+    python -m benchmarks.preflight simulated [--repeats 20] [--seed 0] [--moments 0.03]
 
 ``injected`` needs root, for links and disks. It prints each run, then recall, right causes, false accusations and
 seconds. A run takes half a minute. Run it on a machine that does nothing else: what others compute takes cores from
@@ -14,7 +14,7 @@ Faults are those of :mod:`benchmarks.worker_bed`, a worker that hangs (``hung``:
 (``slow-memory``: all other cores stream while the victim measures itself; left out where that does not slow it), and
 ``trunk``: a slow link between two bridges with two workers on each, where the path is to be named and no worker.
 
-``simulated`` sweeps slowdown and number of workers, and counts accusations among healthy ones.
+``simulated`` sweeps slowdown and number of workers, and counts accusations among healthy ones and their seconds.
 """
 
 from __future__ import annotations
@@ -281,8 +281,8 @@ def injected(args: argparse.Namespace) -> bool:
 
 
 def simulated(args: argparse.Namespace) -> bool:
-    lines, nobody_else = preflight_simulated.sweep(args.repeats)
-    more, alarms = preflight_simulated.healthy(25 * args.repeats)
+    lines, nobody_else = preflight_simulated.sweep(args.repeats, args.seed, args.moments)
+    more, alarms = preflight_simulated.healthy(25 * args.repeats, args.seed, args.moments)
     text, in_time = preflight_simulated.at_scale()
     print("\n".join([*lines, *more, text]))
     return nobody_else and in_time and alarms <= CLAIMED_FALSE * 25 * args.repeats
@@ -297,6 +297,8 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, help="of each fault, or of each cell of the sweep")
     parser.add_argument("--healthy", type=int, default=50, help="runs without a fault")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; it chooses the victims")
+    moments = preflight_simulated.MOMENTS_DIFFER
+    parser.add_argument("--moments", type=float, default=moments, help="how much simulated repetitions differ")
     args = parser.parse_args()
     args.repeats = args.repeats if args.repeats is not None else (3 if args.part == "injected" else 20)
     holds = injected(args) if args.part == "injected" else simulated(args)

@@ -1,7 +1,8 @@
 """A preflight of workers that are made up, in time that is skipped: detection, and how long it takes at a scale.
 
 The scheduler's side is the real one. Workers answer by a model: each component takes as long as is usual, times a
-factor of the worker that is near 1 (healthy machines of one kind differ by 2 %), times one of the moment (3 %).
+factor of the worker that is near 1 (healthy machines of one kind differ by 2 %), times one of the moment (3 %, or 10 %
+on busy machines).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import asyncio
 import math
 import selectors
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
+from statistics import median
 from typing import Any
 
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.hardware.host import REPEATS
+from dask_efficiency.preflights.hardware.host import REPEATS, spread_of
 from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
@@ -29,10 +31,16 @@ MOMENTS_DIFFER = 0.03
 RATES = {"cpu": 3e10, "cpu_all": 6e10, "memory_bandwidth": 1e10, "disk": 3e8, "python": 5e6}
 BYTE, ROUND_TRIP = 1e-9, 4e-4
 
-#: Seconds that a real worker takes to measure itself, beside the start of its process, and a real pair.
+#: Seconds that a real worker takes to start its process, and to measure itself with all repetitions.
 START_SECONDS = 0.3
 ALONE_SECONDS = 2.4
-PAIR_SECONDS = 0.8
+
+#: Seconds that a real pair takes to begin, and for each repetition.
+MEET_SECONDS = 0.2
+PAIR_SECONDS = 0.2
+
+#: Healthy clusters of each size.
+SIZED = 5
 
 #: Seconds of the scheduler's own messages.
 MESSAGE_SECONDS = 0.002
@@ -74,10 +82,19 @@ class Workers:
         for a worker that hangs.
     random
         Decides.
+    moments
+        How much one repetition differs from the next, as a standard deviation of logarithms.
     """
 
-    def __init__(self, hosts: Mapping[str, str], slow: Mapping[str, Mapping[str, float]], random: Random) -> None:
+    def __init__(
+        self,
+        hosts: Mapping[str, str],
+        slow: Mapping[str, Mapping[str, float]],
+        random: Random,
+        moments: float = MOMENTS_DIFFER,
+    ) -> None:
         self.hosts = hosts
+        self._moments = moments
         self._slow = slow
         self._random = random
         self._factors = {worker: {name: self._near(WORKERS_DIFFER) for name in (*RATES, "send")} for worker in hosts}
@@ -88,7 +105,7 @@ class Workers:
     def seconds(self, worker: str, component: str) -> float:
         """Slowdown of a worker for a component, in this measurement."""
         factor = self._slow.get(worker, {}).get(component, 1.0)
-        return factor * self._factors[worker][component] * self._near(MOMENTS_DIFFER)
+        return factor * self._factors[worker][component] * self._near(self._moments)
 
     async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
         await asyncio.sleep(MESSAGE_SECONDS)
@@ -97,24 +114,20 @@ class Workers:
             raise TimeoutError
         if step["step"] == names.READY:
             return {"machine": self.hosts[address]}
+        repeats = step.get("repeats", REPEATS)
         if step["step"] == names.MEASURE:
-            repeats = step.get("repeats", REPEATS)
             share = len(step["components"]) / len(RATES) * repeats / REPEATS
             await asyncio.sleep(START_SECONDS + ALONE_SECONDS * share)
-            return {
-                "measured": {
-                    name: {
-                        "value": RATES[name] / min(self.seconds(address, name) for _ in range(repeats)),
-                        "share": 1.0,
-                        "count": repeats,
-                        "range": 1.7 * MOMENTS_DIFFER,
-                    }
-                    for name in step["components"]
-                }
-            }
-        await asyncio.sleep(PAIR_SECONDS)
-        both = [max(self.seconds(worker, "send") for worker in (address, step["partner"])) for _ in range(2)]
-        return {"send": BYTE * both[0], "receive": BYTE * both[1], "latency": ROUND_TRIP}
+            return {"measured": {name: self._reading(address, name, repeats) for name in step["components"]}}
+        await asyncio.sleep(MEET_SECONDS + PAIR_SECONDS * repeats)
+        both = (address, step["partner"])
+        ways = [[max(self.seconds(worker, "send") for worker in both) for _ in range(repeats)] for _ in range(2)]
+        found = {name: BYTE * min(way) for name, way in zip(("send", "receive"), ways, strict=True)}
+        return {**found, "latency": ROUND_TRIP, "range": max(map(spread_of, ways))}
+
+    def _reading(self, worker: str, component: str, repeats: int) -> dict[str, Any]:
+        took = [self.seconds(worker, component) for _ in range(repeats)]
+        return {"value": RATES[component] / min(took), "share": 1.0, "count": repeats, "range": spread_of(took)}
 
 
 def tested(workers: Workers, seed: int) -> PreflightResult:
@@ -132,22 +145,14 @@ def tested(workers: Workers, seed: int) -> PreflightResult:
     return PreflightResult(tuple(one.subject for one in preflight.workers), links, 0.0, took)
 
 
-def sweep(repeats: int) -> tuple[list[str], bool]:
+def sweep(repeats: int, seed: int = 0, moments: float = MOMENTS_DIFFER) -> tuple[list[str], bool]:
     """Detection by slowdown and number of workers; True where nobody healthy was accused."""
     lines = ["component  slowdown  workers   found  others accused"]
     wrong = 0
     for component in ("cpu", "send"):
         for slowdown in (1.2, 1.3, 1.4, 1.5, 2.0, 3.0, 5.0):
             for number in (2, 3, 4, 5, 6, 8, 16):
-                hits = others = 0
-                for seed in range(repeats):
-                    random = Random(f"{component} {slowdown} {number} {seed}")
-                    hosts = {f"w{i}": f"h{i}" for i in range(number)}
-                    victim = random.choice(list(hosts))
-                    workers = Workers(hosts, {victim: {component: slowdown}}, random)
-                    found = {finding.worker for finding in tested(workers, seed).slow_workers}
-                    hits += victim in found
-                    others += len(found - {victim})
+                hits, others = detected(component, slowdown, number, range(seed, seed + repeats), moments)
                 wrong += others
                 lines.append(
                     f"{component:10} {slowdown:7.1f}x {number:8} {hits / repeats:7.2f} {others / repeats:15.2f}"
@@ -155,13 +160,37 @@ def sweep(repeats: int) -> tuple[list[str], bool]:
     return lines, wrong == 0
 
 
-def healthy(repeats: int) -> tuple[list[str], int]:
+def detected(component: str, slowdown: float, number: int, seeds: Iterable[int], moments: float) -> tuple[int, int]:
+    """Tests that name a worker that is slow in a component, and others that are named."""
+    hits = others = 0
+    for seed in seeds:
+        random = Random(f"{component} {slowdown} {number} {seed}")
+        hosts = {f"w{i}": f"h{i}" for i in range(number)}
+        victim = random.choice(list(hosts))
+        workers = Workers(hosts, {victim: {component: slowdown}}, random, moments)
+        found = {finding.worker for finding in tested(workers, seed).slow_workers}
+        hits += victim in found
+        others += len(found - {victim})
+    return hits, others
+
+
+def healthy(repeats: int, seed: int = 0, moments: float = MOMENTS_DIFFER) -> tuple[list[str], int]:
+    """Accusations among healthy workers, and seconds of a test of 4 on one machine, and of 64 and 1000, 4 on each."""
     alarms = 0
-    for seed in range(repeats):
-        hosts = {f"w{i}": f"h{i}" for i in range(4 + seed % 13)}
-        found = tested(Workers(hosts, {}, Random(seed)), seed)
-        alarms += bool(found.findings)
-    return [f"healthy: somebody accused in {alarms} of {repeats} runs"], alarms
+    for number in range(seed, seed + repeats):
+        hosts = {f"w{i}": f"h{i}" for i in range(4 + number % 13)}
+        alarms += bool(tested(Workers(hosts, {}, Random(number), moments), number).findings)
+    lines = [f"healthy: somebody accused in {alarms} of {repeats} runs"]
+    for workers, hosts in ((4, 1), (4, 4), (64, 16), (1000, 250)):
+        at = {f"w{i}": f"h{i % hosts}" for i in range(workers)}
+        runs = [tested(Workers(at, {}, Random(f"{seed} {i}"), moments), seed + i) for i in range(SIZED)]
+        accused = sum(bool(run.findings) for run in runs)
+        lines.append(
+            f"healthy: {workers} on {hosts} hosts take {median(run.seconds for run in runs):.1f} s, "
+            f"at most {max(run.seconds for run in runs):.1f} s; somebody accused in {accused} of {SIZED} runs"
+        )
+        alarms += accused
+    return lines, alarms
 
 
 def at_scale(workers: int = 1000, hosts: int = 250) -> tuple[str, bool]:

@@ -42,8 +42,8 @@ def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection:
     """Find the slow workers of a cluster before a job starts.
 
     SCHEDULER is tcp://host:8786, tls://host:8786, host:8786, or its scheduler file. Processors, memory, disks, GPUs and
-    networks are measured: each worker for two to three seconds alone, and with some others in turns; nothing runs as a
-    task.
+    networks are measured: each worker for about a second alone, and with another, longer if it seems slow;
+    nothing runs as a task.
 
     \b
     Exit codes:

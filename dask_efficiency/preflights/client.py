@@ -53,9 +53,9 @@ def preflight(
 ) -> Any:
     """Find the slow workers before a job starts: ``dask_efficiency.preflight(client)``.
 
-    Each worker is measured alone for two to three seconds, in a process next to its own, and then with two or three
-    others. Workers of one machine take turns. None of it is a task. If the plugin is not on the scheduler, it is
-    registered for the time of the test.
+    Each worker is measured alone for about a second, in a process next to its own, and then with another, longer
+    where one seems slow. Workers of one machine take turns. None of it is a task. If the plugin is not on the
+    scheduler, it is registered for the time of the test.
 
     Parameters
     ----------

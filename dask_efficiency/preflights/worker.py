@@ -142,8 +142,7 @@ _CPU_ALL = "cpu_all"
 FIRST_NBYTES = 64 * 2**10
 MAX_NBYTES = 8 * 2**20
 
-#: Repetitions, of which the best counts; and the share of one that a message takes at most.
-REPEATS = 3
+#: Share of a repetition that a message takes at most; a guess.
 MESSAGE_SHARE = 0.3
 
 #: Python's repetitions are this many times as long: a process that is stopped for a tenth of a second at a time would
@@ -261,7 +260,7 @@ class WorkerPreflight(WorkerPart):
             found = await self._in_child(components, asked, seconds, ended)
         if _PYTHON in asked["components"] and not ended():
             found[_PYTHON] = await asyncio.wait_for(
-                asyncio.to_thread(self._loops, float(asked["repetition"]), int(asked.get("repeats", REPEATS))),
+                asyncio.to_thread(self._loops, float(asked["repetition"]), int(asked["repeats"])),
                 max(1.0, seconds - (time.monotonic() - began)),
             )
         if self._closed or test in self._stopped:
@@ -277,7 +276,7 @@ class WorkerPreflight(WorkerPart):
             "memory": self._worker.memory_manager.memory_limit or 0,
             "directory": self._worker.local_directory,
             "repetition": asked["repetition"],
-            "repeats": asked.get("repeats", REPEATS),
+            "repeats": asked.get("repeats", 1),
             "workload": asked.get("workload", ""),
             "collective": asked.get("collective"),
         }
@@ -327,13 +326,13 @@ class WorkerPreflight(WorkerPart):
         async def receive(nbytes: int) -> None:
             await ask(names.GIVE, nbytes=nbytes)
 
-        began, repetition = time.thread_time(), float(asked["repetition"])
+        began, repetition, repeats = time.thread_time(), float(asked["repetition"]), int(asked["repeats"])
         async with asyncio.timeout(float(asked["seconds"])):
             data = await self._random_data()
             await ask(names.MEET)
             try:
-                sent, received = [await _seconds_per_byte(way, repetition) for way in (send, receive)]
-                latency = await _round_trip(lambda: ask(names.TAKE, data=b""))
+                sent, received = [await _seconds_per_byte(way, repetition, repeats) for way in (send, receive)]
+                latency = await _round_trip(lambda: ask(names.TAKE, data=b""), repeats)
                 extent = max(spread_of(sent), spread_of(received))
                 return {"send": min(sent), "receive": min(received), "latency": latency, "range": extent}
             finally:
@@ -367,7 +366,7 @@ class WorkerPreflight(WorkerPart):
         return self._data
 
 
-async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float) -> list[float]:
+async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float, repeats: int) -> list[float]:
     """Seconds a byte of each repetition, in messages as large as the link carries in a short time."""
     await move(FIRST_NBYTES)  # the first one opens the connection
     began = time.perf_counter()
@@ -375,7 +374,7 @@ async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: 
     nbytes = round(FIRST_NBYTES * MESSAGE_SHARE * repetition / max(1e-9, time.perf_counter() - began))
     nbytes = min(MAX_NBYTES, max(FIRST_NBYTES, nbytes))
     found = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         moved, began = 0, time.perf_counter()
         while time.perf_counter() < began + repetition:
             await move(nbytes)
@@ -384,10 +383,10 @@ async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: 
     return found
 
 
-async def _round_trip(go: Callable[[], Awaitable[Any]]) -> float:
+async def _round_trip(go: Callable[[], Awaitable[Any]], repeats: int) -> float:
     """Best of the medians of some round trips."""
     medians = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         took = []
         for _ in range(ROUND_TRIPS):
             began = time.perf_counter()

@@ -45,7 +45,7 @@ def test_a_long_reason_is_cut_to_a_headline() -> None:
 
 def test_a_slow_path_is_named_by_its_hosts() -> None:
     hosts = {"a0": "east-0", "a1": "east-1", "b0": "west-0", "b1": "west-1"}
-    links, _ = all_rounds(hosts, lambda pair: 4.0 if pair.first[0] != pair.second[0] else 1.0)
+    links, *_ = all_rounds(hosts, lambda pair: 4.0 if pair.first[0] != pair.second[0] else 1.0)
     subjects = tuple(subject(name, host=host, cpu=3e10) for name, host in hosts.items())
     values = PreflightResult(subjects, links.links)
     assert headline(values) == "None of 4 workers is slow; 1 slow path between hosts"

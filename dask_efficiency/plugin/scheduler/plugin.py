@@ -72,9 +72,9 @@ class EfficiencyPlugin(SchedulerPlugin):
         Workers, and task prefixes, that are exported to Prometheus one by one, at least 1. Of more workers, only the
         ten most and the ten least efficient; of more prefixes, those with most thread time.
     preflight
-        Measure each worker that joins for two to three seconds, alone and in a process of its own, and compare it with
-        those that joined before: a slow one is logged, and sent as an event of the topic ``dask-efficiency``, before
-        its tasks show it. A worker that has tasks by then is left alone, and reported as not tested.
+        Measure each worker that joins for some seconds, alone and in pairs with idle workers, and compare it with those
+        that joined before: a slow one is logged, and sent as an event of the topic ``dask-efficiency``, before its
+        tasks show it. A worker that has tasks by then is left alone, and reported as not tested.
     source
         Put source code in reports: of the ``with`` block, or as Dask recorded it with graphs, and of lines that sent
         tasks.

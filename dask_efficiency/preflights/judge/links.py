@@ -33,12 +33,15 @@ class MeasuredPair:
         ``receive`` the way back. Empty if the pair failed.
     range
         Logarithm of the largest repetition over the least; NaN if unknown.
+    repeats
+        Number of repetitions; one in a first look.
     """
 
     first: str
     second: str
     seconds: Mapping[Component, float]
     range: float = math.nan
+    repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +93,18 @@ class MeasuredPairs:
     Parameters
     ----------
     links
-        One for each pair.
+        One for each pair. Once some have several repetitions, those of the first look count no more: the best of
+        several is compared with its like.
     final
         Whether all pairs are measured. Before, most workers may have met slow ones only: the spread of the fastest half
         is then not that of healthy workers, and the least threshold holds.
     """
 
     def __init__(self, links: Sequence[MeasuredPair], *, final: bool = True) -> None:
-        self.links = tuple(links)
+        self.links = tuple(link for link in links if link.repeats > 1) or tuple(links)
         self._final = final
-        #: By worker, its best seconds by component.
-        self._best: dict[str, dict[Component, float]] = {}
-        for link in self.links:
-            for worker in (link.first, link.second):
-                best = self._best.setdefault(worker, {})
-                for name, seconds in _as_seen_by(worker, link):
-                    best[name] = min(seconds, best.get(name, math.inf))
+        #: By worker, its best seconds by component; and the same with those of the first look.
+        self._best, self._shown = _best(self.links), _best(links)
         #: By component, seconds of the median of the fastest half of the workers, each at its best.
         self.reference = self._references()
         #: By component, the ratio to the reference that is slow: higher where healthy workers differ much.
@@ -130,7 +129,8 @@ class MeasuredPairs:
         for best in self._best.values():
             for name, seconds in best.items():
                 found.setdefault(name, []).append(seconds)
-        return {name: median_of_fastest(seconds) for name, seconds in found.items()}
+        share = 2 if self._final else 4
+        return {name: median_of_fastest(seconds, share) for name, seconds in found.items()}
 
     def ratio(self, component: Component, seconds: float) -> float:
         """Ratio of a time to the reference; round trips below Dask's own time are equal."""
@@ -207,7 +207,7 @@ class MeasuredPairs:
 
     def readings(self, worker: str) -> dict[Component, float]:
         """Best seconds of a worker, by component."""
-        return dict(self._best.get(worker, {}))
+        return dict(self._shown.get(worker, {}))
 
     def to_confirm(self) -> Iterator[tuple[str, str]]:
         """Pairs to measure again before anybody is named: slow workers with a good one, and slow paths."""
@@ -230,7 +230,7 @@ class MeasuredPairs:
             partners = self._partners[worker]
             if not self.groups or self.unmet(worker) or len(partners) < MIN_SLOW_PAIRS:
                 continue
-            best = self.readings(worker)
+            best = self._best[worker]
             ratios = {name: self.ratio(name, seconds) for name, seconds in best.items()}
             slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
             if slow or not ratios:  # else it was slow in one component with one, and in another with the next
@@ -266,16 +266,32 @@ class MeasuredPairs:
 _BACK = {Component.SEND: Component.RECEIVE, Component.RECEIVE: Component.SEND}
 
 
+def _best(links: Iterable[MeasuredPair]) -> dict[str, dict[Component, float]]:
+    """Best seconds by worker and component."""
+    found: dict[str, dict[Component, float]] = {}
+    for link in links:
+        for worker in (link.first, link.second):
+            best = found.setdefault(worker, {})
+            for name, seconds in _as_seen_by(worker, link):
+                best[name] = min(seconds, best.get(name, math.inf))
+    return found
+
+
 def _as_seen_by(worker: str, link: MeasuredPair) -> Iterable[tuple[Component, float]]:
     for name, seconds in link.seconds.items():
         yield (name if worker == link.first else _BACK.get(name, name)), seconds
 
 
-def median_of_fastest(seconds: Sequence[float]) -> float:
-    """Median of the fastest half, which slow workers do not move while they are fewer than half."""
+def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:
+    """Median of the fastest half, which slow workers do not move while they are fewer than half.
+
+    Parameters
+    ----------
+    share
+        4 for the fastest quarter, of at least two, where more may be slow.
+    """
     half = fastest_half(seconds)
-    middle = len(half) // 2
-    return half[middle] if len(half) % 2 else (half[middle - 1] + half[middle]) / 2
+    return median(half if share == 2 else half[: max(2, -(-len(seconds) // share))])
 
 
 #: Standard deviation of the best of three normal values, 0.75, over their mean range, 1.69.

@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from dask_efficiency.preflights.judge.links import MeasuredPairs
+from dask_efficiency.straggler.peers import MIN_PEERS
 
 
 class Pair(NamedTuple):
@@ -15,6 +16,13 @@ class Pair(NamedTuple):
     first: str
     second: str
 
+
+#: Pairs of a first look: everybody takes part in its rounds until there are so many, as few pairs may hide that most
+#: are slow, or a slow path. Four workers all meet; from twelve on one round is enough.
+FIRST_PAIRS = 6
+
+#: Good workers, at least, with which those in doubt are measured after it; a guess: their fastest half is a reference.
+FEWEST_GOOD = 4
 
 #: Rounds in which everybody takes part; with few workers one more, so that everybody meets everybody.
 COMMON_ROUNDS = 2
@@ -56,7 +64,31 @@ def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
     return [pair for pair in pairs if hosts[pair.first] != hosts[pair.second]]
 
 
-def next_round(number: int, hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> list[Pair]:
+def in_doubt(hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> dict[str, str]:
+    """Workers to measure further after a first look, with their hosts.
+
+    These are the ones without a fast pair, and as many good ones.
+    Empty where all are good, or nobody can tell who is slow.
+    """
+    doubtful = [worker for worker in hosts if not links.is_good(worker)]
+    if not doubtful or len(hosts) < MIN_PEERS:
+        return {}
+    good = [worker for worker in hosts if links.is_good(worker)]
+    good = random.sample(good, min(len(good), max(len(doubtful), FEWEST_GOOD)))
+    return {worker: hosts[worker] for worker in (*doubtful, *good)}
+
+
+def everybody_if_slow(hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> Mapping[str, str]:
+    """All workers if those measured after a first look seem slow, or a path to them: others may be behind it too."""
+    measured = {worker for worker in hosts if links.partners(worker)}
+    if measured == {*hosts} or not (links.suspects or any(links.to_confirm())):
+        return {}
+    return hosts
+
+
+def next_round(
+    number: int, hosts: Mapping[str, str], links: MeasuredPairs, random: Random, *, first_look: bool = False
+) -> list[Pair]:
     """Pairs of a round after the first: slow workers with fast ones; later, workers that are not settled.
 
     Parameters
@@ -69,6 +101,8 @@ def next_round(number: int, hosts: Mapping[str, str], links: MeasuredPairs, rand
         Pairs of earlier rounds.
     random
         Decides between equal workers.
+    first_look
+        Whether a worker needs one pair only, fast or not.
 
     Returns
     -------
@@ -78,9 +112,11 @@ def next_round(number: int, hosts: Mapping[str, str], links: MeasuredPairs, rand
     if number >= MAX_ROUNDS:
         return []
     lots = {worker: random.random() for worker in hosts}
+    # Good ones are equal: in the order of their speed two pairs would meet each other, and be a group of their own.
+    least = {worker: max(1.0, links.least(worker)) for worker in hosts}
     # Workers that rested come first, then the slowest.
-    slowest = sorted(hosts, key=lambda worker: (len(links.partners(worker)) > 0, -links.least(worker), lots[worker]))
-    fastest = dict.fromkeys(sorted(hosts, key=lambda worker: (links.least(worker), lots[worker])))
+    slowest = sorted(hosts, key=lambda worker: (len(links.partners(worker)) > 0, -least[worker], lots[worker]))
+    fastest = dict.fromkeys(sorted(hosts, key=lambda worker: (least[worker], random.random())))
     several_hosts = len(set(hosts.values())) > 1
     pairs: list[Pair] = []
 
@@ -97,15 +133,17 @@ def next_round(number: int, hosts: Mapping[str, str], links: MeasuredPairs, rand
             return True
         return False
 
-    common = number < COMMON_ROUNDS + (len(hosts) <= FEW_WORKERS)
+    rounds = COMMON_ROUNDS + (len(hosts) <= FEW_WORKERS)
+    common = len(links.links) < FIRST_PAIRS if first_look else number < rounds
     for worker in slowest:
-        if worker not in fastest or (not common and links.is_settled(worker)):
+        settled = links.partners(worker) if first_look else links.is_settled(worker)
+        if worker not in fastest or (settled and not common):
             continue
         unmet = frozenset[str]().union(*links.unmet(worker))
-        wanted = [other for other in fastest if other in unmet] if unmet and number >= COMMON_ROUNDS else []
+        wanted = [other for other in fastest if other in unmet] if unmet and not common else []
         if not join(worker, wanted):
             join(worker, list(fastest))
-    if not common:
+    if not common and not first_look:
         _cross(links, fastest, join)
     return pairs
 

@@ -231,7 +231,13 @@ def encode(
             for one in subjects
         ],
         "links": [
-            (link.first, link.second, {str(name): value for name, value in link.seconds.items()}, link.range)
+            (
+                link.first,
+                link.second,
+                {str(name): value for name, value in link.seconds.items()},
+                link.range,
+                link.repeats,
+            )
             for link in links
         ],
         "started": started,
@@ -253,9 +259,13 @@ def decode(content: Mapping[str, Any]) -> PreflightResult:
             subjects=tuple(map(_subject, content["subjects"])),
             links=tuple(
                 MeasuredPair(
-                    first, second, {Component(name): float(value) for name, value in seconds.items()}, float(extent)
+                    first,
+                    second,
+                    {Component(name): float(value) for name, value in seconds.items()},
+                    float(extent),
+                    int(repeats),
                 )
-                for first, second, seconds, extent in content["links"]
+                for first, second, seconds, extent, repeats in content["links"]
             ),
             started=float(content["started"]),
             seconds=float(content["seconds"]),

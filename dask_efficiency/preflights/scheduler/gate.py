@@ -1,4 +1,4 @@
-"""Gate: measures each worker that joins alone, and flags it if it is slow compared with others that joined."""
+"""Gate: measures each worker that joins, alone and in pairs, and flags it if it is slow compared with others."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
+from dask_efficiency.preflights.hardware.host import REPEATS
 from dask_efficiency.preflights.judge.alone import compare_alone, suspects
+from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
+from dask_efficiency.preflights.judge.pairs import MAX_ROUNDS, Pair, next_round
 from dask_efficiency.preflights.judge.readings import Component, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.preflights.scheduler.plan import Ask, Candidate, Plan
@@ -63,9 +68,12 @@ class Gate:
         self._report = flag
         #: Measurements by address, oldest first.
         self._known: dict[str, Subject] = {}
+        self._links: list[MeasuredPair] = []
         self._flagged: set[str] = set()
         self._machines: dict[str, asyncio.Lock] = {}
         self._open: dict[str, asyncio.Task[None]] = {}
+        self._pairing = asyncio.Lock()
+        self._random = Random()
 
     def worker_joined(self, address: str) -> None:
         """Measure a worker as soon as it is metered."""
@@ -81,7 +89,9 @@ class Gate:
     async def _test(self, address: str) -> None:
         try:
             await self._measure_when_metered(address)
-            await self._judge(address)
+            if address in self._known:
+                await self._in_pairs(self._known[address].group)
+                await self._judge(self._known[address].group)
         except Exception:
             logger.exception("dask_efficiency could not test %s before it gets tasks", address)
 
@@ -108,21 +118,57 @@ class Gate:
         if ws.processing:
             return replace(one, not_tested="it is busy")
         tested = Candidate(one)
-        test = Preflight(
-            Plan(uuid.uuid4().hex), [tested], self._ask, lambda address: address in self._scheduler.workers
-        )
-        await test.prepare()
+        test = await self._prepared([tested])
         async with self._machines.setdefault(tested.machine, asyncio.Lock()):
             await test.measure_alone(only)
         # A worker that has just started may be slow to answer, and is not named for that here.
         found = tested.subject
         return replace(found, broken="", paused=False, not_tested=found.broken) if found.broken else found
 
-    async def _judge(self, address: str) -> None:
-        """Compare a worker, and those that could not be compared before it came."""
-        if address not in self._known:
-            return
-        group = self._known[address].group
+    async def _prepared(self, workers: list[Candidate]) -> Preflight:
+        test = Preflight(
+            Plan(uuid.uuid4().hex),
+            workers,
+            self._ask,
+            lambda address: address in self._scheduler.workers,
+            lambda address: not self._is_idle(address),
+        )
+        await test.prepare()
+        return test
+
+    async def _in_pairs(self, group: str) -> None:
+        """Measure pairs of workers without tasks, until it is known of each whether it is slow."""
+        async with self._pairing:
+            for _ in range(MAX_ROUNDS):
+                links = MeasuredPairs(self._pairs_of(group), final=False)
+                hosts = {one.address: one.host for one in self._of(group) if self._is_idle(one.address)}
+                if not (pairs := next_round(MAX_ROUNDS - 1, hosts, links, self._random)):
+                    break
+                await self._measure_pairs(pairs, group)
+            for _ in range(CONFIRMATIONS):
+                links = MeasuredPairs(self._pairs_of(group))
+                new = {slow.worker for slow in links.slow_workers()} - self._flagged
+                await self._measure_pairs([Pair(*two) for two in links.to_confirm() if two[0] in new], group)
+
+    async def _measure_pairs(self, pairs: list[Pair], group: str) -> None:
+        await self._free()
+        pairs = [pair for pair in pairs if all(map(self._is_idle, pair))]
+        workers = [Candidate(self._known[address]) for pair in pairs for address in pair]
+        test = await self._prepared(workers)
+        async with AsyncExitStack() as turn:
+            for machine in sorted({one.machine for one in workers}):
+                await turn.enter_async_context(self._machines.setdefault(machine, asyncio.Lock()))
+            await test.measure_pairs("measuring pairs", dict.fromkeys(pairs, group), REPEATS)
+        links = [*self._links, *test.links.get(group, [])]
+        self._links = [link for link in links if {link.first, link.second} <= self._known.keys()]
+
+    def _is_idle(self, address: str) -> bool:
+        """True if a worker is there and has no tasks."""
+        ws = self._scheduler.workers.get(address)
+        return ws is not None and not ws.processing
+
+    async def _judge(self, group: str) -> None:
+        """Compare the workers of a group, also those that could not be compared before."""
         for _ in range(CONFIRMATIONS):
             slow = suspects(compare_alone(self._of(group)))
             for other in slow.keys() - self._flagged:
@@ -134,11 +180,15 @@ class Gate:
                     if again is not None and not again.not_tested
                     else Subject(self._known[other].name, other, self._known[other].host, group)
                 )
-        for finding in judge(self._of(group), [], at=time.time()):
+        links = self._pairs_of(group)
+        for finding in judge(self._of(group), [MeasuredPairs(links)] if links else [], at=time.time()):
             self._flag(finding, group)
 
     def _of(self, group: str) -> list[Subject]:
         return [one for one in self._known.values() if one.group == group]
+
+    def _pairs_of(self, group: str) -> list[MeasuredPair]:
+        return [link for link in self._links if self._known[link.first].group == group]
 
     def _flag(self, finding: SlowWorker, group: str) -> None:
         named = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.plugin import names
+from dask_efficiency.preflights.hardware.host import REPEATS
 from dask_efficiency.preflights.judge.alone import (
     ALIKE,
     PAIRS,
@@ -21,7 +23,7 @@ from dask_efficiency.preflights.judge.alone import (
     with_pair,
 )
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
-from dask_efficiency.preflights.judge.pairs import Pair, first_round, next_round, startable
+from dask_efficiency.preflights.judge.pairs import Pair, everybody_if_slow, first_round, in_doubt, next_round, startable
 from dask_efficiency.preflights.judge.readings import Component, Reading, better, read_measurements
 from dask_efficiency.preflights.scheduler.plan import STOPPED, Ask, Candidate, Plan
 from dask_efficiency.straggler.peers import MIN_PEERS
@@ -33,7 +35,7 @@ READY_SECONDS = 5.0
 #: Seconds until one that is asked again is hung for sure.
 LATE_SECONDS = 8.0
 
-#: Seconds for a worker to measure itself alone; it takes 2 to 3 on a machine that is not slow.
+#: Seconds for a worker to measure itself alone; on a machine that is not slow it takes 1, and with all repetitions 3.
 ALONE_SECONDS = 20.0
 
 #: Seconds for a pair; it takes less than one where no link is slower than 1 MB/s.
@@ -142,15 +144,23 @@ class Preflight:
         await asyncio.gather(*map(self._prepare, self.workers))
 
     async def measure_alone(self, only: list[Component] | None = None) -> None:
-        """Measure each worker alone, or some components of each."""
+        """Measure each worker alone, or some components of each: once, and again what then seems slow."""
+        testable = self._testable()
+        sizes = Counter(one.subject.group for one in testable)
+        # Too few to compare get all repetitions at once.
+        looks = {one.subject.address: 1 if sizes[one.subject.group] >= MIN_PEERS else REPEATS for one in testable}
+        components = {one.subject.address: only or self.plan.components(gpu=one.gpu) for one in testable}
+        await self._measure_each("measuring each worker alone", components, looks)
+        slow = suspects(compare_alone(one.subject for one in self._testable()))
+        await self._measure_each("measuring workers that seem slow", slow, dict.fromkeys(slow, REPEATS - 1))
 
+    async def _measure_each(
+        self, doing: str, components: Mapping[str, Iterable[Component]], repeats: Mapping[str, int]
+    ) -> None:
         async def measure(address: str) -> None:
-            one = self._by_address[address]
-            await self._measure(one, self.plan.components(gpu=one.gpu) if only is None else only)
+            await self._measure(self._by_address[address], [*components[address]], repeats[address])
 
-        addresses = [one.subject.address for one in self._testable()]
-        doing = "measuring each worker alone"
-        await self._in_turns(doing, addresses, lambda address: [self._by_address[address].machine], measure)
+        await self._in_turns(doing, components, lambda address: [self._by_address[address].machine], measure)
 
     def _most(self) -> float:
         """Seconds that a worker has to measure itself."""
@@ -214,7 +224,7 @@ class Preflight:
 
     # -- alone -------------------------------------------------------------------------------
 
-    async def _measure(self, one: Candidate, components: list[Component]) -> None:
+    async def _measure(self, one: Candidate, components: list[Component], repeats: int) -> None:
         """Measure components, and keep the best of the old and new readings."""
         plan = self.plan
         left = self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left()
@@ -223,7 +233,7 @@ class Preflight:
             if not one.subject.readings:
                 one.note(not_tested=f"the {plan.seconds:.3g} s were over before its turn")
             return
-        measured = await self._measured(one, components, seconds)
+        measured = await self._measured(one, components, seconds, repeats)
         if measured is None:
             return
         readings, missing = measured
@@ -232,7 +242,7 @@ class Preflight:
         one.note(readings={**before, **best}, missing={**one.subject.missing, **missing})
 
     async def _measured(
-        self, one: Candidate, components: list[Component], seconds: float, **more: Any
+        self, one: Candidate, components: list[Component], seconds: float, repeats: int
     ) -> tuple[dict[Component, Reading], dict[Component, str]] | None:
         """New readings and reasons of missing ones; None without an answer, for a reason noted of the worker."""
         step = {
@@ -240,7 +250,7 @@ class Preflight:
             "components": list(map(str, components)),
             "force": self.plan.force,
             "workload": self.plan.workload,
-            **more,
+            "repeats": repeats,
         }
         if Component.WORKLOAD in components:
             step["payload"] = self.plan.payload
@@ -305,7 +315,7 @@ class Preflight:
                 return
             # They alternate in going first, so that a machine's changes of speed cancel.
             pair = (one, other) if number % 2 == 0 else (other, one)
-            found = {each.subject.address: await self._measured(each, wanted, seconds, repeats=1) for each in pair}
+            found = {each.subject.address: await self._measured(each, wanted, seconds, 1) for each in pair}
             own, others = found[one.subject.address], found[other.subject.address]
             if own is None or others is None:
                 return
@@ -322,49 +332,61 @@ class Preflight:
             for workers in MeasuredPairs(links).to_confirm()
             if workers[0] not in slow
         }
-        await self._measure_pairs("measuring slow pairs again", pairs)
+        await self.measure_pairs("measuring slow pairs again", pairs, REPEATS)
 
     # -- in pairs ----------------------------------------------------------------------------
 
     async def _in_pairs(self) -> None:
+        """Measure everybody in a pair once, those in doubt with some others, and then, if they seem slow, everybody."""
         groups: dict[str, list[Candidate]] = {}
         for one in self._testable():
             groups.setdefault(one.subject.group, []).append(one)
-        rounds = {name: 0 for name, group in groups.items() if len(group) > 1}
+        await self._rounds({name: group for name, group in groups.items() if len(group) > 1}, first_look=True)
+        for choose in (in_doubt, everybody_if_slow):
+            again = {}
+            for name, group in groups.items():
+                links = MeasuredPairs(self.links.get(name, ()), final=False)
+                again[name] = [self._by_address[worker] for worker in choose(_hosts(group), links, self.random)]
+            await self._rounds({name: group for name, group in again.items() if group}, first_look=False)
+
+    async def _rounds(self, groups: Mapping[str, list[Candidate]], *, first_look: bool) -> None:
+        rounds = dict.fromkeys(groups, 0)
         number = 0
         while rounds and self._left() > 1:
             number += 1
             pairs: dict[Pair, str] = {}
             for name in list(rounds):
-                found = self._next_pairs(rounds[name], name, groups[name])
+                hosts = _hosts(groups[name])
+                links = MeasuredPairs(self.links.get(name, ()), final=False)
+                if rounds[name] == 0:
+                    found = first_round(hosts, self.random)
+                elif len(groups[name]) < MIN_PEERS:
+                    found = []
+                else:
+                    found = next_round(rounds[name], hosts, links, self.random, first_look=first_look)
                 pairs |= dict.fromkeys(found, name)
                 rounds[name] += 1
                 if not found:
                     del rounds[name]
-            await self._measure_pairs(f"measuring pairs, round {number}", pairs)
+            doing = f"measuring pairs, round {number}" if first_look else f"measuring slow pairs, round {number}"
+            await self.measure_pairs(doing, pairs, 1 if first_look else REPEATS)
         if rounds:
             self.notes.append(f"the {self.plan.seconds:.3g} s were over before all pairs were measured")
 
-    def _next_pairs(self, number: int, name: str, group: list[Candidate]) -> list[Pair]:
-        hosts = {one.subject.address: one.subject.host for one in group if one.can_be_tested}
-        if number == 0:
-            return first_round(hosts, self.random)
-        if len(group) < MIN_PEERS:
-            return []
-        return next_round(number, hosts, MeasuredPairs(self.links.get(name, ()), final=False), self.random)
+    async def measure_pairs(self, doing: str, pairs: Mapping[Pair, str], repeats: int) -> None:
+        """Measure pairs, each of a group."""
 
-    async def _measure_pairs(self, doing: str, pairs: Mapping[Pair, str]) -> None:
         async def measure(pair: Pair) -> None:
             seconds = min(PAIR_SECONDS, self._left())
             if seconds < 1 or not all(self._by_address[worker].can_be_tested for worker in pair):
                 return
-            found = await self._measure_pair(pair, seconds)
+            found = await self._measure_pair(pair, seconds, repeats)
             if found is not None:
                 self.links.setdefault(pairs[pair], []).append(found)
 
         await self._in_turns(doing, pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
-    async def _measure_pair(self, pair: Pair, seconds: float) -> MeasuredPair | None:
+    async def _measure_pair(self, pair: Pair, seconds: float, repeats: int) -> MeasuredPair | None:
         """Measurements of a pair; None if one of them has left."""
         step = {
             "step": names.PAIR,
@@ -372,6 +394,7 @@ class Preflight:
             "seconds": seconds,
             "test": self.plan.test,
             "repetition": self.plan.repetition,
+            "repeats": repeats,
         }
         try:
             answer = await self.ask(pair.first, step, seconds + GRACE_SECONDS)
@@ -388,14 +411,14 @@ class Preflight:
         for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
             value = answer.get(component) if isinstance(answer, Mapping) else None
             if not isinstance(value, int | float) or not 0 < value < math.inf:
-                return MeasuredPair(pair.first, pair.second, {})
+                return MeasuredPair(pair.first, pair.second, {}, repeats=repeats)
             found[component] = float(value)
         extent = answer.get("range", math.nan)
         if self.plan.collective:
             seconds_of_it = await self._all_reduce(self._by_address[pair.first], self._by_address[pair.second])
             found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
         return MeasuredPair(
-            pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan
+            pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan, repeats
         )
 
     async def _all_reduce(self, first: Candidate, second: Candidate) -> float | None:
@@ -453,3 +476,8 @@ class Preflight:
         finally:
             for task in running:
                 task.cancel()
+
+
+def _hosts(group: Iterable[Candidate]) -> dict[str, str]:
+    """Host of each worker that can still be tested."""
+    return {one.subject.address: one.subject.host for one in group if one.can_be_tested}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
-from dask_efficiency.preflights.judge.pairs import Pair, first_round, next_round
+from dask_efficiency.preflights.judge.pairs import Pair, everybody_if_slow, first_round, in_doubt, next_round
 from dask_efficiency.preflights.judge.readings import Component, Reading, Subject
 
 #: Seconds for a byte of a healthy worker.
@@ -16,22 +16,39 @@ BYTE = 1e-9
 
 def all_rounds(
     hosts: Mapping[str, str], took: Callable[[Pair], float], seed: int = 0
-) -> tuple[MeasuredPairs, list[list[Pair]]]:
-    """The pairs of every round, and what they showed, where a pair takes so many times as long as it should."""
-    random = Random(seed)
-    rounds = [first_round(hosts, random)]
+) -> tuple[MeasuredPairs, list[list[list[Pair]]]]:
+    """Measured pairs, and the rounds of the first look and of each after it; a pair takes so many times as long."""
+    random, steps = Random(seed), []
     measured: list[MeasuredPair] = []
+    steps.append(_rounds(hosts, took, random, measured, first_look=True))
+    for choose in (in_doubt, everybody_if_slow):
+        again = choose(hosts, MeasuredPairs(measured, final=False), random)
+        if again:
+            steps.append(_rounds(again, took, random, measured, first_look=False))
+    return MeasuredPairs(measured), steps
+
+
+def _rounds(
+    hosts: Mapping[str, str],
+    took: Callable[[Pair], float],
+    random: Random,
+    measured: list[MeasuredPair],
+    *,
+    first_look: bool,
+) -> list[list[Pair]]:
+    rounds = [first_round(hosts, random)]
     while True:
-        measured += [link(pair, took(pair)) for pair in rounds[-1]]
-        found = next_round(len(rounds), hosts, MeasuredPairs(measured, final=False), random)
+        measured += [link(pair, took(pair), 1 if first_look else 3) for pair in rounds[-1]]
+        links = MeasuredPairs(measured, final=False)
+        found = next_round(len(rounds), hosts, links, random, first_look=first_look)
         if not found:
-            return MeasuredPairs(measured), rounds
+            return rounds
         rounds.append(found)
 
 
-def link(pair: Pair, times: float) -> MeasuredPair:
+def link(pair: Pair, times: float, repeats: int = 1) -> MeasuredPair:
     seconds = {Component.SEND: BYTE * times, Component.RECEIVE: BYTE * times}
-    return MeasuredPair(pair.first, pair.second, seconds if math.isfinite(times) else {})
+    return MeasuredPair(pair.first, pair.second, seconds if math.isfinite(times) else {}, repeats=repeats)
 
 
 def on_hosts_of_their_own(workers: int) -> dict[str, str]:

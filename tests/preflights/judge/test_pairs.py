@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
-from dask_efficiency.preflights.judge.pairs import MAX_ROUNDS, Pair, first_round, next_round, startable
+from dask_efficiency.preflights.judge.pairs import FIRST_PAIRS, MAX_ROUNDS, Pair, first_round, next_round, startable
 from dask_efficiency.preflights.judge.readings import Component
 from tests.preflights.judge.clusters import all_rounds, link, on_hosts_of_their_own
 
@@ -24,17 +24,17 @@ def times(slow: dict[str, float]):
 
 @given(hosts_of_workers, st.dictionaries(st.integers(0, 23).map("w{}".format), slowness), st.integers())
 def test_each_worker_is_at_most_once_in_a_round_and_meets_nobody_twice(hosts, slow, seed) -> None:
-    _, rounds = all_rounds(hosts, times(slow), seed)
-    assert len(rounds) <= MAX_ROUNDS
-    for pairs in rounds:
-        assert max(Counter(worker for pair in pairs for worker in pair).values(), default=0) <= 1
-    met = Counter(frozenset(pair) for pairs in rounds for pair in pairs)
-    assert set(met.values()) <= {1}
+    for rounds in all_rounds(hosts, times(slow), seed)[1]:
+        assert len(rounds) <= MAX_ROUNDS
+        for pairs in rounds:
+            assert max(Counter(worker for pair in pairs for worker in pair).values(), default=0) <= 1
+        met = Counter(frozenset(pair) for pairs in rounds for pair in pairs)
+        assert set(met.values()) <= {1}
 
 
 @given(hosts_of_workers, st.integers())
 def test_pairs_are_of_different_hosts_where_there_are_several(hosts, seed) -> None:
-    _, rounds = all_rounds(hosts, times({}), seed)
+    _, (rounds,) = all_rounds(hosts, times({}), seed)
     if len(set(hosts.values())) > 1:
         assert all(hosts[one] != hosts[other] for pairs in rounds for one, other in pairs)
 
@@ -46,7 +46,7 @@ def test_everybody_is_in_a_pair_of_the_first_round_but_the_odd_one(workers: int,
 
 @given(st.integers(3, 30), st.integers())
 def test_the_odd_one_rests_once_and_is_then_measured(workers: int, seed: int) -> None:
-    links, rounds = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
+    links, (rounds,) = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
     assert len(rounds) <= 3
     assert all(links.partners(f"w{i}") for i in range(workers))
 
@@ -54,7 +54,7 @@ def test_the_odd_one_rests_once_and_is_then_measured(workers: int, seed: int) ->
 @given(st.integers(4, 40), st.integers(0, 39), slowness.filter(lambda times: times > 1.3), st.integers())
 def test_one_slow_or_failed_worker_among_four_or_more_is_named_and_nobody_else(workers, victim, slow, seed) -> None:
     name = f"w{victim % workers}"
-    links, _ = all_rounds(on_hosts_of_their_own(workers), times({name: slow}), seed)
+    links, *_ = all_rounds(on_hosts_of_their_own(workers), times({name: slow}), seed)
     assert [one.worker for one in links.slow_workers()] == [name]
     assert not links.slow_paths()
 
@@ -67,15 +67,18 @@ def test_one_slow_or_failed_worker_among_four_or_more_is_named_and_nobody_else(w
 )
 def test_two_slow_workers_among_six_or_more_are_named_and_nobody_else(workers, victims, slow, seed) -> None:
     names = {f"w{i}" for i in victims}
-    links, _ = all_rounds(on_hosts_of_their_own(workers), times(dict.fromkeys(names, slow)), seed)
+    links, *_ = all_rounds(on_hosts_of_their_own(workers), times(dict.fromkeys(names, slow)), seed)
     assert {one.worker for one in links.slow_workers()} == names
 
 
 @given(st.integers(2, 30), st.integers())
-def test_nobody_is_named_where_all_are_alike(workers: int, seed: int) -> None:
-    links, _ = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
+def test_where_all_are_alike_nobody_is_named_and_one_pair_each_of_many_is_enough(workers: int, seed: int) -> None:
+    links, (rounds,) = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
     assert not links.slow_workers()
     assert not links.slow_paths()
+    if workers >= 2 * FIRST_PAIRS:
+        assert max(Counter(worker for pairs in rounds for pair in pairs for worker in pair).values()) <= 2
+        assert sum(map(len, rounds)) == (workers + 1) // 2
 
 
 @given(st.integers(2, 12), st.integers(2, 12), st.floats(1.5, 20), st.integers())
@@ -91,7 +94,7 @@ def test_a_slow_path_between_two_groups_is_named_and_no_worker(left: int, right:
 
 
 def test_of_two_workers_nobody_can_tell_which_is_slow() -> None:
-    links, rounds = all_rounds(on_hosts_of_their_own(2), lambda pair: 5.0)
+    links, (rounds,) = all_rounds(on_hosts_of_their_own(2), lambda pair: 5.0)
     assert len(rounds) == 1
     assert not links.slow_workers()
 
@@ -116,6 +119,15 @@ def test_where_repetitions_differ_much_it_takes_more_to_be_slow() -> None:
 
     assert slow(0.05) == ["a"]
     assert slow(1.0) == []
+
+
+def test_pairs_of_a_first_look_count_no_more_once_others_have_all_repetitions() -> None:
+    looked = [MeasuredPair("a", "b", {Component.SEND: 0.5}), MeasuredPair("e", "f", {Component.SEND: 0.6})]
+    pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
+    links = [MeasuredPair(*pair, {Component.SEND: 2.0 if "a" in pair else 1.0}, repeats=3) for pair in pairs]
+    found = MeasuredPairs([*looked, *links])
+    assert [(one.worker, one.ratios[Component.SEND]) for one in found.slow_workers()] == [("a", 2.0)]
+    assert found.readings("e") == {Component.SEND: 0.6}
 
 
 def test_the_second_round_pairs_the_slow_with_the_fast() -> None:

@@ -104,7 +104,7 @@ def test_a_host_is_named_in_place_of_all_its_workers() -> None:
 
 
 def test_a_slow_link_is_named_with_the_direction_that_is_slow() -> None:
-    links, _ = all_rounds(on_hosts_of_their_own(4), lambda pair: 3.0 if "w2" in pair else 1.0)
+    links, *_ = all_rounds(on_hosts_of_their_own(4), lambda pair: 3.0 if "w2" in pair else 1.0)
     subjects = [subject(f"w{i}", cpu=3e10) for i in range(4)]
     (finding,) = judge(subjects, [links], at=0.0)
     assert (finding.worker, finding.cause, finding.effect) == ("w2", Cause.NETWORK, pytest.approx(3.0))
@@ -112,7 +112,7 @@ def test_a_slow_link_is_named_with_the_direction_that_is_slow() -> None:
 
 
 def test_a_slow_network_is_explained_by_a_process_that_is_held_up() -> None:
-    links, _ = all_rounds(on_hosts_of_their_own(4), lambda pair: 2.0 if "w2" in pair else 1.0)
+    links, *_ = all_rounds(on_hosts_of_their_own(4), lambda pair: 2.0 if "w2" in pair else 1.0)
     subjects = [subject(f"w{i}", python=2.5e6 if i == 2 else 5e6) for i in range(4)]
     (finding,) = judge(subjects, [links], at=0.0)
     assert finding.cause == Cause.CONTENTION
@@ -120,7 +120,7 @@ def test_a_slow_network_is_explained_by_a_process_that_is_held_up() -> None:
 
 @pytest.mark.parametrize(("slow", "cause"), [(3.0, Cause.GIL), (30.0, Cause.NETWORK)])
 def test_slow_messages_are_explained_by_the_gil_unless_they_are_very_slow(slow: float, cause: Cause) -> None:
-    links, _ = all_rounds(on_hosts_of_their_own(4), lambda pair: slow if "w2" in pair else 1.0)
+    links, *_ = all_rounds(on_hosts_of_their_own(4), lambda pair: slow if "w2" in pair else 1.0)
     subjects = [subject(f"w{i}", python=5e6) for i in range(4)]
     held = Reading(3.3e6, share=0.6, others=0.3)
     subjects[2] = replace(subjects[2], readings={**subjects[2].readings, Component.PYTHON: held})

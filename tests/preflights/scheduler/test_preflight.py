@@ -14,7 +14,7 @@ from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights.judge.alone import PAIRS, PAIRS_OF_MUCH_SLOWER
-from dask_efficiency.preflights.judge.readings import Subject
+from dask_efficiency.preflights.judge.readings import Component, Subject
 from dask_efficiency.preflights.judge.result import PreflightResult, decode, encode
 from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Preflight
@@ -126,14 +126,31 @@ def test_one_that_seems_slow_is_measured_in_turns_with_others_until_that_is_know
         return workers.steps.count(names.MEASURE)
 
     assert measured({}) == 5
-    assert measured({"cpu": 3.0}) == 5 + 2 * PAIRS_OF_MUCH_SLOWER
-    assert measured({"cpu": 1.6}) == 5 + 2 * PAIRS
+    assert measured({"cpu": 3.0}) == 6 + 2 * PAIRS_OF_MUCH_SLOWER
+    assert measured({"cpu": 1.6}) == 6 + 2 * PAIRS
+
+
+def test_healthy_workers_are_measured_once_and_in_one_pair_each() -> None:
+    workers = Asked(on_hosts(64, 16))
+    found = found_in(workers)
+    assert found.passed
+    assert (workers.steps.count(names.MEASURE), workers.steps.count(names.PAIR)) == (64, 32)
+    assert {one.readings[Component.CPU].count for one in found.subjects} == {1}
+    assert found.seconds < 7
+
+
+@pytest.mark.parametrize("hosts", [16, 64])
+def test_a_slow_one_among_many_is_measured_with_few_first_and_then_with_everybody(hosts: int) -> None:
+    workers = Asked(on_hosts(64, hosts), {"w3": {"send": 2.0}})
+    found = found_in(workers)
+    assert found.slow == ("w3",)
+    assert len({link.first for link in found.links if link.repeats > 1}) > 30
 
 
 def test_one_that_leaves_while_it_is_measured_in_turns_is_not_blamed() -> None:
     class Leaving(Asked):
         async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
-            if "repeats" in step and address == "w3":
+            if self.steps.count(names.MEASURE) > 6 and address == "w3":
                 self.gone.add(address)
             return await super().ask(address, step, seconds)
 

@@ -1,0 +1,80 @@
+"""Workers that join one after another, made up and in simulated time: who is flagged, and with whom each is paired."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.preflight_simulated import SimulatedLoop, Workers
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.plugin import names
+from dask_efficiency.preflights.judge.readings import Subject
+from dask_efficiency.preflights.scheduler.gate import Gate
+
+
+def joined(
+    slow: Mapping[str, Mapping[str, float]], *, workers: int = 6, at_once: bool = False, busy: tuple[str, ...] = ()
+) -> tuple[list[SlowWorker], list[tuple[str, str]]]:
+    """Findings, and the pairs that were measured."""
+    hosts = {f"w{i}": f"h{i}" for i in range(workers)}
+    made_up, flagged, pairs = Workers(hosts, slow, Random(3)), [], []
+    scheduler: Any = SimpleNamespace(workers={}, log_event=lambda *_: None)
+
+    async def ask(address: str, step: dict[str, Any], seconds: float) -> Any:
+        if step["step"] == names.PAIR:
+            pairs.append((address, step["partner"]))
+        return await made_up.ask(address, step, seconds)
+
+    async def free() -> None:
+        pass
+
+    async def join() -> None:
+        gate = Gate(
+            scheduler,
+            ask,
+            lambda ws: Subject(ws.address, ws.address, hosts[ws.address]),
+            free,
+            lambda finding, _: flagged.append(finding),
+        )
+        for worker in hosts:
+            scheduler.workers[worker] = SimpleNamespace(address=worker, processing=set())
+            gate.worker_joined(worker)
+            if not at_once:
+                await asyncio.gather(*gate._open.values())
+                scheduler.workers[worker].processing.update({"task"} if worker in busy else ())
+        await asyncio.gather(*gate._open.values())
+
+    loop = SimulatedLoop()
+    try:
+        loop.run_until_complete(join())
+    finally:
+        loop.close()
+    return flagged, pairs
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("victim", ["w0", "w1", "w3", "w5"])
+@pytest.mark.parametrize(("component", "cause"), [("disk", Cause.DISK), ("send", Cause.NETWORK)])
+def test_the_slow_one_is_flagged_whenever_it_joins_and_nobody_else(
+    component: str, cause: Cause, victim: str, at_once: bool
+) -> None:
+    flagged, _ = joined({victim: {component: 3.0}}, at_once=at_once)
+    assert [(finding.worker, finding.cause) for finding in flagged] == [(victim, cause)]
+
+
+def test_a_healthy_one_is_in_one_pair_with_a_worker_that_is_there() -> None:
+    flagged, pairs = joined({})
+    assert not flagged
+    assert len(pairs) == 5
+    assert {worker for pair in pairs for worker in pair} == {f"w{i}" for i in range(6)}
+
+
+def test_a_worker_with_tasks_is_in_no_pair() -> None:
+    _, pairs = joined({}, busy=("w0",))
+    assert len(pairs) == 4
+    assert all("w0" not in pair for pair in pairs)
