@@ -71,9 +71,11 @@ STEP = 0.25
 
 
 def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_task(new_cluster, monkeypatch):
-    def find(series: Any, history: Any) -> Any:
+    def find(series: Any, history: Any, *, same_work: bool) -> Any:
         past = None if history is None else replace(history, step_seconds=5.0)
-        found = find_outliers(replace(series, step_seconds=5.0), history=past, continuity_seconds=90.0)
+        found = find_outliers(
+            replace(series, step_seconds=5.0), history=past, continuity_seconds=90.0, same_work=same_work
+        )
         return [replace(one, since=series.start + STEP / 5.0 * (one.since - series.start)) for one in found]
 
     # Workers take the interval of their heartbeats from the scheduler, which is in this process.

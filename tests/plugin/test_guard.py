@@ -170,7 +170,7 @@ class Closed:
 def closed() -> Closed:
     """The accounts of a window, with a trace and a straggler, after its cluster has gone."""
     kept: dict[str, Any] = {}
-    of_window, made_of = replies.of_window, efficiency_report._made_of
+    of_window, made_of = replies.of_window, efficiency_report._report_from
 
     def keep_window(*args: Any) -> Any:
         kept["window"] = args
@@ -187,7 +187,7 @@ def closed() -> Closed:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replies, "of_window", keep_window)
-        patch.setattr(efficiency_report, "_made_of", keep_payload)
+        patch.setattr(efficiency_report, "_report_from", keep_payload)
         report = asyncio.run(run())
     finding = SlowWorker("only", "host", Cause.SLOW_CPU, score=2.0, confidence=0.9, since=0.0, effect=2.0)
     kept["payload"]["stragglers"] = [finding.to_dict()]
@@ -257,7 +257,7 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
 @pytest.mark.parametrize("module", [client_half, reports])
 def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatch, tmp_path, module):
     def make() -> EfficiencyReport:
-        return closed.report._made_of(copy.deepcopy(closed.payload), closed.stopped)
+        return closed.report._report_from(copy.deepcopy(closed.payload), closed.stopped)
 
     whole = make()
     assert whole.notes == closed.report.notes
@@ -323,7 +323,7 @@ BROKEN = [
     (ClusterWindow, "cores", "count of cores"),
     (efficiency_report, "_arrivals", "list of workers that came"),
     (client_half, "_path_summary", "critical path"),
-    (client_half, "_of_the_run", "search for stragglers in the trace"),
+    (client_half, "_all_stragglers", "search for stragglers in the trace"),
     (replies, "_stragglers", "list of stragglers"),
 ]
 
