@@ -186,7 +186,7 @@ def _slopes(signals: BlockSignals, ends: NDArray[np.intp]) -> tuple[Values, Valu
     Returns
     -------
     slopes, array, shape (metrics, workers, ends)
-        By least squares; 0 where the peers' level does not change.
+        By least squares; 0 where the peers' level varies by less than matters: nothing follows from that.
     levels, array, shape (metrics, ends)
     """
     metrics = len(signals.floor)
@@ -202,6 +202,7 @@ def _slopes(signals: BlockSignals, ends: NDArray[np.intp]) -> tuple[Values, Valu
     counts = np.maximum(ends, 1)
     means, products = until(level) / counts, until(level[:, None] * differs)
     shared = until(level**2) - counts * means**2
+    shared[shared <= counts * (signals.least[:metrics, None] / MIN_DEVIATIONS) ** 2] = 0
     together = products - means[:, None] * until(differs.astype(np.float64))
     with np.errstate(invalid="ignore", divide="ignore"):
         slopes = np.where(shared[:, None] > 0, together / shared[:, None], 0.0)
