@@ -122,11 +122,9 @@ def departures(
     none = np.full(usual.shape, np.nan, np.float32)
     kept = none if past is None else np.asarray(past.kept / scale, np.float32)
     own = np.zeros_like(usual) if past is None else np.asarray(np.nan_to_num(past.own / scale), np.float32)
-    metrics = len(signals.floor)
-    slopes, centres = _slopes(signals, starts)
-    slopes *= (starts / (starts + SPREAD_PRIOR)).astype(np.float32)
-    if past is not None:
-        slopes, centres = past.slopes, past.centres
+    slopes, centres = _slopes(signals, starts) if past is None else (past.slopes, past.centres)
+    if past is None:
+        slopes *= (starts / (starts + SPREAD_PRIOR)).astype(np.float32)
     first = _first_look(away, usual, kept, starts, shortest, length)
     moved = _moved(away, usual, kept, starts, length)
     worse = worse[:, None, None]
@@ -141,10 +139,10 @@ def departures(
             number = int(stretch[rows[0]])
             begin = int(starts[number])
             followed = np.zeros((len(rows), length), np.float32)
-            levels = at[0] < metrics
-            of, column = at[0][levels], 0 if past is not None else number
-            change = signals.means[of, begin : begin + length] - centres[of, column, None]
-            followed[levels] = slopes[of, at[1][levels], column, None] * change / scale[of]
+            level, column = at[0] < len(signals.means), 0 if past is not None else number
+            metric, of = (one[level] for one in at)
+            change = signals.means[metric, begin : begin + length] - centres[metric, column, None]
+            followed[level] = slopes[metric, of, column, None] * change / scale[metric]
             far[rows] = _deviation(
                 (away[at] + usual[at][:, None]) * sign[rows, None],
                 absent[at],
