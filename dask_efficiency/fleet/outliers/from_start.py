@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.block_signals import BlockSignals, block_signals, median_of_last, worse_ways
-from dask_efficiency.fleet.outliers.metric_series import KINDS, MetricSeries, Values, evidence_of, finding_of
+from dask_efficiency.fleet.outliers.metric_series import KINDS, MetricSeries, Values, evidence_of, finding_of, strongest
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 #: Multiple of the largest lasting difference among the other workers from which on one is unlike them; among few
@@ -31,10 +31,6 @@ MOVES = 4.0
 #: Share of findings that are wrong that are barely flagged: more than where a worker's past is known. A guess on the
 #: safe side of what was measured, see :data:`FAR`.
 WRONG_FROM_START = 0.7
-
-#: Share of the strongest signal below which a signal is no evidence, and most signals of a finding.
-_MIN_WEIGHT = 0.3
-_MAX_EVIDENCE = 5
 
 
 def unlike_from_start(series: MetricSeries, workers: Collection[int], *, dominance: float) -> list[SlowWorker]:
@@ -81,9 +77,7 @@ def _multiples(signals: BlockSignals, worse: NDArray[np.int64], metrics: int) ->
 def _finding(series: MetricSeries, signals: BlockSignals, far: Values, worker: int, score: float) -> SlowWorker:
     count = len(series.metrics)
     evidence = []
-    for signal in np.argsort(-far, kind="stable").tolist()[:_MAX_EVIDENCE]:
-        if far[signal] >= _MIN_WEIGHT * far.max():
-            kind, metric = KINDS[signal // count], series.metrics[signal % count]
-            z = float(far[signal])
-            evidence.append(evidence_of(series, metric, worker, 0, z, kind=kind, peers=signals.peers))
+    for signal in strongest(far):
+        kind, metric = KINDS[signal // count], series.metrics[signal % count]
+        evidence.append(evidence_of(series, metric, worker, 0, float(far[signal]), kind=kind, peers=signals.peers))
     return finding_of(series, worker, 0, score, evidence, wrong=WRONG_FROM_START)

@@ -118,6 +118,12 @@ MIN_BUSY = 0.05
 #: evidence, the metric's name is followed by the signal's, except for the mean's.
 LEVEL, SWINGS, MOVEMENT = KINDS = ("level", "swings", "movement")
 
+#: Share of the strongest signal below which a signal is no evidence; a guess.
+MIN_WEIGHT = 0.3
+
+#: Most signals of a finding.
+MAX_EVIDENCE = 5
+
 #: Most steps of time; a longer run has longer steps. Bounds memory.
 MAX_STEPS = 20_000
 
@@ -369,6 +375,12 @@ def finding_of(
         effect=None,
         evidence=tuple(evidence),
     )
+
+
+def strongest(parts: Values) -> list[int]:
+    """Signals that are evidence, by what each contributes to a worker's score; the strongest first."""
+    order = np.argsort(-parts, kind="stable").tolist()
+    return [signal for signal in order if parts[signal] >= MIN_WEIGHT * parts[order[0]]][:MAX_EVIDENCE]
 
 
 def evidence_of(

@@ -24,6 +24,7 @@ from dask_efficiency.fleet.outliers.metric_series import (
     evidence_of,
     finding_of,
     metric_series_of,
+    strongest,
 )
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
@@ -48,12 +49,6 @@ _ALIKE_DOMINANCE = 0.7
 #: As many workers, or this share of all, may be culprits at once: of more, the job has begun to treat them unlike the
 #: others, such as those whose GPUs are capped in a phase that draws more power. A guess.
 _CROWD, _CROWD_SHARE = 2, 0.25
-
-#: Share of the strongest signal below which a signal is no evidence; a guess.
-_MIN_WEIGHT = 0.3
-
-#: Most signals of a finding.
-MAX_EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +77,7 @@ class OutlierScores:
 
     def evidence(self, worker: int) -> list[int]:
         """Signals that a worker is an outlier in, the strongest first."""
-        strongest = np.argsort(-self.parts[:, worker], kind="stable")
-        least = _MIN_WEIGHT * self.parts[strongest[0], worker]
-        return [signal for signal in strongest.tolist() if self.parts[signal, worker] >= least][:MAX_EVIDENCE]
+        return strongest(self.parts[:, worker])
 
 
 def find_outliers(
