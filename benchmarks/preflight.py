@@ -3,12 +3,13 @@
 With 4 workers recall of 0.95 or more, the right cause for 9 in 10 of those found, an accusation in at most
 1 of 50 runs in which nothing is wrong, at most 20 s a run; and 1000 workers on 250 hosts in 60 s.
 
-    python -m benchmarks.preflight injected [--repeats 3] [--healthy 50] [--faults NAME ...] [--seed 0]
+    python -m benchmarks.preflight injected [--repeats 3] [--healthy 50] [--faults NAME ...] [--seed 0] [--torch]
     python -m benchmarks.preflight simulated [--repeats 20] [--seed 0] [--moments 0.03]
 
 ``injected`` needs root, for links and disks. It prints each run, then recall, right causes, false accusations and
-seconds. A run takes half a minute. Run it on a machine that does nothing else: what others compute takes cores from
-some worker while it measures itself.
+seconds. A run takes half a minute. With ``--torch`` pairs run an all-reduce and a training step over gloo too, and how
+many times as long the victim takes in each is printed; that takes longer than claimed. Run it on a machine that does
+nothing else: what others compute takes cores from some worker while it measures itself.
 
 Faults are those of :mod:`benchmarks.worker_bed`, a worker that hangs (``hung``: SIGSTOP), memory that neighbours slow
 (``slow-memory``: all other cores stream while the victim measures itself; left out where that does not slow it), and
@@ -20,6 +21,7 @@ Faults are those of :mod:`benchmarks.worker_bed`, a worker that hangs (``hung``:
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import subprocess
@@ -50,6 +52,7 @@ from benchmarks.worker_bed import (
     unlike_others,
 )
 from dask_efficiency.accounts.slow_worker import Cause
+from dask_efficiency.preflights.judge.readings import Component
 
 #: How often it is looked whether the victim measures.
 LOOK_SECONDS = 0.01
@@ -198,6 +201,8 @@ class Outcome:
     found: dict[str, Cause]
     paths: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     seconds: float
+    #: Times as long as others that the victim takes, by component measured with torch.
+    ratios: dict[str, float]
 
     @property
     def hit(self) -> bool:
@@ -212,24 +217,29 @@ class Outcome:
         return len(self.found) - (self.victim in self.found) + (len(self.paths) if self.fault != TRUNK else 0)
 
 
-def run(fault: str, victim: str) -> Outcome:
+#: Components of pairs that need torch, which are options too.
+WITH_TORCH = ("collective", "training")
+
+
+def run(fault: str, victim: str, options: dict[str, str]) -> Outcome:
     """A cluster's life with one preflight; nothing is wrong in it if ``fault`` is empty."""
     with bed(WORKERS, network=slow_trunk if fault == TRUNK else None) as cluster:
         if fault in PREFLIGHT_FAULTS:
             with PREFLIGHT_FAULTS[fault].inject(cluster, victim):
                 time.sleep(1.0)
-                return _tested(cluster.client, fault, victim)
-        return _tested(cluster.client, fault, "")
+                return _tested(cluster.client, fault, victim, options)
+        return _tested(cluster.client, fault, "", options)
 
 
-def _tested(client: Client, fault: str, victim: str) -> Outcome:
+def _tested(client: Client, fault: str, victim: str, options: dict[str, str]) -> Outcome:
     began = time.monotonic()
-    result = dask_efficiency.preflight(client, device="cpu")
+    result = dask_efficiency.preflight(client, device="cpu", **options)
     seconds = time.monotonic() - began
     hosts = {one.host: one.name for one in result.subjects}
     found = {finding.worker or hosts[finding.host]: finding.cause for finding in result.slow_workers}
     paths = tuple((path.one, path.other) for path in result.paths)
-    return Outcome(fault, victim, found, paths, seconds)
+    ratios = {name: result.ratios.get(victim, {}).get(Component(name), math.nan) for name in WITH_TORCH if options}
+    return Outcome(fault, victim, found, paths, seconds, ratios)
 
 
 def summary(outcomes: list[Outcome]) -> tuple[str, bool]:
@@ -268,12 +278,14 @@ def injected(args: argparse.Namespace) -> bool:
         else:
             names.append(name)
     plan = [name for _ in range(args.repeats) for name in names] + [""] * args.healthy
+    options = {**dict.fromkeys(WITH_TORCH, "gloo"), "timeout": "180s"} if args.torch else {}
     outcomes = []
     for number, fault in enumerate(plan, args.seed):
-        one = run(fault, str(number % WORKERS) if fault else "")
+        one = run(fault, str(number % WORKERS) if fault else "", options)
         outcomes.append(one)
         listed = ", ".join(f"{who}: {cause}" for who, cause in one.found.items()) or "nobody"
         listed += "".join(f"; path {'+'.join(a)} to {'+'.join(b)}" for a, b in one.paths)
+        listed += "".join(f"; {name} {ratio:.2f} x" for name, ratio in one.ratios.items() if fault)
         print(f"{fault or 'healthy':12} worker {one.victim or '-'} {one.seconds:6.1f} s  {listed}", flush=True)
     text, holds = summary(outcomes)
     print(f"\n{text}")
@@ -297,6 +309,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, help="of each fault, or of each cell of the sweep")
     parser.add_argument("--healthy", type=int, default=50, help="runs without a fault")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; it chooses the victims")
+    parser.add_argument("--torch", action="store_true", help="pairs run an all-reduce and a training step too")
     moments = preflight_simulated.MOMENTS_DIFFER
     parser.add_argument("--moments", type=float, default=moments, help="how much simulated repetitions differ")
     args = parser.parse_args()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--workload", metavar="SCRIPT", help="A Python script to time on each worker as well.")
 @click.option("--soak", is_flag=True, help="Fill each GPU with a training step.")
 @click.option("--collective", type=click.Choice(("gloo", "nccl")), help="Pairs run an all-reduce of torch too.")
+@click.option("--training", type=click.Choice(("gloo", "nccl")), help="Pairs train a small transformer too.")
 @click.option(
     "--limit", default="60s", show_default=True, callback=timedelta, metavar="TIME", help="How long the test may take."
 )

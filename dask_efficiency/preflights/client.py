@@ -29,8 +29,8 @@ from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 #: Values of the option ``device``.
 DEVICES = ("auto", "cpu", "gpu")
 
-#: Backends of the all-reduce.
-COLLECTIVES = ("gloo", "nccl")
+#: Backends of torch.
+BACKENDS = ("gloo", "nccl")
 
 #: Seconds to wait for the retirement of slow workers; a guess.
 RETIRE_SECONDS = 60.0
@@ -47,6 +47,7 @@ def preflight(
     workload: Callable[[], Any] | str | os.PathLike[str] | None = None,
     soak: bool = False,
     collective: str | None = None,
+    training: str | None = None,
     force: bool = False,
     retire: bool = False,
     retire_share: float = RETIRE_SHARE,
@@ -72,6 +73,9 @@ def preflight(
         Whether each GPU runs a training step of a transformer that fills 80 % of its free memory.
     collective
         ``"gloo"`` or ``"nccl"``: the pairs run an all-reduce of torch as well.
+    training
+        ``"gloo"`` or ``"nccl"``: the pairs train a small transformer on made-up data with DistributedDataParallel as
+        well, on their cores or their GPUs. A step fills 80 % of a GPU's free memory, or 10 % of a worker's at most.
     force
         Whether a busy cluster is tested; its figures then show what its tasks left free.
     retire
@@ -94,7 +98,8 @@ def preflight(
     NotRegisteredError
         If the scheduler cannot load the plugin.
     """
-    plan = _plan(device=device, timeout=timeout, soak=soak, collective=collective, force=force, retire=retire)
+    backends = {"collective": collective, "training": training}
+    plan = _plan(backends, device=device, timeout=timeout, soak=soak, force=force, retire=retire)
     plan = replace(plan, **_workload(workload))
     most_retired(0, retire_share)
     client = client if client is not None else get_client()
@@ -116,11 +121,12 @@ def preflight(
     return found
 
 
-def _plan(*, device: Any, timeout: Any, soak: Any, collective: Any, force: Any, retire: Any) -> Plan:
+def _plan(backends: dict[str, Any], *, device: Any, timeout: Any, soak: Any, force: Any, retire: Any) -> Plan:
     if device not in DEVICES:
         raise ValueError(f"device is {device!r:.80}; expected one of {', '.join(DEVICES)}")
-    if collective is not None and collective not in COLLECTIVES:
-        raise ValueError(f"collective is {collective!r:.80}; expected one of {', '.join(COLLECTIVES)}, or None")
+    for name, backend in backends.items():
+        if backend is not None and backend not in BACKENDS:
+            raise ValueError(f"{name} is {backend!r:.80}; expected one of {', '.join(BACKENDS)}, or None")
     for name, value in (("soak", soak), ("force", force), ("retire", retire)):
         if not isinstance(value, bool):
             raise ValueError(f"{name} is {value!r:.80}; expected True or False")
@@ -130,7 +136,8 @@ def _plan(*, device: Any, timeout: Any, soak: Any, collective: Any, force: Any, 
         seconds = math.nan
     if not 0 < seconds < math.inf:
         raise ValueError(f"timeout is {timeout!r:.80}; expected a positive duration such as '60s'")
-    return Plan(uuid.uuid4().hex, seconds, device, force, soak, collective or "")
+    backends = {name: backend or "" for name, backend in backends.items()}
+    return Plan(uuid.uuid4().hex, seconds, device, force, soak, **backends)
 
 
 def _workload(workload: Any) -> dict[str, Any]:

@@ -40,6 +40,7 @@ HEADS = {
     Component.RECEIVE: "receive",
     Component.LATENCY: "latency",
     Component.COLLECTIVE: "all-reduce",
+    Component.TRAINING: "training",
     Component.WORKLOAD: "workload",
 }
 

@@ -278,7 +278,7 @@ class WorkerPreflight(WorkerPart):
             "repetition": asked["repetition"],
             "repeats": asked.get("repeats", 1),
             "workload": asked.get("workload", ""),
-            "collective": asked.get("collective"),
+            "group": asked.get("group"),
         }
         child = Child()
         self._children.add(child)

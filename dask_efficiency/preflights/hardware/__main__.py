@@ -61,7 +61,7 @@ def _measured(component: str, request: Mapping[str, Any], payload: bytes) -> dic
         return {"failed": f"{type(error).__name__}: {error}"[:MAX_REASON]}
 
 
-def _with_torch(name: str) -> Callable[[Mapping[str, Any], bytes], dict[str, Any]]:
+def _with_torch(name: str, *options: str) -> Callable[[Mapping[str, Any], bytes], dict[str, Any]]:
     """Measure with a function of :mod:`with_torch`; torch is imported by then only, as a worker may lack it."""
 
     def measure(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
@@ -69,8 +69,7 @@ def _with_torch(name: str) -> Callable[[Mapping[str, Any], bytes], dict[str, Any
 
         from dask_efficiency.preflights.hardware import with_torch
 
-        of = (request["collective"],) if name == "all_reduce" else ()
-        found: dict[str, Any] = getattr(with_torch, name)(torch, *of)
+        found: dict[str, Any] = getattr(with_torch, name)(torch, **{option: request[option] for option in options})
         return found
 
     return measure
@@ -88,7 +87,8 @@ MEASUREMENTS: dict[str, Callable[[Mapping[str, Any], bytes], dict[str, Any]]] = 
     "soak": _with_torch("soak"),
     # Its first run may load what the next ones have: all repetitions, always.
     "workload": lambda asked, payload: host.run(asked["workload"], payload),
-    "collective": _with_torch("all_reduce"),
+    "collective": _with_torch("all_reduce", "group"),
+    "training": _with_torch("training_step", "group", "threads", "memory"),
 }
 
 if __name__ == "__main__":

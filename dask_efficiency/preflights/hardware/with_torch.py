@@ -1,12 +1,15 @@
-"""GPU: matrix products, memory, copies and a training step of a transformer, with torch.
+"""GPUs: matrix products, memory, copies and a training step; and work of two workers together, with torch.
 
-What these take of ``torch`` is given, so that a stand-in can take its place where there is no GPU.
+``torch`` is a parameter, so that a stand-in can take its place where there is no GPU.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -18,14 +21,15 @@ ROWS = 8192
 #: Bytes copied: more than any cache of a GPU holds.
 COPIED_NBYTES = 256 * 2**20
 
-#: Share of a GPU's free memory that the soak fills.
-SOAK_SHARE = 0.8
+#: Share of a GPU's free memory that a training step fills.
+GPU_SHARE = 0.8
 
-#: Transformer of the soak: width, heads, length of a sequence, layers. Then the bytes of a training step for each token
-#: and layer: 34 for each of its width in 16 bits (Korthikanti et al., MLSys 2023, eq. 1), and for the attention 5 x
-#: heads x length / width = 40 more, rounded up.
-WIDTH, HEADS, LENGTH, LAYERS = 1024, 16, 512, 4
-BYTES_PER_TOKEN = 80 * WIDTH
+#: Share of a worker's memory that a training step on its cores fills, and most sequences of it: a second of one core.
+CPU_SHARE, MAX_CPU_SEQUENCES = 0.1, 8
+
+#: Bytes of a training step for each token, layer and element of its width, in 16 bits: 34 (Korthikanti et al., MLSys
+#: 2023, eq. 1), and for the attention 5 x heads x length / width = 40 more, rounded up.
+BYTES_PER_ELEMENT = 80
 
 #: First compute capability whose matrix units take bfloat16.
 BFLOAT16_CAPABILITY = (8, 0)
@@ -95,42 +99,72 @@ def peer_copies(torch: Any) -> dict[str, Any]:
     return best_rate(lambda: (COPIED_NBYTES / max(seconds() for seconds in timed), float("nan")))
 
 
+@dataclass(frozen=True, slots=True)
+class Transformer:
+    """Transformer for training: width, heads, layers, and length of a sequence."""
+
+    width: int
+    heads: int
+    layers: int
+    length: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a training step for each sequence, in 16 bits."""
+        return BYTES_PER_ELEMENT * self.width * self.layers * self.length
+
+    def made(self, torch: Any, device: str) -> Any:
+        """Model with the same weights in each process."""
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(self.width, self.heads, 4 * self.width, dropout=0.0, batch_first=True)
+        return torch.nn.TransformerEncoder(layer, self.layers).to(device)
+
+    def trained(self, torch: Any, model: Any, sequences: int, device: str) -> dict[str, Any]:
+        """Seconds of a training step on made-up data, for each sequence.
+
+        Raises
+        ------
+        CannotMeasure
+            If there is no memory for one sequence.
+        """
+        if sequences < 1:
+            raise CannotMeasure(f"too little memory is free for a training step of {self.length} tokens")
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        inputs = torch.randn(sequences, self.length, self.width, device=device)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            with torch.autocast(device, enabled=device == "cuda"):
+                loss = model(inputs).square().mean()
+            loss.backward()
+            optimizer.step()
+
+        seconds = _timed(torch, step, device)
+        return least_seconds(lambda: seconds() / sequences)
+
+
+#: Transformers that are trained: 50 million parameters on a GPU, 3 million (12 MB of gradients) on cores.
+ON_GPU = Transformer(width=1024, heads=16, layers=4, length=512)
+ON_CPU = Transformer(width=256, heads=4, layers=4, length=128)
+
+
 def soak(torch: Any) -> dict[str, Any]:
-    """Seconds of a training step of a transformer that fills most of the GPU's free memory."""
-    gpu = gpu_of(torch)
-    free, _ = torch.cuda.mem_get_info(gpu)
-    tokens = int(SOAK_SHARE * free) // (BYTES_PER_TOKEN * LAYERS)
-    sequences = tokens // LENGTH
-    if sequences < 1:
-        raise CannotMeasure(
-            f"{free / 2**20:.0f} MiB of GPU memory are free, too few for one sequence of {LENGTH} tokens"
-        )
-    layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
-    model = torch.nn.TransformerEncoder(layer, LAYERS).to(gpu)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    inputs = torch.randn(sequences, LENGTH, WIDTH, device=gpu)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        with torch.autocast("cuda"):
-            loss = model(inputs).square().mean()
-        loss.backward()
-        optimizer.step()
-
-    return least_seconds(_timed(torch, step))
+    """Seconds of a training step that fills most of the GPU's free memory, for each sequence."""
+    free, _ = torch.cuda.mem_get_info(gpu_of(torch))
+    return ON_GPU.trained(torch, ON_GPU.made(torch, "cuda"), int(GPU_SHARE * free / ON_GPU.nbytes), "cuda")
 
 
-def _timed(torch: Any, work: Callable[[], Any]) -> Callable[[], float]:
-    """Function that runs the work and returns the seconds until the GPU has done it; runs it once before."""
-    work()
-    torch.cuda.synchronize()
+def _timed(torch: Any, work: Callable[[], Any], device: str = "cuda") -> Callable[[], float]:
+    """Function that runs the work and returns the seconds until the device has done it; runs it once before."""
 
     def seconds() -> float:
         began = time.perf_counter()
         work()
-        torch.cuda.synchronize()
+        if device == "cuda":
+            torch.cuda.synchronize()
         return time.perf_counter() - began
 
+    seconds()
     return seconds
 
 
@@ -138,32 +172,60 @@ def _timed(torch: Any, work: Callable[[], Any]) -> Callable[[], float]:
 REDUCED_NBYTES = 16 * 2**20
 
 
-def all_reduce(torch: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of an all-reduce of two ranks.
+@contextmanager
+def process_group(torch: Any, group: Mapping[str, Any]) -> Iterator[str]:
+    """Group of this process and another; gives the device of its data.
 
     Parameters
     ----------
-    asked
+    group
         ``backend``: gloo or nccl; ``address``: ``host:port`` at which rank 0 listens; ``rank``: of this process, 0 or
         1; ``timeout``: seconds to wait for the other.
     """
-    backend, timeout = asked["backend"], timedelta(seconds=asked["timeout"])
-    distributed = torch.distributed
-    distributed.init_process_group(
-        backend, init_method=f"tcp://{asked['address']}", rank=asked["rank"], world_size=2, timeout=timeout
+    torch.distributed.init_process_group(
+        group["backend"],
+        init_method=f"tcp://{group['address']}",
+        rank=group["rank"],
+        world_size=2,
+        timeout=timedelta(seconds=group["timeout"]),
     )
-    device = "cuda" if backend == "nccl" else "cpu"
-    data = torch.ones(REDUCED_NBYTES // 4, device=device)
-
-    def once() -> float:
-        began = time.perf_counter()
-        distributed.all_reduce(data)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - began
-
     try:
-        once()
-        return least_seconds(once)
+        yield "cuda" if group["backend"] == "nccl" else "cpu"
     finally:
-        distributed.destroy_process_group()
+        torch.distributed.destroy_process_group()
+
+
+def all_reduce(torch: Any, group: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds of an all-reduce of two ranks; ``group`` is that of :func:`process_group`."""
+    with process_group(torch, group) as device:
+        data = torch.ones(REDUCED_NBYTES // 4, device=device)
+        return least_seconds(_timed(torch, lambda: torch.distributed.all_reduce(data), device))
+
+
+def training_step(torch: Any, group: Mapping[str, Any], *, threads: int, memory: int) -> dict[str, Any]:
+    """Seconds of a training step of two ranks with DistributedDataParallel, for each sequence of one.
+
+    Both train as many sequences as the rank with less memory can.
+
+    Parameters
+    ----------
+    group
+        As of :func:`process_group`.
+    threads, memory
+        Of the worker: number, and bytes or 0 for no limit; they count where no GPU does.
+
+    References
+    ----------
+    DLRover's node check runs matrix products and an all-gather in each pair; a step has both at once, as training does.
+    """
+    with process_group(torch, group) as device:
+        if device == "cuda":
+            transformer, able = ON_GPU, GPU_SHARE * torch.cuda.mem_get_info(gpu_of(torch))[0] / ON_GPU.nbytes
+        else:
+            torch.set_num_threads(threads)
+            able = CPU_SHARE * (memory or math.inf) / (2 * ON_CPU.nbytes)  # in 32 bits
+            transformer, able = ON_CPU, min(MAX_CPU_SEQUENCES, able)
+        sequences = torch.tensor([int(able)], device=device)
+        torch.distributed.all_reduce(sequences, torch.distributed.ReduceOp.MIN)
+        model = torch.nn.parallel.DistributedDataParallel(transformer.made(torch, device))
+        return transformer.trained(torch, model, int(sequences), device)

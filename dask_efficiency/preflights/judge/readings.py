@@ -29,6 +29,7 @@ class Component(StrEnum):
     RECEIVE = "receive"
     LATENCY = "latency"
     COLLECTIVE = "collective"
+    TRAINING = "training"
     WORKLOAD = "workload"
 
 
@@ -75,11 +76,13 @@ MEANINGS: Mapping[Component, Meaning] = {
     Component.RECEIVE: Meaning(words="receiving from other workers", unit="B/s", cause=Cause.NETWORK, spread=0.08),
     Component.LATENCY: Meaning(words="round trip to other workers", unit="s", cause=Cause.NETWORK, spread=0.15),
     Component.COLLECTIVE: Meaning(words="all-reduce with another worker", unit="s", cause=Cause.NETWORK, spread=0.1),
+    Component.TRAINING: Meaning(words="training step with another worker", unit="s", cause=Cause.UNKNOWN, spread=0.1),
     Component.WORKLOAD: Meaning(words="the given workload", unit="s", cause=Cause.UNKNOWN, spread=0.06),
 }
 
-#: Components measured of each worker alone; the others are measured in pairs.
-ALONE = tuple(one for one in Component if MEANINGS[one].cause is not Cause.NETWORK)
+#: Components measured in pairs; the others are measured of each worker alone.
+IN_PAIRS = (Component.SEND, Component.RECEIVE, Component.LATENCY, Component.COLLECTIVE, Component.TRAINING)
+ALONE = tuple(one for one in Component if one not in IN_PAIRS)
 
 #: Ratio of its time to the median of the fastest half from which a worker is slow. DLRover's 2 finds no slowdown of
 #: 1.5; healthy machines of one kind differ by less than 1.1.

@@ -9,7 +9,7 @@ from statistics import median
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.preflights.judge.alone import WorkerComparison, compare_alone
 from dask_efficiency.preflights.judge.links import MeasuredPairs, SlowInPairs
-from dask_efficiency.preflights.judge.readings import MEANINGS, THRESHOLD, Component, Subject
+from dask_efficiency.preflights.judge.readings import IN_PAIRS, MEANINGS, THRESHOLD, Component, Subject
 
 #: Share of wrong findings among those barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
 WRONG_BY_PREFLIGHT = 0.1
@@ -30,18 +30,19 @@ EXPLAINS = 0.6
 #: long and a transfer 3 to 5 times; with a neighbour on the core these were 2.2, and 5 for the disk.
 EXPLAINS_AS_IT_WAITS = 0.2
 
-#: Components explained by each component: moving data takes CPU time of the event loop.
-_MOVES = (Component.SEND, Component.RECEIVE, Component.LATENCY, Component.COLLECTIVE)
+#: Components explained by each component: moving data takes CPU time of the event loop. A training step does it all.
 EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
     Component.CPU: tuple(one for one in Component if one is not Component.CPU),
-    Component.CPU_ALL: (Component.MEMORY, Component.WORKLOAD, *_MOVES),
-    Component.PYTHON: (Component.WORKLOAD, *_MOVES),
-    Component.MEMORY: (Component.CPU, Component.CPU_ALL, Component.PYTHON, Component.WORKLOAD, *_MOVES),
-    Component.GPU: (Component.SOAK, Component.WORKLOAD),
-    Component.GPU_MEMORY: (Component.GPU, Component.SOAK, Component.WORKLOAD),
+    Component.CPU_ALL: (Component.MEMORY, Component.WORKLOAD, *IN_PAIRS),
+    Component.PYTHON: (Component.WORKLOAD, *IN_PAIRS),
+    Component.MEMORY: (Component.CPU, Component.CPU_ALL, Component.PYTHON, Component.WORKLOAD, *IN_PAIRS),
+    Component.GPU: (Component.SOAK, Component.TRAINING, Component.WORKLOAD),
+    Component.GPU_MEMORY: (Component.GPU, Component.SOAK, Component.TRAINING, Component.WORKLOAD),
+    Component.SOAK: (Component.TRAINING,),
     Component.DISK: (Component.WORKLOAD,),
-    Component.SEND: (Component.LATENCY, Component.COLLECTIVE, Component.WORKLOAD),
-    Component.RECEIVE: (Component.LATENCY, Component.COLLECTIVE, Component.WORKLOAD),
+    Component.SEND: (Component.LATENCY, Component.COLLECTIVE, Component.TRAINING, Component.WORKLOAD),
+    Component.RECEIVE: (Component.LATENCY, Component.COLLECTIVE, Component.TRAINING, Component.WORKLOAD),
+    Component.COLLECTIVE: (Component.TRAINING,),
 }
 
 

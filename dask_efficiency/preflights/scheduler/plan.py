@@ -39,8 +39,8 @@ class Plan:
         Whether workers that run tasks are tested.
     soak
         Whether a training step that fills the GPU is measured.
-    collective
-        ``gloo``, ``nccl`` or nothing.
+    collective, training
+        Backend of the pairs' all-reduce, and of their training step: ``gloo``, ``nccl`` or nothing.
     workload, payload
         Kind and bytes of a workload to time as well.
     repetition
@@ -53,6 +53,7 @@ class Plan:
     force: bool = False
     soak: bool = False
     collective: str = ""
+    training: str = ""
     workload: str = ""
     payload: bytes = b""
     repetition: float = field(default_factory=lambda: REPETITION_SECONDS)
@@ -72,7 +73,7 @@ class Candidate:
     subject: Subject
     machine: str = ""
     gpu: bool = False
-    #: Port at which it can listen for a collective.
+    #: Port at which it can listen for a process group of torch.
     port: int = 0
 
     @property

@@ -41,8 +41,8 @@ ALONE_SECONDS = 20.0
 #: Seconds for a pair; it takes less than one where no link is slower than 1 MB/s.
 PAIR_SECONDS = 5.0
 
-#: Seconds for an all-reduce of a pair; importing torch takes two to five of them.
-COLLECTIVE_SECONDS = 20.0
+#: Seconds for an all-reduce or a training step of a pair; importing torch takes two to five of them.
+GROUP_SECONDS = 20.0
 
 #: Seconds that an answer may be late.
 GRACE_SECONDS = 2.0
@@ -414,40 +414,41 @@ class Preflight:
                 return MeasuredPair(pair.first, pair.second, {}, repeats=repeats)
             found[component] = float(value)
         extent = answer.get("range", math.nan)
-        if self.plan.collective:
-            seconds_of_it = await self._all_reduce(self._by_address[pair.first], self._by_address[pair.second])
-            found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
+        for component, backend in (
+            (Component.COLLECTIVE, self.plan.collective),
+            (Component.TRAINING, self.plan.training),
+        ):
+            if backend:
+                found |= await self._in_group(component, backend, *(self._by_address[worker] for worker in pair))
         return MeasuredPair(
             pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan, repeats
         )
 
-    async def _all_reduce(self, first: Candidate, second: Candidate) -> float | None:
-        """Seconds of an all-reduce of two workers, the slower one's; None if not measured."""
-        seconds = min(COLLECTIVE_SECONDS, self._left())
+    async def _in_group(
+        self, component: Component, backend: str, first: Candidate, second: Candidate
+    ) -> dict[Component, float]:
+        """Seconds of work of two workers in a process group of torch, the slower one's; empty if not measured."""
+        seconds = min(GROUP_SECONDS, self._left())
         if seconds < 1:
-            return None
-        step = {"step": names.MEASURE, "components": [str(Component.COLLECTIVE)], "force": self.plan.force}
-        of = {
-            "backend": self.plan.collective,
-            "address": f"{first.subject.host}:{first.port}",
-            "timeout": seconds,
-        }
+            return {}
+        step = {"step": names.MEASURE, "components": [str(component)], "force": self.plan.force}
+        group = {"backend": backend, "address": f"{first.subject.host}:{first.port}", "timeout": seconds}
         answers = await asyncio.gather(
             *(
-                self._asked(one, {**step, "collective": {**of, "rank": rank}}, seconds)
+                self._asked(one, {**step, "group": {**group, "rank": rank}}, seconds)
                 for rank, one in enumerate((first, second))
             )
         )
         found = []
         for one, answer in zip((first, second), answers, strict=True):
-            content = (answer or {}).get("measured", {}).get(str(Component.COLLECTIVE), {})
+            content = (answer or {}).get("measured", {}).get(str(component), {})
             value = content.get("value")
             if isinstance(value, int | float) and 0 < value < math.inf:
                 found.append(float(value))
             else:
                 why = str(content.get("missing") or content.get("failed") or "it was not measured")[:500]
-                one.note(missing={**one.subject.missing, Component.COLLECTIVE: why})
-        return max(found) if len(found) == 2 else None
+                one.note(missing={**one.subject.missing, component: why})
+        return {component: max(found)} if len(found) == 2 else {}
 
     # -- turns -------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
-"""What is measured of a GPU, with a stand-in for torch: which calls are made, and what the figures are made of."""
+"""Measurements of a GPU, with a stand-in for torch: calls, and figures; and those of two processes, with torch."""
 
 from __future__ import annotations
 
+import json
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from dask_efficiency.preflights.hardware import host, with_torch
 from dask_efficiency.preflights.hardware.host import CannotMeasure
+from tests.preflights.hardware.test_child import started
 
 
 class Tensor:
@@ -107,5 +110,31 @@ def test_what_is_not_there_is_said(torch: FakeTorch) -> None:
         with_torch.peer_copies(torch)
     with pytest.raises(CannotMeasure, match="torch sees no GPU"):
         with_torch.memory(FakeTorch(gpus=0))
-    with pytest.raises(CannotMeasure, match="100 MiB of GPU memory are free, too few"):
-        with_torch.soak(FakeTorch(free=100 * 2**20))
+    with pytest.raises(CannotMeasure, match="too little memory is free for a training step of 512 tokens"):
+        with_torch.ON_GPU.trained(torch, None, 0, "cuda")
+
+
+def in_two_processes(component: str, *memory: int) -> list[dict[str, Any]]:
+    """Answers of two processes of a worker each, with so much memory."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        group = {"backend": "gloo", "address": f"127.0.0.1:{free.getsockname()[1]}", "timeout": 100}
+    ranks = [
+        started({"components": [component], "threads": 1, "memory": nbytes, "group": {**group, "rank": rank}})
+        for rank, nbytes in enumerate(memory)
+    ]
+    return [json.loads(process.communicate()[0].splitlines()[0]) for process in ranks]
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("component", ["collective", "training"])
+def test_two_workers_reduce_and_train_together(component: str) -> None:
+    found = in_two_processes(component, 2**30, 0)
+    assert [one["component"] for one in found] == [component] * 2
+    assert all(one["value"] > 0 for one in found)
+
+
+@pytest.mark.needs("torch")
+def test_two_workers_train_no_more_than_the_smaller_one_can() -> None:
+    found = in_two_processes("training", 2**40, 2**20)
+    assert {one["missing"] for one in found} == {"too little memory is free for a training step of 128 tokens"}

@@ -92,6 +92,27 @@ def test_the_slow_one_is_found_with_its_cause_and_nobody_else(component: str, ca
     assert not found.passed
 
 
+class Training(Asked):
+    """Workers whose pairs train, one of them slowly."""
+
+    async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
+        if "group" not in step:
+            return await super().ask(address, step, seconds)
+        self.steps.append(f"{step['group']['backend']} {step['group']['rank']} {step['group']['address']}")
+        (component,) = step["components"]
+        return {"measured": {component: {"value": 2.0 if address == "w3" else 1.0}}}
+
+
+def test_one_that_is_slow_only_when_it_trains_is_found_and_its_partner_sets_the_pace() -> None:
+    workers = Training(on_hosts(5, 5))
+    found = found_in(workers, training="gloo")
+    assert [(one.worker, one.cause, one.effect) for one in found.slow_workers] == [("w3", Cause.UNKNOWN, 2.0)]
+    assert {link.seconds[Component.TRAINING] for link in found.links if "w3" in (link.first, link.second)} == {2.0}
+    assert not any(Component.COLLECTIVE in link.seconds for link in found.links)
+    ranks = [step for step in workers.steps if step.startswith("gloo")]
+    assert len(ranks) == 2 * sum(Component.TRAINING in link.seconds for link in found.links)
+
+
 def test_pairs_of_one_that_is_slow_alone_are_not_measured_again() -> None:
     def pairs(slow: dict[str, float]) -> int:
         workers = Asked(on_hosts(5, 5), {"w3": slow})
