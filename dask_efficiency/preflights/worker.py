@@ -37,18 +37,12 @@ LOOK_SECONDS = 0.05
 
 
 class Child:
-    """Process that measures for a worker, and ends with the worker, at its deadline, or on request.
-
-    Attributes
-    ----------
-    found
-        Measurements so far, by component.
-    cpu_seconds
-        Its CPU time; until it has ended, as far as known.
-    """
+    """Process that measures for a worker, and ends with the worker, at its deadline, or on request."""
 
     def __init__(self) -> None:
+        #: Measurements so far, by component.
         self.found: dict[str, dict[str, Any]] = {}
+        #: Its CPU time; until it has ended, as far as known.
         self.cpu_seconds = 0.0
         self._process: asyncio.subprocess.Process | None = None
 
@@ -57,14 +51,7 @@ class Child:
     ) -> str:
         """Measure the requested components; returns why it ended early, or an empty string.
 
-        Parameters
-        ----------
-        request, payload
-            For the child; see :mod:`~dask_efficiency.preflights.hardware.__main__`.
-        seconds
-            Time after which it is killed.
-        ended
-            Called all the time: whether it is to end at once.
+        It is killed after ``seconds``, or as soon as ``ended``, which is called all the time, returns True.
         """
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = process = await asyncio.create_subprocess_exec(
@@ -163,13 +150,7 @@ _GPU_DRIVER = Path("/dev/nvidiactl")
 
 
 class WorkerPreflight(WorkerPart):
-    """A worker's side of tests.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    """
+    """A worker's side of tests."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -236,14 +217,7 @@ class WorkerPreflight(WorkerPart):
         }
 
     async def _measure(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Measure some components of the worker alone.
-
-        Returns
-        -------
-        dict
-            ``measured``, by component as :func:`~dask_efficiency.preflights.judge.readings.read_measurements` takes it;
-            or ``busy``, if a task began in the meantime and ``force`` was not set.
-        """
+        """Measure some components of the worker alone; ``busy`` if a task began meanwhile and ``force`` was not set."""
         test, seconds, force = asked["test"], float(asked["seconds"]), bool(asked["force"])
         began = time.monotonic()
 

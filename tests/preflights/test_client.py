@@ -51,7 +51,7 @@ def test_no_more_are_retired_than_the_share_or_one_and_two_are_left(
     assert found.kept == found.slow[count:]
 
 
-def test_it_is_said_who_was_kept_and_why() -> None:
+def test_the_kept_are_named_with_the_reason() -> None:
     _, found = retired(4, 8)
     said = (
         f"Kept, though slow: {found.kept[0]}, {found.kept[1]}. Of 8 workers 2 may be retired: "

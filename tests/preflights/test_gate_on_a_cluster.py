@@ -56,7 +56,7 @@ def tell(scheduler: Any, finding: Any) -> None:
     scheduler.log_event("told", [finding.worker, str(finding.cause)])
 
 
-def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
+def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(
     pretended: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     pretended.append("slow")
@@ -99,7 +99,7 @@ def test_the_slow_one_is_named_and_retired_if_one_asks_for_that(
         assert len(cluster.scheduler.workers) == 2
 
 
-def test_who_has_tasks_by_then_is_told_as_not_tested(pretended: list[str]) -> None:
+def test_a_worker_that_has_tasks_by_then_is_reported_as_not_tested(pretended: list[str]) -> None:
     options = {
         "n_workers": 1,
         "threads_per_worker": 1,

@@ -100,7 +100,7 @@ def test_workers_are_measured_without_a_task_and_two_are_too_few_to_tell(client:
     assert files(client) == before
 
 
-def test_a_workload_is_timed_and_what_is_not_there_is_named(
+def test_a_workload_is_timed_and_a_missing_folder_is_named(
     client: Client, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     def break_it(dask_worker: Any) -> None:
@@ -283,7 +283,7 @@ def test_a_silent_clients_test_is_stopped(client: Client, monkeypatch: pytest.Mo
         dask_efficiency.unregister(client)
 
 
-def test_workers_without_the_package_are_told_as_not_metered(client: Client, cluster: LocalCluster) -> None:
+def test_workers_without_the_package_are_reported_as_not_metered(client: Client, cluster: LocalCluster) -> None:
     client.register_plugin(EfficiencyPlugin())
     client.run(lambda dask_worker: dask_worker.handlers.pop("efficiency") and None)
     try:
@@ -319,7 +319,7 @@ def test_the_command_prints_json_and_ends_with_0_where_nobody_is_slow(cluster: L
     assert content["slow"] == []
 
 
-def test_the_command_says_in_a_line_that_nobody_answers() -> None:
+def test_the_command_reports_in_a_line_that_nobody_answers() -> None:
     result = CliRunner().invoke(main, ["preflight", "tcp://127.0.0.1:9", "--fail", "--timeout", "500ms"])
     assert result.exit_code == 2
     assert "no scheduler answered at tcp://127.0.0.1:9" in result.output

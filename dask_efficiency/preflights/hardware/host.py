@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,37 +19,34 @@ REPEATS = 3
 MAX_SECONDS = 2.0
 
 
+T = TypeVar("T")
+
+
 class CannotMeasure(Exception):
     """Hardware or software that a measurement needs is missing; the message names it."""
 
 
 def best_rate(measure: Callable[[], tuple[float, float]], repeats: int = REPEATS) -> dict[str, Any]:
-    """Repetition with the highest rate.
-
-    Parameters
-    ----------
-    measure
-        Returns a rate, and the share of its time for which its threads computed, or NaN.
-    """
-    found = []
-    began = time.perf_counter()
-    for _ in range(repeats):
-        found.append(measure())
-        if time.perf_counter() - began > MAX_SECONDS:
-            break
+    """Repetition with the highest rate; ``measure`` returns one, and the share of time its threads computed, or NaN."""
+    found = _repeated(measure, repeats)
     rate, share = max(found)
     return {"value": rate, "share": share, "count": len(found), "range": spread_of([rate for rate, _ in found])}
 
 
 def least_seconds(measure: Callable[[], float], repeats: int = REPEATS) -> dict[str, Any]:
     """Repetition with the fewest seconds."""
+    found = _repeated(measure, repeats)
+    return {"value": min(found), "count": len(found), "range": spread_of(found)}
+
+
+def _repeated(measure: Callable[[], T], repeats: int) -> list[T]:
     found = []
     began = time.perf_counter()
     for _ in range(repeats):
         found.append(measure())
         if time.perf_counter() - began > MAX_SECONDS:
             break
-    return {"value": min(found), "count": len(found), "range": spread_of(found)}
+    return found
 
 
 def spread_of(found: Sequence[float]) -> float:
@@ -108,17 +105,7 @@ MIN_NBYTES = 4 * 2**20
 def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
     """Bytes a second that one thread reads and writes between two arrays that no cache holds.
 
-    Parameters
-    ----------
-    limit
-        The worker's memory in bytes; 0 for none. The two arrays take an eighth of it at most.
-    seconds
-        Length of a repetition.
-    repeats
-        Number of repetitions.
-
-    References
-    ----------
+    They take an eighth of the worker's memory at most (``limit``: bytes, 0 for none).
     ``distributed.worker.benchmark_memory`` copies pieces of 10 MiB at most, which a cache may hold, and allocates
     memory for each.
     """
@@ -152,13 +139,6 @@ MAX_NBYTES = 96 * 2**20
 def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
     """Bytes a second written to the disk where a worker spills, each chunk until the disk has it.
 
-    Raises
-    ------
-    CannotMeasure
-        If the directory cannot be written to.
-
-    References
-    ----------
     ``distributed.worker.benchmark_disk`` measures this too. Here the file has no name, so that nothing remains of it
     however the process ends.
     """
@@ -206,20 +186,8 @@ def python_loops(
 ) -> dict[str, Any]:
     """Turns a second of a loop in pure Python, in the calling thread of this process.
 
-    Parameters
-    ----------
-    seconds
-        Length of a repetition.
-    repeats
-        Number of repetitions.
-    spent
-        Called every quarter of a millisecond with the CPU seconds used so far.
-
-    Returns
-    -------
-    dict
-        ``value``; ``share`` of the time in which the thread computed; ``others``, CPU seconds a second of all other
-        threads of the process; ``count`` and ``range`` of the repetitions.
+    ``spent`` is called every quarter of a millisecond with the CPU seconds used so far. The result has ``others``, too:
+    CPU seconds a second of all other threads of the process.
     """
     found = []
     start = time.thread_time()
@@ -247,12 +215,7 @@ CALLABLE, SCRIPT = "callable", "script"
 def run(kind: str, payload: bytes, repeats: int = REPEATS) -> dict[str, Any]:
     """Seconds of a workload: the best of three runs, if one takes less than two seconds.
 
-    Parameters
-    ----------
-    kind
-        ``callable`` or ``script``.
-    payload
-        The function as cloudpickle wrote it, or the source of the script. It comes from the client, as tasks do.
+    It is a function as cloudpickle wrote it, or the source of a script, and comes from the client, as tasks do.
     """
     if kind == CALLABLE:
         import cloudpickle

@@ -36,13 +36,7 @@ BFLOAT16_CAPABILITY = (8, 0)
 
 
 def gpu_of(torch: Any) -> Any:
-    """GPU that this process may use.
-
-    Raises
-    ------
-    CannotMeasure
-        If torch sees none.
-    """
+    """GPU that this process may use."""
     if not torch.cuda.is_available():
         raise CannotMeasure("torch sees no GPU")
     return torch.device("cuda", 0)
@@ -80,13 +74,7 @@ def host_copies(torch: Any) -> dict[str, Any]:
 
 
 def peer_copies(torch: Any) -> dict[str, Any]:
-    """Bytes a second to the slowest of the other GPUs that this process sees.
-
-    Raises
-    ------
-    CannotMeasure
-        If it sees one only.
-    """
+    """Bytes a second to the slowest of the other GPUs that this process sees."""
     gpu = gpu_of(torch)
     count = torch.cuda.device_count()
     if count < 2:
@@ -120,13 +108,7 @@ class Transformer:
         return torch.nn.TransformerEncoder(layer, self.layers).to(device)
 
     def trained(self, torch: Any, model: Any, sequences: int, device: str) -> dict[str, Any]:
-        """Seconds of a training step on made-up data, for each sequence.
-
-        Raises
-        ------
-        CannotMeasure
-            If there is no memory for one sequence.
-        """
+        """Seconds of a training step on made-up data, for each sequence."""
         if sequences < 1:
             raise CannotMeasure(f"too little memory is free for a training step of {self.length} tokens")
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)

@@ -28,26 +28,18 @@ SUSPICIOUS = 1.2
 
 @dataclass(frozen=True, slots=True)
 class WorkerComparison:
-    """A worker in one component, compared with its peers.
+    """A worker in one component, compared with its peers."""
 
-    Parameters
-    ----------
-    ratio
-        Ratio of its time to the median of the fastest half; infinite if it failed. After measurements in turns with
-        good workers, the median of these ratios.
-    low, median, high
-        The peers' least, median and highest ratio.
-    z
-        Logarithm of the ratio in units of the spread of healthy workers.
-    confirmed
-        Whether it is slow by those turns; None without any, or with too few.
-    """
-
+    #: Ratio of its time to the median of the fastest half; infinite if it failed. After measurements in turns with good
+    #: workers, the median of these ratios.
     ratio: float
+    #: Least, median and highest ratio of the peers.
     low: float
     median: float
     high: float
+    #: Logarithm of the ratio in units of the spread of healthy workers.
     z: float
+    #: True if it is slow by those turns; None without any, or with too few.
     confirmed: bool | None = None
 
     @property
@@ -143,12 +135,8 @@ MAX_ALIKE = 1
 def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
     """True if a worker is slow; None until there are enough turns to tell.
 
-    Parameters
-    ----------
-    first
-        Ratio to its peers for which it is suspected.
-    ratios
-        Ratio to a good worker's time, of each turn. Anything that slows both, such as their machine, cancels.
+    ``first`` is the ratio to its peers for which it is suspected; ``ratios`` are those to a good worker's time, of each
+    turn. Anything that slows both, such as their machine, cancels.
     """
     if sum(ratio < ALIKE for ratio in ratios) > MAX_ALIKE:
         return False
@@ -160,24 +148,12 @@ def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
 
 
 def unsettled(subject: Subject, suspected: Mapping[Component, float]) -> list[Component]:
-    """Components that need more turns to tell whether the worker is slow.
-
-    Parameters
-    ----------
-    suspected
-        First ratio of each component in which it seems slow.
-    """
+    """Components, of those suspected with a first ratio, that need more turns to tell whether the worker is slow."""
     return [one for one, first in suspected.items() if is_confirmed(first, subject.readings[one].beside) is None]
 
 
 def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]) -> Subject:
-    """Worker with one more turn of each component measured on both.
-
-    Parameters
-    ----------
-    own, good
-        Readings of it and of a good worker, one right after the other.
-    """
+    """Worker with one more turn: readings of it and of a good worker, one right after the other."""
     readings = dict(subject.readings)
     for component in own.keys() & good.keys() & readings.keys():
         seconds, least = (seconds_of(component, each[component].value) for each in (own, good))

@@ -22,64 +22,37 @@ ENOUGH_SUSPECTS = 4
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPair:
-    """Measurements of one pair of workers.
-
-    Parameters
-    ----------
-    first, second
-        The workers.
-    seconds
-        By component, seconds of the first for a unit of work with the second: ``send`` is from the first to the second,
-        ``receive`` the way back. Empty if the pair failed.
-    range
-        Logarithm of the largest repetition over the least; NaN if unknown.
-    repeats
-        Number of repetitions; one in a first look.
-    """
+    """Measurements of one pair of workers."""
 
     first: str
     second: str
+    #: By component, seconds of the first for a unit of work with the second: ``send`` is from the first to the second,
+    #: ``receive`` the way back. Empty if the pair failed.
     seconds: Mapping[Component, float]
+    #: Logarithm of the largest repetition over the least; NaN if unknown.
     range: float = math.nan
+    #: Number of repetitions; one in a first look.
     repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SlowInPairs:
-    """A worker whose pairs were all slow.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    ratios
-        Ratio of the best of its pairs, by component in which all were slow; empty if all failed.
-    pairs
-        Number of its partners.
-    """
+    """A worker whose pairs were all slow."""
 
     worker: str
+    #: Ratio of the best of its pairs, by component in which all were slow; empty if all failed.
     ratios: Mapping[Component, float]
-    pairs: int
 
 
 @dataclass(frozen=True, slots=True)
 class SlowPath:
-    """Two groups of workers that are fast within themselves, and slow in every pair across.
-
-    Parameters
-    ----------
-    one, other
-        The workers of each group, sorted.
-    ratio
-        Ratio of the fastest pair across to the reference.
-    pairs
-        Number of measured pairs across.
-    """
+    """Two groups of workers, sorted, that are fast within themselves, and slow in every pair across."""
 
     one: tuple[str, ...]
     other: tuple[str, ...]
+    #: Ratio of the fastest pair across to the reference.
     ratio: float
+    #: Number of measured pairs across.
     pairs: int
 
 
@@ -90,14 +63,9 @@ class MeasuredPairs:
     connected by fast pairs are a group. A worker is slow if it has no fast pair, though it met members of each group
     and the others without any: these may be fast among themselves, behind a slow path.
 
-    Parameters
-    ----------
-    links
-        One for each pair. Once some have several repetitions, those of the first look count no more: the best of
-        several is compared with its like.
-    final
-        Whether all pairs are measured. Before, most workers may have met slow ones only: the spread of the fastest half
-        is then not that of healthy workers, and the least threshold holds.
+    Once some links have several repetitions, those of the first look count no more: the best of several is compared
+    with its like. Until all pairs are measured (``final``), most workers may have met slow ones only: the spread of the
+    fastest half is then not that of healthy workers, and the least threshold holds.
     """
 
     def __init__(self, links: Sequence[MeasuredPair], *, final: bool = True) -> None:
@@ -234,7 +202,7 @@ class MeasuredPairs:
             ratios = {name: self.ratio(name, seconds) for name, seconds in best.items()}
             slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
             if slow or not ratios:  # else it was slow in one component with one, and in another with the next
-                found.append(SlowInPairs(worker, slow, len(partners)))
+                found.append(SlowInPairs(worker, slow))
         return found
 
     def slow_paths(self) -> list[SlowPath]:
@@ -285,10 +253,7 @@ def _as_seen_by(worker: str, link: MeasuredPair) -> Iterable[tuple[Component, fl
 def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:
     """Median of the fastest half, which slow workers do not move while they are fewer than half.
 
-    Parameters
-    ----------
-    share
-        4 for the fastest quarter, of at least two, where more may be slow.
+    Where more may be slow, a ``share`` of 4 takes the fastest quarter, of at least two.
     """
     half = fastest_half(seconds)
     return median(half if share == 2 else half[: max(2, -(-len(seconds) // share))])

@@ -35,20 +35,10 @@ Turn = TypeVar("Turn", bound=Hashable)
 
 
 def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
-    """Pairs at random, on different hosts.
+    """Pairs at random, on different hosts, each worker at most once.
 
-    Parameters
-    ----------
-    hosts
-        Host of each worker.
-    random
-        Random numbers.
-
-    Returns
-    -------
-    list of Pair
-        Each worker at most once. With an odd number one rests; where a host has more than half of the workers, as many
-        rest as find no partner on another; workers of one host are paired only if there is no other host.
+    With an odd number one rests; where a host has more than half of the workers, as many rest as find no partner on
+    another; workers of one host are paired only if there is no other host.
     """
     workers = list(hosts)
     random.shuffle(workers)
@@ -91,23 +81,8 @@ def next_round(
 ) -> list[Pair]:
     """Pairs of a round after the first: slow workers with fast ones; later, workers that are not settled.
 
-    Parameters
-    ----------
-    number
-        Number of the round, from 1.
-    hosts
-        Host of each worker.
-    links
-        Pairs of earlier rounds.
-    random
-        Decides between equal workers.
-    first_look
-        Whether a worker needs one pair only, fast or not.
-
-    Returns
-    -------
-    list of Pair
-        Each worker at most once, and with a new partner; empty when all is known.
+    Each worker at most once, and with a new partner; empty when all is known. In a ``first_look`` a worker needs one
+    pair only, fast or not.
     """
     if number >= MAX_ROUNDS:
         return []
@@ -163,17 +138,7 @@ def _crossed(links: MeasuredPairs, worker: str, group: frozenset[str]) -> tuple[
 
 
 def startable(waiting: Iterable[Turn], busy: Iterable[str], places: Callable[[Turn], Iterable[str]]) -> list[Turn]:
-    """Turns that may begin now, so that one thing is measured at a time at each place, a machine.
-
-    Parameters
-    ----------
-    waiting
-        Turns that have not begun, in order.
-    busy
-        Places where something is measured now.
-    places
-        Returns the places that a turn needs.
-    """
+    """Turns, of those waiting, that may begin now, so that one thing is measured at a time at each place, a machine."""
     taken = set(busy)
     start = []
     for turn in waiting:

@@ -35,23 +35,15 @@ class Component(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """Meaning of a component.
+    """Meaning of a component."""
 
-    Parameters
-    ----------
-    words
-        Its name for people.
-    unit
-        Unit of a reading: a rate, of which more is better, or seconds, of which fewer are.
-    cause
-        Cause of a worker that is slow in this component and in none that explains it.
-    spread
-        Least standard deviation among healthy workers that is assumed, as a logarithm.
-    """
-
+    #: Name for people.
     words: str
+    #: Unit of a reading: a rate, of which more is better, or seconds, of which fewer are.
     unit: str
+    #: Cause of a worker that is slow in this component and in none that explains it.
     cause: Cause
+    #: Least standard deviation among healthy workers that is assumed, as a logarithm.
     spread: float = 0.04
 
     @property
@@ -110,78 +102,48 @@ def worst(component: Component) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Best measurement of a worker in one component.
+    """Best measurement of a worker in one component."""
 
-    Parameters
-    ----------
-    value
-        In the unit of the component; infinitely bad (a rate of 0, infinite seconds) if it failed or hung.
-    share
-        Share of its time in which the thread computed; NaN if that does not apply.
-    others
-        CPU seconds a second that other threads of the process used at the time; NaN if unknown.
-    count
-        Number of repetitions.
-    range
-        Logarithm of the largest repetition over the least; NaN for a single one.
-    beside
-        Ratios of its time to that of a good worker measured right before or after it; empty if it was never suspected.
-    """
-
+    #: In the unit of the component; infinitely bad (a rate of 0, infinite seconds) if it failed or hung.
     value: float
+    #: Share of its time in which the thread computed; NaN if that does not apply.
     share: float = math.nan
+    #: CPU seconds a second that other threads of the process used at the time; NaN if unknown.
     others: float = math.nan
+    #: Number of repetitions.
     count: int = 1
+    #: Logarithm of the largest repetition over the least; NaN for a single one.
     range: float = math.nan
+    #: Ratios of its time to that of a good worker measured right before or after it; empty if it was never suspected.
     beside: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A worker, and the measurements of it alone.
-
-    Parameters
-    ----------
-    name, address, host
-        Of the worker.
-    group
-        Equal for comparable workers.
-    readings
-        By component.
-    missing
-        Reason, by component that was not measured.
-    not_tested
-        Reason why nothing was measured; empty if something was.
-    broken
-        Reason why it cannot work at all: it does not answer, or takes no tasks; else empty.
-    paused
-        Whether that is because its memory is full.
-    """
+    """A worker, and the measurements of it alone."""
 
     name: str
     address: str
     host: str
+    #: Equal for comparable workers.
     group: str = ""
     readings: Mapping[Component, Reading] = field(default_factory=dict)
+    #: Reason, by component that was not measured.
     missing: Mapping[Component, str] = field(default_factory=dict)
+    #: Reason why nothing was measured; empty if something was.
     not_tested: str = ""
+    #: Reason why it cannot work at all: it does not answer, or takes no tasks; else empty.
     broken: str = ""
+    #: True if that is because its memory is full.
     paused: bool = False
 
 
 def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Component, str]]:
     """Readings of a worker's answer, and the reasons of those that are missing.
 
-    Parameters
-    ----------
-    answer
-        By component, ``value`` with ``share``, ``others``, ``count`` and ``range`` if known; or ``missing``, the
-        reason; or ``failed``, the reason of a failure or a hang, which is infinitely slow.
-
-    Raises
-    ------
-    RefusedPayload
-        If it is something else.
+    The answer has, by component, ``value`` with ``share``, ``others``, ``count`` and ``range`` if known; or
+    ``missing``, the reason; or ``failed``, the reason of a failure or a hang, which is infinitely slow. Anything else
+    raises :class:`RefusedPayload`.
     """
     if not isinstance(answer, Mapping):
         raise RefusedPayload(f"measurements are {answer!r:.80}; expected them by component")

@@ -231,14 +231,7 @@ def encode(
             for one in subjects
         ],
         "links": [
-            (
-                link.first,
-                link.second,
-                {str(name): value for name, value in link.seconds.items()},
-                link.range,
-                link.repeats,
-            )
-            for link in links
+            {**asdict(link), "seconds": {str(name): value for name, value in link.seconds.items()}} for link in links
         ],
         "started": started,
         "seconds": seconds,
@@ -247,32 +240,23 @@ def encode(
 
 
 def decode(content: Mapping[str, Any]) -> PreflightResult:
-    """Result of measurements.
-
-    Raises
-    ------
-    RefusedPayload
-        If it is not what :func:`encode` makes.
-    """
+    """Result of measurements; raises :class:`RefusedPayload` if they are not what :func:`encode` makes."""
     try:
         return PreflightResult(
             subjects=tuple(map(_subject, content["subjects"])),
-            links=tuple(
-                MeasuredPair(
-                    first,
-                    second,
-                    {Component(name): float(value) for name, value in seconds.items()},
-                    float(extent),
-                    int(repeats),
-                )
-                for first, second, seconds, extent, repeats in content["links"]
-            ),
+            links=tuple(map(_link, content["links"])),
             started=float(content["started"]),
             seconds=float(content["seconds"]),
             notes=tuple(map(str, content["notes"])),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RefusedPayload(f"not what a preflight measured: {error!r:.200}") from error
+
+
+def _link(content: Mapping[str, Any]) -> MeasuredPair:
+    return MeasuredPair(
+        **{**content, "seconds": {Component(name): float(value) for name, value in content["seconds"].items()}}
+    )
 
 
 def _subject(content: Mapping[str, Any]) -> Subject:

@@ -49,20 +49,9 @@ EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
 def judge(subjects: Sequence[Subject], links: Iterable[MeasuredPairs], *, at: float) -> tuple[SlowWorker, ...]:
     """Slow workers, and hosts of which all workers are slow, the most certain first.
 
-    Parameters
-    ----------
-    subjects
-        The workers.
-    links
-        Measured pairs of each group of comparable workers.
-    at
-        Time of the measurements, in seconds since the epoch.
-
-    Returns
-    -------
-    tuple of SlowWorker
-        ``effect`` and ``score`` are of the component that names the cause: ratio to the median of the fastest half of
-        the comparable workers, and as a multiple of the threshold, in logarithms.
+    There are links for each group of comparable workers; ``at`` is in seconds since the epoch. ``effect`` and ``score``
+    are of the component that names the cause: ratio to the median of the fastest half of the comparable workers, and as
+    a multiple of the threshold, in logarithms.
     """
     compared, shares = compare_alone(subjects), _usual_shares(subjects)
     in_pairs = {slow.worker: slow for each in links for slow in each.slow_workers()}

@@ -39,18 +39,7 @@ MAX_KNOWN = 1_000
 class Gate:
     """Measures workers that join.
 
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    ask
-        Asks a worker.
-    subject_of
-        Returns a worker before it is measured.
-    free
-        Waits until no client's test goes on.
-    flag
-        Takes each finding, with the addresses of its workers.
+    ``free`` waits until no client's test goes on; ``flag`` takes each finding, with the addresses of its workers.
     """
 
     def __init__(

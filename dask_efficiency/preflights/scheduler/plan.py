@@ -25,37 +25,20 @@ Ask = Callable[[str, dict[str, Any], float], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Options of a test.
-
-    Parameters
-    ----------
-    test
-        Its name.
-    seconds
-        Most time it may take.
-    device
-        ``auto``, ``cpu`` or ``gpu``.
-    force
-        Whether workers that run tasks are tested.
-    soak
-        Whether a training step that fills the GPU is measured.
-    collective, training
-        Backend of the pairs' all-reduce, and of their training step: ``gloo``, ``nccl`` or nothing.
-    workload, payload
-        Kind and bytes of a workload to time as well.
-    repetition
-        Seconds of each repetition, of which the best counts.
-    """
+    """Options of a test: those of :func:`~dask_efficiency.preflight`, and its name."""
 
     test: str
+    #: Most time it may take.
     seconds: float = 60.0
     device: str = "auto"
     force: bool = False
     soak: bool = False
     collective: str = ""
     training: str = ""
+    #: Kind and bytes of a workload.
     workload: str = ""
     payload: bytes = b""
+    #: Seconds of each repetition, of which the best counts.
     repetition: float = field(default_factory=lambda: REPETITION_SECONDS)
 
     def components(self, *, gpu: bool) -> list[Component]:

@@ -67,27 +67,12 @@ Turn = TypeVar("Turn", bound=Hashable)
 
 @dataclass(slots=True)
 class Preflight:
-    """One test.
-
-    Parameters
-    ----------
-    plan
-        Its options.
-    workers
-        Workers to test.
-    ask
-        Asks one of them.
-    is_there
-        Whether the worker at an address has not left.
-    is_busy
-        Whether it has tasks.
-    random
-        Random numbers for the pairs.
-    """
+    """One test of some workers."""
 
     plan: Plan
     workers: list[Candidate]
     ask: Ask
+    #: False for the address of a worker that has left, and True for one that has tasks.
     is_there: Callable[[str], bool] = lambda address: True
     is_busy: Callable[[str], bool] = lambda address: False
     random: Random = field(default_factory=Random)

@@ -35,19 +35,7 @@ STOP_SECONDS = 5.0
 
 
 class Preflights(SchedulerPart):
-    """Tests of one scheduler's workers; one at a time.
-
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    workers
-        Its workers' halves.
-    options
-        Returns the options in force.
-    flag
-        Takes findings of workers that join, with their addresses.
-    """
+    """Tests of one scheduler's workers, one at a time; ``flag`` takes findings of workers that join."""
 
     def __init__(
         self,

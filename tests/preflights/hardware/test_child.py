@@ -28,7 +28,7 @@ def started(request: dict[str, Any], payload: bytes = b"") -> subprocess.Popen[b
     return process
 
 
-def test_it_says_of_each_component_what_it_measured_or_why_not(tmp_path: Path) -> None:
+def test_each_component_has_its_measurement_or_the_reason(tmp_path: Path) -> None:
     request = {
         "components": ["cpu", "cpu_all", "memory_bandwidth", "disk", "workload", "unknown"],
         "threads": 2,
@@ -90,7 +90,7 @@ def test_a_function_is_timed() -> None:
     assert host.run(host.CALLABLE, cloudpickle.dumps(lambda: None))["value"] >= 0
 
 
-def test_loops_say_how_much_of_their_time_they_computed() -> None:
+def test_loops_report_the_share_of_time_they_computed() -> None:
     spent: list[float] = []
     found = python_loops(0.002, repeats=2, spent=spent.append)
     assert found["value"] > 0
@@ -98,7 +98,7 @@ def test_loops_say_how_much_of_their_time_they_computed() -> None:
     assert spent == sorted(spent)
 
 
-def test_the_best_repetition_counts_and_their_range_is_told() -> None:
+def test_the_best_repetition_counts_and_the_range_is_given() -> None:
     rates = iter([(2.0, 0.5), (4.0, 1.0), (1.0, 0.2)])
     assert best_rate(lambda: next(rates)) == {"value": 4.0, "share": 1.0, "count": 3, "range": math.log(4)}
     seconds = iter([2.0, 1.0, 3.0])

@@ -105,7 +105,7 @@ def test_copies_to_each_other_gpu_are_made(monkeypatch: pytest.MonkeyPatch) -> N
     assert {target for _, _, target in torch.work} == {"cuda:1", "cuda:2"}
 
 
-def test_what_is_not_there_is_said(torch: FakeTorch) -> None:
+def test_missing_hardware_and_memory_are_named(torch: FakeTorch) -> None:
     with pytest.raises(CannotMeasure, match="the worker sees one GPU"):
         with_torch.peer_copies(torch)
     with pytest.raises(CannotMeasure, match="torch sees no GPU"):

@@ -60,7 +60,7 @@ def test_the_order_of_all_pairs_does_not_matter(ratios: list[float], random) -> 
 
 
 @given(st.floats(0.1, 10.0))
-def test_what_slows_both_of_a_pair_is_no_fault_of_either(moment: float) -> None:
+def test_slowness_of_both_of_a_pair_accuses_neither(moment: float) -> None:
     own, good = ({Component.CPU: Reading(rate / moment)} for rate in (2e10, 3e10))
     (ratio,) = with_pair(subject("w0", cpu=2e10), own, good).readings[Component.CPU].beside
     assert math.isclose(ratio, 1.5)
@@ -96,7 +96,7 @@ def test_one_of_two_is_no_suspect_for_nobody_can_tell() -> None:
     assert not suspects(compare_alone(suspect()[-2:]))
 
 
-def test_beside_one_that_is_much_faster_than_the_others_nobody_is_slow() -> None:
+def test_one_very_fast_worker_makes_nobody_slow() -> None:
     subjects = [subject("fast", disk=6e9), *(subject(f"w{i}", disk=2e9) for i in range(3))]
     assert not suspects(compare_alone(subjects))
     assert not judge(subjects, [], at=0.0)

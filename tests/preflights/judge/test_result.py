@@ -10,7 +10,7 @@ from dask_efficiency.preflights.judge.readings import Component, Reading, Subjec
 from dask_efficiency.preflights.judge.result import decode, encode
 
 
-def test_what_was_measured_arrives_as_it_was() -> None:
+def test_measurements_survive_the_wire() -> None:
     readings = {
         Component.CPU: Reading(3e10, 0.9, 0.1, 6, 0.02),
         Component.WORKLOAD: Reading(math.inf, 1.0, 0.0, 1, 0.0),

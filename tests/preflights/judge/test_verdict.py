@@ -82,7 +82,7 @@ def test_two_workers_have_a_ratio_and_no_blame() -> None:
     assert values.too_few == (("a", "b"),)
 
 
-def test_what_failed_on_one_worker_is_infinitely_slow_and_what_failed_on_all_is_no_workers_fault() -> None:
+def test_a_failure_on_one_worker_is_infinitely_slow_and_one_everywhere_is_no_workers_fault() -> None:
     failed = Subject("victim", "victim", "h", "", {Component.WORKLOAD: Reading(math.inf)})
     (finding,) = judge([*(subject(f"w{i}", workload=1.0) for i in range(3)), failed], [], at=0.0)
     assert (finding.worker, finding.effect, finding.score) == ("victim", None, math.inf)

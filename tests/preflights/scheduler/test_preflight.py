@@ -239,7 +239,7 @@ def test_one_that_is_given_tasks_while_pairs_are_measured_is_left_alone() -> Non
         ),
     ],
 )
-def test_what_a_worker_answers_instead_is_its_reason(answer: Any, why: str) -> None:
+def test_an_unusable_answer_is_the_reason(answer: Any, why: str) -> None:
     workers = Asked(on_hosts(4, 4))
     workers.answers[names.MEASURE] = ("w1", answer)
     found = found_in(workers)
@@ -262,7 +262,7 @@ def test_a_pair_that_fails_once_accuses_nobody() -> None:
     assert found.passed
 
 
-def test_who_had_no_turn_in_time_is_not_tested() -> None:
+def test_a_worker_without_a_turn_in_time_is_not_tested() -> None:
     found = found_in(Asked(on_hosts(20, 1)), seconds=15.0)
     assert found.seconds < 20
     reasons = set(found.not_tested.values())
