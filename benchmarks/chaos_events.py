@@ -179,7 +179,7 @@ def break_part(bed: Bed) -> None:
 
 
 def _break_part(dask_scheduler: Any, name: str) -> None:
-    parts = dask_scheduler.plugins[PLUGIN]._meter._parts
+    parts = dask_scheduler.plugins[PLUGIN]._meter.parts
     part = parts.get(name)
     hooks = ("event", "worker_joined", "take_heartbeat", "round_over", "graph_taken_in")
     part.__class__ = type("Broken", (type(part),), dict.fromkeys(hooks, boom))
@@ -187,7 +187,7 @@ def _break_part(dask_scheduler: Any, name: str) -> None:
 
 
 def _failures(dask_scheduler: Any) -> list[str]:
-    return list(dask_scheduler.plugins[PLUGIN]._meter._parts.failures())
+    return list(dask_scheduler.plugins[PLUGIN]._meter.parts.failures())
 
 
 # -- registrations and schedulers --------------------------------------------------------------

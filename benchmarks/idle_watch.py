@@ -18,7 +18,6 @@ from distributed.core import Status
 from distributed.scheduler import WorkerState
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.cluster.idle import IdleWeights
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 
 NTHREADS = 4
@@ -77,7 +76,8 @@ def measure(workers: int, scene: str, looks: int) -> str:
         cluster.worker_joined(address, address, NTHREADS, at=0)
     cluster.work.set(True, at=0)
     work: Any = SimpleNamespace(changed=None, graphs=False)
-    watch = IdleWatch(scheduler, work, cluster, IdleWeights(at=0), int)
+    loop: Any = SimpleNamespace(waited=0)
+    watch = IdleWatch(scheduler, work, cluster, loop)
     watch._working = True
     tasks = [Task(number) for number in range(NTHREADS)]
     took = []

@@ -15,50 +15,17 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 
 class EfficiencyWorkerPlugin(WorkerPlugin):
-    """Attaches a meter to a worker, if it has the same version of the package.
+    """Attaches a meter to a worker, if it has the same version of the package as the scheduler.
 
-    Parameters
-    ----------
-    version
-        The scheduler's version of the package.
-    session
-        Id of the registration; a meter goes on if the same session comes again.
-    max_prefixes
-        Prefixes that a heartbeat distinguishes.
-    windows
-        Ids of open windows: a worker that joins opens them when its accounts begin.
-    recording
-        Id of the recording under way, or None: a worker that joins takes part in it.
-    gpu, waiting, sensors
-        The options of these names.
-    profile
-        Tasks to profile in a recording: number of each prefix, by who asked for them.
+    The other arguments become the attributes of :class:`~dask_efficiency.plugin.worker.meter.WorkerHalf`.
     """
 
     name = "dask-efficiency-worker"
 
-    def __init__(  # type: ignore[no-untyped-def]
-        self,
-        version,
-        session,
-        max_prefixes,
-        windows,
-        recording=None,
-        gpu="auto",
-        waiting=True,
-        profile=None,
-        sensors=True,
-    ):
+    def __init__(self, version: str, **sent: Any) -> None:
         self.version = version
-        self.session = session
-        self.max_prefixes = max_prefixes
-        self.windows = windows
-        self.recording = recording
-        self.gpu = gpu
-        self.waiting = waiting
-        self.profile = profile or {}
-        self.sensors = sensors
-        self.meter = None
+        self.meter: Any = None
+        vars(self).update(sent)
 
     def setup(self, worker):  # type: ignore[no-untyped-def]
         """Meter this worker, or try once more at its first heartbeat.
@@ -77,7 +44,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
                 raise ImportError(f"dask_efficiency {__version__} is installed; the scheduler has {self.version}")
             from dask_efficiency.plugin.worker.meter import attach
 
-            self.meter = attach(worker, self)
+            self.meter = attach(worker, self)  # type: ignore[arg-type]  # its attributes are those that were sent
         except Exception as error:
             return f"{type(error).__name__}: {error}"[:500]
         return None

@@ -1,9 +1,10 @@
 """Options of the plugin, set by argument or under ``efficiency.*`` in Dask's configuration."""
 
+# ruff: noqa: RUF009  # _option() makes a field()
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import dask
@@ -78,149 +79,120 @@ class Option:
     meaning: str
 
 
-#: Every option, by the name of the argument; with ``-`` for ``_`` it is the name under ``efficiency.``.
-OPTIONS: dict[str, Option] = {
-    "price_per_worker_hour": Option(
-        None, _price, "Price of one worker hour, in any currency; lost time is then shown as money too."
-    ),
-    "save_to": Option(
-        None,
-        _path,
-        "Path or fsspec URL of a report of the cluster's whole life, written when the scheduler closes.",
-    ),
-    "report_timeout": Option(
-        "5s",
-        _seconds,
-        "How long a report waits for workers after the last answer; those without one then count as in their last "
-        "heartbeat.",
-    ),
-    "history_interval": Option(
-        "5s", _seconds, "Spacing of the scheduler's history, of which the last 4096 points are kept."
-    ),
-    "max_prefixes": Option(
-        100, _count, "Task prefixes that a worker's heartbeat distinguishes; later ones count as one."
-    ),
-    "trace": Option(
-        False, _flag, "Record every task and transfer all the time, for `get_trace`; costs CPU and memory."
-    ),
-    "trace_max_tasks": Option(
-        1_000_000,
-        _count,
-        "Tasks that a recording keeps; the oldest are dropped. Each takes about half a kilobyte on the scheduler.",
-    ),
-    "gpu": Option(
-        "auto",
-        _gpu,
-        "How GPU time is measured once a task uses a GPU: exactly (`cupti`), as an upper bound (`torch-events`, for "
-        "workers of one thread), the best way available (`auto`), or not at all (`off`).",
-    ),
-    "waiting": Option(
-        True,
-        _flag,
-        "Sample on which line and why tasks wait (the GIL, a core, a lock, files, the network) on each worker, with at "
-        "most 0.3 % of a core; on Linux only.",
-    ),
-    "on_straggler": Option(
-        "warn",
-        _reaction,
-        "Reaction to a straggler: `warn`, or a callable of the scheduler and the finding, called besides the warning.",
-    ),
-    "outliers": Option(
-        False,
-        _flag,
-        "Also look, once a minute, for workers whose metrics and sensors differ from their peers' for minutes, and "
-        "treat them as stragglers.",
-    ),
-    "worker_series": Option(
-        "20 minutes",
-        _seconds,
-        "How long the scheduler keeps the workers' metrics, for `worker_series`; 50 kB a worker by default.",
-    ),
-    "sensors": Option(
-        True,
-        _flag,
-        "Read the sensors of each worker's host (cores, memory, disks, network, RDMA), once a second at most, with at "
-        "most 0.1 % of a core; on Linux only.",
-    ),
-    "max_exported_workers": Option(
-        100,
-        _count,
-        "Workers that are exported to Prometheus one by one. Of more, only the ten most and the ten least efficient.",
-    ),
-    "max_exported_prefixes": Option(
-        50,
-        _count,
-        "Task prefixes that are exported to Prometheus one by one: those with most thread time; the others are summed.",
-    ),
-    "preflight": Option(
-        False,
-        _flag,
-        "Measure each worker that joins for two to three seconds before it gets tasks, and flag it if it is slow.",
-    ),
-    "source": Option(
-        True,
-        _flag,
-        "Put source code in reports: of the `with` block, or as Dask recorded it with graphs, and of lines that sent "
-        "tasks. Without it, file names and line numbers stay.",
-    ),
-    "profile": Option(
-        {},
-        _profile,
-        "Tasks that run under `torch.profiler` while a trace is recorded: number on each worker, by task prefix.",
-    ),
-}
+def _option(default: Any, read: Callable[[Any], Any], meaning: str) -> Any:
+    return field(metadata={"option": Option(default, read, meaning)})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options in force on a scheduler; durations in seconds."""
+    """Options in force on a scheduler, by the names of the arguments; durations in seconds."""
 
-    price_per_worker_hour: float | None
-    save_to: str | None
-    report_timeout: float
-    history_interval: float
-    max_prefixes: int
-    trace: bool
-    trace_max_tasks: int
-    gpu: str
-    waiting: bool
-    on_straggler: Any
-    outliers: bool
-    worker_series: float
-    sensors: bool
-    max_exported_workers: int
-    max_exported_prefixes: int
-    preflight: bool
-    source: bool
-    profile: dict[str, int]
+    price_per_worker_hour: float | None = _option(
+        None, _price, "Price of one worker hour, in any currency; lost time is then shown as money too."
+    )
+    save_to: str | None = _option(
+        None, _path, "Path or fsspec URL of a report of the cluster's whole life, written when the scheduler closes."
+    )
+    report_timeout: float = _option(
+        "5s",
+        _seconds,
+        "How long a report waits for workers after the last answer; those without one then count as in their last "
+        "heartbeat.",
+    )
+    history_interval: float = _option(
+        "5s", _seconds, "Spacing of the scheduler's history, of which the last 4096 points are kept."
+    )
+    max_prefixes: int = _option(
+        100, _count, "Task prefixes that a worker's heartbeat distinguishes; later ones count as one."
+    )
+    trace: bool = _option(
+        False, _flag, "Record every task and transfer all the time, for `get_trace`; costs CPU and memory."
+    )
+    trace_max_tasks: int = _option(
+        1_000_000,
+        _count,
+        "Tasks that a recording keeps; the oldest are dropped. Each takes about half a kilobyte on the scheduler.",
+    )
+    gpu: str = _option(
+        "auto",
+        _gpu,
+        "How GPU time is measured once a task uses a GPU: exactly (`cupti`), as an upper bound (`torch-events`, for "
+        "workers of one thread), the best way available (`auto`), or not at all (`off`).",
+    )
+    waiting: bool = _option(
+        True,
+        _flag,
+        "Sample on which line and why tasks wait (the GIL, a core, a lock, files, the network) on each worker, with "
+        "at most 0.3 % of a core; on Linux only.",
+    )
+    on_straggler: Any = _option(
+        "warn",
+        _reaction,
+        "Reaction to a straggler: `warn`, or a callable of the scheduler and the finding, called besides the warning.",
+    )
+    outliers: bool = _option(
+        False,
+        _flag,
+        "Also look, once a minute, for workers whose metrics and sensors differ from their peers' for minutes, and "
+        "treat them as stragglers.",
+    )
+    worker_series: float = _option(
+        "20 minutes",
+        _seconds,
+        "How long the scheduler keeps the workers' metrics, for `worker_series`; 50 kB a worker by default.",
+    )
+    sensors: bool = _option(
+        True,
+        _flag,
+        "Read the sensors of each worker's host (cores, memory, disks, network, RDMA), once a second at most, with "
+        "at most 0.1 % of a core; on Linux only.",
+    )
+    max_exported_workers: int = _option(
+        100,
+        _count,
+        "Workers that are exported to Prometheus one by one. Of more, only the ten most and the ten least efficient.",
+    )
+    max_exported_prefixes: int = _option(
+        50,
+        _count,
+        "Task prefixes that are exported to Prometheus one by one: those with most thread time; the others are summed.",
+    )
+    preflight: bool = _option(
+        False,
+        _flag,
+        "Measure each worker that joins for two to three seconds before it gets tasks, and flag it if it is slow.",
+    )
+    source: bool = _option(
+        True,
+        _flag,
+        "Put source code in reports: of the `with` block, or as Dask recorded it with graphs, and of lines that sent "
+        "tasks. Without it, file names and line numbers stay.",
+    )
+    profile: dict[str, int] = _option(
+        {},
+        _profile,
+        "Tasks that run under `torch.profiler` while a trace is recorded: number on each worker, by task prefix.",
+    )
+
+    def of_workers(self) -> dict[str, Any]:
+        """Options that travel with the workers' half."""
+        return {name: getattr(self, name) for name in ("max_prefixes", "gpu", "waiting", "sensors")}
+
+
+#: Every option by name; with ``-`` for ``_`` it is the name under ``efficiency.``.
+OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in fields(Options)}
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Read values set where the plugin is made: by argument, else by that process's configuration.
-
-    Raises
-    ------
-    ValueError
-        If a value cannot be read; the text names the option and the value.
-    """
-    values = {}
-    for name, argument in arguments.items():
-        value = argument if argument is not None else dask.config.get(_key(name), None)
-        if value is not None:
-            values[name] = _read(name, value)
-    return values
+    """Read values set where the plugin is made: by argument, else by that process's configuration."""
+    values = {name: dask.config.get(_key(name), None) if value is None else value for name, value in arguments.items()}
+    return {name: _read(name, value) for name, value in values.items() if value is not None}
 
 
 def resolve(values: dict[str, Any]) -> Options:
     """Fill missing values from this process's configuration, then from the defaults."""
-    resolved = {}
-    for option in fields(Options):
-        name = option.name
-        value = values.get(name)
-        if value is None:
-            value = dask.config.get(_key(name), None)
-        resolved[name] = _read(name, OPTIONS[name].default if value is None else value)
-    return Options(**resolved)
+    defaults = {name: _read(name, option.default) for name, option in OPTIONS.items()}
+    return Options(**defaults | given(dict.fromkeys(OPTIONS) | values))
 
 
 def _key(name: str) -> str:

@@ -191,7 +191,7 @@ def ran_alone(client: Client, key: Any) -> bool:
     """Whether the scheduler has seen that only this task ran."""
 
     def seen(dask_scheduler: Any) -> bool:
-        return key in dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.idle.alone
+        return key in dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.idle.alone
 
     return bool(client.run_on_scheduler(seen))
 

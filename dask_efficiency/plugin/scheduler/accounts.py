@@ -7,38 +7,35 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
-from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
-from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.lines import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.snapshots import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.plugin.guard import Guard, decoration
+from dask_efficiency.plugin.guard import decoration
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC, STAYS_OFF
 from dask_efficiency.plugin.options import Options
-from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler import departures
 from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
-from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter, WorkTracker
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
     from distributed.scheduler import WorkerState
+
+    from dask_efficiency.plugin.scheduler.meter import ClusterMeter
+    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
 
 #: Heartbeats without a snapshot after which a worker counts as not metered; the first comes up to one after joining.
 MIN_SILENT_HEARTBEATS = 3
@@ -82,23 +79,12 @@ class Moment:
 class Timelines:
     """Activity of the slots, since the accounts began at ``at`` and in each open window, until a failure."""
 
-    def __init__(self, *, at: int) -> None:
+    def __init__(self, windows: Mapping[str, OpenWindow], *, at: int) -> None:
+        self._windows = windows
         self._feed = ActivityFeed()
         self._life = TimelineRecorder(at=at)
-        self._of_windows: list[TimelineRecorder] = []
         #: Reason why there is no timeline any more; empty until a failure.
         self._failure: list[str] = []
-
-    def begin(self, *, at: int) -> TimelineRecorder:
-        """Begin the timeline of a window."""
-        recorder = TimelineRecorder(at=at)
-        self._of_windows.append(recorder)
-        return recorder
-
-    def end(self, recorder: TimelineRecorder) -> None:
-        """End the timeline of a window."""
-        if recorder in self._of_windows:
-            self._of_windows.remove(recorder)
 
     def follow(self, present: Iterable[Presence], *, at: int) -> None:
         """Add what the workers did since the last call, until now."""
@@ -106,7 +92,7 @@ class Timelines:
             return
         with decoration("timeline", self._failure):
             stretches = self._feed.read(present, at=at)
-            for recorder in (self._life, *self._of_windows):
+            for recorder in (self._life, *(opened.timeline for opened in self._windows.values())):
                 recorder.add(stretches)
 
     def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
@@ -116,85 +102,25 @@ class Timelines:
         return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
 
 
-@dataclass(slots=True, eq=False)
-class OpenWindow:
-    """Window that a client opened, with the values that its report needs."""
-
-    window: ClusterWindow
-    timeline: TimelineRecorder
-    client: str
-    #: Ids of the spans of this client's work.
-    spans: set[str]
-    #: Ids of the spans that others sent tasks to first.
-    foreign: set[str]
-    #: True if only this client's work is wanted.
-    only: bool
-    #: Values of IdleWeights at the opening.
-    waited_for: Mapping[str, int]
-    alone: Mapping[Hashable, Alone]
-    #: Totals of the scheduler's event loop at the opening; None if unknown.
-    loop: LoopTotals | None
-    loop_at_stop: LoopTotals | None = None
-    #: Tasks computed again in it.
-    repeats: RepeatCounter = field(default_factory=RepeatCounter)
-    #: Ids of the spans that both this client and others sent tasks to.
-    shared: set[str] = field(default_factory=set)
-    #: Graphs of this client.
-    sent: SentGraphs = field(default_factory=SentGraphs)
-
-
 class ClusterAccounts:
-    """Accounts of one registration, from its first worker to its end.
+    """Accounts of one registration, from its first worker to its end, whose parts hear of workers and heartbeats."""
 
-    Parameters
-    ----------
-    scheduler, session, guard
-        Of the registration.
-    options
-        Gives the options in force.
-    windows
-        Open windows by id.
-    parts
-        Notified of workers and heartbeats.
-    left_in_order
-        Called with a worker that announced its closing and is gone before its final snapshot.
-    lost
-        Called with a worker that vanished without a known reason, and its state on the scheduler.
-    ask_everything
-        Called with addresses of workers whose next heartbeats must be complete, as too many were lost.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        session: str,
-        options: Callable[[], Options],
-        windows: dict[str, ClusterWindow],
-        parts: Parts[SchedulerPart],
-        left_in_order: Callable[[Presence], object],
-        lost: Callable[[Presence, WorkerState], object],
-        ask_everything: Callable[[list[str]], object],
-        guard: Guard,
-    ) -> None:
-        self.scheduler = scheduler
-        self.session = session
-        self.windows = windows
-        self.guard = guard
-        self._options = options
-        self._parts = parts
-        self._left_in_order = left_in_order
-        self._lost = lost
-        self._ask_everything = ask_everything
+    def __init__(self, meter: ClusterMeter) -> None:
+        self._meter = meter
+        self.scheduler = scheduler = meter.scheduler
+        self.session = meter.session
+        self._windows = windows = meter.windows
+        self._parts = meter.parts
         #: By address: earliest instant of the next request to send everything.
         self._ask_again: dict[str, int] = {}
         #: Seconds since the epoch at which the accounts began.
         self.since = time.time()
-        self.cluster = ClusterLedger(at=time.monotonic_ns())
-        self.work = WorkTracker(scheduler, self.cluster, windows)
-        self.loop = LoopMeter(scheduler, lambda: self.cluster.work.outstanding)
-        self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle, lambda: self.loop.waited)
-        self.timelines = Timelines(at=self.cluster.started)
-        self.stragglers = StragglerReporter(scheduler, self.cluster, lambda: options().on_straggler)
+        self.cluster = cluster = ClusterLedger(at=time.monotonic_ns())
+        self.work = WorkTracker(scheduler, cluster, windows)
+        self.loop = LoopMeter(scheduler, lambda: cluster.work.outstanding)
+        self.idle = IdleWatch(scheduler, self.work, cluster, self.loop)
+        self.timelines = Timelines(windows, at=cluster.started)
+        self.stragglers = StragglerReporter(scheduler, cluster, lambda: meter.options.on_straggler)
         #: Totals at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
         #: CPU seconds of polls on the scheduler's thread.
@@ -202,7 +128,7 @@ class ClusterAccounts:
         self._thread = threading.get_ident()
         #: States of the present workers, by address.
         self._servers: dict[str, WorkerState] = {}
-        self._arrivals = HeartbeatArrivals(scheduler, lambda address: self.cluster.present.get(address))
+        self._arrivals = HeartbeatArrivals(scheduler, cluster)
         self._logged_refusals: set[str] = set()
         #: Losses of workers whose distributed differs.
         self._stays_off: dict[str, None] = {}
@@ -213,12 +139,12 @@ class ClusterAccounts:
     @property
     def options(self) -> Options:
         """Options in force."""
-        return self._options()
+        return self._meter.options
 
     @property
     def off(self) -> str | None:
         """Reason why nothing is metered any more; None while it works."""
-        return self.guard.off
+        return self._meter.guard.off
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
@@ -237,7 +163,7 @@ class ClusterAccounts:
     def refresh(self) -> None:
         """Read the heartbeats that are due, within :data:`MAX_POLL_SECONDS`; no-op in another thread."""
         if threading.get_ident() == self._thread:
-            self.guard(self.poll, at_most=MAX_POLL_SECONDS)
+            self._meter.guard(self.poll, at_most=MAX_POLL_SECONDS)
 
     # -- workers that come and go --------------------------------------------------------------
 
@@ -262,8 +188,8 @@ class ClusterAccounts:
         presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at, asked=asked)
         presence.loss.mark = ws.server_id
         self.work.worker_joined(presence)
-        for window in self.windows.values():
-            window.worker_joined(presence)
+        for opened in self._windows.values():
+            opened.window.worker_joined(presence)
         self.stragglers.worker_joined(address, ws)
         self._parts.each("worker_joined", address, ws)
 
@@ -277,9 +203,9 @@ class ClusterAccounts:
         presence = self.cluster.present.get(address)
         self.cluster.worker_left(address, at=at)
         if presence is not None and presence in self.cluster.closing:
-            self._left_in_order(presence)
+            self._meter.ask_leaving_later(presence)
         elif presence is not None and ws is not None and not presence.closing and not presence.loss.reason:
-            self._lost(presence, ws)
+            self._meter.ask_nanny_later(presence, ws)
         self.stragglers.worker_left(address)
         self._parts.each("worker_left", address, stimulus_id)
 
@@ -293,16 +219,8 @@ class ClusterAccounts:
     def poll(self, *, at_most: float = math.inf) -> bool:
         """Read the heartbeats that arrived since the last poll, or as many as the share of a core allows.
 
-        Parameters
-        ----------
-        at_most
-            CPU seconds; one heartbeat is always read. The next poll, which should follow soon, reads the rest. A poll
-            without a limit also reads what arrived since the last one was cut off.
-
-        Returns
-        -------
-        bool
-            True if all were read.
+        With a limit of CPU seconds, of which one heartbeat is always read, the next poll, which should follow soon,
+        reads the rest; without one it also reads what arrived since the last was cut off. True if all were read.
         """
         began = time.thread_time()
         at = time.monotonic_ns()
@@ -315,11 +233,9 @@ class ClusterAccounts:
             self.reconcile()
             due, left_out = self._arrivals.next_round(at)
             arrived = len(due) + len(left_out)
-            if (
-                self.options.outliers
-            ):  # fewer samples would find outliers later; sensors need no reading of the accounts
-                for address, left in left_out.items():
-                    self._parts.each("take_heartbeat", address, self.scheduler.workers[address], left.at)
+            # Sensors need no reading of the accounts, and fewer samples would find outliers later.
+            for address, left in left_out.items() if self.options.outliers else ():
+                self._parts.each("take_heartbeat", address, self.scheduler.workers[address], left.at)
             self._rest = deque(due)
         return self._read(began, at, at_most, arrived)
 
@@ -355,7 +271,7 @@ class ClusterAccounts:
             if now - began > at_most:
                 break
         if missed:
-            self._ask_everything(missed)
+            self._meter.ask_everything(missed)
         if not self._rest:
             self._arrivals.round_over()
             self._follow_up(at)
@@ -366,7 +282,7 @@ class ClusterAccounts:
 
     def _spent(self, at: int, others: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
         self.cost_seconds += seconds + others
-        self._arrivals.spent(at, others, arrived=arrived, read=read, seconds=seconds)
+        self._arrivals.share.spent(at, others, arrived=arrived, read=read, reading_seconds=seconds)
 
     def _take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Read the last heartbeat of a worker."""
@@ -391,8 +307,8 @@ class ClusterAccounts:
             prefixes = self.cluster.finalized_by_prefix()
             self._prefixes_due = at + PREFIXES_NS
         activity, causes = self.cluster.activity(), self.cluster.cause_activity()
-        for window in self.windows.values():
-            window.shares.report(activity, causes)
+        for opened in self._windows.values():
+            opened.window.shares.report(activity, causes)
         self.recent.append(Moment(at, activity, self.cluster.nthreads, causes, prefixes))
 
     def follow(self) -> None:
@@ -466,10 +382,10 @@ class ClusterAccounts:
         if presence is None or not isinstance(windows, Mapping):
             return
         for window_id, payload in windows.items():
-            window = self.windows.get(window_id)
-            if window is not None:
+            opened = self._windows.get(window_id)
+            if opened is not None:
                 try:
-                    window.worker_closed(presence, decode_window(payload))
+                    opened.window.worker_closed(presence, decode_window(payload))
                 except RefusedPayload as refusal:
                     self._refused(address, refusal)
 

@@ -13,7 +13,7 @@ from distributed.scheduler import heartbeat_interval
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import RefusedPayload
-from dask_efficiency.accounts.cluster.presence import Presence, is_stale
+from dask_efficiency.accounts.cluster.presence import is_stale
 from dask_efficiency.accounts.sensors import HOST_SENSORS, decode_sensors
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
 from dask_efficiency.plugin.names import METRIC, SENSORS
@@ -22,6 +22,8 @@ from dask_efficiency.plugin.scheduler.straggler_watch import POLL_SECONDS
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
+
+    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 
 
 #: Share of a core that polls may take; beyond, each worker's heartbeats are read less often.
@@ -32,16 +34,9 @@ SMOOTHED_SECONDS = 20.0
 
 
 class HeartbeatShare:
-    """Chooses the heartbeats to read within a share of a core, from workers whose last turn is longest ago.
+    """Chooses the heartbeats to read within a share of a core, from workers whose last turn is longest ago."""
 
-    Parameters
-    ----------
-    share
-        Share of a core that polls may take.
-    """
-
-    def __init__(self, share: float = MAX_SHARE) -> None:
-        self._share = share
+    def __init__(self) -> None:
         #: Exponentially weighted sums: heartbeats that arrived, and that were read; CPU seconds of reading, and of the
         #: rest of the polls.
         self._arrived = self._read = self._reading_seconds = self._other_seconds = 0.0
@@ -57,23 +52,13 @@ class HeartbeatShare:
         if not self._read:
             return 1.0
         wanted = self._arrived * self._reading_seconds / self._read
-        room = self._share * SMOOTHED_SECONDS - self._other_seconds
+        room = MAX_SHARE * SMOOTHED_SECONDS - self._other_seconds
         if wanted <= room:
             return 1.0
         return max(1.0, min(longest, wanted / room if room > 0 else math.inf))
 
     def choose(self, arrived: Sequence[str], *, longest: float, must: Callable[[str], bool]) -> list[str]:
-        """Choose workers whose heartbeats are read.
-
-        Parameters
-        ----------
-        arrived
-            Workers with a new heartbeat.
-        longest
-            Upper bound of :meth:`every`.
-        must
-            True for a worker whose heartbeat cannot be skipped.
-        """
+        """Choose among workers with a new heartbeat those that are read, and all that ``must`` be."""
         every = self.every(longest)
         if every == 1:
             chosen = list(arrived)
@@ -90,18 +75,10 @@ class HeartbeatShare:
         """Forget a worker."""
         self._turns.pop(worker, None)
 
-    def spent(self, *, at: int, arrived: int, read: int, reading_seconds: float, other_seconds: float) -> None:
-        """Note the cost of a poll.
-
-        Parameters
-        ----------
-        at
-            Its time, monotonic nanoseconds.
-        arrived, read
-            Heartbeats that had arrived since the last poll, and that were read.
-        reading_seconds, other_seconds
-            CPU seconds of reading, and of the rest.
-        """
+    def spent(
+        self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, reading_seconds: float = 0.0
+    ) -> None:
+        """Note a poll's CPU seconds of reading and of the rest, and the heartbeats that arrived and that were read."""
         kept = 1.0 if self._at is None else math.exp((self._at - at) / 1e9 / SMOOTHED_SECONDS)
         self._at = at
         self._arrived = kept * self._arrived + arrived
@@ -128,23 +105,15 @@ class LeftOut(NamedTuple):
 
 
 class HeartbeatArrivals:
-    """Finds heartbeats that have arrived, are due to be read, or were skipped.
+    """Finds heartbeats that have arrived, are due to be read, or were skipped."""
 
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    presence_of
-        Gives the presence at an address.
-    """
-
-    def __init__(self, scheduler: Scheduler, presence_of: Callable[[str], Presence | None]) -> None:
+    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger) -> None:
         self._scheduler = scheduler
-        self._presence_of = presence_of
+        self._cluster = cluster
         #: By address: the last payload that was read or skipped. At first the payload of a former registration, which
         #: is not of these accounts.
         self._last = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}
-        self._share = HeartbeatShare()
+        self.share = HeartbeatShare()
         self._left_out: dict[str, LeftOut] = {}
         #: End of the last round that read all that was due, and start of this one.
         self._polled = self._round = 0
@@ -163,7 +132,7 @@ class HeartbeatArrivals:
     def read_interval_seconds(self) -> float:
         """Time between two heartbeats of a worker that are read and have anything new."""
         heartbeat = self.heartbeat_seconds
-        return max(REPORT_SECONDS, heartbeat * self._share.every(_longest(heartbeat)))
+        return max(REPORT_SECONDS, heartbeat * self.share.every(_longest(heartbeat)))
 
     def pauses(self, at: int) -> bool:
         """True if it is too early for another round."""
@@ -175,7 +144,7 @@ class HeartbeatArrivals:
         """Choose addresses to read within the share of a core; the other new heartbeats are skipped."""
         self._round = at
         new = self._new_addresses()
-        due = self._share.choose(new, longest=_longest(self.heartbeat_seconds), must=self._cannot_wait)
+        due = self.share.choose(new, longest=_longest(self.heartbeat_seconds), must=self._cannot_wait)
         left_out = {}
         for address in set(new).difference(due) if len(due) < len(new) else ():
             ws = self._scheduler.workers[address]
@@ -204,16 +173,12 @@ class HeartbeatArrivals:
     def worker_left(self, address: str, ws: WorkerState | None, at: int) -> list[LeftOut]:
         """Forget a worker; returns its heartbeats with anything unread, oldest first."""
         left = [self._left_out.pop(address)] if address in self._left_out else []
-        self._share.left(address)
+        self.share.left(address)
         last = self._last.pop(address, None)
         payload = None if ws is None else ws.metrics.get(METRIC)
         if ws is not None and payload is not None and payload is not last and not is_repeated(payload, last):
             left.append(LeftOut(payload, self._arrival(ws, at)))
         return [one for one in left if self._has_news(address, one)]
-
-    def spent(self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
-        """Note the cost of a poll, see :meth:`~dask_efficiency.plugin.scheduler.heartbeats.HeartbeatShare.spent`."""
-        self._share.spent(at=at, arrived=arrived, read=read, reading_seconds=seconds, other_seconds=other_seconds)
 
     def _new_addresses(self) -> list[str]:
         """Addresses with a new heartbeat; one quick look at each worker."""
@@ -228,7 +193,7 @@ class HeartbeatArrivals:
 
     def _cannot_wait(self, address: str) -> bool:
         """True if the next heartbeat might be unreadable without this one."""
-        presence = self._presence_of(address)
+        presence = self._cluster.present.get(address)
         last = None if presence is None else presence.received
         sender = header(self._scheduler.workers[address].metrics[METRIC])
         if presence is None or presence.missed or last is None or sender is None or sender[0] != last.incarnation:
@@ -241,7 +206,7 @@ class HeartbeatArrivals:
 
     def _has_news(self, address: str, left: LeftOut) -> bool:
         """True if a skipped heartbeat has more than what was read of its worker since."""
-        presence = self._presence_of(address)
+        presence = self._cluster.present.get(address)
         last = None if presence is None else presence.received
         sender = header(left.payload)
         return last is None or sender is None or not is_stale(*sender, last)

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from distributed.core import Status
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.accounts.cluster.idle import Alone, ClusterState, IdleWeights, WorkerSlots
+from dask_efficiency.accounts.cluster.idle import ClusterState, WorkerSlots
 from dask_efficiency.accounts.cluster.span_shares import Path
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from distributed.scheduler import TaskState, WorkerState
 
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+    from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
     from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 
 #: Milliseconds between two looks at the state, up to a hundred workers: short tasks are seen in several.
@@ -64,36 +65,17 @@ class IdleWatch:
     waits for messages, and its thread neither has a core nor waits for one.
 
     A failure is logged once and the meter goes on without it: idle time is ``unknown`` from then on.
-
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    work
-        Announces when work and graphs begin and end.
-    cluster
-        Accounts of the workers: weights are by :class:`~dask_efficiency.accounts.cluster.presence.Presence`.
-    weights
-        Sums of time.
-    waited
-        Gives nanoseconds for which the event loop has waited for messages so far.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        work: WorkTracker,
-        cluster: ClusterLedger,
-        weights: IdleWeights,
-        waited: Callable[[], int],
-    ) -> None:
-        self.weights = weights
-        self._waits = waited
+    def __init__(self, scheduler: Scheduler, work: WorkTracker, cluster: ClusterLedger, loop: LoopMeter) -> None:
+        #: Sums of time, by :class:`~dask_efficiency.accounts.cluster.presence.Presence`.
+        self.weights = cluster.idle
         #: CPU seconds of looks on the scheduler's thread.
         self.cost_seconds = 0.0
         self._scheduler = scheduler
         self._work = work
         self._cluster = cluster
+        self._loop_meter = loop
         self._guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
         self._poller = PeriodicCallback(lambda: self._guard(self._tick), INTERVAL_MS, jitter=JITTER)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,7 +93,7 @@ class IdleWatch:
         #: CPU nanoseconds of the last look; nanoseconds saved up for extra looks, and the instant up to which they are.
         self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0
         #: Busy time of the loop's thread, and waiting of the loop, at the last reading.
-        self._busy, self._waited = _busy_ns(), waited()
+        self._busy, self._waited = _busy_ns(), loop.waited
         self._chance = random.Random(0)
         #: By number of slots and of free ones: the shared state of such workers.
         self._slots: dict[int, list[WorkerSlots]] = {}
@@ -121,23 +103,13 @@ class IdleWatch:
         """Reason why nothing is watched any more; None while it works."""
         return self._guard.off
 
-    @property
-    def parallelism(self) -> Mapping[str, int]:
-        """Cumulative slot-nanoseconds that were free for lack of parallelism, by the prefixes that ran then."""
-        return self.weights.parallelism
-
-    @property
-    def alone(self) -> Mapping[Hashable, Alone]:
-        """Cumulative time in which a task was the only one that ran while slots were free, by key."""
-        return self.weights.alone
-
     # -- when to look --------------------------------------------------------------------------
 
     def start(self) -> None:
         """Watch, from the scheduler's event loop."""
         self._loop = asyncio.get_running_loop()
-        self._work.changed = self._guarded_change
-        self._guarded_change()
+        self._work.changed = lambda: self._guard(self._work_changed)
+        self._work.changed()
 
     def stop(self) -> None:
         """Watch no more; the time until now is counted."""
@@ -163,7 +135,7 @@ class IdleWatch:
         if not held.queued or at - self.weights.at < MIN_REST_NS:
             return 0
         busy, waited = self._busy, self._waited
-        self._busy, self._waited = _busy_ns(), self._waits()
+        self._busy, self._waited = _busy_ns(), self._loop_meter.waited
         return max(0, min(self._waited - waited, at - self.weights.at - (self._busy - busy)))
 
     def sample(self, *, at: int | None = None) -> None:
@@ -179,15 +151,12 @@ class IdleWatch:
         self.weights.accrue(held, at=at, at_rest=self._at_rest(held, at))
         self._graph_is_of_spans()
         if seen.queued and not held.queued:
-            self._busy, self._waited = _busy_ns(), self._waits()
+            self._busy, self._waited = _busy_ns(), self._loop_meter.waited
         self._held = seen
         if not seen.graphs:
             self._last = seen
         self._took = time.thread_time_ns() - began
         self.cost_seconds += self._took / 1e9
-
-    def _guarded_change(self) -> None:
-        self._guard(self._work_changed)
 
     def _work_changed(self) -> None:
         """Note that work or a graph may have begun or ended; the scheduler may be in the midst of a stimulus."""

@@ -81,12 +81,7 @@ class _Row:
 class LoopMeter:
     """Times the calls of a scheduler's event loop, from :meth:`start` to :meth:`stop`.
 
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    has_work
-        True while work is outstanding. Called in a thread.
+    ``has_work`` is called in a thread: True while work is outstanding.
     """
 
     def __init__(self, scheduler: Scheduler, has_work: Callable[[], bool]) -> None:
@@ -107,7 +102,9 @@ class LoopMeter:
         #: Instant since which the loop has nothing to do, 0 while it is busy; and instant since which it is busy.
         self._idle_since, self._turned = 0, clock()
         self._knows_waits = False
-        self._waited = self._squares = self._gc = self._gc_began = 0
+        #: Nanoseconds for which the loop has waited for messages so far; 0 if unknown.
+        self.waited = 0
+        self._squares = self._gc = self._gc_began = 0
         self._with_work = self._waited_with_work = 0
         self._blocks: deque[tuple[int, Holdup]] = deque(maxlen=MAX_BLOCKS)
         self._closing = threading.Event()
@@ -118,11 +115,6 @@ class LoopMeter:
     def off(self) -> str | None:
         """Reason why nothing is timed any more; None while it works."""
         return self._guard.off
-
-    @property
-    def waited(self) -> int:
-        """Nanoseconds for which the loop has waited for messages so far; 0 if unknown."""
-        return self._waited
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -191,7 +183,7 @@ class LoopMeter:
                 return select(timeout)
             finally:
                 self._turned = now = clock()
-                self._waited += now - began
+                self.waited += now - began
                 self._idle_since = 0
 
         return timed_select
@@ -312,24 +304,18 @@ class LoopMeter:
         return stack
 
     def _waited_until(self, at: int) -> int:
-        waited, since = self._waited, self._idle_since
+        waited, since = self.waited, self._idle_since
         return waited + max(0, at - since) if since else waited
 
     # -- totals -------------------------------------------------------------------------
 
     def totals(self) -> LoopTotals:
-        """Totals so far.
-
-        Raises
-        ------
-        RuntimeError
-            If it failed, with the reason.
-        """
-        if self._guard.off is not None:
-            raise RuntimeError(self._guard.off)
+        """Totals so far; raises RuntimeError with the reason if it failed."""
+        if self.off is not None:
+            raise RuntimeError(self.off)
         return LoopTotals(
             at=clock(),
-            waited=self._waited if self._knows_waits else None,
+            waited=self.waited if self._knows_waits else None,
             squares=self._squares,
             gc=self._gc,
             with_work=self._with_work,

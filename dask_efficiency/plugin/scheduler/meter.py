@@ -13,14 +13,13 @@ from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.losses import Loss
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.scheduler import departures, replies
 from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
-from dask_efficiency.plugin.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
+from dask_efficiency.plugin.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindow, OpenWindows
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
 if TYPE_CHECKING:
@@ -44,48 +43,36 @@ def turn(scheduler: Scheduler) -> asyncio.Lock:
 
 
 class ClusterMeter:
-    """One registration on one scheduler, from the first plugin to the last.
+    """One registration on one scheduler, from the first plugin to the last, with the leases of a ``former`` one.
 
-    Plugins that replace one another share it, so that no counter goes backwards.
+    Plugins that replace one another share it, so that no counter goes backwards. It holds what the others need of one
+    another: options, windows, parts, the workers' halves and the accounts.
     """
 
-    def __init__(self, scheduler: Scheduler, options: Options) -> None:
+    def __init__(self, scheduler: Scheduler, options: Options, *, former: ClusterMeter | None = None) -> None:
         self.scheduler = scheduler
         self.options = options
+        #: Id of the registration.
+        self.session = uuid.uuid4().hex
         self.plugin: SchedulerPlugin | None = None
         self.closed = False
         #: Calls the hooks below.
         self.guard = Guard(
             "the meter on the scheduler", "dask_efficiency switched itself off on the scheduler", self._failed
         )
-        session = uuid.uuid4().hex
-        windows: dict[str, ClusterWindow] = {}
-        self.workers = WorkerHalves(scheduler, session, self._options, windows)
-        self._parts: Parts[SchedulerPart] = Parts("scheduler", self)
-        self.accounts = ClusterAccounts(
-            scheduler,
-            session,
-            self._options,
-            windows,
-            self._parts,
-            self._ask_later,
-            self._ask_nanny_later,
-            self._ask_everything,
-            self.guard,
-        )
-        self._work = self.accounts.work
+        self.windows: dict[str, OpenWindow] = {}
+        self.workers = WorkerHalves(self)
+        self.parts: Parts[SchedulerPart] = Parts("scheduler", self)
+        self.accounts = ClusterAccounts(self)
         #: Hook of the accounts for each transition.
-        self._metered = self._work.hook(self.guard.fail)
-        self._windows = OpenWindows(self.accounts, self.workers, self._parts, self._ask_leaving)
-        self._parts.load_all()
+        self._metered = self.accounts.work.hook(self.guard.fail)
+        self._windows = OpenWindows(self)
+        self.parts.load_all()
         #: Kept for good, or by a number of reports of each client.
-        self._permanent = False
-        self._leases: dict[str, int] = {}
+        self._permanent: bool = former is not None and former._permanent
+        self._leases: dict[str, int] = {} if former is None else dict(former._leases)
         self._poller = PeriodicCallback(lambda: self.guard(self._poll), POLL_MS)
         self._quiet_until = 0
-
-    def _options(self) -> Options:
-        return self.options
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -100,18 +87,17 @@ class ClusterMeter:
         self._poller.start()
         self.accounts.idle.start()
         self.accounts.loop.start()
-        self._parts.each("start")
-        await self._parts.each_in_turn("configured")
+        self.parts.each("start")
+        await self.parts.each_in_turn("configured")
 
     async def reconfigure(self, options: Options) -> None:
         """Take other options; the accounts go on."""
         if options == self.options:
             return
-        resend = _worker_options(options) != _worker_options(self.options)
-        self.options = options
-        if resend:
+        former, self.options = self.options, options
+        if options.of_workers() != former.of_workers():
             await self.workers.send()
-        await self._parts.each_in_turn("configured")
+        await self.parts.each_in_turn("configured")
 
     async def stop(self) -> None:
         """Take everything away again, in turn; safe to call twice."""
@@ -130,7 +116,7 @@ class ClusterMeter:
         self.closed = True
         self.guard.close()
         self.workers.forget()
-        self._parts.each("stop")
+        self.parts.each("stop")
         self._stop_measuring()
         if self.scheduler.handlers.get(names.OP) == self.handle:
             del self.scheduler.handlers[names.OP]
@@ -144,20 +130,13 @@ class ClusterMeter:
         self._poller.stop()
         self.accounts.loop.stop()
         self.accounts.idle.stop()
-        self._work.close()
+        self.accounts.work.close()
 
     def _failed(self) -> None:
         self._stop_measuring()
-        self._parts.each("meter_failed")
+        self.parts.each("meter_failed")
         if self.plugin is not None:
             self.plugin.__dict__.pop("transition", None)
-
-    # -- leases -----------------------------------------------------------------------
-
-    def stay_as_long_as(self, former: ClusterMeter) -> None:
-        """Take over the leases of a former meter."""
-        self._permanent = former._permanent
-        self._leases.update(former._leases)
 
     def lease(self, client: str | None) -> None:
         """Keep the meter for good (None), or for one more report of a client."""
@@ -167,11 +146,9 @@ class ClusterMeter:
             self._leases[client] = self._leases.get(client, 0) + 1
 
     async def _release(self, client: str) -> None:
-        left = self._leases.get(client, 0) - 1
+        left = self._leases.pop(client, 0) - 1
         if left > 0:
             self._leases[client] = left
-        else:
-            self._leases.pop(client, None)
         await self._stop_if_unused()
 
     # -- hooks ---------------------------------------------------------------------------------
@@ -181,7 +158,7 @@ class ClusterMeter:
         self.plugin = plugin
         # Bound to the instance: the scheduler calls it for every transition of every task.
         hook = self._metered
-        for part in self._parts:
+        for part in self.parts:
             hook = part.hook(hook)
         plugin.transition = hook  # type: ignore[method-assign]
 
@@ -208,24 +185,24 @@ class ClusterMeter:
     def client_left(self, client: str) -> None:
         """Close the windows and release the leases of a lost client."""
         self._windows.client_left(client)
-        self._parts.each("client_left", client)
+        self.parts.each("client_left", client)
         if self._leases.pop(client, None):
             self.scheduler._ongoing_background_tasks.call_soon(self._stop_if_unused)
 
     def graph_taken_in(self, client: str, tasks: list[Any], keys: Any, stimulus_id: str) -> None:
         """A client's graph was taken in."""
-        self._work.asked(stimulus_id)
-        self._parts.each("graph_taken_in", client, tasks, keys, stimulus_id)
+        self.accounts.work.asked(stimulus_id)
+        self.parts.each("graph_taken_in", client, tasks, keys, stimulus_id)
         self._windows.graph_taken_in(client, tasks, keys)
 
     def event(self, topic: str, message: Any) -> None:
         """A worker may have sent its final snapshot, or recorded batches."""
-        self._parts.each("event", topic, message)
+        self.parts.each("event", topic, message)
         self.accounts.event(topic, message)
 
     def restarted(self) -> None:
         """The scheduler forgot all its tasks."""
-        self._work.reset()
+        self.accounts.work.reset()
 
     def _poll(self) -> None:
         if (quiet := self._quiet_until - time.monotonic_ns()) > 0:
@@ -235,49 +212,50 @@ class ClusterMeter:
             # Unregistered behind our back; the workers' half must go as well.
             self.scheduler._ongoing_background_tasks.call_soon(self.stop)
             return
-        self._work.catch_up()
+        self.accounts.work.catch_up()
         self.accounts.loop.refresh()
         if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
             asyncio.get_running_loop().call_soon(self.guard, self._poll)
 
-    def _ask_later(self, presence: Presence) -> None:
-        """Ask a worker that left in order for its final snapshot, in case it does not come by itself."""
-        self.scheduler._ongoing_background_tasks.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_leaving, presence)
+    # -- questions in the background -----------------------------------------------------------
 
-    def _ask_nanny_later(self, presence: Presence, ws: WorkerState) -> None:
+    def ask_leaving_later(self, presence: Presence) -> None:
+        """Ask a worker that left in order for its final snapshot, in case it does not come by itself."""
+        self.scheduler._ongoing_background_tasks.call_later(FINAL_SNAPSHOT_NS / 2e9, self.ask_leaving, presence)
+
+    async def ask_leaving(self, presence: Presence) -> None:
+        """Ask a worker that left in order for its final snapshot, unless it came."""
+        if presence in self.accounts.cluster.closing:
+            answer = await self.workers.ask_directly(presence.address, names.OP, action=names.ASK_FINAL_SNAPSHOT)
+            self.guard(self.event, names.FINAL_SNAPSHOT, answer)
+
+    def ask_nanny_later(self, presence: Presence, ws: WorkerState) -> None:
         """Ask the nanny of a worker that vanished for the reason, after it had time to notice."""
         if ws.nanny:
             background = self.scheduler._ongoing_background_tasks
             background.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_nanny, presence.loss, ws.nanny, ws.pid)
 
     async def _ask_nanny(self, loss: Loss, nanny: str, pid: int) -> None:
-        lines = await self.workers.ask_log(nanny)
+        lines = await self.workers.ask_directly(nanny, "get_logs", n=departures.LOG_LINES)
         if lines is None:
             loss.noticed += ", and its nanny does not answer"
         elif not loss.reason:
             self.guard(setattr, loss, "reason", departures.in_log(lines, pid))
 
-    def _ask_everything(self, addresses: list[str]) -> None:
-        """Have workers send everything in their next heartbeats; nobody waits for that."""
-        self.scheduler._ongoing_background_tasks.call_soon(self.workers.ask_everything, addresses)
+    def ask_everything(self, addresses: list[str]) -> None:
+        """Have workers send everything in their next heartbeats; one that misses this is asked again."""
+        ask: Any = self.workers.ask  # whose answers are not needed
+        self.scheduler._ongoing_background_tasks.call_soon(ask, names.EVERYTHING, addresses=addresses)
 
-    async def _ask_leaving(self, presence: Presence) -> None:
-        if presence in self.accounts.cluster.closing:
-            answer = await self.workers.ask_final_snapshot(presence.address)
-            self.guard(self.event, names.FINAL_SNAPSHOT, answer)
+    async def ask_snapshots(self) -> None:
+        """Bring the accounts up to this instant."""
+        await self.workers.take(names.SNAPSHOT, "", self.accounts.take_answer)
+        await self.accounts.poll_all()
 
     # -- clients -------------------------------------------------------------------------------
 
     async def handle(self, action: str, **kwargs: Any) -> dict[str, Any]:
-        """Answer a client.
-
-        Raises
-        ------
-        RuntimeError
-            If the meter failed, with the reason.
-        ValueError
-            On an unknown action.
-        """
+        """Answer a client; raises RuntimeError with the reason if the meter failed, ValueError on an unknown action."""
         if action == names.CLOCK:
             return {"at": time.monotonic_ns()}
         if action == names.UNREGISTER:
@@ -306,22 +284,12 @@ class ClusterMeter:
             self.accounts.poll()
             findings = await self._windows.with_lines(self.accounts.findings)
             return replies.of_stragglers(self.accounts, findings)
-        part = self._parts.answering(action)
+        part = self.parts.answering(action)
         if part is None:
             raise ValueError(f"unknown action {action!r}, or its part is not installed or failed")
         return await part.answer(action, kwargs)
 
-    async def ask_snapshots(self) -> None:
-        """Bring the accounts up to this instant."""
-        await self.workers.take(names.SNAPSHOT, "", self.accounts.take_answer)
-        await self.accounts.poll_all()
-
     async def closing(self) -> None:
         """The scheduler closes."""
         if not self.closed and self.guard.off is None:
-            await self._parts.each_in_turn("closing")
-
-
-def _worker_options(options: Options) -> tuple[Any, ...]:
-    """Options that travel to the workers' half."""
-    return options.max_prefixes, options.gpu, options.waiting, options.sensors
+            await self.parts.each_in_turn("closing")

@@ -5,25 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.idle import Alone
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
+from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.lines import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import CLOSE, OPEN
-from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import replies
-from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
+from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter
 from dask_efficiency.plugin.scheduler.spans import is_own
-from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.straggler.breakdowns import WAITING, line_of
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 
 #: Nanoseconds that a closing window waits for the final snapshot of a worker that just left; then its time is lost.
 FINAL_SNAPSHOT_NS = 250_000_000
@@ -41,33 +42,40 @@ MAX_WINDOWS = 64
 MAX_ENDED = 256
 
 
+@dataclass(slots=True, eq=False)
+class OpenWindow:
+    """Window that a client opened, with the values that its report needs."""
+
+    window: ClusterWindow
+    timeline: TimelineRecorder
+    client: str
+    #: Ids of the spans of this client's work.
+    spans: set[str]
+    #: Ids of the spans that others sent tasks to first.
+    foreign: set[str]
+    #: True if only this client's work is wanted.
+    only: bool
+    #: Values of IdleWeights at the opening.
+    waited_for: Mapping[str, int]
+    alone: Mapping[Hashable, Alone]
+    #: Totals of the scheduler's event loop at the opening; None if unknown.
+    loop: LoopTotals | None
+    loop_at_stop: LoopTotals | None = None
+    #: Tasks computed again in it.
+    repeats: RepeatCounter = field(default_factory=RepeatCounter)
+    #: Ids of the spans that both this client and others sent tasks to.
+    shared: set[str] = field(default_factory=set)
+    #: Graphs of this client.
+    sent: SentGraphs = field(default_factory=SentGraphs)
+
+
 class OpenWindows:
-    """Opens and closes windows on all workers at once.
+    """Opens and closes windows of a meter on all workers at once."""
 
-    Parameters
-    ----------
-    accounts
-        Accounts of the cluster.
-    workers
-        Asked for snapshots.
-    parts
-        Add to replies.
-    ask_leaving
-        Asks a leaving worker for its final snapshot.
-    """
-
-    def __init__(
-        self,
-        accounts: ClusterAccounts,
-        workers: WorkerHalves,
-        parts: Parts[SchedulerPart],
-        ask_leaving: Callable[[Presence], Awaitable[None]],
-    ) -> None:
-        self._accounts = accounts
-        self._workers = workers
-        self._parts = parts
-        self._ask_leaving = ask_leaving
-        self._open: dict[str, OpenWindow] = {}
+    def __init__(self, meter: ClusterMeter) -> None:
+        self._meter = meter
+        self._accounts = meter.accounts
+        self._open = meter.windows
         #: By window: reason why it is not open any more.
         self._ended: dict[str, str] = {}
 
@@ -75,66 +83,60 @@ class OpenWindows:
         """Open a window for a client, whose work is tagged with a span; ``wanted`` is for the parts."""
         accounts = self._accounts
         await accounts.poll_all()
-        await self._parts.each_in_turn("window_opens", window_id, wanted)
+        await self._meter.parts.each_in_turn("window_opens", window_id, wanted)
         while len(self._open) >= MAX_WINDOWS:
             self.forget(next(iter(self._open)), f"it was the oldest, and {MAX_WINDOWS} others were opened after it")
-        at, work = time.monotonic_ns(), accounts.work
+        at = time.monotonic_ns()
         accounts.idle.catch_up(at=at)
+        accounts.work.catch_up()
+        self._open[window_id] = opened = self._window_at(at, client, span, only=bool(wanted.get("only")))
+        accounts.cluster.idle.shares[window_id] = shares = opened.window.shares
+        accounts.idle.sample(at=at)  # now also for spans
+
+        def take(address: str, reply: Any, at: int) -> None:
+            accounts.take_answer(address, reply, at)
+            opened.window.opened_on(address)
+
+        try:
+            self._meter.workers.update()  # those that join from now on open it, too
+            await self._meter.workers.take(OPEN, window_id, take)
+        except BaseException:
+            self.forget(window_id, "it could not be opened")
+            raise
+        # Separates what the workers do from now on from the time before.
+        accounts.follow()
+        shares.report(accounts.cluster.activity(), accounts.cluster.cause_activity())
+
+    def _window_at(self, at: int, client: str, span: str, *, only: bool) -> OpenWindow:
+        """Window that begins now, with the state of the cluster."""
+        accounts, work, scheduler = self._accounts, self._accounts.work, self._meter.scheduler
         if not work.spans.followed:
-            work.spans.follow(accounts.scheduler.task_groups.values())
-        only, spans = bool(wanted.get("only")), {span}
+            work.spans.follow(scheduler.task_groups.values())
+        spans = {span}
         window = ClusterWindow(
             accounts.cluster,
             at=at,
             graphs=work.graphs,
             running=work.running,
             scheduler=own_processors(),
-            is_own=partial(is_own, accounts.scheduler, spans) if only else None,
+            is_own=partial(is_own, scheduler, spans) if only else None,
         )
-        opened = OpenWindow(
-            window,
-            accounts.timelines.begin(at=at),
-            client,
-            spans,
-            {path[-1] for path in work.spans.outstanding()} - _spans_wanted_by(accounts.scheduler, client),
-            only,
-            dict(accounts.idle.parallelism),
-            dict(accounts.idle.alone),
-            accounts.loop.totals_if_known(),
+        state = scheduler.clients.get(client)
+        wanted = set() if state is None else {ts.group.span_id for ts in state.wants_what}
+        foreign = {path[-1] for path in work.spans.outstanding()} - wanted
+        idle, loop = accounts.cluster.idle, accounts.loop.totals_if_known()
+        timeline = TimelineRecorder(at=at)
+        return OpenWindow(
+            window, timeline, client, spans, foreign, only, dict(idle.parallelism), dict(idle.alone), loop
         )
-        self._open[window_id] = opened
-        work.repeats[window_id] = opened.repeats
-        accounts.windows[window_id] = window
-        accounts.cluster.idle.shares[window_id] = window.shares
-        accounts.idle.sample(at=at)  # now also for spans
-
-        def take(address: str, reply: Any, at: int) -> None:
-            accounts.take_answer(address, reply, at)
-            window.opened_on(address)
-
-        try:
-            self._workers.update()  # those that join from now on open it, too
-            await self._workers.take(OPEN, window_id, take)
-        except BaseException:
-            self.forget(window_id, "it could not be opened")
-            raise
-        # Separates what the workers do from now on from the time before.
-        accounts.follow()
-        window.shares.report(accounts.cluster.activity(), accounts.cluster.cause_activity())
 
     async def close(self, window_id: str) -> dict[str, Any]:
-        """Close a window and return the reply to its client.
-
-        Raises
-        ------
-        RuntimeError
-            If no such window is open.
-        """
+        """Close a window and return the reply to its client; raises RuntimeError if no such window is open."""
         opened = self._open.get(window_id)
         if opened is None:
             why = self._ended.get(window_id, "the scheduler, or the plugin on it, was started after it opened")
             raise RuntimeError(f"no window {window_id!r} is open: {why}")
-        accounts, cluster = self._accounts, self._accounts.cluster
+        accounts, cluster, parts = self._accounts, self._accounts.cluster, self._meter.parts
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
         opened.timeline.stop(at=at)
         accounts.idle.catch_up(at=at)
@@ -145,19 +147,18 @@ class OpenWindows:
         def take(address: str, reply: Any, at: int) -> None:
             closing.take(address, accounts.take_answer(address, reply, at))
 
-        await self._workers.take(CLOSE, window_id, take)
+        await self._meter.workers.take(CLOSE, window_id, take)
         await accounts.poll_all()
         if cluster.leaving:
             await asyncio.sleep(FINAL_SNAPSHOT_NS / 1e9)
-            await asyncio.gather(*map(self._ask_leaving, cluster.closing))
+            await asyncio.gather(*map(self._meter.ask_leaving, cluster.closing))
             cluster.close_departed(at=time.monotonic_ns(), grace=FINAL_SNAPSHOT_NS)
             accounts.follow()
         accounts.work.catch_up()
-        closed = closing.close(own_processors())
-        reply = replies.of_window(accounts, opened, closed, at)
+        reply = replies.of_window(accounts, opened, closing.close(own_processors()), at)
         added: dict[str, Any] = {}
-        await self._parts.each_in_turn("window_closes", window_id, opened.window.opened, added, reply.known["notes"])
-        reply.known["notes"] += self._parts.failures()
+        await parts.each_in_turn("window_closes", window_id, opened.window.opened, added, reply.known["notes"])
+        reply.known["notes"] += parts.failures()
         self.forget(window_id, "it was closed already")
         return {**await replies.packed(reply), **added}
 
@@ -170,7 +171,7 @@ class OpenWindows:
             return findings
         lines, window_id = {}, uuid.uuid4().hex
         for action in (OPEN, CLOSE):
-            for address, (reply, at) in (await self._workers.ask(action, window_id, addresses=asked)).items():
+            for address, (reply, at) in (await self._meter.workers.ask(action, window_id, addresses=asked)).items():
                 window, name = accounts.take_answer(address, reply, at), asked[address]
                 if not isinstance(window, str):
                     lines[name] = line_of(causes[name], window.details.profile.items())
@@ -183,17 +184,13 @@ class OpenWindows:
         self._ended[window_id] = why
         while len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
-        opened = self._open.pop(window_id, None)
-        if opened is not None:
-            self._accounts.timelines.end(opened.timeline)
-        self._accounts.windows.pop(window_id, None)
-        self._accounts.work.repeats.pop(window_id, None)
+        self._open.pop(window_id, None)
         self._accounts.cluster.idle.shares.pop(window_id, None)
         if not self._open:
             self._accounts.work.spans.stop()
-        self._parts.each("window_forgotten", window_id)
-        if not self._workers.removed:
-            self._workers.update()
+        self._meter.parts.each("window_forgotten", window_id)
+        if not self._meter.workers.removed:
+            self._meter.workers.update()
 
     def client_left(self, client: str) -> None:
         """Close the windows of a client that is gone."""
@@ -204,7 +201,7 @@ class OpenWindows:
         """Note the spans of a client and the tasks of its graph, for its open windows."""
         if not self._open:
             return
-        tasks = self._accounts.scheduler.tasks
+        tasks = self._meter.scheduler.tasks
         groups = {tasks[key].group for key in keys if key in tasks}
         self._accounts.work.spans.taken_in(groups)
         spans = {group.span_id for group in groups if group.span_id}
@@ -217,9 +214,3 @@ class OpenWindows:
             elif not client.startswith(IN_TASKS):
                 opened.shared |= spans & opened.spans
                 opened.foreign |= spans - opened.spans
-
-
-def _spans_wanted_by(scheduler: Scheduler, client: str) -> set[str]:
-    """Ids of the spans of the tasks that a client wants."""
-    state = scheduler.clients.get(client)
-    return set() if state is None else {ts.group.span_id for ts in state.wants_what if ts.group.span_id}

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.accounts.cluster.presence import Presence
-    from dask_efficiency.accounts.cluster.windows import ClusterWindow
-
+    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
 
 #: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.worker.balance.OTHER`. A guess, to
 #: bound memory.
@@ -36,26 +35,21 @@ class RepeatCounter:
 
     def __init__(self) -> None:
         #: By prefix and hash of the key: number of repeats.
-        self._again: dict[str, dict[int, int]] = {}
+        self._again: dict[str, Counter[int]] = {}
 
     def add(self, number: int, prefix: str) -> None:
         """Count one more run of the key of this hash."""
-        again = self._again.get(prefix)
-        if again is None:
-            again = self._new_prefix(prefix)
-        again[number] = again.get(number, 0) + 1
-
-    def _new_prefix(self, prefix: str) -> dict[int, int]:
-        if len(self._again) >= MAX_PREFIXES:
+        prefix = prefix[:MAX_PREFIX_LENGTH]
+        if prefix not in self._again and len(self._again) >= MAX_PREFIXES:
             prefix = OTHER
-        return self._again.setdefault(prefix[:MAX_PREFIX_LENGTH], {})
+        self._again.setdefault(prefix, Counter())[number] += 1
 
     def by_prefix(self) -> dict[str, tuple[int, int]]:
         """Repeats, and the largest number of runs of one key, by prefix.
 
         The runs include the first, which may be older than the counter.
         """
-        return {prefix: (sum(again.values()), max(again.values()) + 1) for prefix, again in self._again.items()}
+        return {prefix: (again.total(), max(again.values()) + 1) for prefix, again in self._again.items()}
 
 
 #: Keys whose 64-bit hashes are kept to find repeats: about 35 MB when full.
@@ -83,13 +77,6 @@ def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
 class OutstandingSpans:
     """Follows the spans that have work outstanding, from :meth:`follow` to :meth:`stop`.
 
-    Parameters
-    ----------
-    scheduler
-        Has the spans.
-
-    Notes
-    -----
     A group is added when work may begin in it: a client's graph, a retry, a lost result. A look checks the groups of a
     span until one has a task outstanding, and drops those without: so each group is checked once for each time it was
     added, and of a span with work, one more.
@@ -145,7 +132,8 @@ class OutstandingSpans:
         for span, groups in list(self._groups.items()):
             while groups:
                 group = next(reversed(groups))
-                if _is_outstanding(group, away[group]):
+                states: Mapping[str, int] = group.states  # type: ignore[assignment]  # of more than these keys
+                if states["processing"] > away[group] or any(states[state] for state in _UNASSIGNED):
                     found.append(span)
                     break
                 groups.popitem()
@@ -163,13 +151,6 @@ class OutstandingSpans:
         return (*reversed(ids[-MAX_DEPTH + 1 :]), ids[0]) if len(ids) > MAX_DEPTH else tuple(reversed(ids))
 
 
-def _is_outstanding(group: TaskGroup, long_running: int) -> bool:
-    states = group.states
-    return (
-        states["processing"] > long_running or states["waiting"] > 0 or states["queued"] > 0 or states["no-worker"] > 0
-    )
-
-
 class WorkTracker:
     """Keeps the cluster's work clock and the intervals of open windows, from the scheduler's hooks.
 
@@ -181,11 +162,11 @@ class WorkTracker:
     counts are read when a transition may have changed the answer. Results are counted in batches, by :meth:`catch_up`.
     """
 
-    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: dict[str, ClusterWindow]) -> None:
+    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: Mapping[str, OpenWindow]) -> None:
         self._scheduler = scheduler
         self._cluster = cluster
         self._windows = windows
-        self._repeats: dict[str | None, RepeatCounter] = {None: RepeatCounter()}
+        self._repeats = RepeatCounter()
         #: Hashes of computed keys; the scheduler may forget the tasks in between.
         self._computed: set[int] = set()
         #: Keys of the results since :meth:`catch_up`, each with the address of the worker.
@@ -232,8 +213,8 @@ class WorkTracker:
         return self._running
 
     @property
-    def repeats(self) -> dict[str | None, RepeatCounter]:
-        """Repeats since the accounts began (None), and in each open window by its id."""
+    def repeats(self) -> RepeatCounter:
+        """Repeats since the accounts began."""
         self.catch_up()
         return self._repeats
 
@@ -280,14 +261,9 @@ class WorkTracker:
     # -- each step of each task ----------------------------------------------------------------
 
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
-        """Make the hook that the scheduler calls for every transition of every task.
+        """Make the hook that the scheduler calls for every transition of every task; ``failed`` takes its exceptions.
 
         It calls no other function unless something is to be noted: it runs six times for each task.
-
-        Parameters
-        ----------
-        failed
-            Called with an exception.
         """
         tasks, watched, processing, unassigned = self._tasks, self.watched, self._processing, _UNASSIGNED
         keep_result = self._results.append
@@ -335,12 +311,9 @@ class WorkTracker:
             if worker in present:
                 present[worker].finished += finished
         computed, numbers = self._computed, set(map(hash, keys))
-        if (
-            len(numbers) == len(keys)
-            and numbers.isdisjoint(computed)
-            and (len(numbers) + len(computed) <= MAX_KEYS or len(computed) >= MAX_KEYS)
-        ):
-            if len(computed) < MAX_KEYS:
+        room = MAX_KEYS - len(computed)
+        if len(numbers) == len(keys) and numbers.isdisjoint(computed) and (len(numbers) <= room or room <= 0):
+            if room > 0:
                 computed |= numbers
             return
         for key in keys:
@@ -387,8 +360,7 @@ class WorkTracker:
         self.watched.discard(ts.key)
         if len(self._computed) < MAX_KEYS:  # it may have been computed before the accounts began
             self._computed.add(hash(ts.key))
-        annotations = dict(ts.annotations or {})
-        annotations.pop(RECOMPUTED, None)
+        annotations = {name: value for name, value in (ts.annotations or {}).items() if name != RECOMPUTED}
         if stimulus_id != self._asked:
             annotations[RECOMPUTED] = self._lost_with(ts, stimulus_id)
             self.watched.add(ts.key)
@@ -399,12 +371,8 @@ class WorkTracker:
         """Mark of the worker of a lost result, or of the tasks that wait for it."""
         if stimulus_id in self._removals:
             return self._removals[stimulus_id]
-        marks = (
-            near.annotations.get(RECOMPUTED)
-            for near in (*(ts.waiters or ()), *(ts.waiting_on or ()))
-            if near.annotations
-        )
-        return next((mark for mark in marks if mark), SOME_WORKER)
+        near = (each.annotations or {} for each in (*(ts.waiters or ()), *(ts.waiting_on or ())))
+        return next((annotations[RECOMPUTED] for annotations in near if RECOMPUTED in annotations), SOME_WORKER)
 
     def _begins_again(self, ts: TaskState) -> None:
         if self.spans.followed:
@@ -416,7 +384,7 @@ class WorkTracker:
         if ts is not None and ts.annotations and RECOMPUTED in ts.annotations:
             return
         prefix = key_split(key)
-        for counter in self._repeats.values():
+        for counter in (self._repeats, *(opened.repeats for opened in self._windows.values())):
             counter.add(number, prefix)
 
     # -- is work outstanding -----------------------------------------------------------
@@ -432,9 +400,9 @@ class WorkTracker:
             self.changed()
         if self._windows:
             at = time.monotonic_ns()
-            for window in self._windows.values():
-                window.running.set(running, at=at)
-                window.graphs.set(self._graphs > 0, at=at)
+            for opened in self._windows.values():
+                opened.window.running.set(running, at=at)
+                opened.window.graphs.set(self._graphs > 0, at=at)
 
     def _any_unassigned(self) -> bool:
         """True if a task is waiting, queued or without a worker."""

@@ -114,28 +114,8 @@ class EfficiencyPlugin(SchedulerPlugin):
         source: bool | None = None,
         profile: Mapping[str, int] | None = None,
     ) -> None:
-        self._given = options.given(
-            {
-                "price_per_worker_hour": price_per_worker_hour,
-                "save_to": save_to,
-                "report_timeout": report_timeout,
-                "history_interval": history_interval,
-                "max_prefixes": max_prefixes,
-                "trace": trace,
-                "trace_max_tasks": trace_max_tasks,
-                "gpu": gpu,
-                "waiting": waiting,
-                "on_straggler": on_straggler,
-                "outliers": outliers,
-                "worker_series": worker_series,
-                "sensors": sensors,
-                "max_exported_workers": max_exported_workers,
-                "max_exported_prefixes": max_exported_prefixes,
-                "preflight": preflight,
-                "source": source,
-                "profile": profile,
-            }
-        )
+        arguments = locals()
+        self._given = options.given({name: arguments[name] for name in options.OPTIONS})
         #: Id of the client whose report registered it; None for good.
         self._lease: str | None = None
         self._meter: ClusterMeter | None = None
@@ -174,28 +154,18 @@ class EfficiencyPlugin(SchedulerPlugin):
         if not added:  # until upstream adds it, hooks would be missed
             scheduler.plugins[self.name] = self
         try:
-            if meter is None:
-                meter = ClusterMeter(scheduler, opts)
-                if failed is not None:
-                    meter.stay_as_long_as(failed)
-                self._take(meter)
-                await meter.start()
-            else:
-                self._take(meter)
-                await meter.reconfigure(opts)
+            self._meter = meter or ClusterMeter(scheduler, opts, former=failed)
+            self._meter.bind(self)
+            await (self._meter.start() if meter is None else meter.reconfigure(opts))
         except BaseException:
             if self._meter is not None:
                 await self._meter.take_away()
             if scheduler.plugins.get(self.name) is self and not added:
                 del scheduler.plugins[self.name]
             raise
-        meter.lease(self._lease)
+        self._meter.lease(self._lease)
         if not added:
             del scheduler.plugins[self.name]
-
-    def _take(self, meter: ClusterMeter) -> None:
-        self._meter = meter
-        meter.bind(self)
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """A worker joined."""

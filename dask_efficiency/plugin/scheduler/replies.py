@@ -33,7 +33,8 @@ from dask_efficiency.plugin.scheduler import spans
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, spans_of
 
 if TYPE_CHECKING:
-    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
 
 #: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000
@@ -60,112 +61,88 @@ async def packed(reply: Reply) -> dict[str, Any]:
     return {"packed": await asyncio.to_thread(pack)}
 
 
+#: Fields of a closed window that travel under their own names.
+_OF_WINDOW = (
+    *("outstanding", "no_workers", "others_share", "workers", "nthreads", "prefixes", "tasks", "outside", "details"),
+    *("amounts", "not_measured", "attendance", "worker_causes", "prefix_causes"),
+)
+
+
 def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> Reply:
     """Reply for a window that was closed at an instant, with its spans by name."""
-    window = opened.window
-    names = {address: presence.name for address, presence in accounts.cluster.present.items()}
     found, missing = decorate(_parts_of_window(accounts, opened, closed, at))
-    notes = [*closed.notes, *_notes(accounts), *missing]
     by_span, span_causes, part = found.pop("spans", ({}, {}, None))
     alone = found.pop("alone", {})
-    notes += spans.notes(accounts.scheduler, opened, by_span)
     known = {
         **_common_fields(accounts),
         **found,
+        **{name: getattr(closed, name) for name in _OF_WINDOW},
         "window": closed.elapsed,
-        "outstanding": closed.outstanding,
-        "no_workers": closed.no_workers,
-        "others_share": closed.others_share,
         "worker_saturation": getattr(accounts.scheduler, "WORKER_SATURATION", None),
-        "workers": closed.workers,
-        "nthreads": closed.nthreads,
-        "prefixes": closed.prefixes,
         "spans": by_span,
         "span_causes": span_causes,
-        "tasks": closed.tasks,
-        "outside": closed.outside,
-        "details": closed.details,
-        "amounts": closed.amounts,
-        "not_measured": closed.not_measured,
-        "attendance": closed.attendance,
         "lost_workers": closed.losses,
-        "waited_for": _increase(accounts.idle.parallelism, opened.waited_for),
-        "worker_causes": closed.worker_causes,
-        "prefix_causes": closed.prefix_causes,
+        "waited_for": _increase(accounts.cluster.idle.parallelism, opened.waited_for),
         "repeats": opened.repeats.by_prefix(),
         "sent": opened.sent.to_dict(),
-        "notes": notes,
-        "opened": window.opened,
+        "notes": [
+            *(*closed.notes, *_notes(accounts), *missing),
+            *spans.notes(accounts.scheduler, opened, by_span),
+        ],
+        "opened": opened.window.opened,
     }
-    known_spans = spans_of(accounts.scheduler)
     if not opened.only:
         return Reply(
             known,
             (
-                Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
+                *_profile_parts(accounts, closed),
                 Decoration("skew", "comparison of tasks", lambda: _skew(closed.profiles, alone)),
-                Decoration(
-                    "metered", "table of what was metered", lambda: _metered(closed.profiles, known_spans, names)
-                ),
                 _gpus(closed.gpu),
             ),
         )
     if part is None:
         raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))
-    return _of_own_part(accounts, opened, closed, part, known, names)
+    own_time = None if accounts.idle.off else opened.window.shares.own_ns
+    return Reply(
+        spans.only_own(known, part, own_time),
+        _profile_parts(accounts, closed, part, opened.spans),
+    )
 
 
 def _parts_of_window(
     accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int
 ) -> list[Decoration]:
     """Parts of a window's reply that may fail alone."""
-    window = opened.window
+    window, idle, known = opened.window, accounts.cluster.idle, spans_of(accounts.scheduler)
+    coded = opened.spans if accounts.options.source else ()
     return [
         *_parts_of_any(accounts, window.opened, at),
-        Decoration(
-            "spans",
-            "list of spans",
-            lambda: spans.by_path(accounts.scheduler, opened, closed),
-        ),
+        Decoration("spans", "list of spans", lambda: spans.by_path(accounts.scheduler, opened, closed)),
         Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
-        Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
+        Decoration("alone", "list of tasks that ran alone", lambda: _alone(idle.alone, opened.alone)),
         Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
         Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
         Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
-        Decoration(
-            "code",
-            "source listing",
-            lambda: source.recorded(spans_of(accounts.scheduler), opened.spans if accounts.options.source else ()),
-        ),
+        Decoration("code", "source listing", lambda: source.recorded(known, coded)),
         Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
         Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
     ]
 
 
-def _of_own_part(
-    accounts: ClusterAccounts,
-    opened: OpenWindow,
-    closed: WindowAccounts,
-    part: OwnPart,
-    known: Mapping[str, Any],
-    names: Mapping[str, str],
-) -> Reply:
-    """Reply for the part of a window that is its client's alone."""
-    window, own, known_spans = opened.window, opened.spans, spans_of(accounts.scheduler)
-    own_time = None if accounts.idle.off else window.shares.own_ns
-    known = spans.only_own(known, part, own_time)
-    alone_here = {prefix for prefix, row in part.prefixes.items() if row == closed.prefixes.get(prefix)}
-    mine = {span_id: span for span_id, span in known_spans.items() if spans.is_own(accounts.scheduler, own, span_id)}
-    return Reply(
-        known,
-        (
-            Decoration("profiles", "profile", lambda: _profiles(closed.profiles, alone_here)),
-            Decoration(
-                "metered",
-                "table of what was metered",
-                lambda: _metered(closed.profiles, mine, names, only=True),
-            ),
-        ),
+def _profile_parts(
+    accounts: ClusterAccounts, closed: WindowAccounts, part: OwnPart | None = None, own: Collection[str] = ()
+) -> tuple[Decoration, ...]:
+    """Samples and what was metered; for a client's part of the window those of its spans, and of its own prefixes."""
+    known, scheduler, present = spans_of(accounts.scheduler), accounts.scheduler, accounts.cluster.present
+    names = {address: presence.name for address, presence in present.items()}
+    prefixes = None
+    if part is not None:
+        prefixes = {prefix for prefix, row in part.prefixes.items() if row == closed.prefixes.get(prefix)}
+        known = {span_id: span for span_id, span in known.items() if spans.is_own(scheduler, own, span_id)}
+    only, words = part is not None, "table of what was metered"
+    return (
+        Decoration("profiles", "profile", lambda: _profiles(closed.profiles, prefixes)),
+        Decoration("metered", words, lambda: _metered(closed.profiles, known, names, only=only)),
     )
 
 
@@ -202,9 +179,9 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "details": dict(cluster.details),
         "amounts": cluster.amounts,
         "not_measured": dict(cluster.reasons),
-        "waited_for": dict(accounts.idle.parallelism),
+        "waited_for": dict(cluster.idle.parallelism),
         "worker_causes": cluster.part_by_worker("causes"),
-        "repeats": accounts.work.repeats[None].by_prefix(),
+        "repeats": accounts.work.repeats.by_prefix(),
         "notes": [*_notes(accounts), *missing],
     }
     return Reply(known, (_gpus(cluster.gpu_by_worker()),))

@@ -14,7 +14,7 @@ from dask_efficiency.plugin.scheduler.outstanding import spans_of
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-    from dask_efficiency.plugin.scheduler.accounts import OpenWindow
+    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
 
 #: Fields that are known only for all clients of a window together.
 _OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
@@ -65,16 +65,9 @@ def notes(scheduler: Scheduler, opened: OpenWindow, by_span: Rows) -> list[str]:
 
 
 def only_own(reply: Mapping[str, Any], own: OwnPart, own_time: int | None) -> dict[str, Any]:
-    """Reduce the reply of a window to one client's work.
+    """Reduce the reply of a window to one client's work: ``own``, with work outstanding for ``own_time`` nanoseconds.
 
-    Parameters
-    ----------
-    reply
-        For all clients.
-    own
-        Time of the client's spans.
-    own_time
-        Nanoseconds in which it had work outstanding; None if unknown: the time of all clients stands for it.
+    None, if that is unknown: the time of all clients stands for it.
     """
     whole, mine = (sum(sum(row.values()) for row in rows.values()) / 1e9 for rows in (reply["workers"], own.workers))
     note = (

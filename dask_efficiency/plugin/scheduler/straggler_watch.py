@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -73,46 +74,19 @@ class OutlierFinder(Protocol):
         """Look, if it is due."""
 
 
-class _NoOutliers:
-    """Finder where metrics are not watched."""
-
-    findings: tuple[SlowWorker, ...] = ()
-
-    def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
-        return ()
-
-    def left(self, worker: str, *, now: float) -> None:
-        pass
-
-    def poll(self, *, at: int, now: float) -> None:
-        pass
-
-
 class StragglerReporter:
     """Watches the workers of a cluster. A failure is logged once, and the meter goes on without it.
 
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    cluster
-        Accounts of the workers.
-    on_straggler
-        Gives the option of this name.
+    ``on_straggler`` gives the option of this name.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        cluster: ClusterLedger,
-        on_straggler: Callable[[], Any],
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, on_straggler: Callable[[], Any]) -> None:
         self._scheduler = scheduler
         self._cluster = cluster
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
-        #: Finds outliers by metrics.
-        self.outliers: OutlierFinder = _NoOutliers()
+        #: Finds outliers by metrics, where these are watched.
+        self.outliers: OutlierFinder | None = None
         self._waiting = RecentWaiting()
         #: Outliers that were announced, by name of the worker.
         self._announced: dict[str, SlowWorker] = {}
@@ -136,7 +110,7 @@ class StragglerReporter:
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
         """Stragglers of now, the most certain first; then outliers by metrics, and workers that joined slow."""
-        found = self._with_outliers(self._watch.findings, self.outliers.findings)
+        found = self._with_outliers(self._watch.findings, self._outliers)
         known = {(finding.worker, finding.host) for finding in found}
         flagged = (finding for finding, _ in self._flagged if (finding.worker, finding.host) not in known)
         return (*found, *flagged)
@@ -148,9 +122,13 @@ class StragglerReporter:
 
     def between(self, start: float, stop: float) -> list[dict[str, Any]]:
         """Stragglers of an interval, in seconds since the epoch, as plain data."""
-        found = self._watch.findings_between(start, stop)
-        both = self._with_outliers(found, self.outliers.findings_between(start, stop))
-        return [finding.to_dict() for finding in both]
+        outliers = () if self.outliers is None else self.outliers.findings_between(start, stop)
+        found = self._with_outliers(self._watch.findings_between(start, stop), outliers)
+        return [finding.to_dict() for finding in found]
+
+    @property
+    def _outliers(self) -> tuple[SlowWorker, ...]:
+        return () if self.outliers is None else self.outliers.findings
 
     def _with_outliers(self, found: tuple[SlowWorker, ...], outliers: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
         """Findings by name, plus other outliers: findings by tasks take precedence, as they have the effect."""
@@ -173,7 +151,8 @@ class StragglerReporter:
         self._done.discard(address)
         self._flagged = [(finding, left) for finding, those in self._flagged if (left := those - {address})]
         self._guard(self._watch.left, address, now=time.time())
-        self.outliers.left(self._names.get(address, address), now=time.time())
+        if self.outliers is not None:
+            self.outliers.left(self._names.get(address, address), now=time.time())
 
     def take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Keep or read the task rates of a heartbeat, if it has any."""
@@ -222,24 +201,19 @@ class StragglerReporter:
         self._rates[address] = found
         paused, spilling = (ns / 1e9 / max(1, presence.nthreads) for ns in presence.account[_PAUSED_AND_SPILL].tolist())
         lag = ws.metrics.get("event_loop_interval")
-        lag = float(lag) if isinstance(lag, (int, float)) else math.nan
-        held = float(ws.nbytes)
-        gpu = presence.gpu
-        kernels = gpu.kernels if gpu is not None else ()
         self._watch.receive(
-            address, found.rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
+            address,
+            found.rates,
+            at=at,
+            paused=paused,
+            spilling=spilling,
+            held=float(ws.nbytes),
+            lag=float(lag) if isinstance(lag, (int, float)) else math.nan,
+            kernels=() if presence.gpu is None else presence.gpu.kernels,
         )
 
     def poll(self, at: int, read_interval_seconds: float = 0.0) -> None:
-        """Compare the workers, when an interval is over.
-
-        Parameters
-        ----------
-        at
-            Monotonic nanoseconds.
-        read_interval_seconds
-            Time between two heartbeats of a worker that are read.
-        """
+        """Compare the workers, when an interval is over, which is no shorter than that between two heartbeats read."""
         self._guard(self._poll, at, read_interval_seconds)
 
     def _poll(self, at: int, read_interval_seconds: float) -> None:
@@ -260,7 +234,8 @@ class StragglerReporter:
             self._later.clear()
             self._done.clear()
         self._announce(self._named(change.found), self._named(change.cleared))
-        self.outliers.poll(at=at, now=time.time())
+        if self.outliers is not None:
+            self.outliers.poll(at=at, now=time.time())
         self._announce_outliers()
         # Past findings need names too.
         if len(self._names) > 2 * len(self._cluster.present) + 1_000:
@@ -270,7 +245,7 @@ class StragglerReporter:
 
     def _announce_outliers(self) -> None:
         """Announce the beginning and the end of each outlier that is no straggler by its tasks."""
-        outliers = {finding.subject: finding for finding in self.outliers.findings}
+        outliers = {finding.subject: finding for finding in self._outliers}
         if not (outliers or self._announced):
             return
         by_tasks = {finding.subject for finding in self._named(self._watch.findings)}
@@ -295,17 +270,19 @@ class StragglerReporter:
         if not callable(action):
             return
 
-        async def act(result: Any) -> None:
+        @contextmanager
+        def logged() -> Iterator[None]:
             try:
-                await result
+                yield
             except Exception:
                 logger.exception("on_straggler failed for %r", finding.worker or finding.host)
 
-        try:
+        async def act(result: Any) -> None:
+            with logged():
+                await result
+
+        with logged():
             result = action(self._scheduler, finding)
-        except Exception:
-            logger.exception("on_straggler failed for %r", finding.worker or finding.host)
-        else:
             if inspect.isawaitable(result):
                 self._scheduler._ongoing_background_tasks.call_soon(act, result)
 

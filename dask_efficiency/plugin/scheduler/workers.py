@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,11 @@ from distributed.core import rpc
 
 from dask_efficiency.accounts.cluster.cluster import GRACE_NS
 from dask_efficiency.plugin import bootstrap, names
-from dask_efficiency.plugin.options import Options
-from dask_efficiency.plugin.scheduler.departures import LOG_LINES
 from dask_efficiency.plugin.version import __version__
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 
 #: Rows of a profile from each worker, at least: the top of a small profile.
 MIN_ROWS = 20
@@ -44,27 +42,11 @@ TimedAnswer = tuple[Any, int]
 
 
 class WorkerHalves:
-    """Workers' halves of one registration, seen from the scheduler.
+    """Workers' halves of one registration, seen from the scheduler."""
 
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    session
-        Id of the registration.
-    options
-        Gives the options in force.
-    windows
-        Ids of the open windows, kept up to date by the caller: a worker that joins opens them.
-    """
-
-    def __init__(
-        self, scheduler: Scheduler, session: str, options: Callable[[], Options], windows: Collection[str]
-    ) -> None:
-        self._scheduler = scheduler
-        self._session = session
-        self._options = options
-        self._windows = windows
+    def __init__(self, meter: ClusterMeter) -> None:
+        self._meter = meter
+        self._scheduler = meter.scheduler
         #: Id of the recording in which a worker that joins takes part.
         self.recording: str | None = None
         #: Tasks to profile in it: number of each prefix, by who asked for them.
@@ -77,18 +59,15 @@ class WorkerHalves:
         self._waiting: defaultdict[str, set[asyncio.Future[Any]]] = defaultdict(set)
 
     def update(self) -> bytes:
-        """Update the half that joining workers are sent."""
-        options = self._options()
-        plugin = bootstrap.EfficiencyWorkerPlugin(  # type: ignore[no-untyped-call]
+        """Update the half that joining workers are sent: they open the windows that are open now."""
+        options = self._meter.options
+        plugin = bootstrap.EfficiencyWorkerPlugin(
             __version__,
-            self._session,
-            options.max_prefixes,
-            list(self._windows),
-            self.recording,
-            options.gpu,
-            options.waiting,
-            self.profile,
-            options.sensors,
+            session=self._meter.session,
+            windows=list(self._meter.windows),
+            recording=self.recording,
+            profile=self.profile,
+            **options.of_workers(),
         )
         cloudpickle.register_pickle_by_value(bootstrap)
         try:
@@ -123,7 +102,7 @@ class WorkerHalves:
         return await self._broadcast(self._question(action, window), addresses)
 
     async def take(self, action: str, window: str, take: Callable[[str, Any, int], object]) -> None:
-        """Call ``take`` with each worker's address and :data:`Answer`, one in a turn of the event loop.
+        """Call ``take`` with each worker's address and :data:`TimedAnswer`, one in a turn of the event loop.
 
         All workers are asked at once, and answer one after the other: a thousand answers take seconds to read.
         """
@@ -155,20 +134,8 @@ class WorkerHalves:
             message["limit"] = max(MIN_ROWS, MAX_ROWS // max(1, len(self._scheduler.workers)))
         return message
 
-    async def ask_everything(self, addresses: list[str]) -> None:
-        """Have some workers send everything in their next heartbeats; one that misses this is asked again."""
-        await self.ask(names.EVERYTHING, addresses=addresses)
-
     async def ask_one(self, address: str, question: dict[str, Any], seconds: float) -> Any:
-        """Answer of one worker; None if it has no half.
-
-        Raises
-        ------
-        TimeoutError
-            If it does not answer in time.
-        OSError
-            If it cannot be reached.
-        """
+        """Answer of one worker, None if it has no half; raises OSError, such as TimeoutError, if it does not answer."""
         message = {"op": names.OP, **question}
         asked = self._scheduler.broadcast(msg=message, workers=[address], on_error="return")
         answer = (await asyncio.wait_for(asked, seconds))[address]
@@ -176,28 +143,18 @@ class WorkerHalves:
             raise answer if isinstance(answer, OSError) else OSError(f"{type(answer).__name__}: {answer}")
         return answer
 
-    async def ask_final_snapshot(self, address: str) -> Any:
-        """Final snapshot of a worker that left in order; None if it does not answer.
+    async def ask_directly(self, address: str, op: str, **kwargs: Any) -> Any:
+        """Answer of a nanny, or of a worker that the scheduler removed; None if it does not answer.
 
         Upstream's ``Worker.close`` ends before it removes plugins if the worker's nanny closes first, as when a cluster
         scales down; the worker then answers until it is killed.
         """
-        timeout = min(self._options().report_timeout, GRACE_NS / 1e9)
+        timeout = min(self._meter.options.report_timeout, GRACE_NS / 1e9)
         try:
-            async with rpc(address, timeout=timeout, connection_args=self._scheduler.connection_args) as worker:
-                return await asyncio.wait_for(getattr(worker, names.OP)(action=names.ASK_FINAL_SNAPSHOT), timeout)
-        except Exception:  # in any case, the worker is gone, and its accounts end without
-            logger.debug("dask_efficiency could not ask %s for its final snapshot", address, exc_info=True)
-            return None
-
-    async def ask_log(self, nanny: str) -> list[Any] | None:
-        """Newest lines of a nanny's log; None if it does not answer."""
-        timeout = min(self._options().report_timeout, GRACE_NS / 1e9)
-        try:
-            async with rpc(nanny, timeout=timeout, connection_args=self._scheduler.connection_args) as asked:
-                return list(await asyncio.wait_for(asked.get_logs(n=LOG_LINES), timeout))
-        except Exception:  # in any case, the reason stays unknown
-            logger.debug("dask_efficiency could not ask the nanny %s why its worker went", nanny, exc_info=True)
+            async with rpc(address, timeout=timeout, connection_args=self._scheduler.connection_args) as asked:
+                return await asyncio.wait_for(getattr(asked, op)(**kwargs), timeout)
+        except Exception:  # in any case, the worker is gone: its accounts end without, or the reason stays unknown
+            logger.debug("dask_efficiency could not ask %s for its %s", address, op, exc_info=True)
             return None
 
     async def _broadcast(
@@ -219,7 +176,7 @@ class WorkerHalves:
         A worker times out when no worker has answered for as long as the timeout: the last of ten thousand answers is
         read long after its arrival.
         """
-        usual = self._options().report_timeout
+        usual = self._meter.options.report_timeout
         self._silent &= self._scheduler.workers.keys()
         loop = asyncio.get_running_loop()
         began = heard = loop.time()

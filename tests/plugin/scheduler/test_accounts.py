@@ -5,6 +5,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,18 +31,16 @@ from tests.plugin.loops import within
 
 def worker(number: int, scheduler: Scheduler, *, server: str = "") -> WorkerState:
     address = f"tcp://10.0.0.{number}:40000"
+    known: Any = {"pid": 0, "memory_limit": 0, "local_directory": "", "nanny": None, "scheduler": scheduler}
+    name = f"worker-{number}"
     return WorkerState(
-        address=address,
-        status=Status.running,
-        pid=0,
-        name=f"worker-{number}",
-        nthreads=2,
-        memory_limit=0,
-        local_directory="",
-        nanny=None,
-        server_id=server or address,
-        scheduler=scheduler,
+        address=address, status=Status.running, name=name, nthreads=2, server_id=server or address, **known
     )
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, **readings: Any) -> None:
+    """Have functions of ``time`` give what others do, in the accounts."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), **readings}))
 
 
 @asynccontextmanager
@@ -57,7 +56,7 @@ async def registered() -> AsyncIterator[tuple[Any, Any]]:
 
 @within(registered)
 async def test_a_worker_is_known_when_it_joins_or_else_at_the_next_poll(scheduler, plugin, *, monkeypatch):
-    accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
+    accounts: Any = plugin._meter.accounts
     for number in (1, 2, 3):
         scheduler.workers[f"tcp://10.0.0.{number}:40000"] = worker(number, scheduler)
     plugin.add_worker(scheduler, "tcp://10.0.0.2:40000")
@@ -76,7 +75,7 @@ async def test_a_worker_is_known_when_it_joins_or_else_at_the_next_poll(schedule
     # Of ten thousand, a heartbeat comes each 51 s.
     monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 51.0)
     later = time.monotonic_ns() + 2 * SILENT_NS
-    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda: later}))
+    set_clock(monkeypatch, monotonic_ns=lambda: later)
     accounts.poll()
     assert not any(presence.off for presence in accounts.cluster.present.values())
     monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda workers: 6.0)
@@ -86,7 +85,7 @@ async def test_a_worker_is_known_when_it_joins_or_else_at_the_next_poll(schedule
 
 
 @within(registered)
-async def test_why_workers_go_is_heard_from_upstreams_events(scheduler, plugin):
+async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, plugin):
     cluster = plugin._meter.accounts.cluster  # type: ignore[union-attr]
     losses = {}
     for number in range(1, 6):
@@ -124,8 +123,8 @@ async def test_why_workers_go_is_heard_from_upstreams_events(scheduler, plugin):
 
 
 @within(registered)
-async def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(scheduler, plugin, *, monkeypatch):
-    accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
+async def test_a_poll_that_was_cut_off_is_continued_by_the_next(scheduler, plugin, *, monkeypatch):
+    accounts: Any = plugin._meter.accounts
     for number in (1, 2, 3):
         address = f"tcp://10.0.0.{number}:40000"
         scheduler.workers[address] = one = worker(number, scheduler)
@@ -140,7 +139,7 @@ async def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(scheduler, plu
     assert off() == 1
     # Each look at the clock is a second later.
     clock = itertools.count()
-    monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "thread_time": lambda: next(clock)}))
+    set_clock(monkeypatch, thread_time=lambda: next(clock))
     assert accounts.poll(at_most=1.5) is False
     assert off() == 2
     first, *_ = scheduler.workers.values()
@@ -196,7 +195,7 @@ async def senders(count: int) -> AsyncIterator[tuple[Any, list[Sender]]]:
     async with registered() as (scheduler, plugin):
         meter: Any = plugin._meter
         meter._poller.stop()
-        meter.accounts._arrivals._share.every = lambda longest: float(REPEATS)
+        meter.accounts._arrivals.share.every = lambda longest: float(REPEATS)
         made = [Sender(number, scheduler) for number in range(1, count + 1)]
         for sender in made:
             scheduler.workers[sender.address] = sender.ws
@@ -210,7 +209,7 @@ def tasks(accounts: Any) -> int:
 
 @pytest.mark.parametrize("between_two_polls", [1, 2, 3])
 @within(senders, 8)
-async def test_of_heartbeats_that_are_left_out_nothing_is_lost(accounts, made, *, between_two_polls):
+async def test_skipped_heartbeats_lose_nothing(accounts, made, *, between_two_polls):
     behind = 0
     for _ in range(40):
         for _ in range(between_two_polls):
@@ -228,7 +227,7 @@ async def test_of_heartbeats_that_are_left_out_nothing_is_lost(accounts, made, *
 
 
 @within(senders, 8)
-async def test_a_report_that_reads_many_heartbeats_lets_others_have_their_turn(accounts, made, *, monkeypatch):
+async def test_a_report_that_reads_many_heartbeats_lets_the_event_loop_go_on(accounts, made, *, monkeypatch):
     for _ in range(2):
         for sender in made:
             sender.heartbeat()
@@ -261,7 +260,7 @@ async def test_workers_take_turns_and_the_first_heartbeat_of_each_is_read_at_onc
 
 
 @within(senders, 1)
-async def test_a_heartbeat_that_was_left_out_is_taken_as_of_when_it_came(accounts, made, *, monkeypatch):
+async def test_a_skipped_heartbeat_counts_from_its_arrival(accounts, made, *, monkeypatch):
     (sender,) = made
     sender.heartbeat()
     accounts.poll()
@@ -270,7 +269,7 @@ async def test_a_heartbeat_that_was_left_out_is_taken_as_of_when_it_came(account
     monkeypatch.setattr(accounts.cluster, "receive", lambda address, payload, at: came.append(at))
     for later in (5, 11, 17):
         now = at + later * 1_000 * MILLISECOND
-        monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now}))
+        set_clock(monkeypatch, monotonic_ns=lambda now=now: now)
         if later < 17:
             sender.heartbeat()
             accounts.poll()
@@ -281,7 +280,7 @@ async def test_a_heartbeat_that_was_left_out_is_taken_as_of_when_it_came(account
 
 
 @within(senders, 8)
-async def test_an_answer_says_all_that_a_heartbeat_before_it_does(accounts, made):
+async def test_an_answer_has_all_that_skipped_heartbeats_had(accounts, made):
     for _ in range(3):
         for sender in made:
             sender.heartbeat()
@@ -295,7 +294,7 @@ async def test_an_answer_says_all_that_a_heartbeat_before_it_does(accounts, made
 
 
 @within(senders, 8)
-async def test_what_workers_do_not_measure_is_said_once_and_bounded(accounts, made):
+async def test_losses_of_workers_are_reported_once_and_bounded(accounts, made):
     for sender in made:
         accounts.take_answer(sender.address, {**sender.answer(), STAYS_OFF: ["no CPU time"]}, time.monotonic_ns())
     assert accounts.stays_off().count("no CPU time") == 1
@@ -305,7 +304,7 @@ async def test_what_workers_do_not_measure_is_said_once_and_bounded(accounts, ma
 
 
 @within(senders, 8)
-async def test_what_a_worker_said_before_it_was_lost_is_not_lost(accounts, made):
+async def test_unread_heartbeats_of_a_worker_that_leaves_are_read(accounts, made):
     for _ in range(3):
         for sender in made:
             sender.heartbeat()
@@ -320,16 +319,16 @@ async def test_what_a_worker_said_before_it_was_lost_is_not_lost(accounts, made)
 
 
 @within(senders, 1)
-async def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(accounts, made, *, monkeypatch):
-    del accounts._arrivals._share.every
-    accounts._arrivals._share.spent(
+async def test_a_worker_waits_at_most_a_minute_for_its_turn(accounts, made, *, monkeypatch):
+    del accounts._arrivals.share.every
+    accounts._arrivals.share.spent(
         at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
     )
     found = {}
     assert accounts.read_interval_seconds == 2.0  # of one worker: four heartbeats of half a second
-    accounts._arrivals._share.every = lambda longest: 1.0
+    accounts._arrivals.share.every = lambda longest: 1.0
     assert accounts.read_interval_seconds == 1.0  # every other one repeats the last
-    del accounts._arrivals._share.every
+    del accounts._arrivals.share.every
     for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
         interval = workers / 200 + 1
         monkeypatch.setattr(heartbeats, "heartbeat_interval", lambda _, interval=interval: interval)
@@ -338,7 +337,7 @@ async def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_othe
 
 
 @within(senders, 2)
-async def test_a_large_cluster_is_polled_more_often_than_heartbeats_are_looked_for(accounts, made, *, monkeypatch):
+async def test_a_large_cluster_has_fewer_rounds_than_polls(accounts, made, *, monkeypatch):
     begun = time.monotonic_ns()
     polls: list[int] = []
     monkeypatch.setattr(accounts.stragglers, "poll", lambda at, _: polls.append(at))
@@ -351,7 +350,7 @@ async def test_a_large_cluster_is_polled_more_often_than_heartbeats_are_looked_f
         found = []
         for poll in range(7):
             now = begun + poll * 490 * MILLISECOND
-            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now}))
+            set_clock(monkeypatch, monotonic_ns=lambda now=now: now)
             for sender in made:
                 sender.heartbeat()
             before = tasks(accounts)
@@ -360,13 +359,13 @@ async def test_a_large_cluster_is_polled_more_often_than_heartbeats_are_looked_f
                 found.append(poll)
         return found
 
-    accounts._arrivals._share.every = lambda longest: 1.0
+    accounts._arrivals.share.every = lambda longest: 1.0
     assert rounds(0.5) == rounds(3.0) == list(range(7))
     assert rounds(6.0) == rounds(51.0) == [0, 2, 4, 6]
     assert len(polls) == 4 * 7  # the comparison of workers goes on at each
 
 
-def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_asked(monkeypatch):
+def test_workers_that_were_there_first_count_as_asked_before_they_answered(monkeypatch):
     answered: list[int] = []
 
     async def send(halves: WorkerHalves) -> None:
@@ -390,14 +389,14 @@ def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_a
 
 
 @within(senders, 8)
-async def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_are_looked_for(accounts, made):
+async def test_sensors_of_skipped_heartbeats_are_remembered_if_outliers_are_wanted(accounts, made):
     remembered: list[str] = []
     each = accounts._parts.each
     accounts._parts.each = lambda method, *args: (
         remembered.append(args[0]) if method == "take_heartbeat" else each(method, *args)
     )
     for outliers, expected in ((False, 0), (True, len(made))):
-        accounts._options = lambda outliers=outliers: SimpleNamespace(outliers=outliers, history_interval=5.0)
+        accounts._meter.options = replace(accounts.options, outliers=outliers)
         for sender in made:
             sender.heartbeat()
         accounts.poll()
@@ -413,58 +412,51 @@ SECOND = 1_000_000_000
 
 
 class OneWorker:
-    """A worker of one thread that reports when it is told to."""
+    """A worker of one thread, and the timelines of its cluster with one window."""
 
     def __init__(self) -> None:
         self.cluster = ClusterLedger(at=0)
         self.presence = self.cluster.worker_joined("tcp://a", "a", 1, at=0)
+        self.windows: Any = {}
+        self.timelines = Timelines(self.windows, at=0)
         self._ledger = Ledger(1, at=0)
         self._seq = 0
+
+    def open(self, at: int) -> TimelineRecorder:
+        recorder = TimelineRecorder(at=at)
+        self.windows["window"] = SimpleNamespace(timeline=recorder)
+        return recorder
 
     def report(self, at: int) -> None:
         self._seq += 1
         payload = encode(Snapshot("incarnation", self._seq, self._ledger.balance(at=at)))
         self.cluster.receive("tcp://a", payload, at=at)
+        self.timelines.follow([self.presence], at=at)
+
+    def covered(self, recorder: TimelineRecorder | None = None) -> int:
+        at = self._seq * SECOND
+        return sum(map(sum, self.timelines.timeline(recorder, at=at).activity.values()))
 
 
-@pytest.fixture
-def one() -> OneWorker:
-    return OneWorker()
-
-
-def covered(timelines: Timelines, recorder: TimelineRecorder | None = None, *, at: int) -> int:
-    return sum(map(sum, timelines.timeline(recorder, at=at).activity.values()))
-
-
-def test_a_window_has_what_was_done_since_it_began_and_the_life_all(one):
-    timelines = Timelines(at=0)
+def test_a_window_has_the_activity_since_it_began_until_it_ends_and_the_life_has_all():
+    one = OneWorker()
     one.report(SECOND)
-    timelines.follow([one.presence], at=SECOND)
-    window = timelines.begin(at=SECOND)
+    window = one.open(at=SECOND)
     one.report(2 * SECOND)
-    timelines.follow([one.presence], at=2 * SECOND)
-    assert covered(timelines, at=2 * SECOND) == 2 * SECOND
-    assert covered(timelines, window, at=2 * SECOND) == SECOND
+    assert (one.covered(), one.covered(window)) == (2 * SECOND, SECOND)
+    one.windows.clear()
+    one.report(3 * SECOND)
+    assert (one.covered(), sum(map(sum, window.timeline(at=3 * SECOND).activity.values()))) == (3 * SECOND, SECOND)
 
 
-def test_a_window_that_ended_is_followed_no_more(one):
-    timelines = Timelines(at=0)
-    window = timelines.begin(at=0)
-    timelines.end(window)
-    timelines.end(window)
-    one.report(SECOND)
-    timelines.follow([one.presence], at=SECOND)
-    assert not any(map(any, window.timeline(at=SECOND).activity.values()))
-
-
-def test_once_following_has_failed_there_is_no_timeline_and_nothing_raises(one, monkeypatch):
+def test_once_following_has_failed_there_is_no_timeline_and_nothing_raises(monkeypatch):
     def fail(self: object, stretches: object) -> None:
         raise SystemError("injected")
 
-    timelines = Timelines(at=0)
+    one = OneWorker()
     with monkeypatch.context() as patch:
         patch.setattr(TimelineRecorder, "add", fail)
-        timelines.follow([one.presence], at=SECOND)
-    timelines.follow([one.presence], at=SECOND)
+        one.report(SECOND)
+    one.report(2 * SECOND)
     with pytest.raises(RuntimeError, match="injected"):
-        timelines.timeline(at=SECOND)
+        one.covered()

@@ -16,7 +16,6 @@ from dask_efficiency.accounts.cluster.idle import (
     SEEN,
     Alone,
     ClusterState,
-    IdleWeights,
     WorkerSlots,
     paused_slots_by_cause,
     slots_by_cause,
@@ -46,17 +45,8 @@ class FakeScheduler:
         self.asked = 0
 
     def add(self, name: str, *tasks: FakeTask, nthreads: int = 4, resources: dict[str, float] | None = None) -> None:
-        ws = WorkerState(
-            address=f"tcp://{name}:1",
-            status=Status.running,
-            pid=0,
-            name=name,
-            nthreads=nthreads,
-            memory_limit=0,
-            local_directory="",
-            nanny=None,
-            server_id=name,
-        )
+        known: Any = {"pid": 0, "memory_limit": 0, "local_directory": "", "nanny": None, "server_id": name}
+        ws = WorkerState(address=f"tcp://{name}:1", status=Status.running, name=name, nthreads=nthreads, **known)
         ws.resources = resources or {}
         self.workers[name] = ws
         ws.processing = set(tasks)
@@ -81,10 +71,10 @@ class Scene:
         self.scheduler: Any = FakeScheduler()
         self.cluster = ClusterLedger(at=0)
         self.work: Any = SimpleNamespace(changed=lambda: None, graphs=False)
-        self.weights = IdleWeights(at=0)
-        #: For how long the event loop has waited.
-        self.waited = 0
-        self.watch = IdleWatch(self.scheduler, self.work, self.cluster, self.weights, lambda: self.waited)
+        self.weights = self.cluster.idle
+        #: Of the event loop, with the time for which it has waited.
+        self.loop: Any = SimpleNamespace(waited=0)
+        self.watch = IdleWatch(self.scheduler, self.work, self.cluster, self.loop)
 
     def add(self, name: str, *tasks: FakeTask, **options: Any) -> None:
         self.scheduler.add(name, *tasks, **options)
@@ -133,9 +123,10 @@ def inc(n: int, **restrictions: Any) -> list[FakeTask]:
 def test_slots_are_free_that_the_scheduler_gave_no_task(scene):
     scene.add("a", *inc(3))
     scene.add("b", nthreads=2)
+    scene.scheduler.add("new")  # it has no accounts yet
     state = scene.state()
     assert {p.name: slots for p, slots in state.workers.items()} == {"a": WorkerSlots(1, 4), "b": WorkerSlots(2, 2)}
-    assert (state.free, state.running) == (3, {"inc": 3})
+    assert (state.free, state.running, state.spans) == (3, {"inc": 3}, ())
     assert scene.look() == {"parallelism": 3}
 
 
@@ -145,6 +136,9 @@ def test_a_task_that_left_its_slot_holds_none(scene):
     scene.scheduler.workers["a"].long_running = set(tasks[:2])
     state = scene.state()
     assert (state.free, state.running, state.only) == (3, {"inc": 1}, (tasks[2].key, "inc"))
+    # Where nothing else runs, all wait for the tasks that left.
+    scene.scheduler.workers["a"].long_running = set(tasks)
+    assert scene.state().running == {"inc": 3}
 
 
 def test_slots_of_a_worker_that_closes_are_not_free(scene):
@@ -168,7 +162,7 @@ def paused_slots(scene: Scene) -> dict[str, int]:
     return {cause: slots for cause, slots in zip((*SEEN, "paused"), causes, strict=True) if slots}
 
 
-def test_a_paused_worker_to_which_nothing_would_be_sent_is_idle_as_others(scene):
+def test_a_paused_worker_for_which_no_task_waits_is_idle_as_others(scene):
     state = paused_scene(scene).state()
     assert {p.name: slots for p, slots in state.workers.items()} == {
         "a": WorkerSlots(3, 4, paused=True),
@@ -179,7 +173,7 @@ def test_a_paused_worker_to_which_nothing_would_be_sent_is_idle_as_others(scene)
     assert paused_slots(scene) == {"parallelism": 3}
 
 
-def test_of_what_waits_a_paused_worker_is_sent_what_finds_no_slot_elsewhere(scene):
+def test_queued_tasks_beyond_the_free_slots_elsewhere_wait_for_a_paused_worker(scene):
     paused_scene(scene).scheduler.queued = inc(3)
     assert scene.look() == {"scheduler": 1}
     assert paused_slots(scene) == {"paused": 2, "parallelism": 1}
@@ -203,7 +197,7 @@ def test_tasks_without_a_worker_wait_for_a_paused_one_that_may_run_them(scene, r
     assert paused_slots(scene) == expected
 
 
-def test_a_paused_worker_that_reports_has_what_was_seen_meanwhile(scene):
+def test_idle_time_of_a_paused_worker_is_split_by_what_was_seen(scene):
     paused_scene(scene).scheduler.queued = inc(2)
     scene.weights.accrue(scene.state(), at=12 * MS)
     scene.scheduler.queued = []
@@ -212,29 +206,19 @@ def test_a_paused_worker_that_reports_has_what_was_seen_meanwhile(scene):
     assert scene.split("a", 72 * MS) == {"paused": 12 * MS, "parallelism": 60 * MS}
 
 
-def test_a_worker_without_accounts_is_not_looked_at(scene):
-    scene.scheduler.add("new")
-    assert scene.state() == ClusterState({}, 0)
-
-
-def test_ready_tasks_that_the_scheduler_holds_come_first(scene):
+@pytest.mark.parametrize(
+    ("tasks", "queued", "unrunnable", "causes"),
+    [
+        (7, 2, 0, {"scheduler": 2, "imbalance": 2}),  # ready tasks that the scheduler holds come first
+        (6, 0, 0, {"imbalance": 2, "parallelism": 2}),  # tasks that wait elsewhere beyond the threads
+        (0, 0, 7, {"restricted": 7, "parallelism": 1}),
+    ],
+)
+def test_free_slots_are_for_queued_then_for_waiting_tasks(scene, tasks, queued, unrunnable, causes):
     scene.add("a")
-    scene.add("b", *inc(7))
-    scene.scheduler.queued = inc(2)
-    assert scene.look() == {"scheduler": 2, "imbalance": 2}
-
-
-def test_tasks_that_wait_elsewhere_beyond_the_threads_are_an_imbalance(scene):
-    scene.add("a")
-    scene.add("b", *inc(6))
-    assert scene.look() == {"imbalance": 2, "parallelism": 2}
-
-
-def test_tasks_that_no_worker_may_run_are_restricted(scene):
-    scene.add("a")
-    scene.scheduler.unrunnable = dict.fromkeys(inc(3), 0.0)
-    assert scene.look() == {"restricted": 3, "parallelism": 1}
-    assert scene.state().running == {"inc": 3}
+    scene.add("b", *inc(tasks))
+    scene.scheduler.queued, scene.scheduler.unrunnable = inc(queued), dict.fromkeys(inc(unrunnable), 0.0)
+    assert scene.look() == causes
 
 
 @pytest.mark.parametrize(
@@ -248,7 +232,7 @@ def test_tasks_that_no_worker_may_run_are_restricted(scene):
         ({"resource_restrictions": {"memory": 2}}, "restricted"),
     ],
 )
-def test_what_keeps_a_waiting_task_from_a_free_slot_is_its_restriction(scene, restrictions, cause):
+def test_a_waiting_task_that_may_not_run_on_a_free_slot_is_restricted(scene, restrictions, cause):
     scene.add("a", resources={"memory": 2})
     scene.scheduler.workers["a"].used_resources = {"memory": 1}
     scene.add("b", *inc(8, **restrictions), resources={"GPU": 1, "memory": 9})
@@ -256,36 +240,23 @@ def test_what_keeps_a_waiting_task_from_a_free_slot_is_its_restriction(scene, re
     assert scene.scheduler.asked <= 1
 
 
-def test_some_waiting_tasks_of_many_are_looked_at(scene):
-    scene.add("a", nthreads=1_000)
+def test_a_sample_of_many_tasks_is_looked_at(scene):
+    scene.add("a", nthreads=1_001)
     for i in range(200):
         scene.add(f"b{i}", *inc(9, worker_restrictions={f"b{i}"} if i % 2 else None))
     state = scene.state()
+    assert sum(state.running.values()) <= idle_watch.MAX_TASKS
     assert scene.scheduler.asked <= idle_watch.MAX_TASKS
     assert state.waiting + state.restricted == 1_000
     assert 300 < state.restricted < 700
 
 
-def test_of_tasks_that_a_worker_said_to_run_none_waits(scene):
+def test_tasks_that_a_worker_reported_as_running_do_not_wait(scene):
     running, waiting = inc(4, worker_restrictions={"b"}), [FakeTask("sum-1"), FakeTask("sum-2")]
     scene.add("a")
     scene.add("b", *running, *waiting)
     scene.scheduler.workers["b"].executing = dict.fromkeys(running, 1.0)
     assert scene.look() == {"imbalance": 2, "parallelism": 2}
-
-
-def test_where_nothing_runs_all_wait_for_tasks_that_left_their_slots(scene):
-    outer = FakeTask("outer-1")
-    scene.add("a", outer)
-    scene.scheduler.workers["a"].long_running = {outer}
-    assert scene.state().running == {"outer": 1}
-
-
-def test_a_bounded_number_of_tasks_that_run_is_looked_at(scene):
-    scene.add("a")
-    for i in range(300):
-        scene.add(f"b{i}", *inc(4))
-    assert sum(scene.state().running.values()) <= idle_watch.MAX_TASKS
 
 
 # -- when to look -----------------------------------------------------------------------------------
@@ -334,34 +305,28 @@ async def test_work_is_looked_at_once_it_was_sent_and_counts_from_its_beginning(
     scene.watch.catch_up()
     assert scene.split("a", 60 * MS) == {"parallelism": 60 * MS}
     assert scene.split("a", 1) == {"unknown": 1}
-    assert scene.watch.parallelism == {"train": 60 * MS}
-    assert scene.watch.alone == {"train-1": Alone("train", 20 * MS)}
+    assert scene.weights.parallelism == {"train": 60 * MS}
+    assert scene.weights.alone == {"train-1": Alone("train", 20 * MS)}
 
 
 @on_a_loop
-async def test_time_without_work_is_never_counted(scene):
+async def test_time_without_work_and_work_that_is_over_before_a_look_are_not_counted(scene):
     scene.add("a")
     scene.sample(at=5 * MS)
     scene.turn(False, at=10 * MS)
     await settled()
     scene.sample(at=50 * MS)
-    assert scene.split("a", MS) == {"unknown": MS}
-    assert (scene.watch.parallelism, scene.watch.cost_seconds) == ({}, 0)
+    assert (scene.weights.parallelism, scene.watch.cost_seconds) == ({}, 0)
     assert not scene.watch._poller.is_running()
-
-
-@on_a_loop
-async def test_work_that_is_over_before_it_is_looked_at_is_unknown(scene):
-    scene.add("a")
-    scene.turn(True, at=10 * MS)
-    scene.turn(False, at=20 * MS)
+    scene.turn(True, at=60 * MS)
+    scene.turn(False, at=70 * MS)
     await settled()
-    scene.sample(at=50 * MS)
+    scene.sample(at=90 * MS)
     assert scene.split("a", MS) == {"unknown": MS}
 
 
 @on_a_loop
-async def test_what_was_seen_holds_until_the_next_look_however_late_that_comes(scene):
+async def test_a_state_holds_until_the_next_look_however_late_that_comes(scene):
     scene.add("a", *inc(3))
     scene.turn(True, at=0)
     await settled()
@@ -384,7 +349,7 @@ async def test_slots_are_free_for_a_graph_exactly_while_it_is_taken_in(scene):
 
 
 @on_a_loop
-async def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_last_that_was_seen(scene, monkeypatch):
+async def test_short_work_without_a_look_counts_like_the_last_state_seen(scene, monkeypatch):
     monkeypatch.setattr(idle_watch, "MAX_SAVED", 0)
     # Those looks that come by the clock do so on a busy machine in the midst of this.
     monkeypatch.setattr(idle_watch, "INTERVAL_MS", 3_600_000)
@@ -394,8 +359,8 @@ async def test_looks_that_cost_much_are_seldom_and_short_work_counts_like_the_la
         await settled()
         scene.turn(False, at=i * 10 * MS + 5 * MS)
     assert scene.split("a", 150 * MS) == {"parallelism": 150 * MS}
-    assert scene.watch.parallelism == {"train": 150 * MS}
-    assert scene.watch.alone == {"train-1": Alone("train", 5 * MS)}
+    assert scene.weights.parallelism == {"train": 150 * MS}
+    assert scene.weights.alone == {"train-1": Alone("train", 5 * MS)}
 
 
 @on_a_loop
@@ -418,12 +383,12 @@ async def test_slots_wait_for_round_trips_while_tasks_are_queued_and_the_loop_ha
     scene.watch._busy = 0
     scene.turn(True, at=0)
     await settled()
-    busy.ns, scene.waited = 10 * MS, 40 * MS
+    busy.ns, scene.loop.waited = 10 * MS, 40 * MS
     scene.sample(at=40 * MS)
     # Of the 40 ms its thread was on a core, or waited for one, for 10; the slots were believed to be in use.
     assert scene.split("a", 40 * MS) == {"scheduler": 10 * MS, "round-trips": 30 * MS}
     # It waited for messages for 20 ms, and was blocked on no core for the rest.
-    scene.waited += 20 * MS
+    scene.loop.waited += 20 * MS
     scene.sample(at=400 * MS)
     assert scene.split("a", 360 * MS) == {"scheduler": 340 * MS, "round-trips": 20 * MS}
     scene.watch.catch_up(at=420 * MS)
@@ -439,7 +404,7 @@ def looks_cost(monkeypatch):
 
 
 @on_a_loop
-async def test_looks_at_what_begins_are_paid_from_what_was_saved_up(scene, looks_cost):
+async def test_extra_looks_are_paid_from_saved_time(scene, looks_cost):
     scene.add("a")
     scene.watch._saved = 2_500
     for i in range(10):
@@ -450,7 +415,7 @@ async def test_looks_at_what_begins_are_paid_from_what_was_saved_up(scene, looks
 
 
 @on_a_loop
-async def test_what_came_after_a_graph_and_was_not_looked_at_is_not_taken_for_what_was_before(scene, looks_cost):
+async def test_work_after_a_graph_without_a_look_does_not_count_like_the_state_before(scene, looks_cost):
     scene.add("a")
     scene.watch._saved = 0
     scene.turn(True, graphs=True, at=10 * MS)
@@ -471,7 +436,7 @@ async def test_the_state_is_looked_at_over_and_over_until_there_is_no_work(scene
     scene.turn(False, at=10 * MS)
     await until(lambda: not scene.watch._poller.is_running())
     assert scene.split("a", 4 * scene.weights.at) == {"parallelism": 40 * MS}
-    assert scene.watch.parallelism == {NOTHING_RAN: 40 * MS}
+    assert scene.weights.parallelism == {NOTHING_RAN: 40 * MS}
 
 
 @pytest.mark.parametrize(("workers", "interval"), [(1, 50), (100, 50), (1_000, 500), (10_000, 5_000)])
@@ -496,20 +461,17 @@ async def test_a_failure_is_logged_once_and_ends_the_watch(scene, caplog):
     assert scene.split("a", 5) == {"unknown": 5}
 
 
-def test_a_watch_that_was_stopped_hears_of_nothing(scene):
-    async def run():
-        scene.add("a")
-        scene.watch.start()
-        scene.turn(True, at=0)
-        await settled()
-        scene.clock.now = MS
-        scene.watch.stop()
-        scene.watch.stop()
-        scene.turn(True, graphs=True, at=5 * MS)
-        assert not scene.watch._poller.is_running()
-        assert scene.split("a", 5 * MS) == {"parallelism": 4 * MS, "unknown": MS}
-
-    asyncio.run(run())
+@on_a_loop
+async def test_a_watch_that_was_stopped_counts_nothing_more(scene):
+    scene.add("a")
+    scene.turn(True, at=0)
+    await settled()
+    scene.clock.now = MS
+    scene.watch.stop()
+    scene.watch.stop()
+    scene.turn(True, graphs=True, at=5 * MS)
+    assert not scene.watch._poller.is_running()
+    assert scene.split("a", 5 * MS) == {"parallelism": 4 * MS, "unknown": MS}
 
 
 # -- whose free slots they are ---------------------------------------------------------------------
@@ -539,13 +501,8 @@ def shares(scene: Scene) -> SpanShares:
     return shares
 
 
-def test_nobody_looks_for_spans_while_no_window_is_open(scene):
-    scene.add("w")
-    assert scene.state().spans == ()
-
-
 @on_a_loop
-async def test_spans_share_what_is_free_from_one_look_to_the_next(scene, shares):
+async def test_spans_share_free_slots_from_one_look_to_the_next(scene, shares):
     scene.turn(True, at=0)
     scene.work.spans.now = (("a",),)
     scene.sample(at=10 * MS)

@@ -36,7 +36,7 @@ def test_a_poll_waits_until_a_client_that_arrives_was_sent_its_first_message(mon
 
 
 @pytest.mark.parametrize(("closing", "given_up"), [(False, ["tcp://a"]), (True, [])])
-def test_nobody_waits_for_a_worker_that_vanished_while_one_that_closes_in_order_may_answer_yet(closing, given_up):
+def test_questions_to_a_worker_that_vanished_are_cancelled_unless_it_closes_in_order(closing, given_up):
     cluster, found = ClusterLedger(at=0), []
     cluster.worker_joined("tcp://a", "a", 2, at=0)
     if closing:

@@ -111,7 +111,7 @@ async def test_a_worker_that_joins_while_a_window_is_opened_is_part_of_it(made):
 
 
 @within(cluster)
-async def test_of_a_window_that_could_not_be_opened_nothing_stays(made):
+async def test_a_window_that_could_not_be_opened_leaves_nothing(made):
     stuck = asyncio.Event()
 
     async def asked(action: str, address: str) -> None:
@@ -121,19 +121,18 @@ async def test_of_a_window_that_could_not_be_opened_nothing_stays(made):
     made.asked = asked
     opening = asyncio.create_task(made.handle(names.OPEN, "w"))
     await stuck.wait()
-    assert "w" in made.meter.accounts.windows
+    assert "w" in made.meter.windows
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    assert not made.meter.accounts.windows
-    assert not made.meter.accounts.timelines._of_windows
+    assert not made.meter.windows
     assert pickle.loads(made.scheduler.worker_plugins[names.WORKER_PLUGIN]).windows == []
     with pytest.raises(RuntimeError, match="no window 'w' is open"):
         await made.handle(names.CLOSE, "w")
 
 
 @within(cluster)
-async def test_what_a_worker_says_after_its_answer_is_no_part_of_the_window(made):
+async def test_time_after_a_workers_answer_is_no_part_of_the_window(made):
     await made.handle(names.OPEN, "w")
     answered: list[str] = []
 
@@ -151,7 +150,7 @@ async def test_what_a_worker_says_after_its_answer_is_no_part_of_the_window(made
 
 
 @within(cluster)
-async def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(made, *, monkeypatch):
+async def test_only_a_straggler_that_waits_is_asked_for_its_line(made, *, monkeypatch):
     monkeypatch.setattr(open_windows, "LOOKING_SECONDS", 0.0)
     slow = SlowWorker("worker-1", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 2.0)
     others = (replace(slow, worker="worker-2", cause=Cause.SLOW_CPU), replace(slow, worker="gone", cause=Cause.LOCK))
@@ -175,7 +174,7 @@ async def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worke
 
 
 @within(cluster)
-async def test_a_window_that_is_gone_says_why(made):
+async def test_the_reason_is_given_for_a_window_that_is_gone(made):
     await made.handle(names.OPEN, "mine")
     # As upstream calls it when a connection is lost; the client comes back under the same name.
     made.plugin.remove_client(made.scheduler, "me")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -17,28 +18,21 @@ from dask_efficiency.plugin.scheduler import outstanding, replies
 from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter, WorkTracker
 
 
-@pytest.fixture
-def counter():
-    return RepeatCounter()
-
-
-def test_tasks_and_the_most_times_of_one_key_are_told_by_prefix(counter):
-    for number, prefix in [(1, "sum"), (1, "sum"), (1, "sum"), (2, "sum"), (3, "load")]:
-        counter.add(number, prefix)
-    assert counter.by_prefix() == {"sum": (4, 4), "load": (1, 2)}
-
-
-def test_prefixes_beyond_the_bound_are_counted_as_one(counter, monkeypatch):
+@pytest.mark.parametrize(
+    ("runs", "repeats"),
+    [
+        ([(1, "sum"), (1, "sum"), (1, "sum"), (2, "sum"), (3, "load")], {"sum": (4, 4), "load": (1, 2)}),
+        ([*enumerate(["a", "b", "c", "d", "a"])], {"a": (2, 2), "b": (1, 2), "(other)": (2, 2)}),  # MAX_PREFIXES is 2
+        ([(number, "x" * 100_000) for number in range(2)], {"x" * MAX_PREFIX_LENGTH: (2, 2)}),
+    ],
+    ids=["tasks and the most runs of one key", "prefixes beyond the bound are one", "names are cut"],
+)
+def test_repeats_are_counted_by_prefix(monkeypatch, runs, repeats):
     monkeypatch.setattr(outstanding, "MAX_PREFIXES", 2)
-    for number, prefix in enumerate(["a", "b", "c", "d", "a"]):
-        counter.add(number, prefix)
-    assert counter.by_prefix() == {"a": (2, 2), "b": (1, 2), "(other)": (2, 2)}
-
-
-def test_the_name_of_a_prefix_is_cut(counter):
-    for number in range(2):
-        counter.add(number, "x" * 100_000)
-    assert counter.by_prefix() == {"x" * MAX_PREFIX_LENGTH: (2, 2)}
+    counter = RepeatCounter()
+    for run in runs:
+        counter.add(*run)
+    assert counter.by_prefix() == repeats
 
 
 def test_a_report_says_when_no_more_keys_are_remembered():
@@ -79,6 +73,7 @@ class FakeScheduler:
 
     async def update_graph(self, fail=False):
         self.taken_in.append(self.tracker.graphs)
+        await asyncio.sleep(0)
         if fail:
             raise ValueError("a broken graph")
         return "taken in"
@@ -125,6 +120,21 @@ class FakeScheduler:
     def begin_again(self, key, stimulus_id):
         for state in ("released", "waiting"):
             self.move(key, state, stimulus_id)
+
+    def play(self, script):
+        """Steps such as ``ask ab by graph; compute a; released a by lost``, on keys of one letter."""
+        for step in script.split("; "):
+            what, keys, *by = step.split()
+            if what == "ask":
+                self.ask(*keys, stimulus_id=by[1])
+            elif what == "compute":
+                self.compute(*keys)
+            else:
+                for key in keys:
+                    self.move(key, what, *by[1:])
+
+    def repeats(self):
+        return self.tracker.repeats.by_prefix()
 
     def recomputed(self):
         """The keys of the tasks that are marked."""
@@ -173,17 +183,21 @@ def raised(error):
     raise error
 
 
-def track(scheduler, cluster, windows):
+def opened(cluster, *, running=False):
+    """As much of an open window as the tracker sees."""
+    return SimpleNamespace(window=ClusterWindow(cluster, at=0, running=running), repeats=RepeatCounter())
+
+
+def track(scheduler):
+    cluster, windows = ClusterLedger(at=0), {}
     scheduler.tracker = WorkTracker(scheduler, cluster, windows)
     scheduler.transition = scheduler.tracker.hook(raised)
+    return cluster, windows
 
 
 def tracked(**states):
     scheduler = FakeScheduler(**states)
-    cluster = ClusterLedger(at=0)
-    windows: dict[str, ClusterWindow] = {}
-    track(scheduler, cluster, windows)
-    return scheduler, cluster, windows
+    return scheduler, *track(scheduler)
 
 
 def computed(*keys):
@@ -194,25 +208,7 @@ def computed(*keys):
     return scheduler
 
 
-def test_work_is_outstanding_from_the_first_waiting_task_to_the_last_that_is_done(clock):
-    scheduler, cluster, _ = tracked()
-    for key in "xy":
-        scheduler.add(key)
-    for now, key, state in [
-        (10, "x", "waiting"),
-        (12, "y", "waiting"),
-        (15, "x", "processing"),
-        (20, "y", "processing"),
-        (30, "x", "memory"),
-        (40, "y", "erred"),
-    ]:
-        clock.now = now
-        scheduler.move(key, state)
-    assert not cluster.work.outstanding
-    assert cluster.work.without_work(at=50) == 20
-
-
-def test_it_is_heard_when_work_and_graphs_begin_and_end(clock):
+def test_the_beginning_and_end_of_work_and_graphs_are_announced(clock):
     scheduler, cluster, _ = tracked()
     heard: list[tuple[bool, bool]] = []
     scheduler.tracker.changed = lambda: heard.append((cluster.work.outstanding, scheduler.tracker.graphs))
@@ -225,14 +221,6 @@ def test_it_is_heard_when_work_and_graphs_begin_and_end(clock):
     assert heard == [(True, True), (True, False)]
     scheduler.move("x", "memory")
     assert heard[2:] == [(False, False)]
-
-
-@pytest.mark.parametrize("state", sorted(OUTSTANDING))
-def test_tasks_that_were_there_before_the_tracker_count(clock, state):
-    _, cluster, _ = tracked(x=state, y="memory")
-    assert cluster.work.outstanding
-    _, cluster, _ = tracked(y="memory", z="released")
-    assert not cluster.work.outstanding
 
 
 def test_a_long_running_task_is_no_work_outstanding_but_what_waits_for_it_is(clock):
@@ -252,92 +240,85 @@ def test_a_long_running_task_is_no_work_outstanding_but_what_waits_for_it_is(clo
     assert cluster.work.without_work(at=30) == 5
 
 
-@pytest.mark.parametrize(("key", "worker"), [("x", "tcp://b"), ("gone", "tcp://a")])
-def test_a_message_of_a_worker_that_has_not_the_task_changes_nothing(clock, key, worker):
-    scheduler, cluster, _ = tracked(x="processing")
-    scheduler.stream_handlers["long-running"](key=key, worker=worker)
-    assert cluster.work.outstanding
-
-
-def test_a_task_that_was_long_running_before_the_tracker_is_known(clock):
+def test_a_task_that_was_long_running_before_the_tracker_is_no_work(clock):
     scheduler = FakeScheduler(x="processing")
     scheduler.ws.long_running.add(scheduler.tasks["x"])
-    cluster = ClusterLedger(at=0)
-    scheduler.tracker = WorkTracker(scheduler, cluster, {})
+    cluster, _ = track(scheduler)
     assert not cluster.work.outstanding
 
 
 @pytest.mark.parametrize("fail", [False, True])
 def test_work_is_outstanding_while_a_graph_is_taken_in(clock, fail):
     scheduler, cluster, windows = tracked()
-    windows["w"] = ClusterWindow(cluster, at=0)
+    windows["w"] = opened(cluster)
     clock.now = 5
 
     async def taking_in():
-        try:
-            return await scheduler.stream_handlers["update-graph"](fail=fail)
-        finally:
-            clock.now = 9
+        handled = asyncio.ensure_future(scheduler.stream_handlers["update-graph"](fail=fail))
+        await asyncio.sleep(0)
+        clock.now = 9
+        return await handled
 
-    if fail:
-        with pytest.raises(ValueError, match="a broken graph"):
-            asyncio.run(taking_in())
-    else:
+    with pytest.raises(ValueError, match="a broken graph") if fail else nullcontext():
         assert asyncio.run(taking_in()) == "taken in"
     assert scheduler.taken_in == [True]
     assert not scheduler.tracker.graphs
     assert not cluster.work.outstanding
-
-
-def test_open_windows_hear_when_tasks_run(clock):
-    scheduler, cluster, windows = tracked()
-    scheduler.add("x")
-    windows["w"] = ClusterWindow(cluster, at=0)
-    for clock.now, state in ((5, "waiting"), (10, "processing"), (20, "memory")):
-        scheduler.move("x", state)
-    assert windows["w"].running.until(30) == [(10, 20)]
-    assert windows["w"].graphs.until(30) == []
+    assert windows["w"].window.graphs.until(30) == [(5, 9)]
+    assert windows["w"].window.running.until(30) == []
 
 
 # -- what is computed once more, and why ------------------------------------------------------------
 
 
-def test_a_lost_result_and_its_ancestors_are_marked_and_first_runs_are_not(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("a", "b", "c", "d", stimulus_id="update-graph-1")
-    scheduler.compute("a", "b", "c")
-    for key in "ab":  # nobody needs them once c is there
-        scheduler.move(key, "released", "task-finished-c")
-    scheduler.move("d", "processing")
-    assert scheduler.recomputed() == set()
-    for key, state in [("c", "released"), ("d", "released"), *((key, "waiting") for key in "dcba")]:
-        scheduler.move(key, state, "handle-worker-cleanup-2")
-    assert scheduler.recomputed() == {"a", "b", "c"}
-    scheduler.compute("a", "b", "c", "d")
-    assert scheduler.tracker.repeats[None].by_prefix() == {}
+#: What happens to tasks; those that are marked in the end, and the repeats once all that wait were computed.
+SCENARIOS = {
+    "a lost result and its released ancestors are marked, and first runs are not": (
+        "ask abcd by graph; compute abc; released ab by done; processing d; released cd by lost; waiting dcba by lost",
+        "abc",
+        {},
+    ),
+    "what a client's graph asks for again is a repeat": (
+        "ask ab by graph; compute ab; released a by done; released b by client; ask ba by graph-2",
+        "",
+        {"a": (1, 2), "b": (1, 2)},
+    ),
+    "a retry has its inputs computed again as repeats": (
+        "ask ab by graph; compute a; processing b; erred b; released a; released b by retry; waiting ba by retry",
+        "",
+        {"a": (1, 2)},
+    ),
+    "a task that is tried again is no repeat": (
+        "ask x by graph; processing x; released x by error; waiting x by error",
+        "",
+        {},
+    ),
+    "a result from before the tracker is known": (
+        "released p by client; ask p by graph; released q by lost; waiting q by lost",
+        "q",
+        {"p": (1, 2)},
+    ),
+    "a lost result that is forgotten as soon as it is there again is no repeat": (
+        "ask x by graph; compute x; released x by lost; waiting x by lost; compute x; forgotten x by client",
+        "",
+        {},
+    ),
+    "a key that was forgotten is recognised": (
+        "ask x by a; compute x; forgotten x; ask x by b; compute x; released x; forgotten x; ask x by c",
+        "",
+        {"x": (2, 3)},
+    ),
+}
 
 
-def test_what_a_clients_graph_asks_for_again_is_a_repeat_and_not_marked(clock):
-    scheduler = computed("a", "b")
-    scheduler.move("a", "released", "task-finished-b")
-    scheduler.move("b", "released", "client-releases-keys-2")
-    scheduler.ask("b", "a", stimulus_id="update-graph-3")
-    assert scheduler.recomputed() == set()
-    scheduler.compute("a", "b")
-    assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2), "b": (1, 2)}
-
-
-def test_a_retry_of_what_erred_has_its_inputs_computed_again_as_repeats(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("a", "b", stimulus_id="update-graph-1")
-    scheduler.compute("a")
-    for key, state in [("b", "processing"), ("b", "erred"), ("a", "released")]:
-        scheduler.move(key, state, "task-erred-2")
-    for key, state in [("b", "released"), ("b", "waiting"), ("a", "waiting")]:
-        scheduler.move(key, state, "stimulus-retry-3")
-    assert scheduler.recomputed() == set()
-    scheduler.compute("a", "b")
-    assert scheduler.tracker.repeats[None].by_prefix() == {"a": (1, 2)}
+@pytest.mark.parametrize(("script", "marked", "repeats"), SCENARIOS.values(), ids=SCENARIOS)
+def test_tasks_that_run_again_are_marked_as_recomputed_or_counted_as_repeats(clock, script, marked, repeats):
+    scheduler, _, _ = tracked(p="memory", q="memory")
+    scheduler.play(script)
+    assert scheduler.recomputed() == set(marked)
+    scheduler.compute(*(key for key, ts in scheduler.tasks.items() if ts.state == "waiting"))
+    assert scheduler.repeats() == repeats
+    assert not scheduler.tracker.full
 
 
 @pytest.mark.parametrize("state", sorted(OUTSTANDING))
@@ -389,14 +370,6 @@ def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
     assert scheduler.tasks["x"].annotations == {"priority": 1}
 
 
-def test_a_lost_result_that_is_forgotten_as_soon_as_it_is_there_again_is_no_repeat(clock):
-    scheduler = computed("x")
-    scheduler.begin_again("x", "handle-worker-cleanup-2")
-    scheduler.compute("x")
-    scheduler.move("x", "forgotten", "client-releases-keys-3")
-    assert scheduler.tracker.repeats[None].by_prefix() == {}
-
-
 def test_results_are_counted_for_the_worker_that_had_them(clock):
     scheduler, cluster, _ = tracked()
     first = cluster.worker_joined("tcp://a", "a", 1, at=0)
@@ -412,92 +385,40 @@ def test_results_are_counted_for_the_worker_that_had_them(clock):
     assert (first.finished, second.finished) == (2, 1)
 
 
-def test_a_task_that_is_tried_again_is_not_marked(clock):
-    scheduler, _, _ = tracked()
-    scheduler.ask("x", stimulus_id="update-graph-1")
-    for state in ("processing", "released", "waiting"):
-        scheduler.move("x", state, "task-erred-2")
-    assert scheduler.recomputed() == set()
-    scheduler.compute("x")
-    assert scheduler.tracker.repeats[None].by_prefix() == {}
-
-
-@pytest.mark.parametrize("end", [["forgotten"], ["released", "forgotten"]])
-def test_a_key_that_was_forgotten_in_between_is_recognised(clock, end):
-    scheduler, _, _ = tracked()
-    for number in range(4):
-        scheduler.ask("sum-1", f"sum-{number + 2}", stimulus_id=f"update-graph-{number}")
-        scheduler.compute("sum-1", f"sum-{number + 2}")
-        for state in end:
-            scheduler.move("sum-1", state, f"client-releases-keys-{number}")
-    assert scheduler.tracker.repeats[None].by_prefix() == {"sum": (3, 4)}
-    assert not scheduler.tracker.full
-
-
-def test_a_result_that_was_there_before_the_tracker_is_known(clock):
-    scheduler, _, _ = tracked(x="memory", y="memory")
-    scheduler.move("x", "released", "client-releases-keys-1")
-    scheduler.ask("x", stimulus_id="update-graph-2")
-    scheduler.begin_again("y", "handle-worker-cleanup-3")
-    assert scheduler.recomputed() == {"y"}
-    scheduler.compute("x", "y")
-    assert scheduler.tracker.repeats[None].by_prefix() == {"x": (1, 2)}
-
-
 def test_a_window_counts_the_repeats_inside_it(clock):
-    scheduler, _, _ = tracked()
-    tracker = scheduler.tracker
+    scheduler, cluster, windows = tracked()
     for number in range(5):
         if number == 3:
-            tracker.repeats["window"] = RepeatCounter()
-        scheduler.ask("x", stimulus_id=f"update-graph-{number}")
-        scheduler.compute("x")
-        scheduler.move("x", "forgotten")
-    assert tracker.repeats["window"].by_prefix() == {"x": (2, 3)}
-    assert tracker.repeats[None].by_prefix() == {"x": (4, 5)}
+            scheduler.tracker.catch_up()
+            windows["window"] = opened(cluster)
+        scheduler.play(f"ask x by graph-{number}; compute x; forgotten x")
+    assert scheduler.repeats() == {"x": (4, 5)}
+    assert windows["window"].repeats.by_prefix() == {"x": (2, 3)}
 
 
 def test_a_bounded_number_of_keys_is_remembered(clock, monkeypatch):
     monkeypatch.setattr(outstanding, "MAX_KEYS", 2)
     scheduler, _, _ = tracked()
     for number in range(2):
-        scheduler.ask("x", "y", "z", stimulus_id=f"update-graph-{number}")
-        scheduler.compute("x", "y", "z")
-        for key in "xyz":
-            scheduler.move(key, "forgotten")
+        scheduler.play(f"ask xyz by graph-{number}; compute xyz; forgotten xyz")
     assert scheduler.tracker.full
-    assert scheduler.tracker.repeats[None].by_prefix() == {"x": (1, 2), "y": (1, 2)}
-
-
-def test_after_a_restart_everything_is_counted_anew(clock):
-    scheduler, cluster, _ = tracked(x="processing", y="memory")
-    scheduler.restart()
-    clock.now = 10
-    scheduler.tracker.reset()
-    assert (cluster.work.outstanding, scheduler.tracker.running) == (False, False)
+    assert scheduler.repeats() == {"x": (1, 2), "y": (1, 2)}
 
 
 def test_the_handlers_are_put_back(clock):
     scheduler = FakeScheduler()
     before = dict(scheduler.stream_handlers)
-    scheduler.tracker = WorkTracker(scheduler, ClusterLedger(at=0), {})
+    track(scheduler)
     assert scheduler.stream_handlers != before
-    scheduler.tracker.close()
-    assert scheduler.stream_handlers == before
-    scheduler.tracker.close()
-
-
-def test_a_handler_that_somebody_else_wrapped_since_stays(clock):
-    scheduler, _, _ = tracked()
-    scheduler.stream_handlers["update-graph"] = theirs = object()
-    scheduler.tracker.close()
-    assert scheduler.stream_handlers["update-graph"] is theirs
+    for _ in range(2):
+        scheduler.tracker.close()
+        assert scheduler.stream_handlers == before
 
 
 def test_a_scheduler_without_these_handlers_is_watched_less_closely(clock):
     scheduler = FakeScheduler(x="processing")
     scheduler.stream_handlers.clear()
-    scheduler.tracker = WorkTracker(scheduler, ClusterLedger(at=0), {})
+    track(scheduler)
     assert scheduler.stream_handlers == {}
     scheduler.tracker.close()
 
@@ -585,14 +506,12 @@ class WorkMachine(RuleBasedStateMachine):
         self.scheduler = FakeScheduler(**states)
         if not counts:
             del self.scheduler._task_prefix_count_global
-        self.cluster = ClusterLedger(at=0)
-        self.presence = self.cluster.worker_joined("tcp://a", "a", 1, at=0)
-        self.windows: dict[str, ClusterWindow] = {}
         self.reference = Reference(self.scheduler)
-        track(self.scheduler, self.cluster, self.windows)
+        self.cluster, windows = track(self.scheduler)
         self.tracker = self.scheduler.tracker
+        self.presence = self.cluster.worker_joined("tcp://a", "a", 1, at=0)
         self.tracker.worker_joined(self.presence)
-        self.windows["window"] = ClusterWindow(self.cluster, at=0, running=self.tracker.running)
+        windows["window"] = self.opened = opened(self.cluster, running=self.tracker.running)
 
     @rule(
         key=keys,
@@ -648,7 +567,7 @@ class WorkMachine(RuleBasedStateMachine):
         expected = {
             prefix: (again.total(), max(again.values()) + 1) for prefix, again in self.reference.repeats.items()
         }
-        assert self.tracker.repeats[None].by_prefix() == expected
+        assert self.scheduler.repeats() == expected
         assert self.presence.first_task == self.reference.first_task
 
     @invariant()
@@ -661,7 +580,7 @@ class WorkMachine(RuleBasedStateMachine):
         }
         at = self.clock.now
         assert self.cluster.work.without_work(at=at) == self.reference.without_work
-        ran = self.windows["window"].running.until(at)
+        ran = self.opened.window.running.until(at)
         assert sum(stop - start for start, stop in ran) == self.reference.running
 
     @invariant()

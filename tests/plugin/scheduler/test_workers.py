@@ -11,14 +11,15 @@ import pytest
 from dask_efficiency.plugin import names, options
 from dask_efficiency.plugin.scheduler.workers import APART_SECONDS, WorkerHalves
 
+HOUR = 3600
+
 
 class FakeScheduler:
     """Three workers: one answers, one raises, one is silent."""
 
     def __init__(self) -> None:
-        self.workers = dict.fromkeys(["good", "bad", "silent"])
+        self.workers: dict[str, None] = dict.fromkeys(["good", "bad", "silent"])
         self.worker_plugins: dict[str, bytes] = {}
-        self.connection_args: dict[str, Any] = {}
         self.messages: list[dict[str, Any]] = []
 
     async def broadcast(self, *, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
@@ -30,19 +31,25 @@ class FakeScheduler:
 
 
 @pytest.fixture
-def scheduler() -> FakeScheduler:
-    return FakeScheduler()
+def meter() -> Any:
+    return SimpleNamespace(scheduler=FakeScheduler(), session="session", windows={}, options=None)
 
 
 @pytest.fixture
-def windows() -> dict[str, object]:
-    return {}
+def scheduler(meter: Any) -> FakeScheduler:
+    found: FakeScheduler = meter.scheduler
+    return found
 
 
 @pytest.fixture
-def halves(scheduler: Any, windows: dict[str, object]) -> WorkerHalves:
-    opts = options.resolve({"report_timeout": 0.05, "max_prefixes": 7, "gpu": "off"})
-    return WorkerHalves(scheduler, "session", lambda: opts, windows)
+def halves(meter: Any) -> WorkerHalves:
+    return waiting(meter, 0.05)
+
+
+def waiting(meter: Any, seconds: float) -> WorkerHalves:
+    """Halves of a meter whose reports wait for so long."""
+    meter.options = options.resolve({"report_timeout": seconds, "max_prefixes": 7, "gpu": "off"})
+    return WorkerHalves(meter)
 
 
 def test_every_worker_answers_or_it_is_known_why_not(halves):
@@ -52,7 +59,7 @@ def test_every_worker_answers_or_it_is_known_why_not(halves):
     assert str(answers["silent"][0]) == "no answer in 0.05 s"
 
 
-def test_each_answer_is_taken_as_it_comes(scheduler, windows):
+def test_each_answer_is_taken_as_it_comes(meter):
     async def check() -> None:
         taken: dict[str, Any] = {}
         two = asyncio.Event()
@@ -62,10 +69,7 @@ def test_each_answer_is_taken_as_it_comes(scheduler, windows):
             if len(taken) == 2:
                 two.set()
 
-        opts = options.resolve({"report_timeout": 3600})
-        asked = asyncio.create_task(
-            WorkerHalves(scheduler, "session", lambda: opts, windows).take(names.OPEN, "w", take)
-        )
+        asked = asyncio.create_task(waiting(meter, HOUR).take(names.OPEN, "w", take))
         await two.wait()  # nobody waits for the one that is silent
         assert taken["good"] == {"heard": names.OPEN}
         assert isinstance(taken["bad"], KeyError)
@@ -74,8 +78,8 @@ def test_each_answer_is_taken_as_it_comes(scheduler, windows):
     asyncio.run(check())
 
 
-def test_answers_that_come_at_once_are_taken_one_in_a_turn_of_the_event_loop(scheduler, windows):
-    scheduler.workers = {f"worker-{i}": None for i in range(50)}
+def test_answers_that_come_at_once_are_taken_one_in_a_turn_of_the_event_loop(meter):
+    meter.scheduler.workers = {f"worker-{i}": None for i in range(50)}
     turns, taken = 0, []
 
     async def turn() -> None:
@@ -85,10 +89,8 @@ def test_answers_that_come_at_once_are_taken_one_in_a_turn_of_the_event_loop(sch
             turns += 1
 
     async def check() -> None:
-        opts = options.resolve({"report_timeout": 3600})
-        halves = WorkerHalves(scheduler, "session", lambda: opts, windows)
         others = asyncio.create_task(turn())
-        await halves.take(names.CLOSE, "w", lambda address, answer, at: taken.append(turns))
+        await waiting(meter, HOUR).take(names.CLOSE, "w", lambda address, answer, at: taken.append(turns))
         others.cancel()
 
     asyncio.run(check())
@@ -103,11 +105,9 @@ def test_a_failure_to_take_an_answer_is_raised_as_it_is(halves):
         asyncio.run(halves.take(names.OPEN, "w", take))
 
 
-def test_workers_are_asked_to_answer_one_after_the_other(scheduler, windows):
+def test_workers_are_asked_to_answer_one_after_the_other(meter, scheduler):
     del scheduler.workers["silent"]
-    opts = options.resolve({"report_timeout": 3600})
-    halves = WorkerHalves(scheduler, "session", lambda: opts, windows)
-    asyncio.run(halves.take(names.CLOSE, "w", lambda *_: None))
+    asyncio.run(waiting(meter, HOUR).take(names.CLOSE, "w", lambda *_: None))
     assert [message.get("delay", 0.0) for message in scheduler.messages] == [0.0, APART_SECONDS[names.CLOSE]]
 
 
@@ -138,12 +138,11 @@ def in_skipped_time(check: Callable[[SkippingLoop], Awaitable[None]]) -> None:
 
 
 @pytest.fixture
-def patient(scheduler, windows) -> WorkerHalves:
-    opts = options.resolve({"report_timeout": 5})
-    return WorkerHalves(scheduler, "session", lambda: opts, windows)
+def patient(meter: Any) -> WorkerHalves:
+    return waiting(meter, 5)
 
 
-def test_nobody_is_given_up_on_while_the_answers_of_others_are_taken(patient, scheduler, monkeypatch):
+def test_no_worker_times_out_while_the_answers_of_others_are_taken(patient, scheduler, monkeypatch):
     scheduler.workers = {f"worker-{i}": None for i in range(10)} | {"silent": None}
 
     async def broadcast(*, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
@@ -162,9 +161,7 @@ def test_nobody_is_given_up_on_while_the_answers_of_others_are_taken(patient, sc
     in_skipped_time(check)
 
 
-def test_what_came_while_the_scheduler_stood_still_is_read_before_a_worker_is_given_up_on(
-    patient, scheduler, monkeypatch
-):
+def test_answers_that_came_while_the_scheduler_was_blocked_are_read_before_a_timeout(patient, scheduler, monkeypatch):
     async def broadcast(*, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
         for _ in range(10):  # a message is read in some steps
             await asyncio.sleep(0)
@@ -209,27 +206,21 @@ def test_a_scheduler_that_cannot_broadcast_costs_the_answers_only(halves, schedu
     assert {str(answer) for answer, _ in answers.values()} == {"injected"}
 
 
-def test_a_worker_that_joins_is_sent_what_goes_on_now(halves, scheduler, windows):
-    windows["w"] = SimpleNamespace()
+def test_a_worker_that_joins_is_sent_the_present_state_until_the_registration_ends(halves, scheduler, meter):
+    meter.windows["w"] = SimpleNamespace()
     halves.recording = "r"
     halves.update()
     half = pickle.loads(scheduler.worker_plugins[names.WORKER_PLUGIN])
     assert (half.session, half.max_prefixes, half.gpu) == ("session", 7, "off")
     assert (half.windows, half.recording) == (["w"], "r")
-
-
-def test_once_it_is_over_no_worker_is_sent_anything(halves, scheduler):
-    halves.update()
     halves.forget()
     assert halves.removed
     assert scheduler.worker_plugins == {}
 
 
-def test_who_did_not_answer_keeps_nobody_waiting_at_the_end(scheduler, windows, monkeypatch):
+def test_workers_that_did_not_answer_keep_nobody_waiting_at_the_end(halves, scheduler, meter, monkeypatch):
     monkeypatch.setattr("dask_efficiency.plugin.scheduler.workers.FAREWELL_SECONDS", 0.05)
-    opts = options.resolve({"report_timeout": 0.05})
-    halves = WorkerHalves(scheduler, "session", lambda: opts, windows)
     asyncio.run(halves.ask(names.SNAPSHOT))
-    opts = options.resolve({"report_timeout": 3600})
+    meter.options = options.resolve({"report_timeout": HOUR})
     asyncio.run(asyncio.wait_for(halves.remove(), 60))
     assert len(scheduler.messages) == 2 * len(scheduler.workers)
