@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from types import MemberDescriptorType
 from typing import Any
 from weakref import ReferenceType, ref
@@ -50,6 +51,10 @@ def _takes_only(*names: str) -> Callable[[Any], bool]:
     return lambda original: _parameters(original)[0] == names
 
 
+_DISTRIBUTED = "distributed 2026.8.0"
+_TORNADO = "tornado 6.6.1"
+
+
 @dataclass(frozen=True, slots=True)
 class Patch:
     """Function of upstream that is replaced while something is measured."""
@@ -62,80 +67,80 @@ class Patch:
     without: str
     #: End of the replacement.
     until: str
-    #: Newest versions it was checked with; the oldest supported version is tested as well.
-    checked: str
     #: Its places in an object of upstream.
     places: Callable[[Any], Iterable[Target]]
     #: Check that the original is the expected one.
     fits: Callable[[Any], bool] = callable
     #: True if it may be absent without a change of upstream: another event loop, a server without routes.
     optional: bool = False
+    #: Newest versions it was checked with; the oldest supported version is tested as well.
+    checked: str = _DISTRIBUTED
 
 
-_DISTRIBUTED = "distributed 2026.8.0"
-_TORNADO = "tornado 6.6.1"
+_of_scheduler = partial(Patch, until="the meter on the scheduler goes")
+_of_recording = partial(Patch, until="the recording ends")
+_of_worker = partial(Patch, until="the meter on the worker goes")
+_of_tasks = partial(Patch, until="the last metered worker of the process goes")
+_of_data = partial(
+    Patch,
+    without="a transfer that keeps the event loop busy is shown as `worker-loop`",
+    until="the last recording in the process ends",
+)
 
 
-def _stream_handler(op: str, *, why: str, without: str, until: str, fits: Callable[[Any], bool] = callable) -> Patch:
-    return Patch(
-        what=f"Scheduler.stream_handlers[{op!r}]",
-        why=why,
-        without=without,
-        until=until,
-        checked=_DISTRIBUTED,
-        places=lambda scheduler: [(scheduler.stream_handlers, op)],
-        fits=fits,
-    )
+def _stream_handler(op: str) -> dict[str, Any]:
+    return {
+        "what": f"Scheduler.stream_handlers[{op!r}]",
+        "places": lambda scheduler: [(scheduler.stream_handlers, op)],
+    }
 
 
-UPDATE_GRAPH = _stream_handler(
-    "update-graph",
+def _handler_of_shuffles(op: str) -> dict[str, Any]:
+    """Name and place of a handler that a worker has once it takes part in shuffles."""
+    places = {"what": f"Worker.handlers[{op!r}]", "places": lambda worker: [(worker.handlers, op)]}
+    return {**places, "fits": inspect.iscoroutinefunction, "optional": True}
+
+
+UPDATE_GRAPH = _of_scheduler(
+    **_stream_handler("update-graph"),
     why="no hook says when the scheduler begins to take a graph in",
     without="the time until a graph is taken in counts as without work",
-    until="the meter on the scheduler goes",
     fits=inspect.iscoroutinefunction,
 )
-LONG_RUNNING = _stream_handler(
-    "long-running",
+LONG_RUNNING = _of_scheduler(
+    **_stream_handler("long-running"),
     why="no hook says when a task secedes",
     without="a seceded task counts as one that holds a slot",
-    until="the meter on the scheduler goes",
 )
-CLIENT_RELEASES_KEYS = _stream_handler(
-    "client-releases-keys",
+CLIENT_RELEASES_KEYS = _of_recording(
+    **_stream_handler("client-releases-keys"),
     why="no hook says when a client lets go of its results",
     without="a trace has no releases",
-    until="the recording ends",
     fits=_takes("keys", "client"),
 )
-STEAL_RESPONSE = _stream_handler(
-    "steal-response",
+STEAL_RESPONSE = _of_recording(
+    **_stream_handler("steal-response"),
     why="a task that is stolen stays in processing, so no hook says that it moved",
     without="a trace shows a stolen task on the worker that it was taken from",
-    until="the recording ends",
     fits=_takes("key", "stimulus_id"),
 )
-TICK = Patch(
+TICK = _of_recording(
     what="Server.periodic_callbacks['tick'].callback",
     why="a timer of our own would wake an idle process up, which costs more than all else that is recorded",
     without="a trace does not say when event loops were blocked",
-    until="the recording ends",
     checked=f"{_DISTRIBUTED}, {_TORNADO}",
     places=lambda server: [(server.periodic_callbacks["tick"], "callback")],
 )
-HANDLER = Patch(
+HANDLER = _of_scheduler(
     what="each of Scheduler.stream_handlers and Scheduler.handlers",
     why="no hook says when a handler begins and ends",
     without="a report does not say which handlers keep the scheduler's event loop busy",
-    until="the meter on the scheduler goes",
-    checked=_DISTRIBUTED,
     places=lambda place: [place],
 )
-CALLBACK = Patch(
+CALLBACK = _of_scheduler(
     what="the callback of each of Scheduler.periodic_callbacks",
     why="no hook says when a periodic callback, such as work stealing, begins and ends",
     without="a report does not say which of them keep the scheduler's event loop busy",
-    until="the meter on the scheduler goes",
     checked=f"{_DISTRIBUTED}, {_TORNADO}",
     places=lambda periodic: [(periodic, "callback")],
 )
@@ -144,14 +149,12 @@ HOOK = Patch(
     why="nothing else says which plugin takes the scheduler's time",
     without="a report does not say which plugins keep the scheduler's event loop busy",
     until="the meter on the scheduler goes, or the plugin",
-    checked=_DISTRIBUTED,
     places=lambda place: [place],
 )
-SELECT = Patch(
+SELECT = _of_scheduler(
     what="the select() of the asyncio event loop",
     why="nothing else says when an event loop has nothing to do, and how long each of its turns takes",
     without="a report does not say how busy the scheduler's event loop is, and how late",
-    until="the meter on the scheduler goes",
     checked="CPython 3.11",
     places=lambda loop: [(loop._selector, "select")],
     fits=_takes("timeout"),
@@ -161,121 +164,83 @@ _WHY_DATA = (
     "nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
     "transfer: in the recorded transfers both look the same"
 )
-_WITHOUT_DATA = "a transfer that keeps the event loop busy is shown as `worker-loop`"
-_UNTIL_DATA = "the last recording in the process ends"
-
-SERIALIZE = Patch(
+SERIALIZE = _of_data(
     what="distributed.protocol.dumps and .loads",
     why=_WHY_DATA,
-    without=_WITHOUT_DATA,
-    until=_UNTIL_DATA,
-    checked=_DISTRIBUTED,
     places=lambda _: [(protocol, "dumps"), (protocol, "loads")],
 )
-OFFLOAD = Patch(
+OFFLOAD = _of_data(
     what="distributed.comm.utils.offload",
     why="a loop that waits while Dask's thread for large messages (de)serialises moves data, too",
-    without=_WITHOUT_DATA,
-    until=_UNTIL_DATA,
-    checked=_DISTRIBUTED,
     places=lambda _: [(comm_utils, "offload")],
 )
-READ = Patch(
+READ = _of_data(
     what="IOStream.read_from_fd and SSLIOStream.read_from_fd",
     why=_WHY_DATA,
-    without=_WITHOUT_DATA,
-    until=_UNTIL_DATA,
     checked=_TORNADO,
     places=lambda _: [(IOStream, "read_from_fd"), (SSLIOStream, "read_from_fd")],
     fits=_takes_only("self", "buf"),
 )
-WRITE = Patch(
+WRITE = _of_data(
     what="IOStream.write_to_fd and SSLIOStream.write_to_fd",
     why=_WHY_DATA,
-    without=_WITHOUT_DATA,
-    until=_UNTIL_DATA,
     checked=_TORNADO,
     places=lambda _: [(IOStream, "write_to_fd"), (SSLIOStream, "write_to_fd")],
     fits=_takes_only("self", "data"),
 )
-SHUFFLE_MESSAGE = Patch(
+SHUFFLE_MESSAGE = _of_data(
     what="ShardsBuffer.process",
     why="no hook says when a P2P shuffle sends parts of its inputs from worker to worker",
     without="a trace has no messages of P2P shuffles",
-    until="the last recording in the process ends",
-    checked=_DISTRIBUTED,
     places=lambda kind: [(kind, "process")],
     fits=_takes_only("self", "id", "shards", "size"),
 )
-
-
-def _handler(op: str, *, why: str, without: str) -> Patch:
-    return Patch(
-        what=f"Worker.handlers[{op!r}]",
-        why=why,
-        without=without,
-        until="the meter on the worker goes",
-        checked=_DISTRIBUTED,
-        places=lambda worker: [(worker.handlers, op)],
-        fits=inspect.iscoroutinefunction,
-        optional=True,  # until the worker takes part in shuffles
-    )
-
-
-SHUFFLE_RECEIVE = _handler(
-    "shuffle_receive",
+SHUFFLE_RECEIVE = _of_worker(
+    **_handler_of_shuffles("shuffle_receive"),
     why="upstream does not meter how long a worker takes in what a P2P shuffle sends it",
     without="`receive` is missing among the phases of a shuffle",
 )
-SHUFFLE_INPUTS_DONE = _handler(
-    "shuffle_inputs_done",
+SHUFFLE_INPUTS_DONE = _of_worker(
+    **_handler_of_shuffles("shuffle_inputs_done"),
     why="nothing else says for how long each worker still sends when all wait for it at a P2P shuffle's barrier",
     without="a report does not name the worker that sent last",
 )
 #: Arguments of upstream's functions that run a task, and an actor's method, in a thread.
 OF_TASK = ("task", "data", "execution_state", "key", "active_threads", "active_threads_lock", "time_delay")
 OF_METHOD = ("func", "args", "kwargs", "execution_state", "key", "active_threads", "active_threads_lock")
-RUN_TASK = Patch(
+RUN_TASK = _of_tasks(
     what="distributed.worker._run_task",
     why="CPU time can only be read inside a task's thread; it is upstream's function that runs each task there",
     without="CPU time of the tasks is not measured, and the report says so",
-    until="the last metered worker of the process goes",
-    checked=_DISTRIBUTED,
     places=lambda module: [(module, "_run_task")],
     fits=_takes_only(*OF_TASK),
 )
-RUN_ACTOR = Patch(
+RUN_ACTOR = _of_tasks(
     what="distributed.worker._run_actor",
     why="no hook says when a method of an actor runs",
     without="`actor methods` are missing outside the slots",
-    until="the last metered worker of the process goes",
-    checked=_DISTRIBUTED,
     places=lambda module: [(module, "_run_actor")],
     fits=_takes_only(*OF_METHOD),
 )
-READ_BACK = Patch(
+READ_BACK = _of_worker(
     what="zict.Buffer.slow_to_fast",
     why="no hook says when the event loop reads a result back from disk",
     without="what slots wait for meanwhile is not `spill`",
-    until="the meter on the worker goes",
     checked="zict 3.0.0",
     places=lambda buffer: [(buffer, "slow_to_fast")],
     fits=_takes("key"),
 )
-WRITE_OUT = Patch(
+WRITE_OUT = _of_worker(
     what="zict.Buffer.fast.on_evict",
     why="no hook says when the event loop writes a result to disk",
     without="what slots wait for meanwhile is not `spill`",
-    until="the meter on the worker goes",
     checked="zict 3.0.0",
     places=lambda buffer: [(buffer.fast.on_evict, i) for i in range(len(buffer.fast.on_evict))],
 )
-EVICT = Patch(
+EVICT = _of_worker(
     what="SpillBuffer.evict",
     why="what the memory manager evicts must be distinguished from what a task's result pushes out",
     without="`spill by the memory manager` is missing",
-    until="the meter on the worker goes",
-    checked=_DISTRIBUTED,
     places=lambda data: [(data, "evict")],
 )
 CLIENT_CLASS = Patch(
@@ -283,7 +248,6 @@ CLIENT_CLASS = Patch(
     why="no hook says when a graph is optimised, sent and gathered, and Dask's `scheduler=` setting is the user's",
     without="phases of the client are missing from a report, and its tasks carry no span of their own",
     until="the last report that is open on the client ends",
-    checked=_DISTRIBUTED,
     places=lambda client: [(client, "__class__")],
 )
 
@@ -294,24 +258,20 @@ def _of_a_run(name: str) -> Patch:
         why="no hook that stays in one process says when a client connects or goes",
         without="nothing was metered: this version of distributed has another Client",
         until="the script of `dask-efficiency run` ends",
-        checked=_DISTRIBUTED,
         places=lambda kind: [(kind, name)],
         fits=inspect.iscoroutinefunction,
     )
 
 
-CLIENT_STARTS = _of_a_run("_start")
-CLIENT_CLOSES = _of_a_run("_close")
+CLIENT_STARTS, CLIENT_CLOSES = _of_a_run("_start"), _of_a_run("_close")
 CLUSTER_CLOSES = Patch(
     what="the _close of one Cluster",
     why="a script may close its cluster before its client",
     without="then there is no report",
     until="the cluster has closed",
-    checked=_DISTRIBUTED,
     places=lambda cluster: [(cluster, "_close")],
     fits=inspect.iscoroutinefunction,
 )
-
 METRICS = Patch(
     what="the handler of /metrics among the routes of Server.http_application",
     why="prometheus_client takes 4 us to write a line, and there are some 5000 with a hundred workers; and its "
@@ -353,22 +313,10 @@ class Replacements:
         self._placed: list[tuple[Any, Any, ReferenceType[Any], Any]] = []
 
     def put(self, patch: Patch, owner: Any, wrap: Callable[[Any], Any]) -> int:
-        """Replace each original by the result of ``wrap``.
+        """Replace each original of an owner by the result of ``wrap``; returns the number of replaced places.
 
-        Parameters
-        ----------
-        patch
-            Function to replace.
-        owner
-            Object that has it.
-        wrap
-            Makes the replacement of an original.
-
-        Returns
-        -------
-        int
-            Number of replaced places: 0 if upstream lacks it, has something else under its name, or does not allow
-            replacing; :func:`stays_off` reports that.
+        It is 0 if upstream lacks it, has something else under its name, or does not allow replacing;
+        :func:`stays_off` reports that.
         """
         try:
             places = list(patch.places(owner))
