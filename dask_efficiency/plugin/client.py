@@ -56,30 +56,17 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
 
 
 async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
-    """Ask the scheduler's half for one of its actions.
-
-    Raises
-    ------
-    NotRegisteredError
-        If the plugin is not on the scheduler.
-    """
+    """Ask the scheduler's half for one of its actions; raises NotRegisteredError if the plugin is not there."""
     reply = await getattr(caller.scheduler, names.OP)(action=action, **kwargs)
     if reply is None:  # upstream's answer to an unknown op
         raise NotRegisteredError(
             "dask_efficiency is not on this scheduler; call client.register_plugin(EfficiencyPlugin()) first"
         )
-    answer: dict[str, Any] = reply
-    return answer
+    return dict(reply)
 
 
 async def register(client: Client, plugin: EfficiencyPlugin) -> None:
-    """Put the plugin on the client's scheduler.
-
-    Raises
-    ------
-    NotRegisteredError
-        If the scheduler cannot load it.
-    """
+    """Put the plugin on the client's scheduler; raises NotRegisteredError if that cannot load it."""
     try:
         scheduler: Any = client.scheduler
         await scheduler.register_scheduler_plugin(
@@ -93,15 +80,13 @@ async def register(client: Client, plugin: EfficiencyPlugin) -> None:
 
 async def clock_offset(caller: Caller) -> int:
     """Nanoseconds by which the scheduler's monotonic clock is ahead of ours."""
-    best = None
+    readings = []
     for _ in range(_CLOCK_READS):
         sent = time.monotonic_ns()
-        at = (await ask(caller, names.CLOCK))["at"]
+        at: int = (await ask(caller, names.CLOCK))["at"]
         took = time.monotonic_ns() - sent
-        if best is None or took < best[0]:
-            best = took, at - sent - took // 2
-    assert best is not None
-    return int(best[1])
+        readings.append((took, at - sent - took // 2))
+    return min(readings)[1]
 
 
 def unregister(client: Client | None = None) -> Any:

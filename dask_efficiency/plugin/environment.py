@@ -89,13 +89,7 @@ _MISSING = object()
 
 
 def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]:
-    """Environment of the scheduler, the workers and the clients, by name.
-
-    Parameters
-    ----------
-    workers, clients
-        As in ``scheduler.workers.values()`` and ``scheduler.clients.values()``.
-    """
+    """Environment of the scheduler and of its states of workers and of clients, by name."""
     workers = list(workers)
     return {
         "dask-efficiency": __version__,
@@ -125,10 +119,9 @@ def settings(names: Iterable[str], *, changed_only: bool = False) -> dict[str, s
     for name in names:
         value = dask.config.get(name, _MISSING)
         default = dask.config.get(name, _MISSING, config=defaults)
-        if value is _MISSING or (changed_only and value == default):
-            continue
-        changed = value != default and default is not _MISSING
-        shown[name] = f"{value!s:.{VALUE_LENGTH}}" + (f" (default {default})" if changed else "")
+        if value is not _MISSING and (value != default or not changed_only):
+            changed = value != default and default is not _MISSING
+            shown[name] = f"{value!s:.{VALUE_LENGTH}}" + (f" (default {default})" if changed else "")
     return shown
 
 
@@ -141,10 +134,8 @@ def _other_versions(who: str, states: Iterable[Any]) -> dict[str, str]:
     mine: Mapping[str, Any] = get_versions()["packages"]
     found: dict[str, Counter[str]] = {}
     for state in states:
-        theirs = state.versions.get("packages") if isinstance(state.versions, Mapping) else None
-        if not isinstance(theirs, Mapping):
-            continue
-        for package, version in mine.items():
+        theirs: Any = state.versions.get("packages") if isinstance(state.versions, Mapping) else None
+        for package, version in mine.items() if isinstance(theirs, Mapping) else ():
             if theirs.get(package) != version:
                 found.setdefault(package, Counter())[f"{theirs.get(package)!s:.20}"] += 1
     return {

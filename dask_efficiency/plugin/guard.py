@@ -13,16 +13,9 @@ MAX_REASON = 500
 
 
 class Guard:
-    """Calls our own code until it fails: the failure is logged once, and later calls do nothing.
+    """Calls the code of a part of ours until it fails: that is logged with its consequence, and later calls do nothing.
 
-    Parameters
-    ----------
-    part
-        Name of the part in the reason.
-    consequence
-        Message that is logged with the failure.
-    then
-        Called after a failure.
+    After a failure ``then`` is called.
     """
 
     def __init__(self, part: str, consequence: str, then: Callable[[], object] = lambda: None) -> None:

@@ -104,14 +104,9 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 class Parts(Generic[PartT]):
-    """Parts of one meter.
+    """Parts of one meter, of kind ``"worker"`` or ``"scheduler"``.
 
-    Parameters
-    ----------
-    kind
-        ``"worker"`` or ``"scheduler"``: first half of the names in :data:`~dask_efficiency.plugin.wings.OFFERED`.
-    meter
-        Passed to each part.
+    The kind is the first half of the names in :data:`~dask_efficiency.plugin.wings.OFFERED`.
     """
 
     def __init__(self, kind: str, meter: Any) -> None:
@@ -130,9 +125,8 @@ class Parts(Generic[PartT]):
     def load_all(self) -> None:
         """Make all installed parts of this kind."""
         for name in OFFERED:
-            kind, _, part = name.partition("/")
-            if kind == self._kind:
-                self.load(part)
+            if name.startswith(f"{self._kind}/"):
+                self.load(name.removeprefix(f"{self._kind}/"))
 
     def load(self, name: str) -> PartT | None:
         """Part of a name, made at the first call; None if it is not installed, or failed."""
@@ -174,16 +168,11 @@ class Parts(Generic[PartT]):
 
     def _calls(self, method: str) -> list[tuple[Callable[..., Any], Guard]]:
         """Overrides of a method, with the guards of their parts."""
-        found = self._called.get(method)
-        if found is None:
+        if method not in self._called:
             idle = {getattr(kind, method, None) for kind in (Part, WorkerPart, SchedulerPart)}
-            found = [
-                (getattr(part, method), guard)
-                for part, guard in self._parts.values()
-                if getattr(type(part), method) not in idle
-            ]
-            self._called[method] = found
-        return found
+            overriding = [both for both in self._parts.values() if getattr(type(both[0]), method) not in idle]
+            self._called[method] = [(getattr(part, method), guard) for part, guard in overriding]
+        return self._called[method]
 
     def answering(self, action: str) -> PartT | None:
         """Part that answers an action; None if there is none, or it is not installed, or failed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from dask_efficiency.accounts.processors import Processors, ProcessorTime
@@ -30,12 +31,6 @@ def own_processors() -> Processors:
         quota=quota,
         used=_used(affinity),
     )
-
-
-def own_cpu_limit_group() -> Path | None:
-    """Folder of the control group that limits this process most; None without a limit."""
-    quota, group = _least_limit(_own_cgroup())
-    return Path(group) if quota is not None else None
 
 
 def _affinity() -> int:
@@ -81,16 +76,11 @@ def _namespace() -> str:
 
 def _least_limit(path: str) -> tuple[float | None, str]:
     """Least CPU limit, in cores, of a control group and its ancestors, and the group that has it."""
-    found: list[tuple[float, str]] = []
     folder = _CGROUPS / path.lstrip("/")
     # Inside a container its own group is mounted as the root.
-    for group in (folder, *folder.parents):
-        if not group.is_relative_to(_CGROUPS):
-            break
-        limit = _limit(group)
-        if limit is not None:
-            found.append((limit, str(group)))
-    return min(found, default=(None, ""))
+    groups = [group for group in (folder, *folder.parents) if group.is_relative_to(_CGROUPS)]
+    limits = ((_limit(group), str(group)) for group in groups)
+    return min(((limit, group) for limit, group in limits if limit is not None), default=(None, ""))
 
 
 def _limit(group: Path) -> float | None:
@@ -123,19 +113,17 @@ class Throttling:
     """
 
     def __init__(self, group: Path | None) -> None:
-        self._last = 0
-        self._descriptor = -1
+        self._last, self._descriptor = 0, -1
         if group is not None:
-            try:
+            with suppress(OSError):  # a limit, and no statistics
                 self._descriptor = os.open(group / "cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:  # a limit, and no statistics
-                self._descriptor = -1
         self._last = self._read()
 
     @classmethod
     def own(cls) -> Throttling:
         """Throttling by the control group that limits this process most."""
-        return cls(own_cpu_limit_group())
+        quota, group = _least_limit(_own_cgroup())
+        return cls(Path(group) if quota is not None else None)
 
     @property
     def limited(self) -> bool:

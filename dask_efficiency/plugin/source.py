@@ -17,7 +17,6 @@ MAX_CODE = 8_000
 #: Characters of a file up to which it is parsed to find a block.
 MAX_FILE = 1_000_000
 
-
 #: CPython counts the depth of syntax trees for all threads together, and raises ``SystemError`` if two parse at once
 #: while the garbage collector calls Python code, as Dask's does.
 _PARSING = threading.Lock()
@@ -41,18 +40,12 @@ def calling_line(frame: FrameType | None) -> SourceLine | None:
 
 
 def block_at(place: SourceLine | None) -> tuple[str, ...]:
-    """Source of the ``with`` block that begins at a line.
+    """Source of the ``with`` block that begins at a line, or of the ``ExitStack`` that entered it, as one text.
 
-    Returns
-    -------
-    tuple
-        One text; if an ``ExitStack`` entered the block, the text of the stack. Empty if there is no such block or no
-        source: nothing else of a file is shown.
+    Empty if there is no such block or no source: nothing else of a file is shown.
     """
-    if place is None:
-        return ()
-    lines = linecache.getlines(place.filename, place.module)
-    extent = _extent(lines, place.lineno)
+    lines = [] if place is None else linecache.getlines(place.filename, place.module)
+    extent = None if place is None else _extent(lines, place.lineno)
     if extent is None:
         return ()
     start, stop = extent
@@ -88,16 +81,9 @@ def _is_stack(node: ast.With | ast.AsyncWith) -> bool:
 
 
 def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:
-    """Code that clients sent along with the graphs of some spans.
+    """Code that clients sent along with the graphs of their ``own`` spans.
 
     Dask sends it where ``distributed.diagnostics.computations.nframes`` is more than 0.
-
-    Parameters
-    ----------
-    spans
-        The scheduler's spans by id.
-    own
-        Ids of the wanted spans.
     """
     pieces = [frame.code for span_id in own if span_id in spans for frames in spans[span_id].code for frame in frames]
     return bounded(textwrap.dedent(str(piece)) for piece in dict.fromkeys(pieces))
@@ -106,17 +92,10 @@ def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:
 def bounded(pieces: Iterable[str]) -> tuple[str, ...]:
     """Cut pieces of code to :data:`MAX_CODE` characters together; a comment counts what is left out."""
     kept: list[str] = []
-    room = MAX_CODE
-    left_out = 0
-    for piece in pieces:
-        piece = piece.rstrip()
-        if len(piece) <= room:
-            kept.append(piece)
-        else:
-            if room > 0:
-                kept.append(piece[:room])
-            left_out += len(piece) - max(0, room)
-        room -= len(piece)
-    if left_out:
-        kept.append(f"# {left_out} more characters")
-    return tuple(kept)
+    room, left_out = MAX_CODE, 0
+    for piece in map(str.rstrip, pieces):
+        if room:
+            kept.append(piece[:room])
+        left_out += len(piece[room:])
+        room -= len(piece[:room])
+    return (*kept, f"# {left_out} more characters") if left_out else tuple(kept)

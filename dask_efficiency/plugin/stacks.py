@@ -113,12 +113,9 @@ class Stacks:
         called = next((i for i, known in enumerate(found) if known[0] & _LOOP), len(found))
         return _stack(found, 0, called)
 
+    @no_collection()
     def _walk(self, frame: FrameType | None) -> list[tuple[int, Frame, CodeType]]:
         """Kinds and frames, innermost first."""
-        with no_collection():
-            return self._walked(frame)
-
-    def _walked(self, frame: FrameType | None) -> list[tuple[int, Frame, CodeType]]:
         found: list[tuple[int, Frame, CodeType]] = []
         known = self._known
         while frame is not None and len(found) < MAX_WALKED:
@@ -142,11 +139,8 @@ def _stack(found: list[tuple[int, Frame, CodeType]], start: int, stop: int) -> S
 
 
 def _kind(file: str) -> int:
-    kind = 0
-    for flag, files in ((_CALLER, _CALLERS), (_SERVANT, _SERVANTS), (_LOOP, _LOOPS)):
-        if file.startswith(files):
-            kind |= flag
-    return kind
+    flags = ((_CALLER, _CALLERS), (_SERVANT, _SERVANTS), (_LOOP, _LOOPS))
+    return sum(flag for flag, files in flags if file.startswith(files))
 
 
 #: Shortest block of an event loop that is reported, seconds: five of Dask's ticks.
@@ -154,18 +148,10 @@ MIN_SECONDS = 0.1
 
 
 class LoopBlocks:
-    """Finds times for which an event loop was blocked: Dask's own tick, every 20 ms, is late.
+    """Finds times for which a server's event loop was blocked: Dask's own tick, every 20 ms, is late.
 
-    If upstream has no such tick, nothing is reported.
-
-    Parameters
-    ----------
-    server
-        A worker or scheduler.
-    stack
-        Gives the stack of the loop; None if it does no work of its own.
-    blocked
-        Called with each block that is over.
+    ``blocked`` takes each block that is over; ``stack`` gives that of the loop, None if it does no work of its own. If
+    upstream has no such tick, nothing is reported.
     """
 
     def __init__(self, server: Any, stack: Callable[[], Stack | None], blocked: Callable[[Holdup], object]) -> None:
@@ -184,11 +170,11 @@ class LoopBlocks:
             return
         if self._since is not None and last != self._since:
             seconds = last - self._since - self._interval
-            stack = next((stack for stack, _ in self._seen.most_common(1)), ())
+            if seconds > MIN_SECONDS:
+                stack = next((stack for stack, _ in self._seen.most_common(1)), ())
+                self._blocked(Holdup(round(seconds * 1e9), EVENT_LOOP, stack))
             self._since = None
             self._seen.clear()
-            if seconds > MIN_SECONDS:
-                self._blocked(Holdup(round(seconds * 1e9), EVENT_LOOP, stack))
         if time() - last - self._interval > MIN_SECONDS / 2:
             self._since = last
             stack_now = self._stack()
