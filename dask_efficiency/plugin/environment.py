@@ -14,72 +14,39 @@ from distributed.versions import get_versions
 
 from dask_efficiency.plugin.version import __version__
 
+
+def _names(**sections: str) -> tuple[str, ...]:
+    """Names of settings, by section with ``_`` for a dot."""
+    return tuple(f"{section.replace('_', '.')}.{name}" for section, names in sections.items() for name in names.split())
+
+
 #: Settings of the scheduler's process that every report shows; workers may run with others.
-SHOWN = (
-    "distributed.worker.memory.target",
-    "distributed.worker.memory.spill",
-    "distributed.worker.memory.pause",
-    "distributed.worker.memory.terminate",
-    "distributed.scheduler.worker-saturation",
-    "distributed.scheduler.work-stealing",
-    "distributed.scheduler.allowed-failures",
-    "distributed.comm.compression",
+SHOWN = _names(
+    distributed_worker_memory="target spill pause terminate",
+    distributed_scheduler="worker-saturation work-stealing allowed-failures",
+    distributed_comm="compression",
 )
 
 #: Settings of the scheduler's process that a report shows if they differ from Dask's defaults. Listed one by one, as
 #: anything else in the configuration may be a secret.
-SHOWN_IF_CHANGED = (
-    "distributed.scheduler.active-memory-manager.start",
-    "distributed.scheduler.bandwidth",
-    "distributed.scheduler.default-data-size",
-    "distributed.scheduler.idle-timeout",
-    "distributed.scheduler.rootish-taskgroup",
-    "distributed.scheduler.rootish-taskgroup-dependencies",
-    "distributed.scheduler.unknown-task-duration",
-    "distributed.scheduler.validate",
-    "distributed.scheduler.work-stealing-interval",
-    "distributed.scheduler.worker-ttl",
-    "distributed.worker.connections.incoming",
-    "distributed.worker.connections.outgoing",
-    "distributed.worker.lifetime.duration",
-    "distributed.worker.memory.max-spill",
-    "distributed.worker.memory.recent-to-old-time",
-    "distributed.worker.memory.spill-compression",
-    "distributed.worker.memory.transfer",
-    "distributed.worker.profile.enabled",
-    "distributed.worker.profile.interval",
-    "distributed.worker.transfer.message-bytes-limit",
-    "distributed.worker.validate",
-    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_",
-    "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS",
-    "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS",
-    "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS",
-    "distributed.comm.offload",
-    "distributed.comm.retry.count",
-    "distributed.comm.shard",
-    "distributed.p2p.comm.buffer",
-    "distributed.p2p.comm.concurrency",
-    "distributed.p2p.storage.buffer",
-    "distributed.p2p.storage.disk",
-    "distributed.p2p.threads",
+SHOWN_IF_CHANGED = _names(
+    distributed_scheduler="active-memory-manager.start bandwidth default-data-size idle-timeout rootish-taskgroup "
+    "rootish-taskgroup-dependencies unknown-task-duration validate work-stealing-interval worker-ttl",
+    distributed_worker="connections.incoming connections.outgoing lifetime.duration memory.max-spill "
+    "memory.recent-to-old-time memory.spill-compression memory.transfer profile.enabled profile.interval "
+    "transfer.message-bytes-limit validate",
+    distributed_nanny="pre-spawn-environ.MALLOC_TRIM_THRESHOLD_ pre-spawn-environ.MKL_NUM_THREADS "
+    "pre-spawn-environ.OMP_NUM_THREADS pre-spawn-environ.OPENBLAS_NUM_THREADS",
+    distributed_comm="offload retry.count shard",
+    distributed_p2p="comm.buffer comm.concurrency storage.buffer storage.disk threads",
 )
 
 #: Settings of the client's process, where graphs are made, shown if they differ from Dask's defaults.
-SHOWN_IF_CHANGED_BY_CLIENT = (
-    "array.chunk-size",
-    "array.query-planning",
-    "array.rechunk.method",
-    "array.rechunk.threshold",
-    "array.slicing.split-large-chunks",
-    "dataframe.backend",
-    "dataframe.convert-string",
-    "dataframe.query-planning",
-    "dataframe.shuffle.compression",
-    "dataframe.shuffle.method",
-    "optimization.fuse.active",
-    "optimization.fuse.ave-width",
-    "optimization.tune.active",
-    "distributed.client.direct-to-workers",
+SHOWN_IF_CHANGED_BY_CLIENT = _names(
+    array="chunk-size query-planning rechunk.method rechunk.threshold slicing.split-large-chunks",
+    dataframe="backend convert-string query-planning shuffle.compression shuffle.method",
+    optimization="fuse.active fuse.ave-width tune.active",
+    distributed_client="direct-to-workers",
 )
 
 #: Characters of a setting's value that are shown. A guess: nothing depends on it.

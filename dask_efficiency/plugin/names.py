@@ -31,28 +31,19 @@ NO_SPAN = "(no span)"
 #: Op of the handlers with which the scheduler answers clients, and workers answer the scheduler.
 OP = METRIC
 
-# -- topics of events ------------------------------------------------------------------------------
-
-#: A closing worker's final snapshot.
+#: Topics of events: a closing worker's final snapshot; batches of workers' recordings, in order on a worker's stream,
+#: which a scheduler without the plugin ignores; stragglers, for users (``client.get_events``).
 FINAL_SNAPSHOT = "dask-efficiency-last-words"
-
-#: Batches of workers' recordings, in order on a worker's stream; a scheduler without the plugin ignores them.
 BATCHES = "dask-efficiency-trace"
-
-#: Stragglers, for users: ``client.get_events``, ``client.subscribe_topic``.
 STRAGGLERS_TOPIC = "dask-efficiency"
 
-# -- actions of the handlers ------------------------------------------------------
-
-#: On the scheduler and on workers: read the clock; open or close a window.
+#: Actions of the handlers on the scheduler and on workers: read the clock; open or close a window; a test before a job.
 CLOCK = "clock"
 OPEN = "open"
 CLOSE = "close"
-
-#: On the scheduler and on workers: a test before a job starts.
 PREFLIGHT = "preflight"
 
-#: On the scheduler, by clients.
+#: Actions on the scheduler, by clients.
 RELEASE = "release"
 UNREGISTER = "unregister"
 LIFE = "life"
@@ -63,9 +54,17 @@ PROFILE = "profile"
 STRAGGLERS = "stragglers"
 SERIES = "series"
 
-#: Steps of a test, asked of the scheduler by clients.
+#: Actions on workers, by the scheduler.
+SNAPSHOT = "snapshot"
+EVERYTHING = "everything"
+RECORD = "record"
+FLUSH = "flush"
+ASK_FINAL_SNAPSHOT = "last-words"
+
+#: Steps of a test, asked of the scheduler by clients; of both, its end.
 BEGIN_TEST = "begin"
 WAIT_FOR_TEST = "wait"
+STOP_TEST = "stop"
 
 #: Steps of a test, asked of workers by the scheduler: readiness; measure alone; measure with a partner.
 READY = "ready"
@@ -77,13 +76,3 @@ MEET = "meet"
 TAKE = "take"
 GIVE = "give"
 PART = "part"
-
-#: On both: end a test.
-STOP_TEST = "stop"
-
-#: On workers, by the scheduler.
-SNAPSHOT = "snapshot"
-EVERYTHING = "everything"
-RECORD = "record"
-FLUSH = "flush"
-ASK_FINAL_SNAPSHOT = "last-words"

@@ -89,10 +89,7 @@ _of_data = partial(
 
 
 def _stream_handler(op: str) -> dict[str, Any]:
-    return {
-        "what": f"Scheduler.stream_handlers[{op!r}]",
-        "places": lambda scheduler: [(scheduler.stream_handlers, op)],
-    }
+    return {"what": f"Scheduler.stream_handlers[{op!r}]", "places": lambda scheduler: [(scheduler.stream_handlers, op)]}
 
 
 def _handler_of_shuffles(op: str) -> dict[str, Any]:

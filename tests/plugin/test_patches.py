@@ -118,9 +118,7 @@ def test_the_tick_of_an_event_loop(scheduler: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize(
-    "patch",
-    [patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE],
-    ids=lambda patch: patch.what,
+    "patch", [patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE], ids=lambda patch: patch.what
 )
 def test_functions_that_move_data(patch: Patch) -> None:
     for owner, name in patch.places(None):

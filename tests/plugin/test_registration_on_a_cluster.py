@@ -17,14 +17,7 @@ import distributed.worker
 import pytest
 from distributed import Client, LocalCluster, Nanny, Scheduler, Worker, wait
 
-from dask_efficiency import (
-    EfficiencyPlugin,
-    NotRegisteredError,
-    efficiency_report,
-    load_report,
-    snapshot,
-    unregister,
-)
+from dask_efficiency import EfficiencyPlugin, NotRegisteredError, efficiency_report, load_report, snapshot, unregister
 from dask_efficiency.report.efficiency_report import LEASED
 from tests.plugin.tasks import Diary, fail, half_and_half, increment, nap, spin, wait_for_word
 from tests.plugin.watch import (

@@ -22,21 +22,8 @@ from dask_efficiency.accounts.wire.heartbeats import REPEATS, encode
 from dask_efficiency.accounts.wire.snapshots import NUMBERS, SCHEMA, Snapshot
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT, WORKER_PLUGIN
-from tests.plugin.tasks import (
-    increment,
-    nap,
-    spin,
-)
-from tests.plugin.watch import (
-    addresses,
-    between,
-    eventually,
-    name_of,
-    near,
-    nothing_runs,
-    shrunk,
-    timed_report,
-)
+from tests.plugin.tasks import increment, nap, spin
+from tests.plugin.watch import addresses, between, eventually, name_of, near, nothing_runs, shrunk, timed_report
 
 pytestmark = pytest.mark.cluster
 
@@ -122,14 +109,7 @@ def is_replaced(dask_worker: Any) -> bool:
     return hasattr(distributed.worker._run_task, "__wrapped__")
 
 
-WORKER_BREAKS = [
-    break_hook,
-    break_finalizing,
-    break_digests,
-    break_heartbeat,
-    break_window,
-    break_threads,
-]
+WORKER_BREAKS = [break_hook, break_finalizing, break_digests, break_heartbeat, break_window, break_threads]
 
 
 @pytest.mark.parametrize("break_it", WORKER_BREAKS, ids=lambda f: f.__name__)
@@ -465,8 +445,7 @@ def test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_hear
 
 
 @pytest.mark.parametrize(
-    ("words", "windows"),
-    [("garbage", None), ({}, "garbage"), ({}, {"x": 1}), ({"snapshot": "garbage"}, "open")],
+    ("words", "windows"), [("garbage", None), ({}, "garbage"), ({}, {"x": 1}), ({"snapshot": "garbage"}, "open")]
 )
 def test_hostile_last_words_do_not_switch_the_meter_off(client, words, windows):
     first = addresses(client)[0]

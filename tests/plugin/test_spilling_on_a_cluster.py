@@ -36,11 +36,7 @@ SPILLING_IS_THE_ONLY_TROUBLE = {
 def client(new_cluster: Any) -> Iterator[Client]:
     """Of one worker of two threads that spills when the test says so."""
     memory = SPILLING_IS_THE_ONLY_TROUBLE | {"distributed.worker.memory.spill": False}
-    with (
-        dask.config.set(memory),
-        new_cluster(n_workers=1, memory_limit="1 GiB") as cluster,
-        Client(cluster) as client,
-    ):
+    with dask.config.set(memory), new_cluster(n_workers=1, memory_limit="1 GiB") as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         eventually(lambda: nothing_runs(client))
         yield client

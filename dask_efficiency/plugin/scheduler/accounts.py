@@ -165,8 +165,6 @@ class ClusterAccounts:
         if threading.get_ident() == self._thread:
             self._meter.guard(self.poll, at_most=MAX_POLL_SECONDS)
 
-    # -- workers that come and go --------------------------------------------------------------
-
     def reconcile(self, asked: int | None = None) -> None:
         """Compare with the scheduler's workers, some of which were there before the hook and ``asked`` to meter."""
         at = time.monotonic_ns()
@@ -175,11 +173,11 @@ class ClusterAccounts:
             self.worker_left(address, at)
         if len(workers) != len(self._servers):
             for address in [address for address in workers if address not in self._servers]:
-                self.worker_joined(address, at, asked)
+                self.worker_joined(address, asked)
 
-    def worker_joined(self, address: str, at: int, asked: int | None = None) -> None:
+    def worker_joined(self, address: str, asked: int | None = None) -> None:
         """Add a worker that joined; no-op if it is known already."""
-        ws = self.scheduler.workers.get(address)
+        at, ws = time.monotonic_ns(), self.scheduler.workers.get(address)
         if ws is None or self._is_there(address, ws):
             return
         if address in self._servers:
@@ -213,8 +211,6 @@ class ClusterAccounts:
         """True if the accounts know the server at an address."""
         known = self._servers.get(address)
         return known is not None and known.server_id == ws.server_id
-
-    # -- what workers report -------------------------------------------------------------------
 
     def poll(self, *, at_most: float = math.inf) -> bool:
         """Read the heartbeats that arrived since the last poll, or as many as the share of a core allows.
@@ -304,8 +300,7 @@ class ClusterAccounts:
             self._remembered = at
         prefixes = None
         if at >= self._prefixes_due:
-            prefixes = self.cluster.finalized_by_prefix()
-            self._prefixes_due = at + PREFIXES_NS
+            prefixes, self._prefixes_due = self.cluster.finalized_by_prefix(), at + PREFIXES_NS
         activity, causes = self.cluster.activity(), self.cluster.cause_activity()
         for opened in self._windows.values():
             opened.window.shares.report(activity, causes)
@@ -382,8 +377,7 @@ class ClusterAccounts:
         if presence is None or not isinstance(windows, Mapping):
             return
         for window_id, payload in windows.items():
-            opened = self._windows.get(window_id)
-            if opened is not None:
+            if (opened := self._windows.get(window_id)) is not None:
                 try:
                     opened.window.worker_closed(presence, decode_window(payload))
                 except RefusedPayload as refusal:

@@ -103,8 +103,6 @@ class IdleWatch:
         """Reason why nothing is watched any more; None while it works."""
         return self._guard.off
 
-    # -- when to look --------------------------------------------------------------------------
-
     def start(self) -> None:
         """Watch, from the scheduler's event loop."""
         self._loop = asyncio.get_running_loop()
@@ -220,8 +218,6 @@ class IdleWatch:
     def _interval(self) -> float:
         workers = len(self._scheduler.workers)
         return max(INTERVAL_MS, INTERVAL_MS_PER_WORKER * workers, self._took / 1e6 / MAX_SHARE)
-
-    # -- one look ------------------------------------------------------------------
 
     def _look(self) -> ClusterState:
         scheduler, present, known = self._scheduler, self._cluster.present, self._slots

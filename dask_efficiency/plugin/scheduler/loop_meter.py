@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from dask_efficiency.accounts.cluster import scheduler_loop
 from dask_efficiency.accounts.cluster.scheduler_loop import (
     CALLBACK,
     COMM,
@@ -33,8 +34,6 @@ from dask_efficiency.accounts.cluster.scheduler_loop import (
     LoopFunction,
     LoopTime,
     LoopTotals,
-    SchedulerLoop,
-    between,
 )
 from dask_efficiency.accounts.lines import Frame, Holdup, Stack
 from dask_efficiency.plugin import patches
@@ -116,8 +115,6 @@ class LoopMeter:
         """Reason why nothing is timed any more; None while it works."""
         return self._guard.off
 
-    # -- coming and going ----------------------------------------------------------------------
-
     def start(self) -> None:
         """Begin; called once, on the event loop."""
         self._guard(self._start)
@@ -172,8 +169,6 @@ class LoopMeter:
                     spent = self._hooks.setdefault(self._hook(plugin, hook), [0, 0])
                     replaced.put(patches.HOOK, (plugin, hook), partial(_timed_hook, spent))
 
-    # -- the loop's turns ----------------------------------------------------------------------
-
     def _timed_select(self, select: Callable[..., Any]) -> Callable[..., Any]:
         def timed_select(timeout: float | None = None) -> Any:
             self._idle_since = began = clock()
@@ -194,8 +189,6 @@ class LoopMeter:
         elif self._gc_began:
             self._gc += clock() - self._gc_began
             self._gc_began = 0
-
-    # -- what it calls -------------------------------------------------------------------------
 
     def _timed(self, kind: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         row = self._rows.setdefault(LoopFunction(kind, name, _code(function)), _Row())
@@ -270,8 +263,6 @@ class LoopMeter:
             found = self._kinds[kind, hook] = LoopFunction(HOOK, f"{name}.{hook}", _code(getattr(plugin, hook)))
         return found
 
-    # -- in its thread -------------------------------------------------------------------------
-
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             blocks = LoopBlocks(self._scheduler, self._stack(), lambda block: self._blocks.append((clock(), block)))
@@ -307,8 +298,6 @@ class LoopMeter:
         waited, since = self.waited, self._idle_since
         return waited + max(0, at - since) if since else waited
 
-    # -- totals -------------------------------------------------------------------------
-
     def totals(self) -> LoopTotals:
         """Totals so far; raises RuntimeError with the reason if it failed."""
         if self.off is not None:
@@ -331,11 +320,11 @@ class LoopMeter:
         """Totals so far; None if it failed."""
         return None if self.off else self.totals()
 
-    def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> SchedulerLoop:
+    def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> scheduler_loop.SchedulerLoop:
         """Time of the event loop between two totals; by default from the start, and until now."""
         then, until = then or self._first, until or self.totals()
         blocks = [block for at, block in list(self._blocks) if at >= then.at and at - block.ns < until.at]
-        return between(then, until, blocks)
+        return scheduler_loop.between(then, until, blocks)
 
 
 @coroutine

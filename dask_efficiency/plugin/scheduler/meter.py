@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -68,13 +69,10 @@ class ClusterMeter:
         self._metered = self.accounts.work.hook(self.guard.fail)
         self._windows = OpenWindows(self)
         self.parts.load_all()
-        #: Kept for good, or by a number of reports of each client.
-        self._permanent: bool = former is not None and former._permanent
-        self._leases: dict[str, int] = {} if former is None else dict(former._leases)
+        #: Kept for good (None), or by a number of reports of each client.
+        self._leases: Counter[str | None] = Counter() if former is None else former._leases.copy()
         self._poller = PeriodicCallback(lambda: self.guard(self._poll), POLL_MS)
         self._quiet_until = 0
-
-    # -- coming and going ----------------------------------------------------------------------
 
     async def start(self) -> None:
         """Send the workers their half, and listen."""
@@ -106,7 +104,7 @@ class ClusterMeter:
 
     async def _stop_if_unused(self) -> None:
         async with turn(self.scheduler):
-            if not self._permanent and not self._leases:
+            if not self._leases:
                 await self.take_away()
 
     async def take_away(self, *, workers: bool = True) -> None:
@@ -140,18 +138,7 @@ class ClusterMeter:
 
     def lease(self, client: str | None) -> None:
         """Keep the meter for good (None), or for one more report of a client."""
-        if client is None:
-            self._permanent = True
-        else:
-            self._leases[client] = self._leases.get(client, 0) + 1
-
-    async def _release(self, client: str) -> None:
-        left = self._leases.pop(client, 0) - 1
-        if left > 0:
-            self._leases[client] = left
-        await self._stop_if_unused()
-
-    # -- hooks ---------------------------------------------------------------------------------
+        self._leases[client] += 1
 
     def bind(self, plugin: SchedulerPlugin) -> None:
         """Have a plugin's hooks feed this meter."""
@@ -166,10 +153,6 @@ class ClusterMeter:
         """Bind again, as a part has another hook than before."""
         if self.plugin is not None and "transition" in self.plugin.__dict__:
             self.bind(self.plugin)
-
-    def worker_joined(self, address: str) -> None:
-        """A worker joined."""
-        self.accounts.worker_joined(address, time.monotonic_ns())
 
     def worker_left(self, address: str, stimulus_id: str) -> None:
         """A worker was removed."""
@@ -200,10 +183,6 @@ class ClusterMeter:
         self.parts.each("event", topic, message)
         self.accounts.event(topic, message)
 
-    def restarted(self) -> None:
-        """The scheduler forgot all its tasks."""
-        self.accounts.work.reset()
-
     def _poll(self) -> None:
         if (quiet := self._quiet_until - time.monotonic_ns()) > 0:
             asyncio.get_running_loop().call_later(quiet / 1e9, self.guard, self._poll)
@@ -216,8 +195,6 @@ class ClusterMeter:
         self.accounts.loop.refresh()
         if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
             asyncio.get_running_loop().call_soon(self.guard, self._poll)
-
-    # -- questions in the background -----------------------------------------------------------
 
     def ask_leaving_later(self, presence: Presence) -> None:
         """Ask a worker that left in order for its final snapshot, in case it does not come by itself."""
@@ -252,8 +229,6 @@ class ClusterMeter:
         await self.workers.take(names.SNAPSHOT, "", self.accounts.take_answer)
         await self.accounts.poll_all()
 
-    # -- clients -------------------------------------------------------------------------------
-
     async def handle(self, action: str, **kwargs: Any) -> dict[str, Any]:
         """Answer a client; raises RuntimeError with the reason if the meter failed, ValueError on an unknown action."""
         if action == names.CLOCK:
@@ -262,13 +237,14 @@ class ClusterMeter:
             await self.stop()
             return {}
         if action == names.RELEASE:
-            await self._release(kwargs["client"])
+            self._leases -= Counter([kwargs["client"]])
+            await self._stop_if_unused()
             return {}
         if self.guard.off is not None:
             raise RuntimeError(self.guard.off)
         if action == names.OPEN:
             await self._windows.open(kwargs["window"], kwargs["client"], kwargs["span"], kwargs)
-            return {"leased": not self._permanent, "source": self.options.source}
+            return {"leased": None not in self._leases, "source": self.options.source}
         if action == names.CLOSE:
             return await self._windows.close(kwargs["window"])
         if action == names.LIFE:

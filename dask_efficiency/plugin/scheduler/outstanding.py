@@ -258,8 +258,6 @@ class WorkTracker:
         """Note the stimulus of a client's graph: its tasks begin to wait by it."""
         self._asked = stimulus_id
 
-    # -- each step of each task ----------------------------------------------------------------
-
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
         """Make the hook that the scheduler calls for every transition of every task; ``failed`` takes its exceptions.
 
@@ -386,8 +384,6 @@ class WorkTracker:
         prefix = key_split(key)
         for counter in (self._repeats, *(opened.repeats for opened in self._windows.values())):
             counter.add(number, prefix)
-
-    # -- is work outstanding -----------------------------------------------------------
 
     def _look(self) -> None:
         """Set the clocks of the cluster and of the windows."""

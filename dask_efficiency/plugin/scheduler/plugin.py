@@ -170,7 +170,7 @@ class EfficiencyPlugin(SchedulerPlugin):
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """A worker joined."""
         if self._meter is not None:
-            self._meter.guard(self._meter.worker_joined, worker)
+            self._meter.guard(self._meter.accounts.worker_joined, worker)
 
     def remove_worker(self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
         """A worker was removed."""
@@ -202,7 +202,7 @@ class EfficiencyPlugin(SchedulerPlugin):
     def restart(self, scheduler: Scheduler) -> None:
         """The scheduler forgot all its tasks."""
         if self._meter is not None:
-            self._meter.guard(self._meter.restarted)
+            self._meter.guard(self._meter.accounts.work.reset)
 
     async def before_close(self) -> None:
         """Write the report of the cluster's life while the workers still answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -82,13 +83,10 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "spans": by_span,
         "span_causes": span_causes,
         "lost_workers": closed.losses,
-        "waited_for": _increase(accounts.cluster.idle.parallelism, opened.waited_for),
+        "waited_for": dict(Counter(accounts.cluster.idle.parallelism) - Counter(opened.waited_for)),
         "repeats": opened.repeats.by_prefix(),
         "sent": opened.sent.to_dict(),
-        "notes": [
-            *(*closed.notes, *_notes(accounts), *missing),
-            *spans.notes(accounts.scheduler, opened, by_span),
-        ],
+        "notes": [*(*closed.notes, *_notes(accounts), *missing), *spans.notes(accounts.scheduler, opened, by_span)],
         "opened": opened.window.opened,
     }
     if not opened.only:
@@ -103,10 +101,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     if part is None:
         raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))
     own_time = None if accounts.idle.off else opened.window.shares.own_ns
-    return Reply(
-        spans.only_own(known, part, own_time),
-        _profile_parts(accounts, closed, part, opened.spans),
-    )
+    return Reply(spans.only_own(known, part, own_time), _profile_parts(accounts, closed, part, opened.spans))
 
 
 def _parts_of_window(
@@ -152,21 +147,17 @@ def of_life(accounts: ClusterAccounts) -> Reply:
     at = time.monotonic_ns()
     found, missing = decorate(
         [
-            *_parts_of_any(accounts, cluster.started, at),
-            Decoration("cores", "count of cores", lambda: _cores(accounts, cluster.started, at)),
+            *_parts_in_retrospect(accounts, cluster.started, at),
             Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
         ]
     )
     known = {
-        **_common_fields(accounts),
+        **_fields_in_retrospect(accounts, cluster.started, at),
         **found,
-        "window": at - cluster.started,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
         "no_workers": cluster.work.without_workers(at=at),
         "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
-        "nthreads": _nthreads(accounts),
-        "attendance": cluster.attendance(start=cluster.started, stop=at),
         "lost_workers": costs(
             [(loss, in_window(loss, loss.ns)) for loss in cluster.losses],
             cluster.recomputed,
@@ -178,7 +169,6 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
         "amounts": cluster.amounts,
-        "not_measured": dict(cluster.reasons),
         "waited_for": dict(cluster.idle.parallelism),
         "worker_causes": cluster.part_by_worker("causes"),
         "repeats": accounts.work.repeats.by_prefix(),
@@ -205,21 +195,14 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
             f"a window of {(at - then.at) / 1e9:.3g} s for the last {(at - since) / 1e9:.3g} s: the scheduler "
             f"remembers a point every {points:g} s, and the window begins at the one before"
         )
-    cores = Decoration("cores", "count of cores", lambda: _cores(accounts, then.at, at))
-    found, missing = decorate([*_parts_of_any(accounts, then.at, at), cores])
+    found, missing = decorate(_parts_in_retrospect(accounts, then.at, at))
     known = {
-        **_common_fields(accounts),
+        **_fields_in_retrospect(accounts, then.at, at),
         **found,
-        "window": at - then.at,
         "outstanding": at - then.at - (now.without_work - then.without_work),
         "no_workers": now.without_workers - then.without_workers,
         "workers": {ALL_WORKERS: between(then, now)},
-        "nthreads": _nthreads(accounts),
-        "attendance": cluster.attendance(start=then.at, stop=at),
-        "not_measured": dict(cluster.reasons),
-        "worker_causes": {
-            ALL_WORKERS: {name: ns - then.causes.get(name, 0) for name, ns in now.causes.items()},
-        },
+        "worker_causes": {ALL_WORKERS: {name: ns - then.causes.get(name, 0) for name, ns in now.causes.items()}},
         "notes": [*notes, *accounts.stays_off(), *missing],
     }
     return Reply(known)
@@ -230,9 +213,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
 
     The fields of :class:`~dask_efficiency.live.top_view.Observation`.
     """
-    cluster = accounts.cluster
-    at = time.monotonic_ns()
-    servers = accounts.scheduler.workers
+    cluster, servers, at = accounts.cluster, accounts.scheduler.workers, time.monotonic_ns()
     shown = dict(islice(cluster.present.items(), MAX_LIVE_WORKERS))
     activity = cluster.part_by_worker("activity", (presence.name for presence in shown.values()))
     return {
@@ -266,10 +247,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
 
 def of_stragglers(accounts: ClusterAccounts, findings: Iterable[SlowWorker]) -> dict[str, Any]:
     """Reply with the stragglers of now."""
-    return {
-        "stragglers": [finding.to_dict() for finding in findings],
-        "workers": len(accounts.scheduler.workers),
-    }
+    return {"stragglers": [finding.to_dict() for finding in findings], "workers": len(accounts.scheduler.workers)}
 
 
 def _common_fields(accounts: ClusterAccounts) -> dict[str, Any]:
@@ -289,16 +267,28 @@ def _parts_of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Deco
     ]
 
 
+def _fields_in_retrospect(accounts: ClusterAccounts, start: int, stop: int) -> dict[str, Any]:
+    """Fields of a report that no window was opened for."""
+    return {
+        **_common_fields(accounts),
+        "window": stop - start,
+        "nthreads": {str(ws.name): ws.nthreads for ws in accounts.scheduler.workers.values()},
+        "attendance": accounts.cluster.attendance(start=start, stop=stop),
+        "not_measured": dict(accounts.cluster.reasons),
+    }
+
+
+def _parts_in_retrospect(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
+    cores = Decoration("cores", "count of cores", lambda: _cores(accounts, start, stop))
+    return [*_parts_of_any(accounts, start, stop), cores]
+
+
 def _cores(accounts: ClusterAccounts, start: int, stop: int) -> float | None:
     """Mean number of cores of the workers; None if some worker has left."""
     cluster = accounts.cluster
     if cluster.part_by_worker("finalized").keys() - {presence.name for presence in cluster.present.values()}:
         return None
     return mean_cores(cluster.present.values(), cluster.work, start=start, stop=stop)
-
-
-def _nthreads(accounts: ClusterAccounts) -> dict[str, int]:
-    return {str(ws.name): ws.nthreads for ws in accounts.scheduler.workers.values()}
 
 
 def _notes(accounts: ClusterAccounts) -> list[str]:
@@ -316,25 +306,18 @@ def _stragglers(accounts: ClusterAccounts, start: int, stop: int) -> list[dict[s
     return accounts.stragglers.between(start / 1e9 + ahead, stop / 1e9 + ahead)
 
 
-def _increase(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
-    return {name: ns - then.get(name, 0) for name, ns in now.items() if ns > then.get(name, 0)}
-
-
 def _profiles(merged: MergedProfiles, prefixes: Collection[str] | None = None) -> dict[str, list[Any]]:
     """Samples of these prefixes, or of all."""
 
-    def wanted(prefix: str) -> bool:
-        return prefixes is None or prefix in prefixes
+    def rows(samples: Mapping[Any, int]) -> list[Any]:
+        wanted = ((at, ns) for at, ns in samples.items() if prefixes is None or at.prefix in prefixes)
+        return [[*at[:-1], number(at.stack), ns] for at, ns in wanted]
 
     stacks = StackNumbers()
     number = stacks.number
     return {
-        "profile": [
-            [*place[:-1], number(place.stack), ns] for place, ns in merged.profile.items() if wanted(place.prefix)
-        ],
-        "gil_holders": [
-            [*holder[:-1], number(holder.stack), ns] for holder, ns in merged.holders.items() if wanted(holder.prefix)
-        ],
+        "profile": rows(merged.profile),
+        "gil_holders": rows(merged.holders),
         "gil_holds": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.gil_holds],
         "loop_blocks": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.loop_blocks],
         "stacks": stacks.rows,
@@ -367,10 +350,8 @@ def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dic
     """
     found: dict[str, int] = {}
     for key, one in now.items():
-        ns = one.ns - (then[key].ns if key in then else 0)
-        if ns > 0:
-            name = key_name(key)
-            found[name] = max(ns, found.get(name, 0))
+        if (ns := one.ns - (then[key].ns if key in then else 0)) > 0:
+            found[key_name(key)] = max(ns, found.get(key_name(key), 0))
     return found
 
 

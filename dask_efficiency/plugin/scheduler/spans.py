@@ -44,10 +44,9 @@ def by_path(scheduler: Scheduler, opened: OpenWindow, closed: WindowAccounts) ->
 def notes(scheduler: Scheduler, opened: OpenWindow, by_span: Rows) -> list[str]:
     """Notes on work that is not this client's."""
     found = []
-    row = by_span.get(OTHER_WORK, {})
-    held = sum(row.get(bucket, 0) for bucket in HELD) / 1e9
-    free = sum(row.values()) / 1e9 - held
-    if row:
+    if row := by_span.get(OTHER_WORK, {}):
+        held = sum(row.get(bucket, 0) for bucket in HELD) / 1e9
+        free = sum(row.values()) / 1e9 - held
         how = "left out here" if opened.only else "efficiency_report(only=True) leaves it out"
         found.append(
             f"other work ran on the cluster in this window: its tasks held threads for {held:.3g} thread-seconds, and "

@@ -135,11 +135,7 @@ def test_handlers_callbacks_and_hooks_have_what_they_took(meter: LoopMeter, sche
     assert times(found.hooks) == {"Slow.transition": (3.0, 1), "Slow.add_worker": (1.0, 1)}
     code = Slow.transition.__code__
     transition = found.hooks[0]
-    assert (transition.function, transition.file, transition.line) == (
-        "Slow.transition",
-        __file__,
-        code.co_firstlineno,
-    )
+    assert (transition.function, transition.file, transition.line) == ("Slow.transition", __file__, code.co_firstlineno)
     assert [part.kind for part in found.handlers if part.name == "stealing"] == ["periodic callback"]
 
 

@@ -323,8 +323,7 @@ def test_tasks_that_run_again_are_marked_as_recomputed_or_counted_as_repeats(clo
 
 @pytest.mark.parametrize("state", sorted(OUTSTANDING))
 @pytest.mark.parametrize(
-    ("first", "then"),
-    [("update-graph-3", "handle-worker-cleanup-4"), ("handle-worker-cleanup-3", "reschedule-4")],
+    ("first", "then"), [("update-graph-3", "handle-worker-cleanup-4"), ("handle-worker-cleanup-3", "reschedule-4")]
 )
 def test_a_run_that_is_cut_short_begins_again_for_the_cause_that_it_had(clock, state, first, then):
     scheduler = computed("x")
