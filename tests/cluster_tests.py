@@ -18,7 +18,7 @@ PROVES = {
         "test_half_and_half_is_half_cpu": "thread-cpu and thread-noncpu of a task's thread",
         "test_a_coroutine_is_thread_noncpu_whose_cpu_is_not_measured": "tasks that are coroutines",
         "test_a_process_pools_task_is_thread_noncpu_whose_cpu_is_not_measured": "tasks in executors of processes",
-        "test_cpu_before_seceding_is_thread_cpu_and_the_rest_is_outside[0.3-0.0]": "tasks that secede",
+        "test_a_task_that_secedes_is_in_its_slot_until_then_and_outside_afterwards[computing]": "tasks that secede",
         "test_making_an_actor_is_inside_and_its_methods_are_outside": "actors",
         "test_failed_tries_are_failed_and_the_last_one_counts": "failed",
         "test_a_task_cancelled_while_it_runs_is_cancelled_until_its_thread_ends": "cancelled",
@@ -49,8 +49,8 @@ PROVES = {
         "test_an_exception_in_the_block_passes_through_and_the_report_is_made": "a block that fails",
     },
     "plugin/test_safety_on_a_cluster.py": {
-        "test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off[break_hook]": "a meter that fails",
-        "test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off[break_transition]": "the same",
+        "test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off[hooks._take]": "a meter that fails",
+        "test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off[accounts.work._given]": "the same",
         "test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_heard_of": "a worker that is silent",
     },
     "plugin/test_known_causes_on_a_cluster.py": {

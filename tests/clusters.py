@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -15,6 +16,7 @@ from distributed import Client, LocalCluster
 import tests.plugin.tasks
 import tests.plugin.watch
 from dask_efficiency import EfficiencyPlugin
+from tests.plugin.tasks import Diary
 from tests.plugin.watch import Attendance, eventually, nothing_runs
 
 # Workers started in other ways than by fork or spawn from here cannot import the tests.
@@ -35,6 +37,11 @@ def _cluster(**kwargs: Any) -> Iterator[LocalCluster]:
     # A daemonic process may not have a pool of processes.
     with dask.config.set({"distributed.worker.daemon": False}), LocalCluster(**options) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Diary:
+    return Diary(tmp_path / "diary")
 
 
 @pytest.fixture

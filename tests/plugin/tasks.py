@@ -122,14 +122,6 @@ def spin_until_word(diary: Diary) -> dict[str, float]:
     return watch.read()
 
 
-async def wait_for_word_in_a_coroutine(diary: Diary) -> dict[str, float]:
-    watch = Stopwatch()
-    diary.write(event="start", **watch.read())
-    while not diary.read("go") and watch.read()["wall"] < 100:  # noqa: ASYNC110  # the test is in another process
-        await asyncio.sleep(0.02)
-    return watch.read()
-
-
 def leave_the_pool_until_word(diary: Diary, before: float, spinning: float) -> dict[str, float]:
     """Spins before it secedes; spins outside, and waits for the test there."""
     watch = Stopwatch()
@@ -140,15 +132,6 @@ def leave_the_pool_until_word(diary: Diary, before: float, spinning: float) -> d
     diary.write(event="start", **watch.read())
     diary.wait("go")
     return inside
-
-
-def burn_wait_and_fail(diary: Diary, cpu_seconds: float) -> None:
-    watch = Stopwatch()
-    burn(cpu_seconds)
-    diary.write(event="start", **watch.read())
-    diary.wait("go")
-    diary.write(event="failure", **watch.read())
-    raise ArithmeticError("after a while")
 
 
 def fail_at_first(diary: Diary, failures: int) -> dict[str, float]:

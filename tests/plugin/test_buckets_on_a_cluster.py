@@ -7,7 +7,6 @@ what the test measured around it; on a machine with nothing else to do, they are
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -15,30 +14,8 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from tests.plugin.tasks import (
-    Diary,
-    SlowToSend,
-    Stopwatch,
-    Tally,
-    add_process_pool,
-    ask_another_task,
-    fail_at_first,
-    half_and_half,
-    incompressible,
-    increment,
-    leave_and_fail,
-    leave_and_return,
-    leave_the_pool,
-    nap,
-    nap_in_a_coroutine,
-    remove_process_pool,
-    reschedule_at_first,
-    spin,
-    spin_inside_a_meter,
-    wait_for_word,
-    weigh,
-    write_and_nap,
-)
+from tests.plugin import tasks
+from tests.plugin.tasks import Stopwatch
 from tests.plugin.watch import (
     Window,
     addresses,
@@ -64,17 +41,12 @@ THREADS = 4
 LOOK = 0.05
 
 
-@pytest.fixture
-def diary(tmp_path: Path) -> Diary:
-    return Diary(tmp_path / "diary")
-
-
 # -- in the thread ---------------------------------------------------------------------------
 
 
 def test_half_and_half_is_half_cpu(client):
     with timed_report(client) as (report, window):
-        told = client.gather(client.map(half_and_half, [0.4] * 2, pure=False))
+        told = client.gather(client.map(tasks.half_and_half, [0.4] * 2, pure=False))
     row = report.by_prefix["half_and_half"]
     assert row["thread-cpu"] == near(cpu(told))
     assert row["thread-noncpu"] == between(off_cpu(told), 2 * window.most - cpu(told))
@@ -82,7 +54,7 @@ def test_half_and_half_is_half_cpu(client):
 
 def test_a_context_meter_inside_a_task_does_not_hide_its_cpu(client):
     with timed_report(client) as (report, window):
-        told = client.submit(spin_inside_a_meter, 0.3, 0.2, pure=False).result()
+        told = client.submit(tasks.spin_inside_a_meter, 0.3, 0.2, pure=False).result()
     row = report.by_prefix["spin_inside_a_meter"]
     assert row["thread-cpu"] == near(told["cpu"])
     assert row["thread-noncpu"] == between(off_cpu([told]), window.most - told["cpu"])
@@ -91,7 +63,7 @@ def test_a_context_meter_inside_a_task_does_not_hide_its_cpu(client):
 
 def test_a_coroutine_is_thread_noncpu_whose_cpu_is_not_measured(client):
     with timed_report(client) as (report, window):
-        told = client.gather(client.map(nap_in_a_coroutine, [0.4] * 2, pure=False))
+        told = client.gather(client.map(tasks.nap_in_a_coroutine, [0.4] * 2, pure=False))
     row = report.by_prefix["nap_in_a_coroutine"]
     whole = between(sum(t["wall"] for t in told), 2 * window.most)
     assert row["thread-noncpu"] == whole
@@ -102,12 +74,12 @@ def test_a_coroutine_is_thread_noncpu_whose_cpu_is_not_measured(client):
 def test_a_process_pools_task_is_thread_noncpu_whose_cpu_is_not_measured(client):
     first = addresses(client)[0]
 
-    client.run(add_process_pool, workers=[first])
+    client.run(tasks.add_process_pool, workers=[first])
     try:
         with timed_report(client) as (report, window), dask.annotate(executor="processes"):
-            told = client.submit(spin, 0.3, workers=[first], pure=False).result()
+            told = client.submit(tasks.spin, 0.3, workers=[first], pure=False).result()
     finally:
-        client.run(remove_process_pool, workers=[first])
+        client.run(tasks.remove_process_pool, workers=[first])
     row = report.by_prefix["spin"]
     assert row["thread-cpu"] == 0
     assert row["thread-noncpu"] == between(told["wall"], window.most)
@@ -129,39 +101,31 @@ def assert_left(report: Any, window: Window, prefix: str, told: list[dict[str, d
     assert report.outside["seceded tasks"] == outside
 
 
-@pytest.mark.parametrize(("spinning", "sleeping"), [(0.0, 0.4), (0.3, 0.0)])
-def test_cpu_before_seceding_is_thread_cpu_and_the_rest_is_outside(client, spinning, sleeping):
+@pytest.mark.parametrize(
+    ("function", "columns"),
+    [
+        (tasks.leave_the_pool, ([0.3], [0.0], [0.4])),
+        (tasks.leave_the_pool, ([0.3], [0.3], [0.0])),
+        (tasks.leave_the_pool, ([0.05] * 8, [0.0] * 8, [0.3] * 8)),
+        (tasks.leave_and_return, ([0.2], [0.2], [0.2])),
+        (tasks.ask_another_task, ([0.2], [0.3])),
+    ],
+    ids=["sleeping", "computing", "many", "rejoining", "worker client"],
+)
+def test_a_task_that_secedes_is_in_its_slot_until_then_and_outside_afterwards(client, function, columns):
     with timed_report(client) as (report, window):
-        told = client.submit(leave_the_pool, 0.3, spinning, sleeping, pure=False).result()
-    assert_left(report, window, "leave_the_pool", [told])
-
-
-def test_many_seceded_tasks_are_never_counted_twice(client):
-    with timed_report(client) as (report, window):
-        told = client.gather(client.map(leave_the_pool, [0.05] * 8, [0.0] * 8, [0.3] * 8, pure=False))
-    assert_left(report, window, "leave_the_pool", told)
+        told = client.gather(client.map(function, *columns, pure=False))
+    assert_left(report, window, function.__name__, told)
     assert report.breakdown.total == between(THREADS * window.least, THREADS * window.most)
-    assert report.tasks == {"succeeded": 8}
-
-
-def test_a_rejoined_task_stays_outside(client):
-    with timed_report(client) as (report, window):
-        told = client.submit(leave_and_return, 0.2, 0.2, 0.2, pure=False).result()
-    assert_left(report, window, "leave_and_return", [told])
-    assert report.breakdown.total == between(THREADS * window.least, THREADS * window.most)
-
-
-def test_a_worker_client_counts_its_tasks_once(client):
-    with timed_report(client) as (report, window):
-        told = client.submit(ask_another_task, 0.2, 0.3, pure=False).result()
-    assert_left(report, window, "ask_another_task", [told])
-    assert report.by_prefix["spin"]["thread-cpu"] == near(told["inner"]["cpu"])
-    assert report.breakdown.total == between(THREADS * window.least, THREADS * window.most)
+    asked = [t["inner"] for t in told if "inner" in t]
+    assert report.tasks == {"succeeded": len(told) + len(asked)}
+    if asked:
+        assert report.by_prefix["spin"]["thread-cpu"] == near(cpu(asked))
 
 
 def test_a_task_that_fails_after_seceding_is_failed_up_to_there(client, diary):
     with timed_report(client) as (report, window):
-        wait(client.submit(leave_and_fail, diary, 0.3, 0.2, pure=False))
+        wait(client.submit(tasks.leave_and_fail, diary, 0.3, 0.2, pure=False))
     row = report.by_prefix["leave_and_fail"]
     (inside,), (outside,) = diary.read("inside"), diary.read("outside")
     assert row["failed"] == between(inside["wall"], outside["start"] - window.opened)
@@ -172,7 +136,7 @@ def test_a_task_that_fails_after_seceding_is_failed_up_to_there(client, diary):
 
 def test_making_an_actor_is_inside_and_its_methods_are_outside(client):
     with timed_report(client) as (report, window):
-        tally = client.submit(Tally, 0.3, actor=True).result()
+        tally = client.submit(tasks.Tally, 0.3, actor=True).result()
         worked = tally.work(0.3).result()
         made = tally.how_it_was_made().result()
     row = report.by_prefix["Tally"]
@@ -186,7 +150,7 @@ def test_making_an_actor_is_inside_and_its_methods_are_outside(client):
 
 def test_failed_tries_are_failed_and_the_last_one_counts(client, diary):
     with timed_report(client) as (report, window):
-        told = client.submit(fail_at_first, diary, 2, retries=2, pure=False).result()
+        told = client.submit(tasks.fail_at_first, diary, 2, retries=2, pure=False).result()
     row = report.by_prefix["fail_at_first"]
     tries = diary.read("failure")
     assert len(tries) == 2
@@ -225,7 +189,7 @@ def test_a_task_whose_result_cannot_be_stored_is_failed(client, diary):
 
 def test_a_task_cancelled_while_it_runs_is_cancelled_until_its_thread_ends(client, diary):
     with timed_report(client) as (report, window):
-        future = client.submit(wait_for_word, diary, key="wait-1")
+        future = client.submit(tasks.wait_for_word, diary, key="wait-1")
         eventually(lambda: diary.read("start"))
         future.cancel()
         eventually(lambda: states(client, "wait-1") == {"cancelled"})
@@ -241,13 +205,13 @@ def test_a_run_that_was_cancelled_is_cancelled_though_the_task_is_wanted_again(c
     first = addresses(client)[0]
     key = "again-1"
     with timed_report(client) as (report, window), Client(client.scheduler.address, set_as_default=False) as other:
-        future = client.submit(wait_for_word, diary, key=key, workers=[first])
+        future = client.submit(tasks.wait_for_word, diary, key=key, workers=[first])
         eventually(lambda: diary.read("start"))
         future.cancel()
         eventually(lambda: client.run_on_scheduler(lambda dask_scheduler: key not in dask_scheduler.tasks))
-        other.submit(increment, 1).result()  # what the scheduler has to say of the cancelled key has arrived
+        other.submit(tasks.increment, 1).result()  # what the scheduler has to say of the cancelled key has arrived
         assert states(client, key) == {"cancelled"}
-        future = other.submit(wait_for_word, diary, key=key, workers=[first])
+        future = other.submit(tasks.wait_for_word, diary, key=key, workers=[first])
         eventually(lambda: states(client, key) != {"cancelled"})
         diary.write(event="go")
         told = future.result()
@@ -262,7 +226,7 @@ def test_a_run_that_was_cancelled_is_cancelled_though_the_task_is_wanted_again(c
 
 def test_a_rescheduled_try_is_cancelled(client, diary):
     with timed_report(client) as (report, window):
-        told = client.submit(reschedule_at_first, diary, pure=False).result()
+        told = client.submit(tasks.reschedule_at_first, diary, pure=False).result()
     row = report.by_prefix["reschedule_at_first"]
     (given_up,) = diary.read("reschedule")
     assert row["cancelled"] == between(given_up["wall"], window.most - told["wall"])
@@ -275,11 +239,11 @@ def test_a_rescheduled_try_is_cancelled(client, diary):
 
 def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, diary, tmp_path):
     first, second = addresses(client)
-    other = Diary(tmp_path / "other")
+    other = tasks.Diary(tmp_path / "other")
     with efficiency_report(client) as report:
-        futures = [client.submit(wait_for_word, one, workers=[first], pure=False) for one in (diary, other)]
+        futures = [client.submit(tasks.wait_for_word, one, workers=[first], pure=False) for one in (diary, other)]
         eventually(lambda: diary.read("start") and other.read("start"))
-        ready = client.map(nap, [0.01] * 3, workers=[first], pure=False)
+        ready = client.map(tasks.nap, [0.01] * 3, workers=[first], pure=False)
         eventually(lambda: client.run(lambda dask_worker: len(dask_worker.state.ready), workers=[first])[first] == 3)
         client.run(set_status, status="paused", workers=[first])
         least = most = 0.0
@@ -287,7 +251,7 @@ def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, 
             one.write(event="go")
             told = future.result()
             least, most = least - time.monotonic(), most - told["stop"]
-            client.submit(nap, 0.2, workers=[second], pure=False).result()
+            client.submit(tasks.nap, 0.2, workers=[second], pure=False).result()
         resuming, running = client.run(set_status, status="running", workers=[first])[first]
         wait(ready)
     # One slot from the end of the first task on, and the other one from that of the second on.
@@ -311,12 +275,12 @@ def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client, di
 
     # Of two tasks that need the same resource one waits, and the slot that is free is its own.
     needs = {"workers": [first], "resources": {"slot": 1}, "pure": False}
-    futures = [client.submit(wait_for_word, diary, **needs), client.submit(nap, 0.01, **needs)]
+    futures = [client.submit(tasks.wait_for_word, diary, **needs), client.submit(tasks.nap, 0.01, **needs)]
     eventually(lambda: diary.read("start"))
     client.run(set_threshold, fraction=1e-9, workers=[first])
     with timed_report(client) as (report, window):
         eventually(lambda: client.run(lambda dask_worker: dask_worker.status.name, workers=[first])[first] == "paused")
-        client.submit(nap, 0.3, workers=[second], pure=False).result()
+        client.submit(tasks.nap, 0.3, workers=[second], pure=False).result()
         client.run(set_threshold, fraction=0.99, workers=[first])
         eventually(lambda: client.run(lambda dask_worker: dask_worker.status.name, workers=[first])[first] == "running")
     (pause, paused), (unpause, running) = client.run(pauses, workers=[first])[first]
@@ -330,10 +294,10 @@ def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client, di
 
 def test_waiting_for_a_slow_transfer_is_waiting_on_data_for_one_slot(client, diary):
     first, second = addresses(client)
-    value = client.submit(SlowToSend, 0.6, diary, workers=[first], pure=False)
+    value = client.submit(tasks.SlowToSend, 0.6, diary, workers=[first], pure=False)
     wait(value)
     with timed_report(client) as (report, window):
-        told = client.submit(nap, 0.1, value, workers=[second], pure=False).result()
+        told = client.submit(tasks.nap, 0.1, value, workers=[second], pure=False).result()
     serialised = diary.read("serialise")[-1]
     row = report.by_worker[name_of(client, second)]
     assert row["waiting-on-data"] == between(serialised["wall"], told["start"] - window.opened)
@@ -343,7 +307,7 @@ def test_waiting_for_a_slow_transfer_is_waiting_on_data_for_one_slot(client, dia
 def test_a_task_held_back_by_a_resource_makes_one_slot_constrained(client):
     first = addresses(client)[0]
     with timed_report(client) as (report, window):
-        futures = client.map(nap, [0.4] * 3, workers=[first], resources={"slot": 1}, pure=False)
+        futures = client.map(tasks.nap, [0.4] * 3, workers=[first], resources={"slot": 1}, pure=False)
         told = sorted(client.gather(futures), key=lambda t: t["start"])
     assert told[0]["stop"] <= told[1]["start"]
     row = report.by_worker[name_of(client, first)]
@@ -352,7 +316,7 @@ def test_a_task_held_back_by_a_resource_makes_one_slot_constrained(client):
 
 def test_one_long_task_leaves_the_other_threads_idle(client):
     with timed_report(client) as (report, window):
-        told = client.submit(nap, 0.6, pure=False).result()
+        told = client.submit(tasks.nap, 0.6, pure=False).result()
     assert report.breakdown["idle"] == between((THREADS - 1) * told["wall"], THREADS * window.most - told["wall"])
 
 
@@ -371,7 +335,7 @@ def seceded(dask_scheduler: Any) -> bool:
 
 def test_work_of_a_seceded_task_alone_is_no_work(client):
     with timed_report(client) as (report, window):
-        future = client.submit(leave_the_pool, 0.0, 0.0, 1.0, pure=False)
+        future = client.submit(tasks.leave_the_pool, 0.0, 0.0, 1.0, pure=False)
         eventually(lambda: client.run_on_scheduler(seceded))
         known = time.monotonic()
         told = future.result()
@@ -391,9 +355,9 @@ def test_spilling_and_unspilling_are_spill_as_upstream_sums_them(new_cluster):
     ):
         client.register_plugin(EfficiencyPlugin())
         with efficiency_report(client) as report:
-            arrays = client.map(incompressible, [15_000_000] * 12, range(12))
+            arrays = client.map(tasks.incompressible, [15_000_000] * 12, range(12))
             wait(arrays)
-            weighed = client.gather(client.map(weigh, arrays))
+            weighed = client.gather(client.map(tasks.weigh, arrays))
         assert weighed == [15_000_000] * 12
 
         def spilled(dask_worker, prefix):
@@ -424,11 +388,11 @@ def test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost(
     first, _ = addresses(client)
     with timed_report(client) as (report, window):
         where = {"workers": [first], "allow_other_workers": True, "pure": False}
-        source = client.submit(write_and_nap, diary, 0.3, key="source-1", **where)
+        source = client.submit(tasks.write_and_nap, diary, 0.3, key="source-1", **where)
         wait(source)
-        late = Diary(tmp_path / "late")
+        late = tasks.Diary(tmp_path / "late")
         asked = time.monotonic()
-        sink = client.submit(wait_for_word, late, source, key="sink-1", **where)
+        sink = client.submit(tasks.wait_for_word, late, source, key="sink-1", **where)
         (start,) = eventually(lambda: late.read("start"))
         worker = client.cluster.scheduler.workers[first]
         eventually(lambda: "sink" in worker.metrics.get("efficiency", {}).get("h", ()))
@@ -461,7 +425,7 @@ def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mor
     client = mortal_client
     first, second = addresses(client)
     with timed_report(client) as (report, window):
-        future = client.submit(wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
+        future = client.submit(tasks.wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
         (start,) = eventually(lambda: diary.read("start"))
         asked = time.monotonic()
         client.retire_workers([first])
@@ -482,13 +446,13 @@ def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mor
 def test_a_restart_books_running_tasks_as_cancelled_or_lost(mortal_client, diary):
     client = mortal_client
     with timed_report(client) as (report, window):
-        future = client.submit(wait_for_word, diary, pure=False)
+        future = client.submit(tasks.wait_for_word, diary, pure=False)
         (start,) = eventually(lambda: diary.read("start"))
         time.sleep(0.3)
         asked = time.monotonic()
         client.restart()
         del future
-        told = client.submit(nap, 0.2, pure=False).result()
+        told = client.submit(tasks.nap, 0.2, pure=False).result()
     gone = report.breakdown["cancelled"] + report.breakdown["lost-worker"]
     assert gone >= asked - start["start"]
     assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu([told]), window.closed - asked)

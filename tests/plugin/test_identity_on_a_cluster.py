@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +15,7 @@ from distributed import Client, wait
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, snapshot
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
-from tests.plugin.tasks import (
-    Diary,
-    fail_at_first,
-    half_and_half,
-    leave_the_pool,
-    nap,
-    nap_in_a_coroutine,
-    spin,
-    wait_for_word,
-)
+from tests.plugin import tasks
 from tests.plugin.watch import (
     Attendance,
     addresses,
@@ -50,20 +40,15 @@ RELATIVE, ABSOLUTE = 0.001, 0.010
 FREE = (*FREE_BUCKETS, "no-work")
 
 
-@pytest.fixture
-def diary(tmp_path: Path) -> Diary:
-    return Diary(tmp_path / "diary")
-
-
-def mixture(client: Client, diary: Diary) -> list[Any]:
+def mixture(client: Client, diary: tasks.Diary) -> list[Any]:
     """Tasks of all kinds, about a second of them on four threads."""
     return [
-        *client.map(spin, [0.05] * 6, pure=False),
-        *client.map(nap, [0.05] * 6, pure=False),
-        *client.map(half_and_half, [0.05] * 6, pure=False),
-        *client.map(nap_in_a_coroutine, [0.05] * 4, pure=False),
-        *client.map(leave_the_pool, [0.02] * 4, [0.02] * 4, [0.1] * 4, pure=False),
-        client.submit(fail_at_first, diary, 2, retries=2, pure=False),
+        *client.map(tasks.spin, [0.05] * 6, pure=False),
+        *client.map(tasks.nap, [0.05] * 6, pure=False),
+        *client.map(tasks.half_and_half, [0.05] * 6, pure=False),
+        *client.map(tasks.nap_in_a_coroutine, [0.05] * 4, pure=False),
+        *client.map(tasks.leave_the_pool, [0.02] * 4, [0.02] * 4, [0.1] * 4, pure=False),
+        client.submit(tasks.fail_at_first, diary, 2, retries=2, pure=False),
     ]
 
 
@@ -114,7 +99,7 @@ def test_a_report_is_nthreads_times_the_time_inside_it(client, diary):
 
 
 def test_a_task_counts_in_a_window_only_for_its_part_in_it(client, diary):
-    future = client.submit(wait_for_word, diary, pure=False)
+    future = client.submit(tasks.wait_for_word, diary, pure=False)
     eventually(lambda: diary.read("start"))
     time.sleep(0.3)
     with timed_report(client) as (report, window):
@@ -128,7 +113,7 @@ def test_a_task_counts_in_a_window_only_for_its_part_in_it(client, diary):
 
 
 def test_windows_that_follow_one_another_add_up_to_the_task(client, diary):
-    future = client.submit(wait_for_word, diary, pure=False)
+    future = client.submit(tasks.wait_for_word, diary, pure=False)
     eventually(lambda: diary.read("start"))
     parts, windows = [], []
     for word in ("not yet", "not yet", "go"):
@@ -145,7 +130,7 @@ def test_a_report_across_a_kill_counts_the_worker_until_it_was_removed(mortal_cl
     client = mortal_client
     first, second = addresses(client)
     with timed_report(client) as (report, window):
-        future = client.submit(wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
+        future = client.submit(tasks.wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
         eventually(lambda: diary.read("start"))
         silence(client, first)
         kill(client, first)
@@ -176,7 +161,7 @@ def test_a_worker_that_joins_inside_a_window_counts_from_when_it_was_there(new_c
             (second,) = eventually(lambda: attendance.joined.keys() - {first})
             there = after_the_scheduler(client)
             naps = time.monotonic()
-            told = client.gather(client.map(nap, [0.3] * 4, pure=False))
+            told = client.gather(client.map(tasks.nap, [0.3] * 4, pure=False))
             elapsed = eventually(lambda: payloads(client)[second])["elapsed"] / 1e9
             metered = time.monotonic() - elapsed
         row = report.by_worker[attendance.names[second]]
@@ -219,7 +204,7 @@ def test_no_settled_bucket_shrinks_whatever_happens_to_the_workers(mortal_client
     client, cluster = mortal_client, mortal_client.cluster
 
     def work(i: int) -> list[Any]:
-        return mixture(client, Diary(tmp_path / str(i)))
+        return mixture(client, tasks.Diary(tmp_path / str(i)))
 
     with polling(cluster.scheduler_address) as taken:
         futures = work(0)

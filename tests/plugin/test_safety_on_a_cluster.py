@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 from urllib.request import urlopen
 
@@ -77,48 +78,38 @@ def collected_logs(dask_worker: Any) -> list[str]:
     return list(dask_worker.collected)
 
 
-def break_hook(dask_worker: Any) -> Any:
-    meter_of(dask_worker).hooks._take = boom
-
-
-def break_finalizing(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._ledger.finalize_many = boom
-
-
-def break_digests(dask_worker: Any) -> Any:
-    # Read where the data tell nothing of themselves.
+def break_meter(dask_worker: Any, path: str) -> None:
+    """Have a method of a worker's meter raise."""
     meter = meter_of(dask_worker)
-    meter.spills.watching = False
-    meter._pending._spill = boom
+    if path == "_pending._spill":  # read where the data tell nothing of themselves
+        meter.spills.watching = False
+    replace(meter, path)
+    if path == "threads.elsewhere":
+        meter.threads.meter.detach()
 
 
-def break_heartbeat(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._ledger.balance = boom
-
-
-def break_window(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._ledger.close_window = boom
-
-
-def break_threads(dask_worker: Any) -> Any:
-    meter_of(dask_worker).threads.elsewhere = boom
-    meter_of(dask_worker).threads.meter.detach()
+def replace(meter: Any, path: str, by: Any = boom) -> None:
+    *owners, name = path.split(".")
+    setattr(reduce(getattr, owners, meter), name, by)
 
 
 def is_replaced(dask_worker: Any) -> bool:
     return hasattr(distributed.worker._run_task, "__wrapped__")
 
 
-WORKER_BREAKS = [break_hook, break_finalizing, break_digests, break_heartbeat, break_window, break_threads]
-
-
-@pytest.mark.parametrize("break_it", WORKER_BREAKS, ids=lambda f: f.__name__)
-def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client, break_it):
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("hooks._take", "_ledger.finalize_many", "_pending._spill", "_ledger.balance", "_ledger.close_window"),
+        "threads.elsewhere",
+    ],
+)
+def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client, path):
     first, second = addresses(client)
     name = name_of(client, first)
     client.run(collect_logs, workers=[first])
     with timed_report(client) as (report, window):
-        client.run(break_it, workers=[first])
+        client.run(break_meter, path=path, workers=[first])
         for address in (first, second):
             futures = client.map(increment, range(20), workers=[address], pure=False)
             assert client.gather(futures) == list(range(1, 21))
@@ -143,20 +134,16 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
     assert not snapshot(client).not_measured
 
 
-def break_before_tasks(dask_worker: Any) -> Any:
-    meter_of(dask_worker).threads.meter.wake = boom
+def break_after_tasks(dask_worker: Any, path: str) -> None:
+    replace(meter_of(dask_worker), "threads.meter.around", lambda task, key: boom)
 
 
-def break_after_tasks(dask_worker: Any) -> Any:
-    meter_of(dask_worker).threads.meter.around = lambda task, key: boom
-
-
-@pytest.mark.parametrize("break_it", [break_before_tasks, break_after_tasks], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("break_it", [break_meter, break_after_tasks], ids=["before tasks", "after tasks"])
 def test_a_failure_in_the_tasks_threads_is_logged_once_and_their_cpu_is_not_measured_any_more(client, break_it):
     first = addresses(client)[0]
     client.run(collect_logs, workers=[first])
     with timed_report(client) as (report, window):
-        client.run(break_it, workers=[first])
+        client.run(break_it, path="threads.meter.wake", workers=[first])
         told = client.gather(client.map(spin, [0.05] * 4, workers=[first], pure=False))
     assert client.run(collected_logs, workers=[first])[first] == [
         "dask_efficiency no longer measures the CPU time of tasks"
@@ -172,7 +159,7 @@ def test_a_failure_in_the_tasks_threads_is_logged_once_and_their_cpu_is_not_meas
 def test_a_worker_whose_meter_failed_closes_cleanly(mortal_client, attendance):
     client = mortal_client
     first = addresses(client)[0]
-    client.run(break_hook, workers=[first])
+    client.run(break_meter, path="hooks._take", workers=[first])
     compute(client)
     eventually(lambda: attendance.names[first] in snapshot(client).not_measured)
     client.retire_workers([first])
@@ -183,14 +170,10 @@ def test_a_worker_whose_meter_failed_closes_cleanly(mortal_client, attendance):
     assert report.breakdown["lost-worker"] == 0
 
 
-def test_a_failure_while_saying_the_last_words_does_not_keep_the_worker_from_closing(mortal_client, attendance):
+def test_a_failure_of_the_final_snapshot_does_not_keep_the_worker_from_closing(mortal_client, attendance):
     client = mortal_client
-
-    def break_last_words(dask_worker: Any) -> None:
-        meter_of(dask_worker)._ledger.finalize_all = boom
-
     first = addresses(client)[0]
-    client.run(break_last_words, workers=[first])
+    client.run(break_meter, path="_ledger.finalize_all", workers=[first])
     compute(client)
     client.retire_workers([first])
     eventually(lambda: first in attendance.left)
@@ -200,29 +183,18 @@ def test_a_failure_while_saying_the_last_words_does_not_keep_the_worker_from_clo
 # -- on the scheduler ------------------------------------------------------------------------
 
 
-def break_transition(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter._work._given = boom
+GIVEN, ACCRUE = "accounts.work._given", "accounts.cluster.accrue"
 
 
-def break_poll(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.accrue = boom
+def break_scheduler(dask_scheduler: Any, path: str) -> None:
+    replace(dask_scheduler.plugins[EfficiencyPlugin.name]._meter, path)
 
 
-def break_graphs(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.graph_taken_in = boom
-
-
-def break_booking(dask_scheduler: Any) -> None:
-    dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.receive = boom
-
-
-@pytest.mark.parametrize(
-    "break_it", [break_transition, break_poll, break_graphs, break_booking], ids=lambda f: f.__name__
-)
-def test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off(client, break_it, caplog):
+@pytest.mark.parametrize("path", [GIVEN, ACCRUE, "graph_taken_in", "accounts.cluster.receive"])
+def test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off(client, path, caplog):
     report = efficiency_report(client)
     report.__enter__()
-    client.run_on_scheduler(break_it)
+    client.run_on_scheduler(break_scheduler, path=path)
     compute(client)
     eventually(lambda: client.run_on_scheduler(is_off))
     compute(client)
@@ -247,7 +219,7 @@ def is_off(dask_scheduler: Any) -> bool:
 
 def test_a_report_after_a_failure_begins_anew_and_the_registration_stays(client):
     client.register_plugin(EfficiencyPlugin(price_per_worker_hour=7))
-    client.run_on_scheduler(break_transition)
+    client.run_on_scheduler(break_scheduler, path=GIVEN)
     compute(client)
     assert client.run_on_scheduler(is_off)
     with efficiency_report(client) as report:
@@ -258,10 +230,7 @@ def test_a_report_after_a_failure_begins_anew_and_the_registration_stays(client)
 
 
 def test_a_window_that_cannot_be_opened_does_not_keep_the_user_from_computing(client):
-    def break_opening(dask_scheduler: Any) -> None:
-        dask_scheduler.plugins[EfficiencyPlugin.name]._meter._windows.open = boom
-
-    client.run_on_scheduler(break_opening)
+    client.run_on_scheduler(break_scheduler, path="_windows.open")
     report = efficiency_report(client)
     with pytest.warns(RuntimeWarning, match="injected"):
         report.__enter__()
@@ -274,7 +243,7 @@ def test_a_window_that_cannot_be_opened_does_not_keep_the_user_from_computing(cl
 def test_a_cluster_whose_meter_failed_closes_cleanly(new_cluster, tmp_path):
     with new_cluster(n_workers=1) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin(save_to=str(tmp_path / "life.json")))
-        client.run_on_scheduler(break_poll)
+        client.run_on_scheduler(break_scheduler, path=ACCRUE)
         compute(client)
         eventually(lambda: client.run_on_scheduler(is_off))
 
@@ -288,36 +257,31 @@ def with_numbers(honest: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**honest, "a": [*numbers, *honest["a"][len(NUMBERS) :]]}
 
 
-def hostile(kind: str, honest: dict[str, Any]) -> Any:
-    """A payload that must not be booked."""
-    if kind == "text":
-        return "garbage"
-    if kind == "does not add up":
-        return with_numbers(honest, running=honest["a"][NUMBERS.index("running")] + 1)
-    nthreads, elapsed = honest["a"][:2]
-    if kind == "too many seconds":
-        day = 24 * 3600 * 10**9
-        idle = honest["a"][NUMBERS.index("settled['idle']")] + nthreads * day
-        return with_numbers(honest, elapsed=elapsed + day, **{"settled['idle']": idle})
-    if kind == "shrinking":
-        return encode(Snapshot(honest["i"], honest["n"] + 10**6, Ledger(nthreads, at=0).balance(at=0)))
-    if kind == "deep":
-        deep: Any = []
-        for _ in range(100):
-            deep = [deep]
-        return {**honest, "a": deep}
-    raise AssertionError(kind)
+def more(honest: dict[str, Any], name: str, by: int) -> dict[str, int]:
+    return {name: honest["a"][NUMBERS.index(name)] + by}
 
 
-#: One for each place where they are refused; `tests/accounts/wire/test_heartbeats.py` has all that is wrong with a
-#: payload.
-HOSTILE = ["text", "does not add up", "too many seconds", "shrinking", "deep"]
+DAY = 24 * 3600 * 10**9
+
+#: Payloads that must not be counted, one for each place where they are refused; `tests/accounts/wire` has all that is
+#: wrong with a payload.
+HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "text": lambda honest: "garbage",
+    "does not add up": lambda honest: with_numbers(honest, **more(honest, "running", 1)),
+    "too many seconds": lambda honest: with_numbers(
+        honest, **more(honest, "elapsed", DAY), **more(honest, "settled['idle']", honest["a"][0] * DAY)
+    ),
+    "shrinking": lambda honest: encode(
+        Snapshot(honest["i"], honest["n"] + 10**6, Ledger(honest["a"][0], at=0).balance(at=0))
+    ),
+    "deep": lambda honest: {**honest, "a": reduce(lambda deep, _: [deep], range(100), [])},
+}
 
 
-def replace_heartbeat(dask_worker: Any, kind: str, lie: Callable[[str, Any], Any]) -> None:
+def replace_heartbeat(dask_worker: Any, lie: Callable[[Any], Any]) -> None:
     honest = dask_worker.metrics["efficiency"]
     dask_worker.honest = honest
-    dask_worker.metrics["efficiency"] = lambda worker: lie(kind, honest(worker))
+    dask_worker.metrics["efficiency"] = lambda worker: lie(honest(worker))
 
 
 def restore_heartbeat(dask_worker: Any) -> None:
@@ -347,7 +311,7 @@ def refused(dask_scheduler: Any) -> int:
 
 @contextmanager
 def lying(client: Client, address: str, kind: str) -> Iterator[None]:
-    client.run(replace_heartbeat, kind=kind, lie=hostile, workers=[address])
+    client.run(replace_heartbeat, lie=HOSTILE[kind], workers=[address])
     try:
         yield
     finally:
@@ -395,11 +359,7 @@ def test_a_worker_that_keeps_lying_is_not_measured_any_more(client):
 def test_a_heartbeat_that_raises_costs_nothing(client):
     first = addresses(client)[0]
 
-    def replace(dask_worker: Any) -> None:
-        dask_worker.honest = dask_worker.metrics["efficiency"]
-        dask_worker.metrics["efficiency"] = boom
-
-    client.run(replace, workers=[first])
+    client.run(replace_heartbeat, lie=boom, workers=[first])
     client.run(beat, workers=[first])
     client.run_on_scheduler(poll)
     compute(client)
@@ -407,22 +367,21 @@ def test_a_heartbeat_that_raises_costs_nothing(client):
     assert not snapshot(client).not_measured
 
 
+def answer_with(dask_worker: Any, answer: Any, seconds: float = 0.0) -> None:
+    async def handle(**kwargs: Any) -> Any:
+        await asyncio.sleep(seconds)
+        return answer
+
+    dask_worker.handlers["efficiency"] = handle
+
+
 @pytest.mark.parametrize("answer", ["garbage", {}, {"snapshot": 1}, {"snapshot": {}, "window": {"schema": 2}}, None])
 def test_a_hostile_answer_to_a_report_is_refused_and_that_worker_counts_as_last_heard_of(client, answer):
     first = addresses(client)[0]
-    name = name_of(client, first)
-
-    def replace(dask_worker: Any, answer: Any) -> None:
-        async def handle(**kwargs: Any) -> Any:
-            return answer
-
-        dask_worker.handlers["efficiency"] = handle
-
     with timed_report(client) as (report, window):
-        client.run(replace, answer=answer, workers=[first])
-        told = client.gather(client.map(nap, [0.2] * 4, pure=False))
-    assert len(told) == 4
-    assert name in report.not_measured
+        client.run(answer_with, answer=answer, workers=[first])
+        compute(client)
+    assert name_of(client, first) in report.not_measured
     assert report.breakdown.total == between(4 * window.least, 4 * window.most)
     compute(client)
 
@@ -430,15 +389,8 @@ def test_a_hostile_answer_to_a_report_is_refused_and_that_worker_counts_as_last_
 def test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_heard_of(client):
     client.register_plugin(EfficiencyPlugin(report_timeout="500ms"))
     first = addresses(client)[0]
-
-    def replace(dask_worker: Any) -> None:
-        async def handle(**kwargs: Any) -> Any:
-            await asyncio.sleep(3600)
-
-        dask_worker.handlers["efficiency"] = handle
-
     with timed_report(client) as (report, window):
-        client.run(replace, workers=[first])
+        client.run(answer_with, answer=None, seconds=3600, workers=[first])
         client.submit(nap, 0.1, workers=[first], pure=False).result()
     assert "no answer in 0.5 s" in report.not_measured[name_of(client, first)]
     assert report.breakdown.total == between(4 * window.least, 4 * window.most)
@@ -447,7 +399,7 @@ def test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_hear
 @pytest.mark.parametrize(
     ("words", "windows"), [("garbage", None), ({}, "garbage"), ({}, {"x": 1}), ({"snapshot": "garbage"}, "open")]
 )
-def test_hostile_last_words_do_not_switch_the_meter_off(client, words, windows):
+def test_a_hostile_final_snapshot_does_not_switch_the_meter_off(client, words, windows):
     first = addresses(client)[0]
 
     def say(dask_worker: Any, words: Any, windows: Any) -> None:
