@@ -92,6 +92,24 @@ class Scene:
         self.clock.now = at
         self.watch.sample()
 
+    async def play(self, script: str) -> None:
+        """Steps such as ``10 graph; 20 work; 30 none; 40 look``, at milliseconds, and ``- runs a-1 b-1`` of a worker.
+
+        The event loop turns once the clock is at ``11 turn``.
+        """
+        for step in script.split("; "):
+            at, what, *tasks = step.split()
+            if at != "-":
+                self.clock.now = int(at) * MS
+            if what == "runs":
+                self.scheduler.workers["a"].processing = {FakeTask(key) for key in tasks}
+            elif what == "look":
+                self.watch.sample()
+            elif what == "turn":
+                await settled()
+            else:
+                self.turn(what != "none", graphs=what == "graph", at=self.clock.now)
+
     def split(self, name: str, idle: int) -> dict[str, int]:
         return self.weights.split(self.cluster.present[name], idle)
 
@@ -293,59 +311,36 @@ async def until(condition):
     raise AssertionError("waited in vain")
 
 
+@pytest.mark.parametrize(
+    ("script", "idle", "causes"),
+    [
+        ("10 work; - runs train-1; 11 turn; 30 none; 90 turn", 60, {"parallelism": 60}),
+        # A state holds until the next look, however late: one slot was free, the others were believed to be in use.
+        ("- runs a-1 a-2 a-3; 0 work; 0 turn; - runs; 5000 look", 20_000, {"scheduler": 15_000, "parallelism": 5_000}),
+        ("10 graph; 10 turn; - runs a-1 a-2 a-3; 40 work; 40 turn; 50 look", 130, {"graph": 120, "parallelism": 10}),
+        ("0 work; 0 turn; 10 graph; 15 turn", 60, {"graph": 20, "parallelism": 40}),  # while others are worked at
+        ("5 look; 10 none; 10 turn; 50 look", 1, {"unknown": 1}),  # there is no work
+        ("10 work; 20 none; 20 turn; 50 look", 1, {"unknown": 1}),  # it is over before any look
+    ],
+)
 @on_a_loop
-async def test_work_is_looked_at_once_it_was_sent_and_counts_from_its_beginning(scene):
+async def test_slots_are_free_for_what_was_seen_while_there_was_work(scene, script, idle, causes):
     scene.add("a")
-    scene.turn(True, at=10 * MS)
-    scene.scheduler.workers["a"].processing = {FakeTask("train-1")}
-    scene.clock.now = 11 * MS
-    await settled()
-    scene.turn(False, at=30 * MS)
-    scene.clock.now = 90 * MS
+    await scene.play(script)
     scene.watch.catch_up()
-    assert scene.split("a", 60 * MS) == {"parallelism": 60 * MS}
+    assert scene.split("a", idle * MS) == {cause: ms * MS for cause, ms in causes.items()}
     assert scene.split("a", 1) == {"unknown": 1}
-    assert scene.weights.parallelism == {"train": 60 * MS}
-    assert scene.weights.alone == {"train-1": Alone("train", 20 * MS)}
 
 
 @on_a_loop
-async def test_time_without_work_and_work_that_is_over_before_a_look_are_not_counted(scene):
+async def test_work_that_was_sent_counts_from_its_beginning_and_time_without_work_does_not(scene):
     scene.add("a")
-    scene.sample(at=5 * MS)
-    scene.turn(False, at=10 * MS)
-    await settled()
-    scene.sample(at=50 * MS)
+    await scene.play("5 look; 6 none; 6 turn; 9 look")
     assert (scene.weights.parallelism, scene.watch.cost_seconds) == ({}, 0)
     assert not scene.watch._poller.is_running()
-    scene.turn(True, at=60 * MS)
-    scene.turn(False, at=70 * MS)
-    await settled()
-    scene.sample(at=90 * MS)
-    assert scene.split("a", MS) == {"unknown": MS}
-
-
-@on_a_loop
-async def test_a_state_holds_until_the_next_look_however_late_that_comes(scene):
-    scene.add("a", *inc(3))
-    scene.turn(True, at=0)
-    await settled()
-    scene.scheduler.workers["a"].processing = set()
-    scene.sample(at=5_000 * MS)
-    # One slot was free; the others were believed to be in use.
-    assert scene.split("a", 20_000 * MS) == {"scheduler": 15_000 * MS, "parallelism": 5_000 * MS}
-
-
-@on_a_loop
-async def test_slots_are_free_for_a_graph_exactly_while_it_is_taken_in(scene):
-    scene.add("a")
-    scene.turn(True, graphs=True, at=10 * MS)
-    await settled()
-    scene.scheduler.workers["a"].processing = set(inc(3))
-    scene.turn(True, graphs=False, at=40 * MS)
-    await settled()
-    scene.sample(at=50 * MS)
-    assert scene.split("a", 130 * MS) == {"graph": 120 * MS, "parallelism": 10 * MS}
+    await scene.play("10 work; - runs train-1; 11 turn; 30 none; 90 turn")
+    assert scene.weights.parallelism == {"train": 60 * MS}
+    assert scene.weights.alone == {"train-1": Alone("train", 20 * MS)}
 
 
 @on_a_loop
@@ -354,24 +349,11 @@ async def test_short_work_without_a_look_counts_like_the_last_state_seen(scene, 
     # Those looks that come by the clock do so on a busy machine in the midst of this.
     monkeypatch.setattr(idle_watch, "INTERVAL_MS", 3_600_000)
     scene.add("a", FakeTask("train-1"))
-    for i in range(1, 11):
-        scene.turn(True, at=i * 10 * MS)
-        await settled()
-        scene.turn(False, at=i * 10 * MS + 5 * MS)
+    for i in range(10, 101, 10):
+        await scene.play(f"{i} work; {i} turn; {i + 5} none")
     assert scene.split("a", 150 * MS) == {"parallelism": 150 * MS}
     assert scene.weights.parallelism == {"train": 150 * MS}
     assert scene.weights.alone == {"train-1": Alone("train", 5 * MS)}
-
-
-@on_a_loop
-async def test_a_graph_that_comes_while_others_are_worked_at_counts_from_its_beginning(scene):
-    scene.add("a")
-    scene.turn(True, at=0)
-    await settled()
-    scene.turn(True, graphs=True, at=10 * MS)
-    scene.clock.now = 15 * MS
-    await settled()
-    assert scene.split("a", 60 * MS) == {"graph": 20 * MS, "parallelism": 40 * MS}
 
 
 @on_a_loop
@@ -407,10 +389,8 @@ def looks_cost(monkeypatch):
 async def test_extra_looks_are_paid_from_saved_time(scene, looks_cost):
     scene.add("a")
     scene.watch._saved = 2_500
-    for i in range(10):
-        scene.turn(True, at=(2 * i + 1) * MS)
-        await settled()
-        scene.turn(False, at=(2 * i + 2) * MS)
+    for i in range(0, 20, 2):
+        await scene.play(f"{i + 1} work; {i + 1} turn; {i + 2} none")
     assert scene.watch.cost_seconds == pytest.approx(3e-6)  # what the first will cost is not known before
 
 
@@ -418,11 +398,7 @@ async def test_extra_looks_are_paid_from_saved_time(scene, looks_cost):
 async def test_work_after_a_graph_without_a_look_does_not_count_like_the_state_before(scene, looks_cost):
     scene.add("a")
     scene.watch._saved = 0
-    scene.turn(True, graphs=True, at=10 * MS)
-    await settled()
-    scene.turn(True, at=20 * MS)
-    await settled()
-    scene.turn(False, at=30 * MS)
+    await scene.play("10 graph; 10 turn; 20 work; 20 turn; 30 none")
     assert scene.split("a", 80 * MS) == {"graph": 40 * MS, "unknown": 40 * MS}
 
 
