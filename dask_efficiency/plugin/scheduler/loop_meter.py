@@ -16,8 +16,9 @@ import random
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from time import monotonic_ns as clock
 from types import coroutine
@@ -26,15 +27,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.accounts.cluster import scheduler_loop
-from dask_efficiency.accounts.cluster.scheduler_loop import (
-    CALLBACK,
-    COMM,
-    HOOK,
-    STREAM,
-    LoopFunction,
-    LoopTime,
-    LoopTotals,
-)
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopFunction, LoopTime, LoopTotals, SchedulerLoop
 from dask_efficiency.accounts.lines import Frame, Holdup, Stack
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
@@ -65,16 +58,21 @@ _CONNECTIONS = frozenset({"register-client", "register-worker"})
 _HOOKS = ("update_graph", "restart", "add_worker", "remove_worker", "add_client", "remove_client", "log_event")
 
 
+#: Nanoseconds and number of the calls of hooks.
+_HookTimes = dict[LoopFunction, list[int]]
+
+
+@dataclass(slots=True, eq=False)
 class _Row:
     """Time of the calls of one handler."""
 
-    __slots__ = ("calls", "due", "hooks", "looked_calls", "looked_ns", "ns")
-
-    def __init__(self) -> None:
-        self.ns = self.calls = self.looked_ns = self.looked_calls = 0
-        #: Instant from which plugins are timed in the next call.
-        self.due = 0
-        self.hooks: dict[LoopFunction, list[int]] = {}
+    ns: int = 0
+    calls: int = 0
+    looked_ns: int = 0
+    looked_calls: int = 0
+    hooks: _HookTimes = field(default_factory=dict)
+    #: Instant from which plugins are timed in the next call.
+    due: int = 0
 
 
 class LoopMeter:
@@ -86,11 +84,10 @@ class LoopMeter:
     def __init__(self, scheduler: Scheduler, has_work: Callable[[], bool]) -> None:
         self._scheduler = scheduler
         self._has_work = has_work
-        self._guard = Guard(
-            "the meter of the scheduler's event loop", "dask_efficiency does not time handlers", self.stop
-        )
+        part = "the meter of the scheduler's event loop"
+        self._guard = Guard(part, "dask_efficiency does not time handlers", self.stop)
         self._rows: dict[LoopFunction, _Row] = {}
-        self._hooks: dict[LoopFunction, list[int]] = {}
+        self._hooks: _HookTimes = {}
         #: Part of each hook of a plugin's class.
         self._kinds: dict[tuple[type, str], LoopFunction] = {}
         self._replacements = Replacements()
@@ -148,26 +145,31 @@ class LoopMeter:
 
     def _put(self) -> None:
         scheduler = self._scheduler
-        for kind, handlers in ((STREAM, scheduler.stream_handlers), (COMM, scheduler.handlers)):
+        both = {scheduler_loop.STREAM: scheduler.stream_handlers, scheduler_loop.COMM: scheduler.handlers}
+        for kind, handlers in both.items():
             for op in list(handlers):
                 if (kind, op) not in self._handlers and op not in _CONNECTIONS:
                     self._handlers.add((kind, op))
                     self._replacements.put(patches.HANDLER, (handlers, op), partial(self._timed, kind, op))
         for name, periodic in list(scheduler.periodic_callbacks.items()):
-            if (CALLBACK, name) not in self._handlers:
-                self._handlers.add((CALLBACK, name))
+            if (scheduler_loop.CALLBACK, name) not in self._handlers:
+                self._handlers.add((scheduler_loop.CALLBACK, name))
                 # Each plan of the active memory manager has its own name.
                 shown = name.rstrip("-0123456789")
-                self._replacements.put(patches.CALLBACK, periodic, partial(self._timed, CALLBACK, shown))
+                self._replacements.put(patches.CALLBACK, periodic, partial(self._timed, scheduler_loop.CALLBACK, shown))
         there = {id(plugin): plugin for plugin in scheduler.plugins.values()}
         for gone in self._plugins.keys() - there.keys():
             self._plugins.pop(gone)[1].put_back()
         for number, plugin in there.items():
             if number not in self._plugins:
                 self._plugins[number] = plugin, (replaced := Replacements())
-                for hook in filter(partial(_has, plugin), _HOOKS):
-                    spent = self._hooks.setdefault(self._hook(plugin, hook), [0, 0])
-                    replaced.put(patches.HOOK, (plugin, hook), partial(_timed_hook, spent))
+                self._put_on(replaced, plugin, _HOOKS, self._hooks)
+
+    def _put_on(self, replaced: Replacements, plugin: Any, hooks: Iterable[str], times: _HookTimes) -> None:
+        for hook in hooks:
+            if _has(plugin, hook):
+                spent = times.setdefault(self._hook(plugin, hook), [0, 0])
+                replaced.put(patches.HOOK, (plugin, hook), partial(_timed_hook, spent))
 
     def _timed_select(self, select: Callable[..., Any]) -> Callable[..., Any]:
         def timed_select(timeout: float | None = None) -> Any:
@@ -244,9 +246,7 @@ class LoopMeter:
     def _put_on_transitions(self, row: _Row) -> None:
         self._looking = replaced = Replacements()
         for plugin in list(self._scheduler.plugins.values()):
-            if _has(plugin, "transition"):
-                spent = row.hooks.setdefault(self._hook(plugin, "transition"), [0, 0])
-                replaced.put(patches.HOOK, (plugin, "transition"), partial(_timed_hook, spent))
+            self._put_on(replaced, plugin, ("transition",), row.hooks)
 
     def _take_off_transitions(self) -> None:
         replaced, self._looking = self._looking, None
@@ -255,13 +255,12 @@ class LoopMeter:
 
     def _hook(self, plugin: Any, hook: str) -> LoopFunction:
         kind = type(plugin)
-        found = self._kinds.get((kind, hook))
-        if found is None:
-            name = kind.__qualname__.rpartition(".")[2]
+        if (kind, hook) not in self._kinds:
             if len(self._kinds) >= MAX_KINDS:
-                return LoopFunction(HOOK, "(other)", Frame("", "", 0))
-            found = self._kinds[kind, hook] = LoopFunction(HOOK, f"{name}.{hook}", _code(getattr(plugin, hook)))
-        return found
+                return LoopFunction(scheduler_loop.HOOK, "(other)", Frame("", "", 0))
+            name = f"{kind.__qualname__.rpartition('.')[2]}.{hook}"
+            self._kinds[kind, hook] = LoopFunction(scheduler_loop.HOOK, name, _code(getattr(plugin, hook)))
+        return self._kinds[kind, hook]
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -320,7 +319,7 @@ class LoopMeter:
         """Totals so far; None if it failed."""
         return None if self.off else self.totals()
 
-    def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> scheduler_loop.SchedulerLoop:
+    def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> SchedulerLoop:
         """Time of the event loop between two totals; by default from the start, and until now."""
         then, until = then or self._first, until or self.totals()
         blocks = [block for at, block in list(self._blocks) if at >= then.at and at - block.ns < until.at]
@@ -371,5 +370,5 @@ def _code(function: Any) -> Frame:
     return Frame(code.co_qualname, code.co_filename, code.co_firstlineno)
 
 
-def _copied(spent: dict[LoopFunction, list[int]]) -> dict[LoopFunction, tuple[int, int]]:
+def _copied(spent: _HookTimes) -> dict[LoopFunction, tuple[int, int]]:
     return {part: (ns, calls) for part, (ns, calls) in spent.items()}

@@ -78,7 +78,7 @@ class OutstandingSpans:
     """Follows the spans that have work outstanding, from :meth:`follow` to :meth:`stop`.
 
     A group is added when work may begin in it: a client's graph, a retry, a lost result. A look checks the groups of a
-    span until one has a task outstanding, and drops those without: so each group is checked once for each time it was
+    span until one has a task outstanding, and drops those without: each group is checked once for each time it was
     added, and of a span with work, one more.
     """
 
@@ -109,11 +109,14 @@ class OutstandingSpans:
         """Add groups whose tasks may be outstanding from now on; returns their spans."""
         paths: dict[str | None, Path] = {}
         for group in groups if self.followed else ():
-            span_id = group.span_id
-            if span_id not in paths:
-                paths[span_id] = self._path(span_id)
-            self._groups.setdefault(paths[span_id], {})[group] = None
+            path = paths.get(group.span_id) or paths.setdefault(group.span_id, self._path(group.span_id))
+            self._groups.setdefault(path, {})[group] = None
         return tuple(paths.values())
+
+    def begins_again(self, ts: TaskState) -> None:
+        """Add the group of a task that had begun or ended."""
+        if self.followed:
+            self.add((ts.group,))
 
     def taken_in(self, groups: Iterable[TaskGroup]) -> None:
         """Note that a graph with tasks of these groups was taken in."""
@@ -184,9 +187,8 @@ class WorkTracker:
         #: Workers without a first task, by address.
         self._new: dict[str, Presence] = {}
         #: True while a task that holds a slot is on a worker.
-        self._processing: Any = getattr(scheduler, "_task_prefix_count_global", None)
-        if self._processing is None:
-            self._processing = _Processing(scheduler)
+        counts = getattr(scheduler, "_task_prefix_count_global", None)
+        self._processing: Any = _Processing(scheduler) if counts is None else counts
         #: Prefix with an unassigned task at the last look.
         self._unassigned: TaskPrefix | None = None
         #: State of the work clock, and of the windows' clock of running tasks.
@@ -342,7 +344,7 @@ class WorkTracker:
         """Note that a task without a result is not to be run, or begins again at once."""
         if start == "erred":  # only a client's retry takes a task from this state to running
             self._asked = stimulus_id
-            self._begins_again(ts)
+            self.spans.begins_again(ts)
             self._cut_short.discard(ts.key)
         elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
             self._cut_short.add(ts.key)
@@ -351,7 +353,7 @@ class WorkTracker:
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
         """Mark a task that had been in memory and is to be run once more with its cause."""
         self.catch_up()
-        self._begins_again(ts)
+        self.spans.begins_again(ts)
         if ts.key in self._cut_short:
             self._cut_short.discard(ts.key)
             return
@@ -371,10 +373,6 @@ class WorkTracker:
             return self._removals[stimulus_id]
         near = (each.annotations or {} for each in (*(ts.waiters or ()), *(ts.waiting_on or ())))
         return next((annotations[RECOMPUTED] for annotations in near if RECOMPUTED in annotations), SOME_WORKER)
-
-    def _begins_again(self, ts: TaskState) -> None:
-        if self.spans.followed:
-            self.spans.add((ts.group,))
 
     def _computed_again(self, key: Any, number: int) -> None:
         """Count a result that is computed again."""
