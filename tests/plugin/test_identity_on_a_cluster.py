@@ -112,20 +112,6 @@ def test_a_task_counts_in_a_window_only_for_its_part_in_it(client, diary):
     assert report.tasks == {"succeeded": 1}
 
 
-def test_windows_that_follow_one_another_add_up_to_the_task(client, diary):
-    future = client.submit(tasks.wait_for_word, diary, pure=False)
-    eventually(lambda: diary.read("start"))
-    parts, windows = [], []
-    for word in ("not yet", "not yet", "go"):
-        with timed_report(client) as (report, window):
-            time.sleep(0.1)
-            diary.write(event=word)
-        windows.append(window)
-        parts.append(report.by_prefix["wait_for_word"].total)
-    assert sum(parts) == between(sum(window.least for window in windows), windows[-1].closed - windows[0].opened)
-    future.result()
-
-
 def test_a_report_across_a_kill_counts_the_worker_until_it_was_removed(mortal_client, attendance, diary):
     client = mortal_client
     first, second = addresses(client)

@@ -22,7 +22,7 @@ def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_a_process_may_use_what_the_system_says() -> None:
+def test_a_process_may_use_the_processors_of_its_affinity() -> None:
     mine = own_processors()
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     assert mine.affinity.bit_count() == len(allowed)
@@ -37,7 +37,7 @@ intr 1 2 3
 
 
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the system does not say it")
-def test_what_its_own_processors_did_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_its_own_processors_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processors, "_STAT", tmp_path / "stat")
     monkeypatch.setattr(processors, "_affinity", lambda: 0b101)
     assert own_processors().used is None
@@ -94,7 +94,7 @@ def test_two_that_share_a_limit_share_a_group(cgroups: Path) -> None:
     assert cores(found) == 1.0
 
 
-def test_a_system_that_tells_nothing_gives_all_processors(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_such_files_gives_all_processors(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(processors, "_NAMESPACE", cgroups / "none")
     monkeypatch.setattr(processors, "_BOOT", cgroups / "none")
@@ -102,27 +102,25 @@ def test_a_system_that_tells_nothing_gives_all_processors(cgroups: Path, monkeyp
     assert (mine.affinity.bit_count(), mine.quota) == (os.cpu_count() or 1, None)
 
 
-def test_version_2_tells_microseconds(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("usage_usec 10\nnr_throttled 2\nthrottled_usec {}\n", 7_000),  # version 2 of control groups
+        ("nr_periods 3\nthrottled_time {}\n", 7),  # version 1
+    ],
+)
+def test_the_time_since_the_last_reading_is_in_nanoseconds(tmp_path, text, nanoseconds):
     stat = tmp_path / "cpu.stat"
-    stat.write_text("usage_usec 10\nnr_throttled 2\nthrottled_usec 5\n")
+    stat.write_text(text.format(5))
     throttling = Throttling(tmp_path)
     assert throttling.limited
     assert throttling.more() == 0
-    stat.write_text("usage_usec 10\nnr_throttled 2\nthrottled_usec 12\n")
-    assert throttling.more() == 7_000
+    stat.write_text(text.format(12))
+    assert throttling.more() == nanoseconds
     assert throttling.more() == 0
     throttling.close()
     throttling.close()
     assert not throttling.limited
-
-
-def test_version_1_tells_nanoseconds(tmp_path):
-    stat = tmp_path / "cpu.stat"
-    stat.write_text("nr_periods 3\nthrottled_time 5\n")
-    throttling = Throttling(tmp_path)
-    stat.write_text("nr_periods 3\nthrottled_time 12\n")
-    assert throttling.more() == 7
-    throttling.close()
 
 
 def test_without_a_limit_nothing_is_read(tmp_path):

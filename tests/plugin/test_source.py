@@ -28,7 +28,7 @@ class block:  # noqa: N801  # reads as what it stands for
     async def __aexit__(self, *error: Any) -> None: ...
 
 
-def test_a_block_is_shown_without_what_is_around_it() -> None:
+def test_a_block_is_shown_without_the_code_around_it() -> None:
     with block() as found:
         text = """
 not indented
@@ -74,15 +74,6 @@ def test_a_block_entered_by_a_stack_is_that_of_the_stack() -> None:
     assert secret not in code
 
 
-def test_nothing_is_shown_of_what_is_in_no_block(tmp_path: Path) -> None:
-    """A stack of a module's, or of a function's, that no `with` closes."""
-    file = tmp_path / "file.py"
-    text = "PASSWORD = 1\nstack = ExitStack()\nstack.enter_context(report)\ndef f():\n    stack.enter_context(report)\n"
-    file.write_text(text)
-    assert block_at(SourceLine(str(file), 3, {})) == ()
-    assert block_at(SourceLine(str(file), 5, {})) == ()
-
-
 def test_code_without_source_shows_nothing() -> None:
     names: dict[str, Any] = {"block": block}
     exec("with block() as found: pass", names)
@@ -97,13 +88,21 @@ def test_a_block_is_found_by_any_line_of_its_beginning(tmp_path: Path) -> None:
         assert block_at(SourceLine(str(file), lineno, {})) == ("with (\n    one(),\n    two(),\n):\n    pass",)
 
 
-def test_nothing_is_shown_of_a_file_that_is_no_python_or_far_too_large(tmp_path: Path) -> None:
-    cell = tmp_path / "cell.py"
-    cell.write_text("%%time\nwith report():\n    pass\n")
-    assert block_at(SourceLine(str(cell), 2, {})) == ()
-    large = tmp_path / "large.py"
-    large.write_text("with report():\n    pass\n" + "PASSWORD = 1\n" * 100_000)
-    assert block_at(SourceLine(str(large), 1, {})) == ()
+@pytest.mark.parametrize(
+    ("text", "lineno"),
+    [
+        # A stack of a module's, or of a function's, that no `with` closes.
+        ("PASSWORD = 1\nstack = ExitStack()\nstack.enter_context(report)\n", 3),
+        ("PASSWORD = 1\ndef f():\n    stack.enter_context(report)\n", 3),
+        ("%%time\nwith report():\n    pass\n", 2),  # no Python
+        ("with report():\n    pass\n" + "PASSWORD = 1\n" * 100_000, 1),  # far too large
+    ],
+    ids=["a module's stack", "a function's stack", "a cell with magics", "a large file"],
+)
+def test_nothing_is_shown_of_a_file_without_such_a_block(tmp_path: Path, text: str, lineno: int) -> None:
+    file = tmp_path / "file.py"
+    file.write_text(text)
+    assert block_at(SourceLine(str(file), lineno, {})) == ()
 
 
 @pytest.fixture
@@ -116,12 +115,12 @@ def spans() -> dict[str, Any]:
     }
 
 
-def test_what_was_recorded_for_ones_own_spans_is_shown_once(spans: dict[str, Any]) -> None:
+def test_recorded_code_of_own_spans_is_shown_once(spans: dict[str, Any]) -> None:
     assert recorded(spans, ["mine", "gone", "twice"]) == ("def f():\n    compute()", "x = 1")
     assert recorded(spans, []) == ()
 
 
-def test_long_code_is_cut_and_says_by_how_much() -> None:
+def test_long_code_is_cut_with_a_note() -> None:
     assert bounded(["a" * MAX_CODE]) == ("a" * MAX_CODE,)
     assert bounded(["a" * (MAX_CODE - 1), "bcd", "ef"]) == ("a" * (MAX_CODE - 1), "b", "# 4 more characters")
 

@@ -223,23 +223,6 @@ def test_the_beginning_and_end_of_work_and_graphs_are_announced(clock):
     assert heard[2:] == [(False, False)]
 
 
-def test_a_long_running_task_is_no_work_outstanding_but_what_waits_for_it_is(clock):
-    scheduler, cluster, _ = tracked(x="processing")
-    clock.now = 10
-    assert scheduler.stream_handlers["long-running"](key="x", worker="tcp://a") == "handled"
-    assert not cluster.work.outstanding
-    assert not scheduler.tracker.running
-    scheduler.add("y")
-    clock.now = 15
-    scheduler.move("y", "waiting")
-    assert cluster.work.outstanding
-    clock.now = 20
-    scheduler.move("x", "memory")
-    scheduler.move("y", "processing")
-    assert (cluster.work.outstanding, scheduler.tracker.running) == (True, True)
-    assert cluster.work.without_work(at=30) == 5
-
-
 def test_a_task_that_was_long_running_before_the_tracker_is_no_work(clock):
     scheduler = FakeScheduler(x="processing")
     scheduler.ws.long_running.add(scheduler.tasks["x"])
@@ -319,26 +302,6 @@ def test_tasks_that_run_again_are_marked_as_recomputed_or_counted_as_repeats(clo
     scheduler.compute(*(key for key, ts in scheduler.tasks.items() if ts.state == "waiting"))
     assert scheduler.repeats() == repeats
     assert not scheduler.tracker.full
-
-
-@pytest.mark.parametrize("state", sorted(OUTSTANDING))
-@pytest.mark.parametrize(
-    ("first", "then"), [("update-graph-3", "handle-worker-cleanup-4"), ("handle-worker-cleanup-3", "reschedule-4")]
-)
-def test_a_run_that_is_cut_short_begins_again_for_the_cause_that_it_had(clock, state, first, then):
-    scheduler = computed("x")
-    scheduler.move("x", "released", first)
-    if first == "update-graph-3":
-        scheduler.ask("x", stimulus_id=first)
-    else:
-        scheduler.move("x", "waiting", first)
-    before = scheduler.recomputed()
-    assert before == ({"x"} if first == "handle-worker-cleanup-3" else set())
-    if state != "waiting":
-        scheduler.move("x", state, "task-finished-y")
-    for finish in ("released", "waiting"):
-        scheduler.move("x", finish, then)
-    assert scheduler.recomputed() == before
 
 
 def test_a_lost_result_bears_the_mark_of_its_worker_and_so_do_those_that_it_needs(clock):
