@@ -8,7 +8,7 @@ from __future__ import annotations
 PROVES = {
     "plugin/test_identity_on_a_cluster.py": {
         "test_each_snapshot_of_a_worker_adds_up_to_the_nanosecond": "buckets add up to nthreads x elapsed",
-        "test_what_two_snapshots_differ_by_is_nthreads_times_an_independent_clock": "no bucket gains what no clock saw",
+        "test_two_snapshots_differ_by_nthreads_times_an_independent_clock": "no bucket gains what no clock saw",
         "test_a_report_is_nthreads_times_the_time_inside_it": "a window's buckets are nthreads x its length",
         "test_a_task_counts_in_a_window_only_for_its_part_in_it": "tasks are cut at a window's ends",
         "test_a_report_across_a_kill_counts_the_worker_until_it_was_removed": "lost-worker, to the removal",
@@ -26,15 +26,15 @@ PROVES = {
         "test_waiting_for_a_slow_transfer_is_waiting_on_data_for_one_slot": "waiting-on-data",
         "test_a_task_held_back_by_a_resource_makes_one_slot_constrained": "constrained",
         "test_one_long_task_leaves_the_other_threads_idle": "idle",
-        "test_a_thinking_client_gives_no_work": "no-work",
+        "test_the_time_without_tasks_of_a_client_is_no_work": "no-work",
         "test_spilling_and_unspilling_are_spill_as_upstream_sums_them": "spill",
         "test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost": "recomputed",
     },
     "plugin/test_adaptive_on_a_cluster.py": {
-        "test_a_window_that_is_longer_than_asked_for_says_so": "a retrospect's window is as long as it says",
+        "test_a_note_says_that_a_window_is_longer_than_asked_for": "a retrospect's window is as long as it says",
     },
     "plugin/test_repeats_on_a_cluster.py": {
-        "test_a_window_tells_the_repeats_inside_it": "repeated is told from recomputed",
+        "test_a_window_has_the_repeats_inside_it": "repeated is told from recomputed",
     },
     "plugin/test_gpu_on_a_cluster.py": {
         "test_gpu_time_of_tasks_reaches_the_report_and_the_metrics": "GPU time's way from a worker to a person",
@@ -45,7 +45,7 @@ PROVES = {
         "test_registering_with_other_options_replaces_them_and_the_accounts_go_on": "options that change",
         "test_unregistering_while_tasks_run_leaves_nothing_and_breaks_nothing": "nothing stays behind",
         "test_a_registration_amid_running_tasks_adopts_them": "a cluster that is already at work",
-        "test_a_report_registers_the_plugin_under_a_lease_says_so_once_and_takes_it_away": "efficiency_report alone",
+        "test_a_report_registers_the_plugin_for_itself_logs_that_once_and_removes_it": "efficiency_report alone",
         "test_an_exception_in_the_block_passes_through_and_the_report_is_made": "a block that fails",
     },
     "plugin/test_safety_on_a_cluster.py": {
@@ -54,11 +54,11 @@ PROVES = {
         "test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_heard_of": "a worker that is silent",
     },
     "plugin/test_known_causes_on_a_cluster.py": {
-        "test_a_server_that_takes_its_time_is_the_network[in recv]": "a cause of thread-noncpu, with its line",
+        "test_waiting_for_a_slow_server_is_network[in recv]": "a cause of thread-noncpu, with its line",
     },
     "plugin/test_idle_causes_on_a_cluster.py": {
         "test_a_chain_lacks_parallelism_and_its_prefix_is_named": "causes of idle slots: the graph's",
-        "test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler": "and the scheduler's",
+        "test_slots_of_short_tasks_wait_for_a_busy_scheduler": "and the scheduler's",
     },
     "plugin/test_spans_on_a_cluster.py": {
         "test_two_clients_share_the_free_threads_while_both_have_work[True]": "several users of a cluster",

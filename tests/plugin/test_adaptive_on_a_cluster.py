@@ -66,7 +66,7 @@ def test_every_task_of_an_adaptive_run_counts_once(cluster: LocalCluster, client
     assert past.breakdown["lost-worker"] == 0
 
 
-def test_a_retired_worker_whose_nanny_is_gone_still_has_the_last_word(cluster: LocalCluster, client: Client) -> None:
+def test_a_retired_worker_without_its_nanny_sends_its_final_snapshot(cluster: LocalCluster, client: Client) -> None:
     """``Worker.close`` asks the nanny first: where that fails, it takes no plugin away, and the worker hangs."""
     cluster.scale(2)
     client.wait_for_workers(2, timeout=60)
@@ -85,7 +85,7 @@ def test_a_retired_worker_whose_nanny_is_gone_still_has_the_last_word(cluster: L
     assert sum(row.total_ns for row in found.by_span.values()) > 0
 
 
-def test_a_worker_that_does_not_close_has_no_last_words(cluster: LocalCluster, client: Client) -> None:
+def test_a_worker_that_does_not_close_has_no_final_snapshot(cluster: LocalCluster, client: Client) -> None:
     cluster.scale(1)
     client.wait_for_workers(1, timeout=60)
 
@@ -98,7 +98,7 @@ def test_a_worker_that_does_not_close_has_no_last_words(cluster: LocalCluster, c
     assert found.tasks == {"succeeded": 3}
 
 
-def test_of_a_worker_that_is_killed_the_missing_tasks_are_numbered(cluster: LocalCluster, client: Client) -> None:
+def test_missing_tasks_of_a_killed_worker_are_counted(cluster: LocalCluster, client: Client) -> None:
     cluster.scale(2)
     client.wait_for_workers(2, timeout=60)
     killed = addresses(client)[0]
@@ -114,7 +114,7 @@ def test_of_a_worker_that_is_killed_the_missing_tasks_are_numbered(cluster: Loca
     assert found.breakdown["lost-worker"] > 0
 
 
-def test_a_window_that_is_longer_than_asked_for_says_so(cluster: LocalCluster, client: Client) -> None:
+def test_a_note_says_that_a_window_is_longer_than_asked_for(cluster: LocalCluster, client: Client) -> None:
     cluster.scale(2)
     client.wait_for_workers(2, timeout=60)
     report = eventually(lambda: _with_note(client.sync(ask_history, client, 1.5)))

@@ -320,7 +320,7 @@ def test_one_long_task_leaves_the_other_threads_idle(client):
     assert report.breakdown["idle"] == between((THREADS - 1) * told["wall"], THREADS * window.most - told["wall"])
 
 
-def test_a_thinking_client_gives_no_work(client):
+def test_the_time_without_tasks_of_a_client_is_no_work(client):
     with timed_report(client) as (report, window):
         watch = time.monotonic()
         time.sleep(0.6)

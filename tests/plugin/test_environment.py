@@ -21,7 +21,7 @@ def state(**packages: Any) -> SimpleNamespace:
     return SimpleNamespace(versions={"packages": {**mine, **packages}}, nthreads=2, memory_limit=2**30)
 
 
-def test_a_cluster_of_one_mind_tells_its_versions_and_sizes() -> None:
+def test_a_cluster_of_equal_versions_has_no_version_notes() -> None:
     found = of_cluster([state(), state()], [state()])
     assert found["distributed"] == distributed.__version__
     assert (found["workers"], found["threads"], found["threads of a worker"]) == ("2", "4", "2")
@@ -29,7 +29,7 @@ def test_a_cluster_of_one_mind_tells_its_versions_and_sizes() -> None:
     assert not [name for name in found if " on " in name]
 
 
-def test_versions_that_differ_are_named_with_their_number() -> None:
+def test_differing_versions_are_named_with_counts() -> None:
     workers = [state(), state(dask="2026.1.0"), state(dask="2026.1.0", numpy=None)]
     found = of_cluster(workers, [state(dask="2025.9.9")])
     assert found["dask on workers"] == f"2026.1.0 (2); scheduler {dask.__version__}"

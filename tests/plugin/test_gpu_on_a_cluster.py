@@ -134,7 +134,7 @@ def launches(client: Client, prefix: str) -> int:
     return sum(kernel.launches for each in totals for kernel in each.kernels if kernel.prefix == prefix)
 
 
-def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_cluster: LocalCluster):
+def test_metering_of_gpus_is_switched_off_and_on_and_no_total_falls(client: Client, gpu_cluster: LocalCluster):
     then = snapshot(client).breakdown["gpu"]
     waited = client.submit(tasks.train, 0.02, key="before").result()
     before = exported(gpu_cluster, "gpu_seconds_total")
@@ -150,7 +150,7 @@ def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_
     assert {key: ns for key, ns in before.items() if after[key] < ns} == {}
 
 
-def test_a_slow_gpu_is_told_from_a_slow_worker(stub_directory: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_slow_gpu_is_distinguished_from_a_slow_worker(stub_directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(straggler_watch, "INTERVAL_SECONDS", 0.5)
     with cluster_of(4, threads=1) as cluster, Client(cluster) as client:
         begin(client, stub_directory)
@@ -167,7 +167,7 @@ def test_a_slow_gpu_is_told_from_a_slow_worker(stub_directory: Path, monkeypatch
     assert of_kernels.value == pytest.approx(2.0, rel=0.1)
 
 
-def test_a_killed_worker_takes_none_of_its_gpu_time_along(client: Client, gpu_cluster: LocalCluster):
+def test_the_gpu_time_of_a_killed_worker_stays(client: Client, gpu_cluster: LocalCluster):
     wait(client.map(tasks.train, [0.02] * 4, pure=False))
     known = sum(d.kernels for d in devices(snapshot(client)))
     before = exported(gpu_cluster, "gpu_seconds_total")

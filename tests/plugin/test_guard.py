@@ -311,7 +311,7 @@ BROKEN = [
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("place", "name", "missing"), BROKEN)
-def test_a_report_lacks_what_broke_and_nothing_else(place, name, missing, monkeypatch):
+def test_a_report_lacks_only_the_part_that_failed(place, name, missing, monkeypatch):
     async def run() -> tuple[EfficiencyReport, EfficiencyReport, EfficiencyReport]:
         async with metered_client() as mine:
             async with efficiency_report(mine, trace=True) as report:

@@ -77,7 +77,7 @@ def test_each_snapshot_of_a_worker_adds_up_to_the_nanosecond(client, diary):
     assert seen >= 20
 
 
-def test_what_two_snapshots_differ_by_is_nthreads_times_an_independent_clock(client, diary):
+def test_two_snapshots_differ_by_nthreads_times_an_independent_clock(client, diary):
     a, then, b = timed(snapshot, client)
     wait(mixture(client, diary))
     time.sleep(0.2)

@@ -32,7 +32,7 @@ def share(report: EfficiencyReport, cause: str) -> float:
     return report.idle_causes.get(cause, 0.0) / report.breakdown["idle"]
 
 
-def test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler(cluster, client):
+def test_slots_of_short_tasks_wait_for_a_busy_scheduler(cluster, client):
     busy = PeriodicCallback(lambda: time.sleep(0.1), 10)  # the loop cannot look either, and so knows that it is late
     client.sync(started, busy)
     with efficiency_report(client=client) as found:
@@ -65,7 +65,7 @@ def test_a_chain_lacks_parallelism_and_its_prefix_is_named(client: Client) -> No
     assert waited_for["link"] > 0.8 * sum(waited_for.values())
 
 
-def test_slots_beside_a_worker_to_which_tasks_are_pinned_are_restricted(client: Client) -> None:
+def test_free_slots_are_restricted_if_tasks_are_pinned_to_another_worker(client: Client) -> None:
     with efficiency_report(client=client) as found:
         client.gather(client.map(nap, [0.25] * 16, pure=False, workers=addresses(client)[:1]))
     assert main_cause(found.report) == "restricted"

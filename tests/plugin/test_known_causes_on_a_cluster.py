@@ -130,7 +130,7 @@ def test_the_cause_is_named_and_its_first_culprit_is_on_a_line_that_waits(client
 
 
 @pytest.mark.parametrize("function", [work.ask, work.receive], ids=["in poll", "in recv"])
-def test_a_server_that_takes_its_time_is_the_network(client, late_server, function):
+def test_waiting_for_a_slow_server_is_network(client, late_server, function):
     report, marks = reported(client, function, [late_server] * THREADS)
     must_be(report, marks, "network")
 
@@ -167,7 +167,7 @@ def compute_in_own_threads(seconds: float) -> dict[str, float]:
     return {"wall": wall, "core": core, "thread": own, "others": others - own}
 
 
-def test_what_a_librarys_threads_compute_is_useful_and_no_waiting(client):
+def test_time_of_a_librarys_threads_is_useful_and_no_waiting(client):
     with efficiency_report(client) as report:
         # One task at a time: what else the process computes is little, and none of it another task's.
         told = [client.submit(compute_in_own_threads, 0.5, pure=False).result() for _ in range(4)]

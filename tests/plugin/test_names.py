@@ -28,19 +28,19 @@ def strings(path: Path) -> set[str]:
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
-def test_what_travels_is_spelled_as_ever():
+def test_names_on_the_wire_never_change():
     assert {name: getattr(names, name) for name in WIRE} == WIRE
     assert RECOMPUTED == "dask-efficiency-recomputed"
 
 
-def test_what_travels_by_value_spells_the_names_alike():
+def test_the_bootstrap_repeats_the_names_alike():
     assert EfficiencyWorkerPlugin.name == names.WORKER_PLUGIN
     assert EfficiencyPlugin.name == names.PLUGIN
     (folder,) = dask_efficiency.plugin.__path__
     assert names.METRIC in strings(Path(folder) / "bootstrap.py")
 
 
-def test_names_are_spelled_in_one_file_and_in_what_travels_by_value():
+def test_names_are_spelled_only_in_their_module_and_the_bootstrap():
     (folder,) = dask_efficiency.plugin.__path__
     # The package's own name among the versions of a report is no name of an op.
     spelled = set(WIRE.values()) - {names.PLUGIN}
@@ -48,7 +48,7 @@ def test_names_are_spelled_in_one_file_and_in_what_travels_by_value():
     assert found == {"names.py", "bootstrap.py"}
 
 
-def test_the_names_need_nothing_but_the_standard_library():
+def test_names_import_only_the_standard_library():
     script = f"""
 import sys
 before = set(sys.modules)

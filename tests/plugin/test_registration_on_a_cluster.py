@@ -214,7 +214,7 @@ def test_workers_that_join_later_and_a_restart_are_metered(mortal_cluster):
 # -- reports without a registration ----------------------------------------------------------
 
 
-def test_a_report_registers_the_plugin_under_a_lease_says_so_once_and_takes_it_away(bare_client, caplog):
+def test_a_report_registers_the_plugin_for_itself_logs_that_once_and_removes_it(bare_client, caplog):
     before = traces(bare_client)
     with caplog.at_level(logging.INFO, logger="dask_efficiency"):
         with efficiency_report(bare_client) as report:

@@ -41,7 +41,7 @@ def test_one_collection_computed_four_times_in_a_report_is_repeated_and_none_of_
     assert "computed up to 4 times" in plain(report.document)
 
 
-def test_what_was_released_and_not_forgotten_is_repeated_when_a_client_asks_for_it_again(client):
+def test_a_released_result_that_a_client_asks_for_again_is_a_repeat(client):
     first = dask.delayed(increment)(1, dask_key_name="first-held")
     held = client.persist(dask.delayed(increment)(2, first, dask_key_name="second-held"), optimize_graph=False)
     wait(held)
@@ -54,7 +54,7 @@ def test_what_was_released_and_not_forgotten_is_repeated_when_a_client_asks_for_
     assert {prefix: (repeat.tasks, repeat.times) for prefix, repeat in report.repeats.items()} == {"first-held": (4, 5)}
 
 
-def test_a_window_tells_the_repeats_inside_it(client):
+def test_a_window_has_the_repeats_inside_it(client):
     collection = reduced()
     collection.compute()
     with efficiency_report(client) as once:
@@ -65,7 +65,7 @@ def test_a_window_tells_the_repeats_inside_it(client):
     assert {repeat.times for repeat in again.repeats.values()} == {2}
 
 
-def test_a_retry_has_what_was_released_computed_again_as_a_repeat(client, tmp_path):
+def test_a_retry_has_released_inputs_computed_again_as_repeats(client, tmp_path):
     diary = Diary(tmp_path / "diary")
     first = dask.delayed(increment)(1, dask_key_name="first-retry")
     last = dask.delayed(fail_once)(diary, first, dask_key_name="last-retry")
@@ -85,7 +85,7 @@ def fail_once(diary: Diary, x: int) -> int:
     return x
 
 
-def test_what_a_lost_result_needs_is_recomputed_though_it_was_released_long_ago(mortal_client):
+def test_released_inputs_of_a_lost_result_are_recomputed(mortal_client):
     client = mortal_client
     first, _ = addresses(client)
     with dask.annotate(workers=[first], allow_other_workers=True):
@@ -102,7 +102,7 @@ def test_what_a_lost_result_needs_is_recomputed_though_it_was_released_long_ago(
     assert report.repeats == {}
 
 
-def test_a_client_that_asks_again_while_a_worker_is_lost_is_told_from_it(mortal_cluster, mortal_client, tmp_path):
+def test_repeats_and_a_lost_result_at_once_are_distinguished(mortal_cluster, mortal_client, tmp_path):
     client = mortal_client
     first, second = addresses(client)
     diary = Diary(tmp_path / "diary")

@@ -421,7 +421,7 @@ def test_a_hostile_final_snapshot_does_not_switch_the_meter_off(client, words, w
 # -- what Dask does with heartbeats ----------------------------------------------------------
 
 
-def test_a_user_who_has_dask_keep_no_low_level_logs_is_metered_all_the_same():
+def test_metering_needs_no_low_level_logs():
     async def run() -> Any:
         async with (
             Scheduler(port=0, dashboard_address=":0") as scheduler,
@@ -467,7 +467,7 @@ def is_read(client: Client, after: int) -> bool:
     return not missed and seq > after
 
 
-def test_where_too_many_heartbeats_were_lost_the_scheduler_asks_for_everything_and_reads_on(new_cluster):
+def test_the_scheduler_asks_for_everything_after_too_many_lost_heartbeats(new_cluster):
     with new_cluster(n_workers=1, threads_per_worker=2) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         eventually(lambda: beaten(client)[2] > 2 * REPEATS)

@@ -67,7 +67,7 @@ def totals(client: Client) -> dict[str, float]:
     }
 
 
-def test_a_shuffled_table_and_a_rechunked_array_are_told_by_phase_in_bytes_and_in_messages(client):
+def test_phases_bytes_and_messages_of_a_shuffled_table_and_a_rechunked_array(client):
     before = totals(client)
     with efficiency_report(client, trace=True) as of_table:
         frame = dask.datasets.timeseries(end="2000-01-09", freq="60s", partition_freq="1d")

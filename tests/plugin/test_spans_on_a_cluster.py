@@ -99,7 +99,7 @@ def test_two_clients_share_the_free_threads_while_both_have_work(client, other, 
     assert [note for note in report.notes if "this client's work only" in note]
 
 
-def test_each_line_and_each_span_has_what_was_free_while_it_worked(client: Client) -> None:
+def test_each_line_and_each_span_has_the_free_threads_of_its_time(client: Client) -> None:
     walls, ends = [], [time.monotonic()]
 
     def done(told: dict[str, float]) -> None:
@@ -127,7 +127,7 @@ def test_each_line_and_each_span_has_what_was_free_while_it_worked(client: Clien
 
 
 @pytest.mark.parametrize("mine_first", [False, True])
-def test_tasks_that_dask_puts_into_one_span_are_said_to_be_of_the_client_whose_span_it_was(
+def test_a_note_says_whose_tasks_in_a_shared_span_are_counted(
     client: Client, other: Client, tmp_path: Path, mine_first: bool
 ) -> None:
     diary = Diary(tmp_path / "diary")

@@ -131,7 +131,7 @@ def test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill(client, disk
     assert report.outside.get("spill by the memory manager", 0.0) < SLACK
 
 
-def test_free_slots_whose_tasks_lie_unread_while_the_loop_spills_are_spill(client, disk):
+def test_free_slots_with_unread_tasks_while_the_loop_spills_are_spill(client, disk):
     with efficiency_report(client) as report:
         with disk.spilling():
             pass_by(SPILLING)
@@ -147,9 +147,7 @@ def test_free_slots_whose_tasks_lie_unread_while_the_loop_spills_are_spill(clien
     assert report.breakdown["no-work"] + report.breakdown["idle"] >= 2 * SPILLING
 
 
-def test_the_critical_path_names_the_spilling_that_kept_a_task_from_its_end_and_one_from_its_start(
-    client, disk, tmp_path
-):
+def test_the_critical_path_has_the_spilling_that_delayed_the_end_or_start_of_a_task(client, disk, tmp_path):
     end = tmp_path / "a"
     with efficiency_report(client, trace=True) as report:
         ending = client.submit(wait_for, end, pure=False)
@@ -177,7 +175,7 @@ def test_the_critical_path_names_the_spilling_that_kept_a_task_from_its_end_and_
     assert SPILLING <= found["spill"] <= disk.times[1] - sent + SLACK
 
 
-def test_spilling_that_delays_no_slot_is_shown_beside(client, disk):
+def test_spilling_that_delays_no_slot_is_outside_the_buckets(client, disk):
     with efficiency_report(client) as report, disk.spilling():
         pass_by(SPILLING)
     assert report.breakdown["spill"] == 0

@@ -65,7 +65,7 @@ def work_until(client: Client, condition: Any, *, seconds: float = 300) -> Any:
 
 
 @pytest.mark.usefixtures("short_intervals")
-def test_a_worker_that_is_stopped_in_turns_is_found_told_of_in_every_way_and_retired(new_cluster, caplog):
+def test_a_worker_that_is_stopped_in_turns_is_found_announced_and_retired(new_cluster, caplog):
     with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
         told: list[Any] = []
         client.subscribe_topic("dask-efficiency", lambda event: told.append(event[1]))

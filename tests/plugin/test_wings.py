@@ -8,7 +8,7 @@ from dask_efficiency.plugin.wings import OFFERED, offered
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_nothing_is_offered_of_a_wing_whose_folder_is_gone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wing_without_its_folder_offers_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wing = OFFERED[name].split(".")[1]
     for module in [module for module in sys.modules if module.startswith(f"dask_efficiency.{wing}")]:
         monkeypatch.delitem(sys.modules, module)

@@ -53,14 +53,14 @@ def gaps(reads: list[list[str]]) -> Counter[int]:
     return found
 
 
-def test_while_polls_take_less_than_their_share_every_heartbeat_is_read() -> None:
+def test_every_heartbeat_is_read_while_polls_take_less_than_their_share() -> None:
     cluster = Cluster(240)
     reads = cluster.run(300, reading_seconds=0.9 * MAX_SHARE / 40)
     assert {len(workers) for workers in reads} == {20}
     assert cluster.share.every(4.0) == 1
 
 
-def test_where_they_would_take_more_as_many_are_read_as_the_share_is_enough_for() -> None:
+def test_polls_that_would_take_more_read_as_many_as_the_share_allows() -> None:
     cluster = Cluster(240)
     # 40 a second would take 2.5 times what the rest of the polls leaves of the share.
     cost, rest = 2.5 * 0.8 * MAX_SHARE / 40, 0.2 * MAX_SHARE / 2
@@ -77,7 +77,7 @@ def test_where_they_would_take_more_as_many_are_read_as_the_share_is_enough_for(
     assert max(times) - min(times) <= 1
 
 
-def test_however_much_they_take_each_worker_is_read_as_often_as_it_must_be() -> None:
+def test_each_worker_is_read_as_often_as_it_must_be_whatever_polls_take() -> None:
     cluster = Cluster(240)
     cluster.run(100, reading_seconds=0.01)
     assert cluster.share.every(4.0) == 4
@@ -89,7 +89,7 @@ def test_however_much_they_take_each_worker_is_read_as_often_as_it_must_be() -> 
     assert {len(workers) for workers in cluster.run(10, reading_seconds=0.01)} == {20}
 
 
-def test_those_of_workers_that_cannot_wait_are_always_read() -> None:
+def test_workers_that_cannot_wait_are_always_read() -> None:
     cluster = Cluster(240)
     cluster.run(100, reading_seconds=0.01)
     cluster.cannot_wait = {"0", "1", "13"}
@@ -113,7 +113,7 @@ def test_a_short_burst_changes_nothing() -> None:
     assert {len(workers) for workers in cluster.run(10, reading_seconds=1e-6)} == {20}
 
 
-def test_where_all_else_takes_the_share_already_as_few_are_read_as_can_be() -> None:
+def test_as_few_as_possible_are_read_if_other_work_takes_the_share() -> None:
     cluster = Cluster(240)
     cluster.run(200, reading_seconds=1e-6, other_seconds=MAX_SHARE)
     assert cluster.share.every(4.0) == 4

@@ -491,7 +491,7 @@ async def test_spans_share_free_slots_from_one_look_to_the_next(scene, shares):
 
 
 @on_a_loop
-async def test_a_graph_that_is_taken_in_is_of_the_spans_that_came_of_it(scene, shares):
+async def test_the_time_to_take_in_a_graph_is_of_its_spans(scene, shares):
     scene.turn(True, at=0)
     scene.sample(at=0)
     scene.turn(False, at=0)

@@ -123,7 +123,7 @@ def timed(meter: LoopMeter, what: Any) -> SchedulerLoop:
     return asyncio.run(run())
 
 
-def test_handlers_callbacks_and_hooks_have_what_they_took(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+def test_handlers_callbacks_and_hooks_are_timed(meter: LoopMeter, scheduler: FakeScheduler) -> None:
     async def work() -> None:
         assert scheduler.stream_handlers["task-finished"](key="x") == "finished x"
         assert await scheduler.stream_handlers["update-graph"]() == "taken in"
@@ -155,7 +155,7 @@ def test_plugins_are_timed_in_some_calls_and_have_their_share_of_all(meter, sche
     assert row.looked_ns == 8 * SECOND
 
 
-def test_what_comes_later_is_timed_and_what_goes_is_as_it_was(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+def test_later_plugins_are_timed_and_removed_ones_put_back(meter: LoopMeter, scheduler: FakeScheduler) -> None:
     async def work() -> None:
         late = Slow(scheduler.clock)
         scheduler.plugins["late"] = late
@@ -195,7 +195,7 @@ def test_everything_is_put_back(meter: LoopMeter, scheduler: FakeScheduler) -> N
     assert state() == before
 
 
-def test_handlers_look_as_they_did_to_who_calls_them(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+def test_timed_handlers_keep_their_signatures(meter: LoopMeter, scheduler: FakeScheduler) -> None:
     async def work() -> None:
         assert inspect.iscoroutinefunction(scheduler.stream_handlers["update-graph"])
         assert not inspect.iscoroutinefunction(scheduler.stream_handlers["task-finished"])
@@ -206,7 +206,7 @@ def test_handlers_look_as_they_did_to_who_calls_them(meter: LoopMeter, scheduler
     timed(meter, work)
 
 
-def test_what_fails_fails_as_before_and_its_time_counts(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+def test_a_handler_that_fails_fails_as_before_and_its_time_counts(meter: LoopMeter, scheduler: FakeScheduler) -> None:
     scheduler.plugins["failing"] = Failing()
 
     async def work() -> None:
@@ -241,7 +241,7 @@ def test_a_handler_that_is_cancelled_is_cancelled(meter: LoopMeter, scheduler: F
     assert seen == ["cancelled"]
 
 
-def test_the_loop_is_busy_but_while_it_has_nothing_to_do(meter: LoopMeter, clock: Clock) -> None:
+def test_the_loop_is_busy_unless_it_waits_in_select(meter: LoopMeter, clock: Clock) -> None:
     def select(timeout: float | None) -> list[Any]:
         clock.pass_by(3)
         return []
@@ -287,7 +287,7 @@ def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(meter, sch
         meter.totals()
 
 
-def test_of_a_coroutine_that_is_looked_at_all_steps_are(meter, scheduler, clock):
+def test_plugins_are_timed_in_all_steps_of_a_coroutine_or_none(meter, scheduler, clock):
     async def twice() -> None:
         clock.pass_by(1)
         await asyncio.sleep(0)
@@ -304,7 +304,7 @@ def test_of_a_coroutine_that_is_looked_at_all_steps_are(meter, scheduler, clock)
     assert times(found.hooks) == {"Slow.transition": (3.0, 1)}
 
 
-def test_nobody_watches_a_loop_that_was_closed_and_its_scheduler_left(meter, monkeypatch):
+def test_the_meter_stops_when_its_loop_is_closed(meter, monkeypatch):
     asyncio.run(started(meter))
     assert meter._collecting in gc.callbacks
     loop = asyncio.new_event_loop()

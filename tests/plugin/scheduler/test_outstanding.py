@@ -304,7 +304,7 @@ def test_tasks_that_run_again_are_marked_as_recomputed_or_counted_as_repeats(clo
     assert not scheduler.tracker.full
 
 
-def test_a_lost_result_bears_the_mark_of_its_worker_and_so_do_those_that_it_needs(clock):
+def test_lost_results_and_their_inputs_have_the_mark_of_the_worker(clock):
     scheduler = computed("a", "b", "c", "d")
     tasks = scheduler.tasks
     scheduler.tracker.results_lost("w3", "handle-worker-cleanup-2")
@@ -319,7 +319,7 @@ def test_a_lost_result_bears_the_mark_of_its_worker_and_so_do_those_that_it_need
     assert marks == {"a": "w3", "b": "w3", "c": "w3", "d": "(unknown)"}
 
 
-def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
+def test_a_lost_result_that_was_released_and_asked_for_again_is_a_repeat(clock):
     scheduler = computed("x")
     mine = scheduler.tasks["x"].annotations = {"priority": 1}
     scheduler.begin_again("x", "handle-worker-cleanup-2")

@@ -20,7 +20,7 @@ def alone(**ns: int) -> dict[str, Alone]:
     return {key: Alone("join", n) for key, n in ns.items()}
 
 
-def test_a_task_ran_alone_for_what_was_gained_since_the_window_was_opened():
+def test_a_task_ran_alone_for_its_increase_since_the_window_opened():
     assert _alone(alone(a=7, b=5, c=3), alone(a=2, b=5)) == {"a": 5, "c": 3}
 
 
@@ -55,7 +55,7 @@ def test_profiles_are_read_as_they_were_merged(every):
         assert [(hold.worker, (hold.seconds, hold.holder, hold.stack)) for hold in made[name]] == holds
 
 
-def test_what_cannot_be_made_on_the_thread_is_noted_and_the_rest_travels():
+def test_a_part_that_fails_on_the_thread_is_noted_and_the_rest_is_sent():
     found = sent(Reply({"notes": ["before"], "window": 7}, [Decoration("gpu", "account of GPUs", lambda: 1 / 0)]))
     assert found == {
         "notes": ("before", "there is no account of GPUs: ZeroDivisionError: division by zero"),

@@ -65,7 +65,7 @@ def test_tasks_that_are_long_running_are_not_outstanding():
     assert spans.outstanding([[away], [away]]) == ()
 
 
-def test_of_a_span_that_goes_on_one_group_is_looked_at_and_those_that_are_over_only_once():
+def test_a_look_checks_one_group_of_a_span_with_work_and_drops_finished_ones():
     groups = [FakeGroup("a", processing=1), *(FakeGroup("a", memory=1) for _ in range(5_000))]
     spans = following(*groups)
     FakeGroup.looks = 0
@@ -77,7 +77,7 @@ def test_of_a_span_that_goes_on_one_group_is_looked_at_and_those_that_are_over_o
     assert FakeGroup.looks == 10
 
 
-def test_spans_are_told_with_those_that_they_are_in():
+def test_spans_are_listed_with_their_parents():
     spans = following(FakeGroup("a/b", waiting=1))
     assert spans.outstanding() == (("a", "a/b"),)
     spans.taken_in([FakeGroup("c", waiting=1), FakeGroup("c", waiting=1)])
@@ -85,7 +85,7 @@ def test_spans_are_told_with_those_that_they_are_in():
     assert spans.take_newest() == ()
 
 
-def test_the_deepest_spans_count_as_of_the_last_level_that_is_told_apart():
+def test_the_deepest_spans_count_at_the_last_level_kept():
     names = ["/".join("x" * depth) for depth in range(1, 3 * MAX_DEPTH)]
     spans = following(FakeGroup(names[-1], waiting=1), spans=names)
     (path,) = spans.outstanding()
@@ -93,13 +93,13 @@ def test_the_deepest_spans_count_as_of_the_last_level_that_is_told_apart():
     assert (path[0], path[-1]) == (names[0], names[-1])
 
 
-def test_tasks_without_a_span_and_spans_that_upstream_does_not_keep_are_nobodys_or_their_own():
+def test_tasks_without_a_span_or_with_an_unknown_one():
     spans = OutstandingSpans(SimpleNamespace(extensions={}))
     spans.follow([FakeGroup(None, waiting=1), FakeGroup("a", waiting=1)])
     assert spans.outstanding() == (("",), ("a",))
 
 
-def test_nothing_is_kept_while_nobody_asks():
+def test_no_groups_are_kept_unless_spans_are_followed():
     spans = OutstandingSpans(scheduler("a"))
     spans.taken_in([FakeGroup("a", waiting=1)])
     assert (spans.outstanding(), spans.take_newest()) == ((), ())
@@ -125,7 +125,7 @@ def test_a_span_is_own_by_itself_or_by_one_that_it_is_in():
     assert is_own(SimpleNamespace(extensions={}), {"?"}, "?")
 
 
-def test_the_time_of_others_is_said_whatever_they_did():
+def test_a_note_has_the_time_of_other_clients():
     opened = SimpleNamespace(shared=set(), only=False)
     held = {"thread-cpu": 2_000_000_000, "running": 500_000_000, "idle": 250_000_000, "paused": 250_000_000}
     (note,) = notes(scheduler("a", "d"), opened, {"a": held, OTHER_WORK: held})
@@ -138,13 +138,13 @@ def test_the_time_of_others_is_said_whatever_they_did():
     assert notes(scheduler("a", "d"), opened, {"a": held, NO_SPAN: held}) == []
 
 
-def test_spans_that_several_share_are_named():
+def test_a_note_names_spans_that_clients_share():
     opened = SimpleNamespace(shared={"a", "b", "gone"}, only=True)
     (note,) = notes(scheduler("a", "b", "d"), opened, {"a": {"idle": 1}})
     assert "in the span 'a' and 1 more, and count" in note
 
 
-def test_of_one_client_only_what_is_known_of_all_is_left_out():
+def test_a_clients_part_leaves_out_fields_of_all_clients():
     reply = {
         "outstanding": 50,
         "no_workers": 30,

@@ -86,7 +86,7 @@ class Workers:
             self.stragglers.take_heartbeat(address, self.ws, {"i": "a", "n": number, "pace": pace}, at)
 
 
-def test_of_few_workers_the_newest_task_rates_are_read_when_the_interval_is_over(monkeypatch):
+def test_the_newest_task_rates_of_few_workers_are_read_at_the_end_of_an_interval(monkeypatch):
     workers = Workers(3, monkeypatch)
     workers.send(0, 0)
     assert workers.read == [(address, 0) for address in workers.addresses]
@@ -100,7 +100,7 @@ def test_of_few_workers_the_newest_task_rates_are_read_when_the_interval_is_over
     assert workers.read == [(address, 2) for address in workers.addresses]
 
 
-def test_of_many_workers_some_are_read_at_each_poll_and_each_once_in_an_interval(monkeypatch):
+def test_many_workers_are_read_once_each_spread_over_the_polls_of_an_interval(monkeypatch):
     monkeypatch.setattr(module, "MAX_POLL_SECONDS", math.inf)
     polls = round(INTERVAL_SECONDS / POLL_SECONDS)
     workers = Workers(3 * MIN_READ_A_POLL * polls, monkeypatch)
@@ -120,7 +120,7 @@ def test_of_many_workers_some_are_read_at_each_poll_and_each_once_in_an_interval
     assert most < 2 * len(workers.addresses) / polls
 
 
-def test_what_there_is_no_time_for_is_read_at_the_end_of_the_next_interval(monkeypatch):
+def test_task_rates_without_time_left_are_read_at_the_end_of_the_next_interval(monkeypatch):
     workers = Workers(5, monkeypatch)
     workers.send(0, 0)
     workers.stragglers.poll(0)
@@ -144,7 +144,7 @@ def test_task_rates_are_read_at_once_before_too_many_are_unread(monkeypatch):
     assert [number for _, number in workers.read] == [0, MAX_UNREAD, 2 * MAX_UNREAD]
 
 
-def test_where_heartbeats_are_left_out_the_last_unread_one_is_read_before_one_that_needs_it(monkeypatch):
+def test_the_last_unread_heartbeat_is_read_before_one_that_needs_it(monkeypatch):
     workers = Workers(1, monkeypatch)
     for number in range(3 * REPEATS):
         if number in {0, 1, 2, 3, 4, 5, 7, 10}:  # a worker's next heartbeat is up to three later
