@@ -11,20 +11,20 @@ import dask
 from dask.utils import parse_timedelta
 
 
+def _expect(holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"expected {expected}")
+
+
 def _seconds(value: Any) -> float:
     seconds = float(parse_timedelta(value, default="s"))
-    if not seconds > 0:
-        raise ValueError("expected a positive duration")
+    _expect(seconds > 0, "a positive duration")
     return seconds
 
 
 def _price(value: Any) -> float | None:
-    if value is None:
-        return None
-    price = float(value)
-    if not 0 <= price < float("inf"):
-        raise ValueError("expected a non-negative number")
-    return price
+    _expect(value is None or 0 <= float(value) < float("inf"), "a non-negative number")
+    return None if value is None else float(value)
 
 
 def _path(value: Any) -> str | None:
@@ -33,28 +33,24 @@ def _path(value: Any) -> str | None:
 
 def _count(value: Any) -> int:
     count = int(value)
-    if count < 1 or (isinstance(value, float) and count != value):
-        raise ValueError("expected a whole number, at least 1")
+    _expect(count >= 1 and (count == value or not isinstance(value, float)), "a whole number, at least 1")
     return count
 
 
 def _flag(value: Any) -> bool:
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    if not isinstance(value, bool):
-        raise ValueError("expected true or false")
-    return value
+    flag = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
+    _expect(isinstance(flag, bool), "true or false")
+    return bool(flag)
 
 
 def _reaction(value: Any) -> Any:
-    if value != "warn" and not callable(value):
-        raise ValueError("expected 'warn' or a callable")
+    _expect(value == "warn" or callable(value), "'warn' or a callable")
     return value
 
 
 def _profile(value: Any) -> dict[str, int]:
-    if not isinstance(value, Mapping) or not all(isinstance(prefix, str) for prefix in value):
-        raise ValueError("expected task prefixes and how many of each, such as {'train_step': 3}")
+    known = isinstance(value, Mapping) and all(isinstance(prefix, str) for prefix in value)
+    _expect(known, "task prefixes and how many of each, such as {'train_step': 3}")
     return {prefix: _count(count) for prefix, count in value.items()}
 
 
@@ -65,8 +61,7 @@ GPU_METERS = ("auto", "cupti", "torch-events", "off")
 def _gpu(value: Any) -> str:
     if isinstance(value, bool):  # YAML reads on and off as booleans
         return "auto" if value else "off"
-    if value not in GPU_METERS:
-        raise ValueError(f"expected one of {', '.join(GPU_METERS)}")
+    _expect(value in GPU_METERS, f"one of {', '.join(GPU_METERS)}")
     return str(value)
 
 

@@ -83,7 +83,6 @@ class Timelines:
         self._windows = windows
         self._feed = ActivityFeed()
         self._life = TimelineRecorder(at=at)
-        #: Reason why there is no timeline any more; empty until a failure.
         self._failure: list[str] = []
 
     def follow(self, present: Iterable[Presence], *, at: int) -> None:
@@ -113,7 +112,6 @@ class ClusterAccounts:
         self._parts = meter.parts
         #: By address: earliest instant of the next request to send everything.
         self._ask_again: dict[str, int] = {}
-        #: Seconds since the epoch at which the accounts began.
         self.since = time.time()
         self.cluster = cluster = ClusterLedger(at=time.monotonic_ns())
         self.work = WorkTracker(scheduler, cluster, windows)
@@ -123,14 +121,11 @@ class ClusterAccounts:
         self.stragglers = StragglerReporter(scheduler, cluster, lambda: meter.options.on_straggler)
         #: Totals at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
-        #: CPU seconds of polls on the scheduler's thread.
         self.cost_seconds = 0.0
         self._thread = threading.get_ident()
-        #: States of the present workers, by address.
         self._servers: dict[str, WorkerState] = {}
         self._arrivals = HeartbeatArrivals(scheduler, cluster)
         self._logged_refusals: set[str] = set()
-        #: Losses of workers whose distributed differs.
         self._stays_off: dict[str, None] = {}
         self._remembered = self._answers = self._prefixes_due = 0
         #: Addresses whose heartbeats are still to be read in this round.

@@ -41,7 +41,6 @@ class HeartbeatShare:
         #: rest of the polls.
         self._arrived = self._read = self._reading_seconds = self._other_seconds = 0.0
         self._at: int | None = None
-        #: Number of the last turn of each worker.
         self._turns: dict[str, int] = {}
         self._numbers = count(1)
         #: Fraction of a heartbeat carried over from the last choice.

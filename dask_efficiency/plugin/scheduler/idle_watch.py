@@ -68,9 +68,7 @@ class IdleWatch:
     """
 
     def __init__(self, scheduler: Scheduler, work: WorkTracker, cluster: ClusterLedger, loop: LoopMeter) -> None:
-        #: Sums of time, by :class:`~dask_efficiency.accounts.cluster.presence.Presence`.
         self.weights = cluster.idle
-        #: CPU seconds of looks on the scheduler's thread.
         self.cost_seconds = 0.0
         self._scheduler = scheduler
         self._work = work
@@ -79,16 +77,13 @@ class IdleWatch:
         self._guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
         self._poller = PeriodicCallback(lambda: self._guard(self._tick), INTERVAL_MS, jitter=JITTER)
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: True while there is work, and while a graph is being taken in.
         self._working = self._graphs = False
         #: State of the last look; None while there is no work, or before the first look at it.
         self._held: ClusterState | None = None
-        #: Spans of the last graphs.
         self._newest: tuple[Path, ...] = ()
         #: Last state that was seen while no graph was taken in.
         self._last: ClusterState | None = None
         self._soon = False
-        #: Instant before which no look is taken, monotonic nanoseconds.
         self.quiet_until = 0
         #: CPU nanoseconds of the last look; nanoseconds saved up for extra looks, and the instant up to which they are.
         self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0

@@ -88,7 +88,6 @@ class LoopMeter:
         self._guard = Guard(part, "dask_efficiency does not time handlers", self.stop)
         self._rows: dict[LoopFunction, _Row] = {}
         self._hooks: _HookTimes = {}
-        #: Part of each hook of a plugin's class.
         self._kinds: dict[tuple[type, str], LoopFunction] = {}
         self._replacements = Replacements()
         self._handlers: set[tuple[str, str]] = set()

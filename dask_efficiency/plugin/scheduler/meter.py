@@ -53,19 +53,15 @@ class ClusterMeter:
     def __init__(self, scheduler: Scheduler, options: Options, *, former: ClusterMeter | None = None) -> None:
         self.scheduler = scheduler
         self.options = options
-        #: Id of the registration.
         self.session = uuid.uuid4().hex
         self.plugin: SchedulerPlugin | None = None
         self.closed = False
-        #: Calls the hooks below.
-        self.guard = Guard(
-            "the meter on the scheduler", "dask_efficiency switched itself off on the scheduler", self._failed
-        )
+        off = "dask_efficiency switched itself off on the scheduler"
+        self.guard = Guard("the meter on the scheduler", off, self._failed)
         self.windows: dict[str, OpenWindow] = {}
         self.workers = WorkerHalves(self)
         self.parts: Parts[SchedulerPart] = Parts("scheduler", self)
         self.accounts = ClusterAccounts(self)
-        #: Hook of the accounts for each transition.
         self._metered = self.accounts.work.hook(self.guard.fail)
         self._windows = OpenWindows(self)
         self.parts.load_all()
@@ -247,12 +243,11 @@ class ClusterMeter:
             return {"leased": None not in self._leases, "source": self.options.source}
         if action == names.CLOSE:
             return await self._windows.close(kwargs["window"])
-        if action == names.LIFE:
+        if action in (names.LIFE, names.HISTORY):
             await self.ask_snapshots()
-            return await replies.packed(replies.of_life(self.accounts))
-        if action == names.HISTORY:
-            await self.ask_snapshots()
-            return await replies.packed(replies.of_history(self.accounts, kwargs.get("last")))
+            life = action == names.LIFE
+            reply = replies.of_life(self.accounts) if life else replies.of_history(self.accounts, kwargs.get("last"))
+            return await replies.packed(reply)
         if action == names.LIVE:
             self.accounts.poll()
             return replies.of_live(self.accounts)

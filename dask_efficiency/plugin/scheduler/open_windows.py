@@ -61,11 +61,9 @@ class OpenWindow:
     #: Totals of the scheduler's event loop at the opening; None if unknown.
     loop: LoopTotals | None
     loop_at_stop: LoopTotals | None = None
-    #: Tasks computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
     #: Ids of the spans that both this client and others sent tasks to.
     shared: set[str] = field(default_factory=set)
-    #: Graphs of this client.
     sent: SentGraphs = field(default_factory=SentGraphs)
 
 

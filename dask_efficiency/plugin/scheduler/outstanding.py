@@ -87,7 +87,6 @@ class OutstandingSpans:
         self._scheduler = scheduler
         #: By span: groups that may have tasks outstanding, in order of arrival.
         self._groups: dict[Path, dict[TaskGroup, None]] = {}
-        #: Spans of the graphs that were taken in since :meth:`take_newest`.
         self._newest: dict[Path, None] = {}
 
     def follow(self, groups: Iterable[TaskGroup]) -> None:
@@ -184,9 +183,7 @@ class WorkTracker:
         self._cut_short: set[Any] = set()
         #: Tasks in ``_cut_short`` or marked as computed again; the set object stays, as the hook holds it.
         self.watched: set[Any] = set()
-        #: Workers without a first task, by address.
         self._new: dict[str, Presence] = {}
-        #: True while a task that holds a slot is on a worker.
         counts = getattr(scheduler, "_task_prefix_count_global", None)
         self._processing: Any = _Processing(scheduler) if counts is None else counts
         #: Prefix with an unassigned task at the last look.

@@ -85,25 +85,20 @@ class StragglerReporter:
         self._cluster = cluster
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
-        #: Finds outliers by metrics, where these are watched.
         self.outliers: OutlierFinder | None = None
         self._waiting = RecentWaiting()
-        #: Outliers that were announced, by name of the worker.
         self._announced: dict[str, SlowWorker] = {}
         #: Name of the present or last worker at each address.
         self._names: dict[str, str] = {}
         #: Findings on workers before they had tasks, with their addresses.
         self._flagged: list[tuple[SlowWorker, set[str]]] = []
-        #: Task rates of present workers, by address.
         self._rates: dict[str, ReceivedRates] = {}
         #: Newest unread heartbeats by address: for this interval, and for the next, of the workers in ``_done``, which
         #: were read in this one.
         self._unread: dict[str, _Unread] = {}
         self._later: dict[str, _Unread] = {}
         self._done: set[str] = set()
-        #: Start of this interval.
         self._began: int | None = None
-        #: Workers whose task rates were refused; logged once each.
         self._refused: set[str] = set()
         self._guard = Guard("the watch for stragglers", "dask_efficiency no longer looks for stragglers")
 

@@ -51,9 +51,7 @@ class WorkerHalves:
         self.recording: str | None = None
         #: Tasks to profile in it: number of each prefix, by who asked for them.
         self.profile: dict[str, dict[str, int]] = {}
-        #: True once the registration is over.
         self.removed = False
-        #: Addresses of workers that did not answer the last time.
         self._silent: set[str] = set()
         #: Pending questions by address.
         self._waiting: defaultdict[str, set[asyncio.Future[Any]]] = defaultdict(set)
