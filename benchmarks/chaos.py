@@ -78,7 +78,7 @@ async def _look(dask_scheduler: Any) -> dict[str, Any]:
         },
         "behind": behind,
         "here": sorted(cluster.present) == sorted(dask_scheduler.workers),
-        "failed": [meter.guard.off, accounts.stragglers._guard.off, accounts.idle.off, *meter.parts.failures()],
+        "failed": [meter.guard.off, accounts.stragglers._guard.off, accounts.idle.guard.off, *meter.parts.failures()],
         "vanished": [(loss.worker, loss.why) for loss in cluster.losses if not loss.in_order],
         "unmeasured": {name: row.ns(Bucket.UNMEASURED) for name, row in names.items()},
         "ledgers": {p.name: p.received.incarnation for p in known if p.received is not None},

@@ -29,7 +29,7 @@ def watch(cluster: LocalCluster, client: Client) -> Iterator[IdleWatch]:
     """The watch on the scheduler, which is in this process."""
     watch: IdleWatch = cluster.scheduler.plugins[PLUGIN]._meter.accounts.idle
     yield watch
-    assert watch.off is None
+    assert watch.guard.off is None
 
 
 @pytest.fixture

@@ -253,7 +253,10 @@ class ClusterAccounts:
             ws = self.scheduler.workers.get(address)
             payload = None if ws is None else ws.metrics.get(METRIC)
             if ws is not None and payload is not None and self._is_there(address, ws):
-                self._take_heartbeat(address, ws, payload, at)
+                came = self._arrivals.take(address, ws, payload, at)
+                self._take_snapshot(address, payload, came)
+                self.stragglers.take_heartbeat(address, ws, payload, came)
+                self._parts.each("take_heartbeat", address, ws, came)
                 presence = self.cluster.present.get(address)
                 if presence is not None and presence.missed and at >= self._ask_again.get(address, at):
                     self._ask_again[address] = at + ASK_AGAIN_NS
@@ -274,13 +277,6 @@ class ClusterAccounts:
     def _spent(self, at: int, others: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
         self.cost_seconds += seconds + others
         self._arrivals.share.spent(at, others, arrived=arrived, read=read, reading_seconds=seconds)
-
-    def _take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
-        """Read the last heartbeat of a worker."""
-        came = self._arrivals.take(address, ws, payload, at)
-        self._take_snapshot(address, payload, came)
-        self.stragglers.take_heartbeat(address, ws, payload, came)
-        self._parts.each("take_heartbeat", address, ws, came)
 
     def _follow_up(self, at: int) -> None:
         """Update everything else after the heartbeats of a round."""

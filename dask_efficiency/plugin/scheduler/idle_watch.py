@@ -74,8 +74,8 @@ class IdleWatch:
         self._work = work
         self._cluster = cluster
         self._loop_meter = loop
-        self._guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
-        self._poller = PeriodicCallback(lambda: self._guard(self._tick), INTERVAL_MS, jitter=JITTER)
+        self.guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
+        self._poller = PeriodicCallback(lambda: self.guard(self._tick), INTERVAL_MS, jitter=JITTER)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._working = self._graphs = False
         #: State of the last look; None while there is no work, or before the first look at it.
@@ -93,15 +93,10 @@ class IdleWatch:
         #: By number of slots and of free ones: the shared state of such workers.
         self._slots: dict[int, list[WorkerSlots]] = {}
 
-    @property
-    def off(self) -> str | None:
-        """Reason why nothing is watched any more; None while it works."""
-        return self._guard.off
-
     def start(self) -> None:
         """Watch, from the scheduler's event loop."""
         self._loop = asyncio.get_running_loop()
-        self._work.changed = lambda: self._guard(self._work_changed)
+        self._work.changed = lambda: self.guard(self._work_changed)
         self._work.changed()
 
     def stop(self) -> None:
@@ -111,7 +106,7 @@ class IdleWatch:
         self._loop = None
         self._work.changed = lambda: None
         self._poller.stop()
-        if self._guard.off is None:
+        if self.guard.off is None:
             self.catch_up()
         self._working, self._held = False, None
 
@@ -191,11 +186,11 @@ class IdleWatch:
         if self._loop is not None and not self._soon and self._saved >= self._took:
             self._saved -= self._took
             self._soon = True
-            self._loop.call_soon(self._guard, self._look_now)
+            self._loop.call_soon(self.guard, self._look_now)
 
     def _look_now(self) -> None:
         if self._loop is not None and (quiet := self.quiet_until - time.monotonic_ns()) > 0:
-            self._loop.call_later(quiet / 1e9, self._guard, self._look_now)
+            self._loop.call_later(quiet / 1e9, self.guard, self._look_now)
             return
         self._soon = False
         if self._loop is not None:

@@ -85,7 +85,7 @@ class LoopMeter:
         self._scheduler = scheduler
         self._has_work = has_work
         part = "the meter of the scheduler's event loop"
-        self._guard = Guard(part, "dask_efficiency does not time handlers", self.stop)
+        self.guard = Guard(part, "dask_efficiency does not time handlers", self.stop)
         self._rows: dict[LoopFunction, _Row] = {}
         self._hooks: _HookTimes = {}
         self._kinds: dict[tuple[type, str], LoopFunction] = {}
@@ -106,14 +106,9 @@ class LoopMeter:
         self._ident = 0
         self._first = LoopTotals(at=clock(), waited=None)
 
-    @property
-    def off(self) -> str | None:
-        """Reason why nothing is timed any more; None while it works."""
-        return self._guard.off
-
     def start(self) -> None:
         """Begin; called once, on the event loop."""
-        self._guard(self._start)
+        self.guard(self._start)
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -140,7 +135,7 @@ class LoopMeter:
     def refresh(self) -> None:
         """Also time handlers and plugins that came since; call from time to time."""
         if not self._closing.is_set():
-            self._guard(self._put)
+            self.guard(self._put)
 
     def _put(self) -> None:
         scheduler = self._scheduler
@@ -231,14 +226,14 @@ class LoopMeter:
         if self._looking is not None or self._closing.is_set():
             return self._time(row, function, *args, **kwargs)
         at, before = clock(), row.ns
-        self._guard(self._put_on_transitions, row)
+        self.guard(self._put_on_transitions, row)
         try:
             return self._time(row, function, *args, **kwargs)
         finally:
             took = row.ns - before
             row.looked_ns += took
             row.looked_calls += 1
-            self._guard(self._take_off_transitions)
+            self.guard(self._take_off_transitions)
             now = clock()
             row.due = now + max(LOOK_NS, round((now - at - took) / MAX_SHARE))
 
@@ -279,7 +274,7 @@ class LoopMeter:
                 self.stop()
         except Exception as error:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._guard.fail, error)
+                loop.call_soon_threadsafe(self.guard.fail, error)
 
     def _stack(self) -> Callable[[], Stack | None]:
         """Make a function for the stack of the loop; None while it is idle, or without a GIL, as frames then change."""
@@ -298,8 +293,8 @@ class LoopMeter:
 
     def totals(self) -> LoopTotals:
         """Totals so far; raises RuntimeError with the reason if it failed."""
-        if self.off is not None:
-            raise RuntimeError(self.off)
+        if self.guard.off is not None:
+            raise RuntimeError(self.guard.off)
         return LoopTotals(
             at=clock(),
             waited=self.waited if self._knows_waits else None,
@@ -316,7 +311,7 @@ class LoopMeter:
 
     def totals_if_known(self) -> LoopTotals | None:
         """Totals so far; None if it failed."""
-        return None if self.off else self.totals()
+        return None if self.guard.off else self.totals()
 
     def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> SchedulerLoop:
         """Time of the event loop between two totals; by default from the start, and until now."""

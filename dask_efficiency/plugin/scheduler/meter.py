@@ -254,7 +254,7 @@ class ClusterMeter:
         if action == names.STRAGGLERS:
             self.accounts.poll()
             findings = await self._windows.with_lines(self.accounts.findings)
-            return replies.of_stragglers(self.accounts, findings)
+            return {"stragglers": [one.to_dict() for one in findings], "workers": len(self.scheduler.workers)}
         part = self.parts.answering(action)
         if part is None:
             raise ValueError(f"unknown action {action!r}, or its part is not installed or failed")

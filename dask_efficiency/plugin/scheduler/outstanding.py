@@ -315,10 +315,13 @@ class WorkTracker:
             return
         for key in keys:
             number = hash(key)
-            if number in computed:
-                self._computed_again(key, number)
-            elif len(computed) < MAX_KEYS:
-                computed.add(number)
+            if number not in computed:
+                if len(computed) < MAX_KEYS:
+                    computed.add(number)
+            elif (ts := self._tasks.get(key)) is None or RECOMPUTED not in (ts.annotations or ()):
+                prefix = key_split(key)
+                for counter in (self._repeats, *(opened.repeats for opened in self._windows.values())):
+                    counter.add(number, prefix)
 
     def _given(self, key: Any) -> None:
         """Note that a task was given to a new worker, or the first task to any."""
@@ -370,15 +373,6 @@ class WorkTracker:
             return self._removals[stimulus_id]
         near = (each.annotations or {} for each in (*(ts.waiters or ()), *(ts.waiting_on or ())))
         return next((annotations[RECOMPUTED] for annotations in near if RECOMPUTED in annotations), SOME_WORKER)
-
-    def _computed_again(self, key: Any, number: int) -> None:
-        """Count a result that is computed again."""
-        ts = self._tasks.get(key)
-        if ts is not None and ts.annotations and RECOMPUTED in ts.annotations:
-            return
-        prefix = key_split(key)
-        for counter in (self._repeats, *(opened.repeats for opened in self._windows.values())):
-            counter.add(number, prefix)
 
     def _look(self) -> None:
         """Set the clocks of the cluster and of the windows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,6 @@ from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import TRANSFERS
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
-from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.gpu import encode_gpu
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.plugin import environment, source
@@ -90,17 +89,21 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "opened": opened.window.opened,
     }
     if not opened.only:
+
+        def skew() -> dict[str, dict[str, Any]]:
+            return {prefix: asdict(one) for prefix, one in skew_by_prefix(closed.profiles.skew, alone).items()}
+
         return Reply(
             known,
             (
                 *_profile_parts(accounts, closed),
-                Decoration("skew", "comparison of tasks", lambda: _skew(closed.profiles, alone)),
+                Decoration("skew", "comparison of tasks", skew),
                 _gpus(closed.gpu),
             ),
         )
     if part is None:
         raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))
-    own_time = None if accounts.idle.off else opened.window.shares.own_ns
+    own_time = None if accounts.idle.guard.off else opened.window.shares.own_ns
     return Reply(spans.only_own(known, part, own_time), _profile_parts(accounts, closed, part, opened.spans))
 
 
@@ -245,11 +248,6 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     }
 
 
-def of_stragglers(accounts: ClusterAccounts, findings: Iterable[SlowWorker]) -> dict[str, Any]:
-    """Reply with the stragglers of now."""
-    return {"stragglers": [finding.to_dict() for finding in findings], "workers": len(accounts.scheduler.workers)}
-
-
 def _common_fields(accounts: ClusterAccounts) -> dict[str, Any]:
     return {
         "since": accounts.since,
@@ -323,10 +321,6 @@ def _profiles(merged: MergedProfiles, prefixes: Collection[str] | None = None) -
         "stacks": stacks.rows,
         "frames": [*stacks.frames],
     }
-
-
-def _skew(merged: MergedProfiles, alone: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    return {prefix: asdict(one) for prefix, one in skew_by_prefix(merged.skew, alone).items()}
 
 
 def _metered(

@@ -427,11 +427,11 @@ async def test_a_failure_is_logged_once_and_ends_the_watch(scene, caplog):
     scene.turn(True, at=0)
     await settled()
     scene.scheduler.workers["a"].processing = None
-    scene.watch._guard(scene.watch._tick)
+    scene.watch.guard(scene.watch._tick)
     scene.turn(False, at=MS)
     scene.turn(True, at=2 * MS)
     await settled()
-    assert "the watch for idle slots failed: TypeError" in scene.watch.off
+    assert "the watch for idle slots failed: TypeError" in scene.watch.guard.off
     assert not scene.watch._poller.is_running()
     assert len(caplog.records) == 1
     assert scene.split("a", 5) == {"unknown": 5}

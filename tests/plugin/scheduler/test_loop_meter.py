@@ -106,7 +106,7 @@ def times(parts: tuple[LoopPart, ...]) -> dict[str, tuple[float, int]]:
 
 async def started(meter: LoopMeter) -> None:
     meter.start()
-    assert meter.off is None
+    assert meter.guard.off is None
 
 
 def timed(meter: LoopMeter, what: Any) -> SchedulerLoop:
