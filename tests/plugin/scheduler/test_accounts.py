@@ -54,6 +54,14 @@ async def registered() -> AsyncIterator[tuple[Any, Any]]:
         await plugin._meter.stop()  # type: ignore[union-attr]
 
 
+def join(scheduler: Any, plugin: Any, number: int) -> WorkerState:
+    """Have a worker join."""
+    one = worker(number, scheduler)
+    scheduler.workers[one.address] = one
+    plugin.add_worker(scheduler, one.address)
+    return one
+
+
 @within(registered)
 async def test_a_worker_is_known_when_it_joins_or_else_at_the_next_poll(scheduler, plugin, *, monkeypatch):
     accounts: Any = plugin._meter.accounts
@@ -89,11 +97,9 @@ async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, p
     cluster = plugin._meter.accounts.cluster  # type: ignore[union-attr]
     losses = {}
     for number in range(1, 6):
-        address = f"tcp://10.0.0.{number}:40000"
-        scheduler.workers[address] = one = worker(number, scheduler)
+        one = join(scheduler, plugin, number)
         one.memory_limit = 1_000
-        plugin.add_worker(scheduler, address)
-        losses[address] = cluster.present[address].loss
+        losses[one.address] = cluster.present[one.address].loss
     memory, silent, closing, retired, vanished = losses
 
     def removed(address: str, stimulus_id: str, *, expected: bool = False) -> None:
@@ -126,9 +132,7 @@ async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, p
 async def test_a_poll_that_was_cut_off_is_continued_by_the_next(scheduler, plugin, *, monkeypatch):
     accounts: Any = plugin._meter.accounts
     for number in (1, 2, 3):
-        address = f"tcp://10.0.0.{number}:40000"
-        scheduler.workers[address] = one = worker(number, scheduler)
-        plugin.add_worker(scheduler, address)
+        one = join(scheduler, plugin, number)
         one.metrics = {METRIC: encode_not_measured("its meter failed")}
         one.last_seen = time.time()
 
@@ -207,6 +211,14 @@ def tasks(accounts: Any) -> int:
     return int(accounts.cluster.tasks.get(Outcome.SUCCEEDED, 0))
 
 
+def beat(accounts: Any, made: list[Sender], *, rounds: int = 1) -> None:
+    """A heartbeat of each worker, and a poll."""
+    for _ in range(rounds):
+        for sender in made:
+            sender.heartbeat()
+        accounts.poll()
+
+
 @pytest.mark.parametrize("between_two_polls", [1, 2, 3])
 @within(senders, 8)
 async def test_skipped_heartbeats_lose_nothing(accounts, made, *, between_two_polls):
@@ -228,10 +240,7 @@ async def test_skipped_heartbeats_lose_nothing(accounts, made, *, between_two_po
 
 @within(senders, 8)
 async def test_a_report_that_reads_many_heartbeats_lets_the_event_loop_go_on(accounts, made, *, monkeypatch):
-    for _ in range(2):
-        for sender in made:
-            sender.heartbeat()
-        accounts.poll()
+    beat(accounts, made, rounds=2)
     assert tasks(accounts) < 2 * len(made)
     monkeypatch.setattr(module, "MAX_REPORT_POLL_SECONDS", 0.0)
     reading = asyncio.create_task(accounts.poll_all())
@@ -281,10 +290,7 @@ async def test_a_skipped_heartbeat_counts_from_its_arrival(accounts, made, *, mo
 
 @within(senders, 8)
 async def test_an_answer_has_all_that_skipped_heartbeats_had(accounts, made):
-    for _ in range(3):
-        for sender in made:
-            sender.heartbeat()
-        accounts.poll()
+    beat(accounts, made, rounds=3)
     assert accounts._arrivals.unread
     for sender in made:
         accounts.take_answer(sender.address, sender.answer(), time.monotonic_ns())
@@ -305,10 +311,7 @@ async def test_losses_of_workers_are_reported_once_and_bounded(accounts, made):
 
 @within(senders, 8)
 async def test_unread_heartbeats_of_a_worker_that_leaves_are_read(accounts, made):
-    for _ in range(3):
-        for sender in made:
-            sender.heartbeat()
-        accounts.poll()
+    beat(accounts, made, rounds=3)
     assert tasks(accounts) < 3 * len(made)
     made[0].heartbeat()  # nobody has looked since
     for sender in made:
@@ -321,9 +324,7 @@ async def test_unread_heartbeats_of_a_worker_that_leaves_are_read(accounts, made
 @within(senders, 1)
 async def test_a_worker_waits_at_most_a_minute_for_its_turn(accounts, made, *, monkeypatch):
     del accounts._arrivals.share.every
-    accounts._arrivals.share.spent(
-        at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
-    )
+    accounts._arrivals.share.spent(time.monotonic_ns(), 0.0, arrived=1_000, read=1_000, reading_seconds=10.0)
     found = {}
     assert accounts.read_interval_seconds == 2.0  # of one worker: four heartbeats of half a second
     accounts._arrivals.share.every = lambda longest: 1.0
@@ -397,13 +398,9 @@ async def test_sensors_of_skipped_heartbeats_are_remembered_if_outliers_are_want
     )
     for outliers, expected in ((False, 0), (True, len(made))):
         accounts._meter.options = replace(accounts.options, outliers=outliers)
-        for sender in made:
-            sender.heartbeat()
-        accounts.poll()
+        beat(accounts, made)
         del remembered[:]
-        for sender in made:
-            sender.heartbeat()
-        accounts.poll()
+        beat(accounts, made)
         read = sum(sender.address not in accounts._arrivals.unread for sender in made)
         assert len(remembered) == (expected or read)
 

@@ -18,10 +18,9 @@ SECOND = 1_000_000_000
 
 
 class Clock:
-    """Stands still but for what is done by hand."""
+    """Stands still unless it is set by hand."""
 
-    def __init__(self) -> None:
-        self.now = SECOND
+    now = SECOND
 
     def __call__(self) -> int:
         return self.now
@@ -110,7 +109,7 @@ async def started(meter: LoopMeter) -> None:
 
 
 def timed(meter: LoopMeter, what: Any) -> SchedulerLoop:
-    """What is known after a coroutine."""
+    """Time of the loop after a coroutine."""
 
     async def run() -> SchedulerLoop:
         await started(meter)
