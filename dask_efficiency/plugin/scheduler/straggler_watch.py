@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from distributed.scheduler import heartbeat_interval
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
+    #: Heartbeat whose task rates are not read yet, and its arrival.
+    _Unread = tuple[WorkerState, Mapping[str, Any], int]
+
 #: Seconds of an interval of comparison; at least two heartbeats.
 INTERVAL_SECONDS = 2.5
 
@@ -49,31 +52,6 @@ MAX_READ_A_POLL = 100
 MAX_UNREAD = REPEATS - 1
 
 
-class _Unread(NamedTuple):
-    """Heartbeat whose task rates are not read yet."""
-
-    ws: WorkerState
-    payload: Mapping[str, Any]
-    at: int
-
-
-class OutlierFinder(Protocol):
-    """Finds outliers by the workers' metrics, in addition to their tasks."""
-
-    @property
-    def findings(self) -> tuple[SlowWorker, ...]:
-        """Outliers of now, by name of the worker."""
-
-    def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
-        """Outliers of an interval, in seconds since the epoch."""
-
-    def left(self, worker: str, *, now: float) -> None:
-        """Note that a worker of this name left."""
-
-    def poll(self, *, at: int, now: float) -> None:
-        """Look, if it is due."""
-
-
 class StragglerReporter:
     """Watches the workers of a cluster. A failure is logged once, and the meter goes on without it.
 
@@ -85,7 +63,9 @@ class StragglerReporter:
         self._cluster = cluster
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
-        self.outliers: OutlierFinder | None = None
+        #: Finds outliers by the workers' metrics, where a wing does:
+        #: :class:`~dask_efficiency.fleet.scheduler.outlier_watch.OutlierWatch`.
+        self.outliers: Any = None
         self._waiting = RecentWaiting()
         self._announced: dict[str, SlowWorker] = {}
         #: Name of the present or last worker at each address.
@@ -157,7 +137,7 @@ class StragglerReporter:
         rates, last = payload["pace"], self._rates.get(address)
         seq = rates.get("n") if isinstance(rates, Mapping) else None
         if last is not None and type(seq) is int and last.seq < seq < last.seq + MAX_UNREAD:
-            table[address] = _Unread(ws, payload, at)
+            table[address] = ws, payload, at
             return
         before = self._unread.pop(address, None) or self._later.pop(address, None)
         if before is not None and last is not None and type(seq) is int and seq > last.seq + REPEATS:
