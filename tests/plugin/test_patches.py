@@ -36,129 +36,98 @@ from dask_efficiency.plugin.scheduler import loop_meter
 # -- what an upgrade of upstream broke -------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def scheduler() -> SimpleNamespace:
-    """As much of a real scheduler as is replaced, without its event loop."""
-
-    async def make() -> SimpleNamespace:
-        real = Scheduler(dashboard=False)
-        return SimpleNamespace(
-            stream_handlers=real.stream_handlers, handlers=real.handlers, periodic_callbacks=real.periodic_callbacks
-        )
-
-    return asyncio.run(make())
-
-
-@pytest.fixture
-def spill_buffer(tmp_path: Path) -> SpillBuffer:
-    return SpillBuffer(str(tmp_path / "spilled"), target=1_000)
-
-
-@pytest.mark.parametrize(
-    "patch",
-    [patches.UPDATE_GRAPH, patches.LONG_RUNNING, patches.CLIENT_RELEASES_KEYS, patches.STEAL_RESPONSE],
-    ids=lambda patch: patch.what,
-)
-def test_stream_handlers_of_the_scheduler(scheduler: SimpleNamespace, patch: Patch) -> None:
-    ((handlers, op),) = patch.places(scheduler)
-    assert op in handlers, patch.without
-    assert patch.fits(handlers[op]), patch.without
-
-
-@pytest.mark.parametrize(
-    ("patch", "kind"),
-    [
-        (patches.CLIENT_STARTS, Client),
-        (patches.CLIENT_CLOSES, Client),
-        (patches.CLUSTER_CLOSES, Cluster),
-        (patches.CLUSTER_CLOSES, SpecCluster),
+#: Patches by what has their places.
+OWNED = {
+    "scheduler": [
+        *(patches.UPDATE_GRAPH, patches.LONG_RUNNING, patches.CLIENT_RELEASES_KEYS, patches.STEAL_RESPONSE),
+        patches.TICK,
     ],
-)
-def test_clients_and_clusters_start_and_close_in_their_event_loop(patch: Patch, kind: type) -> None:
-    ((_, name),) = patch.places(kind)
-    assert patch.fits(getattr(kind, name)), patch.without
-    assert patch is patches.CLUSTER_CLOSES or name in vars(kind)
+    "nothing": [patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE],
+    "module": [patches.RUN_TASK, patches.RUN_ACTOR],
+    "client": [patches.CLIENT_STARTS, patches.CLIENT_CLOSES],
+    "cluster": [patches.CLUSTER_CLOSES],
+    "cluster of specs": [patches.CLUSTER_CLOSES],
+    "shards": [patches.SHUFFLE_MESSAGE],
+    "worker": [patches.SHUFFLE_RECEIVE, patches.SHUFFLE_INPUTS_DONE],
+    "results": [patches.READ_BACK, patches.WRITE_OUT, patches.EVICT],
+    "loop": [patches.SELECT],
+}
 
 
-def test_handlers_and_periodic_callbacks_are_found_where_they_stand(scheduler: SimpleNamespace) -> None:
+@pytest.fixture(scope="module")
+def owners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Objects of upstream in which originals are replaced, without a cluster."""
+
+    async def make() -> tuple[Any, Any]:
+        real = Scheduler(dashboard=False)
+        names = ("stream_handlers", "handlers", "periodic_callbacks")
+        loop: Any = asyncio.get_running_loop()
+        return SimpleNamespace(**{name: getattr(real, name) for name in names}), loop._selector
+
+    scheduler, selector = asyncio.run(make())
+    state = SimpleNamespace(nthreads=1)
+    worker = SimpleNamespace(handlers={}, stream_handlers={}, extensions={}, state=state, address="tcp://a")
+    ShuffleWorkerPlugin().setup(worker)
+    return {
+        "scheduler": scheduler,
+        "nothing": None,
+        "module": distributed.worker,
+        "client": Client,
+        "cluster": Cluster,
+        "cluster of specs": SpecCluster,
+        "shards": ShardsBuffer,
+        "worker": worker,
+        "results": SpillBuffer(str(tmp_path_factory.mktemp("spilled")), target=1_000),
+        "loop": SimpleNamespace(_selector=selector),
+    }
+
+
+@pytest.mark.parametrize(("owner", "patch"), [(owner, patch) for owner, found in OWNED.items() for patch in found])
+def test_each_original_is_in_its_place_and_fits(owners: dict[str, Any], owner: str, patch: Patch) -> None:
+    places = list(patch.places(owners[owner]))
+    assert places, patch.without
+    for place in places:
+        assert patch.fits(patches._now(*place)), patch.without
+
+
+def test_handlers_and_periodic_callbacks_are_looked_up_in_their_places_each_time(owners: dict[str, Any]) -> None:
+    scheduler = owners["scheduler"]
     for handlers in (scheduler.stream_handlers, scheduler.handlers):
-        for op in handlers:
-            assert patches.HANDLER.places((handlers, op)) == [(handlers, op)], patches.HANDLER.without
+        assert patches.HANDLER.places((handlers, "op")) == [(handlers, "op")], patches.HANDLER.without
     for periodic in scheduler.periodic_callbacks.values():
         ((owner, name),) = patches.CALLBACK.places(periodic)
         assert callable(vars(owner)[name]), patches.CALLBACK.without
-    # They are looked up where they stand, each time.
-    reading = inspect.getsource(distributed.core.Server)
-    assert "self.stream_handlers[op]" in reading, patches.HANDLER.without
-    assert "self.handlers[op]" in reading, patches.HANDLER.without
-
-
-def test_hooks_of_plugins_are_looked_up_on_each_plugin() -> None:
-    source = "".join(map(inspect.getsource, (distributed.scheduler, distributed.broker)))
-    for hook in ("transition", *loop_meter._HOOKS):
-        assert inspect.isfunction(getattr(SchedulerPlugin, hook, None)), patches.HOOK.without
-        assert f"plugin.{hook}(" in source, patches.HOOK.without
+    assert 0 < scheduler.periodic_callbacks["tick"].callback_time < 1_000, "expected milliseconds between two ticks"
     plugin = SchedulerPlugin()
     assert patches.HOOK.places((plugin, "transition")) == [(plugin, "transition")]
-
-
-def test_an_event_loop_waits_in_select() -> None:
-    async def places() -> list[Any]:
-        return list(patches.SELECT.places(asyncio.get_running_loop()))
-
-    ((selector, name),) = asyncio.run(places())
-    assert patches.SELECT.fits(getattr(selector, name)), patches.SELECT.without
-    assert "self._selector.select(timeout)" in inspect.getsource(asyncio.BaseEventLoop._run_once)
-
-
-def test_the_tick_of_an_event_loop(scheduler: SimpleNamespace) -> None:
-    ((tick, name),) = patches.TICK.places(scheduler)
-    assert callable(getattr(tick, name)), patches.TICK.without
-    assert 0 < tick.callback_time < 1_000, "expected milliseconds between two ticks"
+    hooks = "".join(map(inspect.getsource, (distributed.scheduler, distributed.broker)))
+    for hook in ("transition", *loop_meter._HOOKS):
+        assert inspect.isfunction(getattr(SchedulerPlugin, hook, None)), patches.HOOK.without
+        assert f"plugin.{hook}(" in hooks, patches.HOOK.without
 
 
 @pytest.mark.parametrize(
-    "patch", [patches.SERIALIZE, patches.OFFLOAD, patches.READ, patches.WRITE], ids=lambda patch: patch.what
+    ("kind", "text"),
+    [
+        (distributed.core.Server, "self.stream_handlers[op]"),
+        (distributed.core.Server, "self.handlers[op]"),
+        (asyncio.BaseEventLoop._run_once, "self._selector.select(timeout)"),
+        (distributed.Worker, " _run_task,\n"),  # with arguments by position
+        (distributed.Worker, " _run_actor,\n"),
+        (CommShardsBuffer.__init__, "self.send = send"),  # by which the worker of a buffer is known
+    ],
 )
-def test_functions_that_move_data(patch: Patch) -> None:
-    for owner, name in patch.places(None):
-        assert patch.fits(vars(owner).get(name)), patch.without
+def test_upstream_calls_what_is_in_these_places(kind: Any, text: str) -> None:
+    assert text in inspect.getsource(kind)
 
 
-@pytest.mark.parametrize("patch", [patches.RUN_TASK, patches.RUN_ACTOR], ids=lambda patch: patch.what)
-def test_functions_that_run_tasks_and_methods_of_actors_in_threads(patch: Patch) -> None:
-    ((module, name),) = patch.places(distributed.worker)
-    assert patch.fits(vars(module)[name]), patch.without
-    # It is looked up where it stands each time, with arguments by position.
-    executing = inspect.getsource(distributed.Worker)
-    assert f" {name},\n" in executing, patch.without
-
-
-def test_functions_that_send_and_receive_the_parts_of_a_shuffle() -> None:
-    ((kind, name),) = patches.SHUFFLE_MESSAGE.places(ShardsBuffer)
-    assert patches.SHUFFLE_MESSAGE.fits(vars(kind)[name]), patches.SHUFFLE_MESSAGE.without
-    worker = SimpleNamespace(
-        handlers={}, stream_handlers={}, extensions={}, state=SimpleNamespace(nthreads=1), address="tcp://a"
-    )
-    ShuffleWorkerPlugin().setup(worker)
-    for patch in (patches.SHUFFLE_RECEIVE, patches.SHUFFLE_INPUTS_DONE):
-        ((handlers, op),) = patch.places(worker)
-        assert patch.fits(handlers[op]), patch.without
-    # It is by what its buffer sends that a worker is known.
+def test_buffers_call_their_hooks_with_these_arguments(owners: dict[str, Any]) -> None:
     assert vars(CommShardsBuffer).get("process") is None
-    assert "self.send = send" in inspect.getsource(CommShardsBuffer.__init__)
-
-
-def test_a_spill_buffer_reads_back_writes_and_evicts(spill_buffer: SpillBuffer) -> None:
-    assert isinstance(spill_buffer, zict.Buffer), patches.READ_BACK.without
-    ((buffer, name),) = patches.READ_BACK.places(spill_buffer)
-    assert patches.READ_BACK.fits(getattr(buffer, name)), patches.READ_BACK.without
-    places = list(patches.WRITE_OUT.places(spill_buffer))
-    assert places, patches.WRITE_OUT.without
-    for callbacks, i in places:
+    buffer = owners["results"]
+    assert isinstance(buffer, zict.Buffer), patches.READ_BACK.without
+    for callbacks, i in patches.WRITE_OUT.places(buffer):
         assert {"key", "value"} <= inspect.signature(callbacks[i]).parameters.keys(), patches.WRITE_OUT.without
-    ((buffer, name),) = patches.EVICT.places(spill_buffer)
-    assert not inspect.signature(getattr(buffer, name)).parameters, patches.EVICT.without
+    assert not inspect.signature(buffer.evict).parameters, patches.EVICT.without
 
 
 def test_methods_of_a_client_for_a_graph() -> None:
