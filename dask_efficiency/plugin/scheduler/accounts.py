@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
+from dask_efficiency.accounts.cluster.losses import Loss
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.slow_worker import SlowWorker
@@ -20,7 +21,7 @@ from dask_efficiency.accounts.wire.snapshots import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import decoration
-from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC, STAYS_OFF
+from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, EVERYTHING, FINAL_SNAPSHOT, METRIC, OP, STAYS_OFF
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler import departures
@@ -28,14 +29,15 @@ from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registration
 from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
+from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
+    from distributed.core import AsyncTaskGroup
     from distributed.scheduler import WorkerState
 
-    from dask_efficiency.plugin.scheduler.meter import ClusterMeter
-    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
 
 #: Heartbeats without a snapshot after which a worker counts as not metered; the first comes up to one after joining.
 MIN_SILENT_HEARTBEATS = 3
@@ -57,6 +59,9 @@ MAX_STAYS_OFF = 100
 
 #: Answers of workers after which timelines are updated: ten thousand at once would take 0.1 s.
 FOLLOWED_ANSWERS = 100
+
+#: Nanoseconds that a closing window waits for the final snapshot of a worker that just left; then its time is lost.
+FINAL_SNAPSHOT_NS = 250_000_000
 
 #: Nanoseconds between two requests to a worker to send everything anew: more than two heartbeats of large clusters.
 ASK_AGAIN_NS = 10_000_000_000
@@ -104,8 +109,9 @@ class Timelines:
 class ClusterAccounts:
     """Accounts of one registration, from its first worker to its end, whose parts hear of workers and heartbeats."""
 
-    def __init__(self, meter: ClusterMeter) -> None:
+    def __init__(self, meter: Registration, workers: WorkerHalves) -> None:
         self._meter = meter
+        self._workers = workers
         self.scheduler = scheduler = meter.scheduler
         self.session = meter.session
         self._windows = windows = meter.windows
@@ -196,11 +202,29 @@ class ClusterAccounts:
         presence = self.cluster.present.get(address)
         self.cluster.worker_left(address, at=at)
         if presence is not None and presence in self.cluster.closing:
-            self._meter.ask_leaving_later(presence)
-        elif presence is not None and ws is not None and not presence.closing and not presence.loss.reason:
-            self._meter.ask_nanny_later(presence, ws)
+            self._background.call_later(FINAL_SNAPSHOT_NS / 2e9, self.ask_leaving, presence)
+        elif presence is not None and ws is not None and ws.nanny and not (presence.closing or presence.loss.reason):
+            self._background.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_nanny, presence.loss, ws.nanny, ws.pid)
         self.stragglers.worker_left(address)
         self._parts.each("worker_left", address, stimulus_id)
+
+    @property
+    def _background(self) -> AsyncTaskGroup:
+        return self.scheduler._ongoing_background_tasks
+
+    async def ask_leaving(self, presence: Presence) -> None:
+        """Ask a worker that left in order for its final snapshot, unless it came by itself."""
+        if presence in self.cluster.closing:
+            answer = await self._workers.ask_directly(presence.address, OP, action=ASK_FINAL_SNAPSHOT)
+            self._meter.guard(self.event, FINAL_SNAPSHOT, answer)
+
+    async def _ask_nanny(self, loss: Loss, nanny: str, pid: int) -> None:
+        """Ask the nanny of a worker that vanished for the reason, which it had time to notice."""
+        lines = await self._workers.ask_directly(nanny, "get_logs", n=departures.LOG_LINES)
+        if lines is None:
+            loss.noticed += ", and its nanny does not answer"
+        elif not loss.reason:
+            self._meter.guard(setattr, loss, "reason", departures.in_log(lines, pid))
 
     def _is_there(self, address: str, ws: WorkerState) -> bool:
         """True if the accounts know the server at an address."""
@@ -265,7 +289,8 @@ class ClusterAccounts:
             if now - began > at_most:
                 break
         if missed:
-            self._meter.ask_everything(missed)
+            ask: Any = self._workers.ask  # whose answers are not needed; a worker that misses this is asked again
+            self._background.call_soon(ask, EVERYTHING, addresses=missed)
         if not self._rest:
             self._arrivals.round_over()
             self._follow_up(at)

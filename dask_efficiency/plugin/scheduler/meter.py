@@ -12,20 +12,18 @@ from weakref import WeakKeyDictionary
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.accounts.cluster.losses import Loss
-from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
-from dask_efficiency.plugin.parts import Parts, SchedulerPart
-from dask_efficiency.plugin.scheduler import departures, replies
+from dask_efficiency.plugin.parts import Parts
+from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
-from dask_efficiency.plugin.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindow, OpenWindows
+from dask_efficiency.plugin.scheduler.open_windows import OpenWindows
+from dask_efficiency.plugin.scheduler.registration import Registration
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-    from distributed.scheduler import WorkerState
 
 #: Milliseconds between two polls for new heartbeats: no hook fires when one arrives.
 POLL_MS = 500
@@ -43,7 +41,7 @@ def turn(scheduler: Scheduler) -> asyncio.Lock:
     return _TURNS.setdefault(scheduler, asyncio.Lock())
 
 
-class ClusterMeter:
+class ClusterMeter(Registration):
     """One registration on one scheduler, from the first plugin to the last, with the leases of a ``former`` one.
 
     Plugins that replace one another share it, so that no counter goes backwards. It holds what the others need of one
@@ -58,12 +56,12 @@ class ClusterMeter:
         self.closed = False
         off = "dask_efficiency switched itself off on the scheduler"
         self.guard = Guard("the meter on the scheduler", off, self._failed)
-        self.windows: dict[str, OpenWindow] = {}
+        self.windows = {}
         self.workers = WorkerHalves(self)
-        self.parts: Parts[SchedulerPart] = Parts("scheduler", self)
-        self.accounts = ClusterAccounts(self)
+        self.parts = Parts("scheduler", self)
+        self.accounts = ClusterAccounts(self, self.workers)
         self._metered = self.accounts.work.hook(self.guard.fail)
-        self._windows = OpenWindows(self)
+        self._windows = OpenWindows(self, self.accounts, self.workers)
         self.parts.load_all()
         #: Kept for good (None), or by a number of reports of each client.
         self._leases: Counter[str | None] = Counter() if former is None else former._leases.copy()
@@ -191,34 +189,6 @@ class ClusterMeter:
         self.accounts.loop.refresh()
         if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
             asyncio.get_running_loop().call_soon(self.guard, self._poll)
-
-    def ask_leaving_later(self, presence: Presence) -> None:
-        """Ask a worker that left in order for its final snapshot, in case it does not come by itself."""
-        self.scheduler._ongoing_background_tasks.call_later(FINAL_SNAPSHOT_NS / 2e9, self.ask_leaving, presence)
-
-    async def ask_leaving(self, presence: Presence) -> None:
-        """Ask a worker that left in order for its final snapshot, unless it came."""
-        if presence in self.accounts.cluster.closing:
-            answer = await self.workers.ask_directly(presence.address, names.OP, action=names.ASK_FINAL_SNAPSHOT)
-            self.guard(self.event, names.FINAL_SNAPSHOT, answer)
-
-    def ask_nanny_later(self, presence: Presence, ws: WorkerState) -> None:
-        """Ask the nanny of a worker that vanished for the reason, after it had time to notice."""
-        if ws.nanny:
-            background = self.scheduler._ongoing_background_tasks
-            background.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_nanny, presence.loss, ws.nanny, ws.pid)
-
-    async def _ask_nanny(self, loss: Loss, nanny: str, pid: int) -> None:
-        lines = await self.workers.ask_directly(nanny, "get_logs", n=departures.LOG_LINES)
-        if lines is None:
-            loss.noticed += ", and its nanny does not answer"
-        elif not loss.reason:
-            self.guard(setattr, loss, "reason", departures.in_log(lines, pid))
-
-    def ask_everything(self, addresses: list[str]) -> None:
-        """Have workers send everything in their next heartbeats; one that misses this is asked again."""
-        ask: Any = self.workers.ask  # whose answers are not needed
-        self.scheduler._ongoing_background_tasks.call_soon(ask, names.EVERYTHING, addresses=addresses)
 
     async def ask_snapshots(self) -> None:
         """Bring the accounts up to this instant."""

@@ -5,29 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dask_efficiency.accounts.cluster.idle import Alone
-from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.lines import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import CLOSE, OPEN
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import replies
-from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter
+from dask_efficiency.plugin.scheduler.accounts import FINAL_SNAPSHOT_NS, ClusterAccounts
+from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registration
 from dask_efficiency.plugin.scheduler.spans import is_own
+from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.straggler.breakdowns import WAITING, line_of
-
-if TYPE_CHECKING:
-    from dask_efficiency.plugin.scheduler.meter import ClusterMeter
-
-#: Nanoseconds that a closing window waits for the final snapshot of a worker that just left; then its time is lost.
-FINAL_SNAPSHOT_NS = 250_000_000
 
 #: Seconds for which a straggler samples the lines on which its tasks wait, when a client asks.
 LOOKING_SECONDS = 1.0
@@ -42,37 +35,13 @@ MAX_WINDOWS = 64
 MAX_ENDED = 256
 
 
-@dataclass(slots=True, eq=False)
-class OpenWindow:
-    """Window that a client opened, with the values that its report needs."""
-
-    window: ClusterWindow
-    timeline: TimelineRecorder
-    client: str
-    #: Ids of the spans of this client's work.
-    spans: set[str]
-    #: Ids of the spans that others sent tasks to first.
-    foreign: set[str]
-    #: True if only this client's work is wanted.
-    only: bool
-    #: Values of IdleWeights at the opening.
-    waited_for: Mapping[str, int]
-    alone: Mapping[Hashable, Alone]
-    #: Totals of the scheduler's event loop at the opening; None if unknown.
-    loop: LoopTotals | None
-    loop_at_stop: LoopTotals | None = None
-    repeats: RepeatCounter = field(default_factory=RepeatCounter)
-    #: Ids of the spans that both this client and others sent tasks to.
-    shared: set[str] = field(default_factory=set)
-    sent: SentGraphs = field(default_factory=SentGraphs)
-
-
 class OpenWindows:
     """Opens and closes windows of a meter on all workers at once."""
 
-    def __init__(self, meter: ClusterMeter) -> None:
+    def __init__(self, meter: Registration, accounts: ClusterAccounts, workers: WorkerHalves) -> None:
         self._meter = meter
-        self._accounts = meter.accounts
+        self._accounts = accounts
+        self._workers = workers
         self._open = meter.windows
         #: By window: reason why it is not open any more.
         self._ended: dict[str, str] = {}
@@ -96,8 +65,8 @@ class OpenWindows:
             opened.window.opened_on(address)
 
         try:
-            self._meter.workers.update()  # those that join from now on open it, too
-            await self._meter.workers.take(OPEN, window_id, take)
+            self._workers.update()  # those that join from now on open it, too
+            await self._workers.take(OPEN, window_id, take)
         except BaseException:
             self.forget(window_id, "it could not be opened")
             raise
@@ -145,11 +114,11 @@ class OpenWindows:
         def take(address: str, reply: Any, at: int) -> None:
             closing.take(address, accounts.take_answer(address, reply, at))
 
-        await self._meter.workers.take(CLOSE, window_id, take)
+        await self._workers.take(CLOSE, window_id, take)
         await accounts.poll_all()
         if cluster.leaving:
             await asyncio.sleep(FINAL_SNAPSHOT_NS / 1e9)
-            await asyncio.gather(*map(self._meter.ask_leaving, cluster.closing))
+            await asyncio.gather(*map(accounts.ask_leaving, cluster.closing))
             cluster.close_departed(at=time.monotonic_ns(), grace=FINAL_SNAPSHOT_NS)
             accounts.follow()
         accounts.work.catch_up()
@@ -169,7 +138,7 @@ class OpenWindows:
             return findings
         lines, window_id = {}, uuid.uuid4().hex
         for action in (OPEN, CLOSE):
-            for address, (reply, at) in (await self._meter.workers.ask(action, window_id, addresses=asked)).items():
+            for address, (reply, at) in (await self._workers.ask(action, window_id, addresses=asked)).items():
                 window, name = accounts.take_answer(address, reply, at), asked[address]
                 if not isinstance(window, str):
                     lines[name] = line_of(causes[name], window.details.profile.items())
@@ -187,8 +156,8 @@ class OpenWindows:
         if not self._open:
             self._accounts.work.spans.stop()
         self._meter.parts.each("window_forgotten", window_id)
-        if not self._meter.workers.removed:
-            self._meter.workers.update()
+        if not self._workers.removed:
+            self._workers.update()
 
     def client_left(self, client: str) -> None:
         """Close the windows of a client that is gone."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dask.utils import key_split
 
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
-from dask_efficiency.accounts.worker.balance import OTHER
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
+from dask_efficiency.plugin.scheduler.registration import RepeatCounter
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -23,34 +22,7 @@ if TYPE_CHECKING:
 
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.accounts.cluster.presence import Presence
-    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
-
-#: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.worker.balance.OTHER`. A guess, to
-#: bound memory.
-MAX_PREFIXES = 1_000
-
-
-class RepeatCounter:
-    """Counts results that were computed again because somebody asked for them again, by prefix."""
-
-    def __init__(self) -> None:
-        #: By prefix and hash of the key: number of repeats.
-        self._again: dict[str, Counter[int]] = {}
-
-    def add(self, number: int, prefix: str) -> None:
-        """Count one more run of the key of this hash."""
-        prefix = prefix[:MAX_PREFIX_LENGTH]
-        if prefix not in self._again and len(self._again) >= MAX_PREFIXES:
-            prefix = OTHER
-        self._again.setdefault(prefix, Counter())[number] += 1
-
-    def by_prefix(self) -> dict[str, tuple[int, int]]:
-        """Repeats, and the largest number of runs of one key, by prefix.
-
-        The runs include the first, which may be older than the counter.
-        """
-        return {prefix: (again.total(), max(again.values()) + 1) for prefix, again in self._again.items()}
-
+    from dask_efficiency.plugin.scheduler.registration import OpenWindow
 
 #: Keys whose 64-bit hashes are kept to find repeats: about 35 MB when full.
 MAX_KEYS = 500_000

@@ -34,7 +34,7 @@ from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, spans_of
 
 if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
-    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
+    from dask_efficiency.plugin.scheduler.registration import OpenWindow
 
 #: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000

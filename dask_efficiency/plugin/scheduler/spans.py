@@ -14,7 +14,7 @@ from dask_efficiency.plugin.scheduler.outstanding import spans_of
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
+    from dask_efficiency.plugin.scheduler.registration import OpenWindow
 
 #: Fields that are known only for all clients of a window together.
 _OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})

@@ -7,18 +7,16 @@ import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle
 from distributed.core import rpc
 
 from dask_efficiency.accounts.cluster.cluster import GRACE_NS
 from dask_efficiency.plugin import bootstrap, names
+from dask_efficiency.plugin.scheduler.registration import Registration
 from dask_efficiency.plugin.version import __version__
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 
 #: Rows of a profile from each worker, at least: the top of a small profile.
 MIN_ROWS = 20
@@ -44,7 +42,7 @@ TimedAnswer = tuple[Any, int]
 class WorkerHalves:
     """Workers' halves of one registration, seen from the scheduler."""
 
-    def __init__(self, meter: ClusterMeter) -> None:
+    def __init__(self, meter: Registration) -> None:
         self._meter = meter
         self._scheduler = meter.scheduler
         #: Id of the recording in which a worker that joins takes part.

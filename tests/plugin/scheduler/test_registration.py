@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.scheduler import registration
+from dask_efficiency.plugin.scheduler.registration import RepeatCounter
+
+
+@pytest.mark.parametrize(
+    ("runs", "repeats"),
+    [
+        ([(1, "sum"), (1, "sum"), (1, "sum"), (2, "sum"), (3, "load")], {"sum": (4, 4), "load": (1, 2)}),
+        ([*enumerate(["a", "b", "c", "d", "a"])], {"a": (2, 2), "b": (1, 2), "(other)": (2, 2)}),  # MAX_PREFIXES is 2
+        ([(number, "x" * 100_000) for number in range(2)], {"x" * MAX_PREFIX_LENGTH: (2, 2)}),
+    ],
+    ids=["tasks and the most runs of one key", "prefixes beyond the bound are one", "names are cut"],
+)
+def test_repeats_are_counted_by_prefix(monkeypatch, runs, repeats):
+    monkeypatch.setattr(registration, "MAX_PREFIXES", 2)
+    counter = RepeatCounter()
+    for run in runs:
+        counter.add(*run)
+    assert counter.by_prefix() == repeats
