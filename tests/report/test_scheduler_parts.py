@@ -106,4 +106,4 @@ def test_unreleased_futures_are_named_with_spilling(new_cluster: Any) -> None:
 
 def looks(dask_scheduler: Any) -> int:
     """How often the part has looked at a worker that had spilled."""
-    return dask_scheduler.plugins[PLUGIN]._meter._parts.get("held-results")._looks
+    return dask_scheduler.plugins[PLUGIN]._meter.parts.get("held-results")._looks

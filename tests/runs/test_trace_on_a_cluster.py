@@ -457,7 +457,7 @@ def test_heartbeats_say_how_the_workers_are(client: Client) -> None:
 
 
 def records(dask_scheduler: Any) -> bool:
-    return dask_scheduler.plugins["dask-efficiency"]._meter._parts.get("recording").recorder is not None
+    return dask_scheduler.plugins["dask-efficiency"]._meter.parts.get("recording").recorder is not None
 
 
 def worker_records(dask_worker: Any) -> bool:
@@ -507,7 +507,7 @@ def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -
 
 def test_a_recorder_on_the_scheduler_that_fails_leaves_metering_alone(client: Client) -> None:
     def break_it(dask_scheduler: Any) -> None:
-        dask_scheduler.plugins["dask-efficiency"]._meter._parts.get("recording").recorder._recorder._read = None
+        dask_scheduler.plugins["dask-efficiency"]._meter.parts.get("recording").recorder._recorder._read = None
 
     with efficiency_report(client, trace=True) as report:
         client.run_on_scheduler(break_it)
