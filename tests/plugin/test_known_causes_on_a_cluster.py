@@ -15,7 +15,6 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,25 +71,14 @@ def late_server() -> Iterator[int]:
         server.shutdown()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What one cause is built into: a task, its argument, and the cause."""
-
-    function: Callable[..., list[Mark]]
-    argument: float
-    cause: str
-
-    def __str__(self) -> str:
-        return self.function.__name__
-
-
-ALONE = (
-    Case(work.add_up, 12_000_000, "gil"),
-    Case(work.nap, SECONDS, "sleep"),
-    Case(work.want_lock, SECONDS, "lock"),
-    Case(work.run_program, SECONDS, "child-process"),
-    Case(work.run_program_for_output, SECONDS, "child-process"),
-)
+#: Tasks with one cause of waiting built in: their argument, and the cause.
+ALONE: dict[Callable[..., list[Mark]], tuple[float, str]] = {
+    work.add_up: (12_000_000, "gil"),
+    work.nap: (SECONDS, "sleep"),
+    work.want_lock: (SECONDS, "lock"),
+    work.run_program: (SECONDS, "child-process"),
+    work.run_program_for_output: (SECONDS, "child-process"),
+}
 
 
 def reported(client: Client, function: Callable[..., list[Mark]], *columns: Any) -> tuple[Any, list[Mark]]:
@@ -120,13 +108,14 @@ def must_be(report: Any, marks: list[Mark], cause: str) -> None:
     assert waiting.get("unknown", 0.0) <= MAX_UNKNOWN * rest
 
 
-@pytest.mark.parametrize("case", ALONE, ids=str)
-def test_the_cause_is_named_and_its_first_culprit_is_on_a_line_that_waits(client, case):
-    report, marks = reported(client, case.function, [case.argument] * THREADS)
-    must_be(report, marks, case.cause)
-    first = next(c for c in culprits_of(report) or () if (c["bucket"], c["cause"]) == (NONCPU, case.cause))
-    assert first["prefix"] == case.function.__name__
-    assert first["line"] in {f"waiting_work.py:{line}" for line in work.waiting_lines(case.function)}
+@pytest.mark.parametrize("function", ALONE)
+def test_the_cause_is_named_and_its_first_culprit_is_on_a_line_that_waits(client, function):
+    argument, cause = ALONE[function]
+    report, marks = reported(client, function, [argument] * THREADS)
+    must_be(report, marks, cause)
+    first = next(c for c in culprits_of(report) or () if (c["bucket"], c["cause"]) == (NONCPU, cause))
+    assert first["prefix"] == function.__name__
+    assert first["line"] in {f"waiting_work.py:{line}" for line in work.waiting_lines(function)}
 
 
 @pytest.mark.parametrize("function", [work.ask, work.receive], ids=["in poll", "in recv"])

@@ -23,26 +23,25 @@ da = pytest.importorskip("dask.array")
 pytest.importorskip("dask.dataframe")
 
 
-def upstream(client: Client, where: str, label: str, unit: str) -> float:
-    """What Dask itself has counted on all workers so far, in the background or foreground of shuffles."""
+def upstream(client: Client, where: str) -> float:
+    """Bytes that Dask itself has counted on all workers so far, in the background of shuffles."""
 
     def count(dask_worker: Any) -> float:
         total = dask_worker.digests_total
-        return sum(value for key, value in total.items() if key[0] == "p2p" and key[2:] == (where, label, unit))
+        return sum(value for key, value in total.items() if key[0] == "p2p" and key[2:] == (where, "process", "bytes"))
 
     return sum(client.run(count).values())
 
 
-def check(report: EfficiencyReport, client: Client, before: dict[str, float]) -> ShuffleTimes:
-    """What holds of any report with shuffles that went well."""
+def check(report: EfficiencyReport, client: Client, before: tuple[float, float]) -> ShuffleTimes:
+    """Check any report with shuffles that went well."""
     times = shuffle_times(report.metered, report.by_prefix)
     prefixes = {row.prefix for row in report.metered if row.label.startswith(("p2p-shard-partition", "p2p-get-output"))}
     prefixes |= {prefix for prefix in report.by_prefix if prefix.startswith("shuffle-barrier")}
     assert sum(times.held_ns.values()) == sum(report.by_prefix[prefix].ns(*HELD) for prefix in prefixes)
     for row in report.by_worker.values():
         assert row.total == pytest.approx(2 * report.window_seconds, rel=0.2)
-    sent = upstream(client, "background-comms", "process", "bytes") - before["sent"]
-    written = upstream(client, "background-disk", "process", "bytes") - before["written"]
+    sent, written = (now - then for now, then in zip(totals(client), before, strict=True))
     assert times.sent.nbytes == pytest.approx(sent, abs=len(report.by_worker))
     assert times.written.nbytes == pytest.approx(written, abs=len(report.by_worker))
     assert times.written.nbytes > 0.9 * times.read.nbytes > 0
@@ -60,11 +59,9 @@ def check(report: EfficiencyReport, client: Client, before: dict[str, float]) ->
     return times
 
 
-def totals(client: Client) -> dict[str, float]:
-    return {
-        "sent": upstream(client, "background-comms", "process", "bytes"),
-        "written": upstream(client, "background-disk", "process", "bytes"),
-    }
+def totals(client: Client) -> tuple[float, float]:
+    """Bytes sent, and written to disk."""
+    return upstream(client, "background-comms"), upstream(client, "background-disk")
 
 
 def test_phases_bytes_and_messages_of_a_shuffled_table_and_a_rechunked_array(client):
