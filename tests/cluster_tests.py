@@ -27,8 +27,10 @@ PROVES = {
         "test_a_task_held_back_by_a_resource_makes_one_slot_constrained": "constrained",
         "test_one_long_task_leaves_the_other_threads_idle": "idle",
         "test_the_time_without_tasks_of_a_client_is_no_work": "no-work",
-        "test_spilling_and_unspilling_are_spill_as_upstream_sums_them": "spill",
         "test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost": "recomputed",
+    },
+    "plugin/test_agreement_on_a_cluster.py": {
+        "test_a_report_agrees_with_dasks_fine_metrics_and_spans[spill-disk-read]": "spill, as Dask sums it",
     },
     "plugin/test_adaptive_on_a_cluster.py": {
         "test_a_note_says_that_a_window_is_longer_than_asked_for": "a retrospect's window is as long as it says",

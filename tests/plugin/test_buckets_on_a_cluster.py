@@ -13,7 +13,7 @@ import dask
 import pytest
 from distributed import Client, wait
 
-from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency import efficiency_report
 from tests.plugin import tasks
 from tests.plugin.tasks import Stopwatch
 from tests.plugin.watch import (
@@ -340,42 +340,6 @@ def test_work_of_a_seceded_task_alone_is_no_work(client):
         known = time.monotonic()
         told = future.result()
     assert report.breakdown["no-work"] == between(THREADS * (told["outside"]["stop"] - known), THREADS * window.most)
-
-
-# -- spill -----------------------------------------------------------------------------------
-
-
-def test_spilling_and_unspilling_are_spill_as_upstream_sums_them(new_cluster):
-    memory = {"target": 0.02, "spill": False, "pause": False, "terminate": False}
-    with (
-        dask.config.set({f"distributed.worker.memory.{key}": value for key, value in memory.items()}),
-        # One slot: with more, each would wait for what the others' tasks spill as well.
-        new_cluster(n_workers=1, threads_per_worker=1, memory_limit="1 GiB") as cluster,
-        Client(cluster) as client,
-    ):
-        client.register_plugin(EfficiencyPlugin())
-        with efficiency_report(client) as report:
-            arrays = client.map(tasks.incompressible, [15_000_000] * 12, range(12))
-            wait(arrays)
-            weighed = client.gather(client.map(tasks.weigh, arrays))
-        assert weighed == [15_000_000] * 12
-
-        def spilled(dask_worker, prefix):
-            labels = ("disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress")
-            return sum(
-                seconds
-                for (context, *rest), seconds in dask_worker.digests_total.items()
-                if context == "execute" and rest[1] == prefix and rest[2] in labels and rest[3] == "seconds"
-            )
-
-        for prefix in ("incompressible", "weigh"):
-            (upstream,) = client.run(spilled, prefix=prefix).values()
-            assert upstream > 0
-            # Upstream's sum leaves out that a file which was read back is deleted.
-            assert 0.97 * upstream <= report.by_prefix[prefix]["spill"] <= 2 * upstream
-        # In whole nanoseconds: a sum of seconds may be rounded up above the total.
-        parts = [report.by_prefix[name].ns("spill") for name in ("incompressible", "weigh")]
-        assert report.breakdown.ns("spill") >= sum(parts)
 
 
 # -- workers that go -------------------------------------------------------------------------

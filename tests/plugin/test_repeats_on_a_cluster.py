@@ -15,10 +15,6 @@ from tests.plugin.watch import addresses, eventually, kill
 pytestmark = pytest.mark.cluster
 
 
-def reduced():
-    return da.random.random((800, 400), chunks=100).sum()
-
-
 def layered():
     """As an xarray expression has it: anomalies from a mean, then their spread."""
     x = da.random.random((60, 40, 40), chunks=(10, 20, 20))
@@ -55,7 +51,7 @@ def test_a_released_result_that_a_client_asks_for_again_is_a_repeat(client):
 
 
 def test_a_window_has_the_repeats_inside_it(client):
-    collection = reduced()
+    collection = da.random.random((800, 400), chunks=100).sum()
     collection.compute()
     with efficiency_report(client) as once:
         da.random.random((40, 40), chunks=20).sum().compute()

@@ -15,6 +15,7 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report
+from tests.plugin.tasks import increment
 from tests.plugin.watch import eventually, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
@@ -107,10 +108,6 @@ def wait_for(path: Path) -> float:
         time.sleep(0.002)
     path.with_suffix(".ended").touch()
     return time.monotonic()
-
-
-def increment(x: int) -> int:
-    return x + 1
 
 
 def test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill(client, disk, tmp_path):

@@ -95,10 +95,7 @@ def eventually(condition: Callable[[], Any], *, seconds: float = 60) -> Any:
 
 
 def workers(client: Client) -> dict[str, Any]:
-    """What the scheduler knows of each worker, by address.
-
-    Not ``client.scheduler_info``: the client asks for itself without workers now and then, and may answer with that.
-    """
+    """What the scheduler knows of each worker, by address; ``client.scheduler_info`` may lack workers."""
     found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     return found
 
@@ -135,20 +132,12 @@ def kill(client: Client, address: str) -> float:
 
 
 def ahead_of_the_clock(report: EfficiencyReport, name: str) -> float:
-    """The seconds by which a worker's accounts may be ahead of the scheduler's clock, at most.
-
-    The scheduler learns when a worker's meter began from its first snapshot, whose way it takes for unmeasured time. A
-    later one that was quicker shows that, and as much is taken off the idle time that follows.
-    """
-    row = report.by_worker[name]
-    return row["unmeasured"] / report.nthreads[name]
+    """Seconds by which a worker's accounts may be ahead of the scheduler's clock: the way of its first snapshot."""
+    return report.by_worker[name]["unmeasured"] / report.nthreads[name]
 
 
 def silence(client: Client, address: str) -> None:
-    """Have a worker send no heartbeats any more, and wait until the scheduler lacks a part of its time.
-
-    That may be later: what it was told of may be ahead of its clock, by as long as the first snapshot was on its way.
-    """
+    """Have a worker send no heartbeats any more, and wait until the scheduler lacks a part of its time."""
     client.run(_send_the_last_heartbeat, workers=[address])
     eventually(lambda: client.run_on_scheduler(_not_told_of, address=address) > 0.1)
 
@@ -178,12 +167,11 @@ def nothing_runs(client: Client) -> bool:
 
 def payloads(client: Client) -> dict[str, dict[str, Any]]:
     """What each worker answers when it is asked for a snapshot, by name; its heartbeats go on."""
-    answers = client.run(_ask_snapshot)
-    return {address: _shown(answer["snapshot"]) for address, answer in answers.items()}
 
+    async def ask(dask_worker: Any) -> Any:
+        return await dask_worker.handlers["efficiency"]("snapshot")
 
-async def _ask_snapshot(dask_worker: Any) -> Any:
-    return await dask_worker.handlers["efficiency"]("snapshot")
+    return {address: _shown(answer["snapshot"]) for address, answer in client.run(ask).items()}
 
 
 def _shown(payload: Any) -> dict[str, Any]:

@@ -30,13 +30,8 @@ class Cluster:
             arrived = self.workers[self.polls % POLLS_A_HEARTBEAT :: POLLS_A_HEARTBEAT]
             chosen = self.share.choose(arrived, longest=self.longest, must=self.cannot_wait.__contains__)
             self.polls += 1
-            self.share.spent(
-                at=self.polls * POLL_NS,
-                arrived=len(arrived),
-                read=len(chosen),
-                reading_seconds=reading_seconds * len(chosen),
-                other_seconds=other_seconds,
-            )
+            seconds, counts = reading_seconds * len(chosen), {"arrived": len(arrived), "read": len(chosen)}
+            self.share.spent(self.polls * POLL_NS, other_seconds, reading_seconds=seconds, **counts)
             self.reads.append(chosen)
         return self.reads[begun:]
 

@@ -139,9 +139,8 @@ async def test_time_after_a_workers_answer_is_no_part_of_the_window(made):
     async def asked(action: str, address: str) -> None:
         answered.append(address)
         if len(answered) == 2:  # while the second is asked, the first one tells more
-            made.meter.accounts.take_answer(
-                answered[0], made.halves[answered[0]].answer("snapshot", ""), time.monotonic_ns()
-            )
+            first = answered[0]
+            made.meter.accounts.take_answer(first, made.halves[first].answer("snapshot", ""), time.monotonic_ns())
 
     made.asked = asked
     reply = unpacked(await made.handle(names.CLOSE, "w"))
