@@ -68,13 +68,7 @@ def scheduler_address(given: str, wanted: str = "a scheduler's address or its sc
 
 
 def look_at(given: str) -> Input:
-    """Recognize the kind of an input.
-
-    Raises
-    ------
-    OSError, ValueError, ImportError
-        If it is a file or URL that cannot be opened.
-    """
+    """Recognize the kind of an input; OSError, ValueError or ImportError if it cannot be opened."""
     if is_address(given):
         return Input(given, InputKind.SCHEDULER, given)
     try:

@@ -45,15 +45,7 @@ class Connection:
         return address, security
 
     def ask(self, address: str, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
-        """Ask a scheduler a question of :mod:`dask_efficiency.plugin.client`.
-
-        Raises
-        ------
-        OSError
-            If no scheduler answers in time.
-        click.ClickException
-            If the plugin is not on it, or it cannot answer.
-        """
+        """Ask a scheduler a question of :mod:`dask_efficiency.plugin.client`; OSError if none answers in time."""
         self.announce(self.secured(address)[0])
         return self.reply(address, question)
 

@@ -64,13 +64,7 @@ def any_size() -> Iterator[None]:
 
 
 def check_held(name: str, size: int, held: int) -> None:
-    """Refuse a file of ``size`` bytes that holds ``held`` bytes, if these are far more.
-
-    Raises
-    ------
-    FileTooLargeError
-        If ``held`` is beyond both bounds.
-    """
+    """Refuse a file of ``size`` bytes that holds ``held`` bytes, if these are beyond both bounds."""
     if held > max(MAX_BYTES, MAX_RATIO * size) and not _any_size.get():
         raise FileTooLargeError(
             f"{name}: its first {size} bytes hold more than {held} once decompressed; expected at most {MAX_RATIO} "
@@ -80,19 +74,7 @@ def check_held(name: str, size: int, held: int) -> None:
 
 
 class _Counted(io.RawIOBase):
-    """Reader of a file that counts its bytes.
-
-    Parameters
-    ----------
-    read
-        Returns up to a number of bytes.
-    name
-        Of the file, for messages.
-    size
-        Returns the bytes of the stored file; without it, reading is not bounded.
-    held
-        Bytes read before.
-    """
+    """Reader that counts the bytes of a file, and bounds them if it knows the ``size`` of the stored file."""
 
     def __init__(
         self, read: Callable[[int], bytes], name: str = "", size: Callable[[], int] | None = None, held: int = 0
@@ -162,21 +144,7 @@ def stored(path: str | os.PathLike[str], **storage_options: Any) -> bytes:
 class Members:
     """Members of a zip archive, which together are bounded like one file.
 
-    Parameters
-    ----------
-    content
-        The archive, as :func:`stored` reads it.
-    name
-        Of the file, for messages.
-    report
-        Called with the bytes read of all members, and the bytes that the archive declares.
-
-    Raises
-    ------
-    zipfile.BadZipFile
-        If it is no archive, or has members that are encrypted, or neither stored nor deflated.
-    FileTooLargeError
-        As soon as more was read of all members than is expected of a file of its size.
+    ``report`` is called with the bytes read of all members, and the bytes that the archive declares.
     """
 
     def __init__(self, content: bytes, name: str, report: Callable[[int, int], object] = lambda held, of: None) -> None:
@@ -219,14 +187,8 @@ def writing(
 ) -> Iterator[IO[bytes]]:
     """Open a binary file for writing, which replaces the target once the block has ended without an error.
 
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL. A local pipe or device is written to as it stands.
-    compression
-        One of fsspec's, or ``"infer"``: as the end of the name says (``.gz``, ``.bz2``, ``.xz``).
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
+    A local pipe or device is written to as it stands. ``compression`` is one of fsspec's, or ``"infer"``: as the end of
+    the name says.
     """
     import fsspec
 
@@ -249,13 +211,7 @@ def writing(
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Check early that a local path can be written; URLs are not checked.
-
-    Raises
-    ------
-    OSError
-        If its folder is missing or cannot be written to, or if it is a folder itself.
-    """
+    """Raise OSError early if a local path cannot be written, or is a folder; URLs are not checked."""
     import fsspec
 
     target = os.fspath(path)

@@ -16,13 +16,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
-    """Compute each task's time in its thread within a scope, and its start, in its first run that succeeded.
-
-    Returns
-    -------
-    work, start
-        Nanoseconds, shapes (tasks,); 0 and MISSING for a task that did not succeed in the scope.
-    """
+    """By task: nanoseconds in its thread within a scope, and its start, of its first success; else 0 and MISSING."""
     runs, tasks = trace.runs, len(trace.tasks)
     begin, end = np.maximum(runs.start, scope.start), np.minimum(runs.stop, scope.stop)
     good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task >= 0) & (runs.task < tasks)
@@ -73,13 +67,8 @@ def is_uneven(trace: RunTrace, work: Int64) -> bool:
 def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
     """Find the longest chain of tasks that need one another, by computing time: the critical path method (CPM).
 
-    The run would take that long with any number of workers, without transfers and without a scheduler.
-
-    Returns
-    -------
-    length, largest
-        Nanoseconds of the whole chain, and of the longest task on it. The chain is never longer than the makespan if
-        every input was computed before the tasks that needed it.
+    The run would take that long with any number of workers, without transfers and without a scheduler. Returns
+    nanoseconds of the whole chain, and of the longest task on it.
     """
     starts = trace.dependency_starts
     needing = np.flatnonzero((start != MISSING) & (starts[1:] > starts[:-1]))
@@ -109,16 +98,11 @@ def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]
 
 
 def slack_ns(trace: RunTrace, causes: RunCauses, scope: Scope) -> Int64:
-    """Compute how much later each run could have been reported without delaying the end, all else unchanged.
+    """By run: nanoseconds that it could have been reported later without delaying the end, all else unchanged.
 
     Runs depend on each other through inputs, the order on each slot, the order of the scheduler's queue, earlier tries
     of the same task, and clients that wait for one result before they ask for the next. The delays between runs that
-    depend on each other are kept.
-
-    Returns
-    -------
-    array, shape (runs,)
-        Nanoseconds, at least 0; MISSING for a run that was not reported within the scope.
+    depend on each other are kept. MISSING for a run that was not reported within the scope.
     """
     runs = trace.runs
     known = (runs.reported != MISSING) & (runs.reported >= scope.start) & (runs.reported <= scope.stop)

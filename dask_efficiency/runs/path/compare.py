@@ -47,16 +47,7 @@ class PathChange:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PathComparison(Printed):
-    """Difference between the paths of two runs.
-
-    Parameters
-    ----------
-    before, after
-        The paths.
-    changes
-        First by kind, then by prefix, each with the largest change first. Each group adds up to the change of the
-        makespan.
-    """
+    """Difference between two paths; the changes by kind and by prefix each add up to that of the makespan."""
 
     before: CriticalPath
     after: CriticalPath

@@ -413,11 +413,7 @@ class CriticalPath(Paged):
 
 
 def critical_path(
-    trace: RunTrace,
-    *,
-    target: str | None = None,
-    span: str | None = None,
-    window: tuple[int, int] | None = None,
+    trace: RunTrace, *, target: str | None = None, span: str | None = None, window: tuple[int, int] | None = None
 ) -> CriticalPath:
     """Find the critical path: the use of every second of a run's wall clock.
 

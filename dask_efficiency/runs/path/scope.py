@@ -29,13 +29,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Request to explain a task, a span, a window, or all of a trace where none of them is given.
-
-    Raises
-    ------
-    ValueError
-        If more than one is given.
-    """
+    """Request to explain a task, a span or a window, of which at most one is given; else all of a trace."""
 
     target: str | None = None
     span: str | None = None
@@ -63,15 +57,7 @@ def whole_scope(trace: RunTrace) -> Scope:
 
 
 def scope_of_window(trace: RunTrace, start: int, stop: int) -> Scope:
-    """Find the scope from a client's first activity in a window, or its start if work was going on, to the last result.
-
-    Raises
-    ------
-    ValueError
-        If the window does not end after its start.
-    EmptyTraceError
-        If nothing was done in it.
-    """
+    """Find the scope from a client's first activity in a window, or its start if work went on, to the last result."""
     if not start < stop:
         raise ValueError(
             f"window is ({start}, {stop}); expected its start before its stop, nanoseconds since the epoch"
@@ -93,15 +79,7 @@ def scope_of_window(trace: RunTrace, start: int, stop: int) -> Scope:
 
 
 def scope_of_task(trace: RunTrace, key: str) -> Scope:
-    """Find the scope that ends with the report of one task.
-
-    Raises
-    ------
-    UnknownNameError
-        If no task has this key.
-    EmptyTraceError
-        If it did not end in the trace.
-    """
+    """Find the scope that ends with the report of one task."""
     task = next((i for i, name in enumerate(trace.keys) if name == key), None)
     if task is None:
         raise UnknownNameError("task", key, trace.keys[:21])
@@ -111,15 +89,7 @@ def scope_of_task(trace: RunTrace, key: str) -> Scope:
 
 
 def scope_of_span(trace: RunTrace, span: str) -> Scope:
-    """Find the scope that ends with the last report of the tasks of a span and of the spans in it.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no span of this name.
-    EmptyTraceError
-        If none of its tasks ended in the trace.
-    """
+    """Find the scope that ends with the last report of the tasks of a span and of the spans in it."""
     found = [i for i, name in enumerate(trace.spans) if name == span or name.startswith(f"{span}/")]
     if not found:
         raise UnknownNameError("span", span, trace.spans)

@@ -68,18 +68,10 @@ class DataMoves:
         self._schedstat = None
 
     def turn(self, took_ns: int) -> int:
-        """Measure how much of the event loop's last turn went to data.
+        """Nanoseconds of the event loop's last turn, of ``took_ns``, that went to data.
 
-        Parameters
-        ----------
-        took_ns
-            Nanoseconds since the last call.
-
-        Returns
-        -------
-        int
-            Nanoseconds, at most ``took_ns``: the loop's own calls, without its sleep in them, which is mostly
-            waiting for the GIL; and its sleep while another thread (de)serialised.
+        That is the loop's own calls, without its sleep in them, which is mostly waiting for the GIL; and its sleep
+        while another thread (de)serialised.
         """
         before, self._turned_ns = self._turned_ns, self._ran()
         self._ran_ns = self._turned_ns
@@ -300,16 +292,10 @@ class _Used(NamedTuple):
 class LoopWatch:
     """Reports when a server's event loop was late by 10 ms for Dask's own tick, which comes every 20 ms.
 
-    Where upstream has no such tick, nothing is reported.
-
-    Parameters
-    ----------
-    server
-        A scheduler or a worker.
-    blocked
-        Called with the start and stop of the interval, nanoseconds of the monotonic clock; the nanoseconds of it that
-        moved data; and the cause of most of it, a position in :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or
-        MISSING for data. The start is the middle between the last tick and the one that was due.
+    Where upstream has no such tick, nothing is reported. ``blocked`` is called with the start and stop of the interval,
+    nanoseconds of the monotonic clock; the nanoseconds of it that moved data; and the cause of most of it, a position
+    in :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or MISSING for data. The start is the middle between the
+    last tick and the one that was due.
     """
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:

@@ -20,13 +20,7 @@ NOISE = 0.01
 
 
 def ordered_instants(trace: RunTrace) -> Int64:
-    """Collect the instants of each run. A missing one is set to the one before it, so that they never decrease.
-
-    Returns
-    -------
-    array, shape (9, runs)
-        In the order of the columns of :class:`~dask_efficiency.runs.trace.schema.Runs`.
-    """
+    """Instants of each run, shape (9, runs): a missing one is set to the one before it, so that they never decrease."""
     known = np.stack([getattr(trace.runs, name) for name in RUN_INSTANTS])
     found: Int64 = np.maximum.accumulate(np.maximum(known, 0), axis=0)
     return found
@@ -169,16 +163,11 @@ DISTINCT = 3.0
 
 
 def task_times(trace: RunTrace) -> Float64:
-    """Estimate each worker's time for a task of each prefix.
+    """Estimate each worker's time for a task of each prefix: nanoseconds, shape (workers, prefixes + 1).
 
-    Workers whose times do not clearly differ from the others', by Welch's t of the logarithms, count as equally fast.
-
-    Returns
-    -------
-    array, shape (workers, prefixes + 1)
-        Geometric means in nanoseconds, above 0. Where a worker ran no task of a prefix, it is what the others take,
-        made slower or faster as this worker is with the rest of its tasks. The last column is for runs without a
-        prefix.
+    Geometric means. Workers whose times do not clearly differ from the others', by Welch's t of the logarithms, count
+    as equally fast. Where a worker ran no task of a prefix, it is what the others take, made slower or faster as this
+    worker is with the rest of its tasks. The last column is for runs without a prefix.
     """
     count, total, squares = _logarithms(trace)
     others = count.sum(axis=0) - count

@@ -31,12 +31,7 @@ _ON_WORKER = instants(Runs, Clock.WORKER)
 
 
 def _rebuild(
-    trace: RunTrace,
-    times: Durations,
-    limits: Constraints,
-    moved: RunTransfers,
-    schedule: Schedule,
-    changed: Changes,
+    trace: RunTrace, times: Durations, limits: Constraints, moved: RunTransfers, schedule: Schedule, changed: Changes
 ) -> RunTrace:
     """Make every table with its new times, sorted again."""
     runs, new = trace.runs, _instants(trace, times, schedule)
@@ -71,9 +66,7 @@ def _rebuild(
         stimuli=stimuli,
         transfers=_transfers(trace, new["received"], schedule, moved, changed.part("transfer")),
         phases=replace(
-            phases,
-            start=clock.moved(phases.client, phases.start),
-            stop=clock.moved(phases.client, phases.stop),
+            phases, start=clock.moved(phases.client, phases.start), stop=clock.moved(phases.client, phases.stop)
         ),
         series=Series.empty(),
         blocked=Blocked.empty(),

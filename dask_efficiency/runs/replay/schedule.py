@@ -44,20 +44,8 @@ class VirtualCluster:
 
     Runs stay on the workers on which they were recorded, except those that waited in the scheduler's queue: the first
     worker that has room takes the next of them, as with Dask's scheduler. Of the runs that are ready on a worker, the
-    one with the smallest priority starts first.
-
-    Parameters
-    ----------
-    trace
-        The recorded run.
-    times
-        Durations of each run's parts, with changes.
-    limits
-        Events that each run waits for.
-    lag
-        By run: time from the last event that it waited for until it is assigned, with changes.
-    recorded_times, changed_times
-        By worker and prefix: time of a task there, as recorded and with changes.
+    one with the smallest priority starts first. ``lag`` and ``times`` are by run, ``recorded_times`` and
+    ``changed_times`` by worker and prefix.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
 
 #: Meanings in a PyTorch program without work on a GPU.
 TORCH_CPU_MEANINGS: dict[Kind, str] = TORCH_MEANINGS | {
-    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python",
+    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python"
 }
 
 
@@ -113,13 +113,7 @@ def kind_label(name: str, meanings: Mapping[Kind, str] = MEANINGS) -> Label:
 def along(
     kinds: Int8, starts: Int64, stops: Int64, window: tuple[int, int], meanings: Mapping[Kind, str] = MEANINGS
 ) -> Along:
-    """Draw a window as a strip of steps, each the kind that fills most of it; equal neighbours are one.
-
-    Parameters
-    ----------
-    kinds, starts, stops
-        Segments in time order; a kind is a position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
-    """
+    """Draw a window as a strip of steps, each the kind that fills most of it; equal neighbours are one."""
     start, length = window[0], window[1] - window[0]
     filled = np.zeros((STEPS, len(KINDS)))
     for kind, since, until in zip(kinds.tolist(), (starts - start).tolist(), (stops - start).tolist(), strict=True):

@@ -64,15 +64,7 @@ def page(path: CriticalPath) -> Document:
 
 
 def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) -> Document:
-    """Make the document of the effect of changes.
-
-    Parameters
-    ----------
-    before, after
-        The path as recorded, and of the replay with changes.
-    changes
-        The changes in words, as the beginning of a sentence.
-    """
+    """Make the document of the effect of changes, in words as the beginning of a sentence."""
     then = (f"Then: {after.headline}.",)
     return Document(title(before), "", before.headline, what_if(before, after, changes), last=then)
 
@@ -156,15 +148,7 @@ def notes(path: CriticalPath) -> Section:
 
 
 def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
-    """Sections of the effect of changes.
-
-    Parameters
-    ----------
-    before, after
-        The path as recorded, and of the replay with changes.
-    changes
-        The changes in words.
-    """
+    """Sections of the effect of changes, in words."""
     text = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
     change = after.makespan_seconds / before.makespan_seconds - 1 if before.makespan_seconds else 0.0
     text += f", {format_share(abs(change))} {_longer_or_shorter(change)}." if abs(change) > HARDLY else ", no shorter."

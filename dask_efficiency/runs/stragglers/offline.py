@@ -49,36 +49,13 @@ REPLAYS = 10
 
 #: Causes that lengthen tasks' computing, whose effect a replay can remove.
 REPLAYED = frozenset(
-    (
-        Cause.SLOW_CPU,
-        Cause.CONTENTION,
-        Cause.GIL,
-        Cause.STOPPED,
-        Cause.SLEEP,
-        Cause.LOCK,
-        Cause.GPU,
-        Cause.UNKNOWN,
-    )
+    (Cause.SLOW_CPU, Cause.CONTENTION, Cause.GIL, Cause.STOPPED, Cause.SLEEP, Cause.LOCK, Cause.GPU, Cause.UNKNOWN)
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Judgement of the workers of a run.
-
-    Parameters
-    ----------
-    slow_workers
-        The stragglers, the most certain first.
-    workers
-        Number of workers.
-    insufficient
-        Names of the workers that ran too little, or nothing that others ran too.
-    notes
-        Caveats, one sentence each.
-    long_tasks
-        Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
-    """
+    """Judgement of the workers of a run: stragglers, workers that ran too little, caveats, and long tasks."""
 
     slow_workers: tuple[SlowWorker, ...]
     workers: int
@@ -228,17 +205,7 @@ def _slowed(high: Collection[str]) -> set[str]:
 
 
 def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging: bool) -> Cause:
-    """Choose the cause of a slow worker.
-
-    Parameters
-    ----------
-    high
-        The z of the signals that stand out.
-    levels
-        By signal, how far the worker is above its peers, as a logarithm.
-    lagging
-        True if its event loop lags.
-    """
+    """Choose the cause of a slow worker from the z of the signals that stand out, and its levels, as logarithms."""
     strongest = max(high, key=high.__getitem__)
     if "paused" in high:
         return Cause.MEMORY

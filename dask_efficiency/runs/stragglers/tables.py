@@ -41,21 +41,7 @@ class ObservedRun:
 
 
 def run_of_table(frame: pd.DataFrame) -> ObservedRun:
-    """Read a table that has a row for each task.
-
-    Parameters
-    ----------
-    frame
-        Columns ``worker``, ``prefix``, ``start`` and ``stop`` (seconds; of a task that has not ended, NaN), and, where
-        known, ``cpu_seconds``, ``io_wait_seconds`` (blocked on the disk between start and stop), ``disk_seconds`` and
-        ``transfer_seconds`` (before start or after stop), ``input_bytes``, ``group`` (only workers of one group are
-        compared), ``host`` and ``key``.
-
-    Raises
-    ------
-    TableError
-        If a column is missing, or holds an impossible value.
-    """
+    """Read a table that has a row for each task, as :func:`.offline.find_stragglers` describes it."""
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
         there = ", ".join(map(str, list(frame.columns)[:20]))

@@ -45,22 +45,8 @@ class Packing:
 
 
 def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, bytes, Int64]:
-    """Pack a column of whole numbers.
+    """Pack a column of whole numbers, by itself or against others; also returns it with its gaps filled.
 
-    Parameters
-    ----------
-    column
-        Any integer type; shape (rows,).
-    others
-        Columns that it may be packed against, with gaps filled, as an earlier call returned them.
-
-    Returns
-    -------
-    packing, bytes, array
-        The array is the column with its gaps filled.
-
-    References
-    ----------
     Differences as in Parquet's delta encoding, planes of bytes as in Blosc's shuffle. We differ: no blocks, so that a
     column takes a few whole-array operations.
     """
@@ -109,23 +95,7 @@ def _packed(
 
 
 def unpack(packing: Packing, content: bytes, rows: int, others: Mapping[str, Int64]) -> tuple[Int64, Int64]:
-    """Unpack the bytes of :func:`pack`.
-
-    Parameters
-    ----------
-    others
-        The columns that it may be packed against, with gaps filled, as an earlier call returned them.
-
-    Returns
-    -------
-    column, array
-        The array is the column with its gaps filled.
-
-    Raises
-    ------
-    ValueError
-        If there are more or fewer bytes than the packing says.
-    """
+    """Unpack the bytes of :func:`pack`; also returns the column with its gaps filled."""
     if len(content) != packing.nbytes(rows):
         raise ValueError(f"has {len(content)} bytes; expected {packing.nbytes(rows)} for {rows} rows")
     bits, planes = content[: len(content) - rows * packing.width], content[len(content) - rows * packing.width :]
@@ -200,17 +170,7 @@ def write_archive(
     compressed: Iterable[tuple[str, bytes]] = (),
     **storage_options: Any,
 ) -> None:
-    """Write an archive to a local path or any fsspec URL; a local file is replaced as a whole or not at all.
-
-    Parameters
-    ----------
-    described
-        Everything but columns; what JSON does not know is written as a number or as text.
-    groups
-        Columns of equal length by name, each group with its own name.
-    compressed
-        Other members by name, compressed already.
-    """
+    """Write a description, columns of equal length by group, and other members that are compressed already."""
     groups = list(groups)
     nbytes = sum(column.nbytes for _, columns in groups for column in columns.values())
     with (
@@ -249,13 +209,7 @@ def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
 def read_archive(
     path: str | os.PathLike[str], form: Format, build: Callable[[Archive], T], **storage_options: Any
 ) -> T:
-    """Read an archive, and build a value from it.
-
-    Raises
-    ------
-    ValueError
-        The format's error, with the path, if the file is foreign, truncated, damaged, forged or of another version.
-    """
+    """Read an archive, and build a value from it; the format's error names the path of a file that is none."""
     target = os.fspath(path)
     with progress(f"reading {target}", unit="MB") as report:
         content = stored(target, **storage_options)

@@ -27,29 +27,7 @@ _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 @dataclass(frozen=True, slots=True)
 class WorkerBatch:
-    """Rows of a worker: integers, instants by its monotonic clock.
-
-    Parameters
-    ----------
-    recording
-        Id of the recording.
-    worker
-        The worker's address.
-    seq
-        Number of the worker's batch, from 1.
-    wall
-        Nanoseconds from its monotonic clock to its wall clock.
-    runs, transfers, blocked
-        Shape (rows, columns), with the columns :data:`RUN`, :data:`TRANSFER` and :data:`BLOCKED`.
-    keys
-        By transfer: key of the result.
-    senders
-        Addresses.
-    profiles
-        Profiles of runs, whose rows may be in another batch.
-    not_profiled
-        Number of runs that were to be profiled and were not, by reason.
-    """
+    """Rows of a worker in integers; instants by its monotonic clock, ``wall`` is what to add for its wall clock."""
 
     recording: str
     worker: str
@@ -99,13 +77,7 @@ def encode(
 
 
 def decode(message: object) -> WorkerBatch:
-    """Decode and check a message.
-
-    Raises
-    ------
-    RefusedPayload
-        If it has another schema, or its parts do not fit together; names the part.
-    """
+    """Decode and check a message; RefusedPayload names the part that does not fit."""
     given = mapping("batch", message)
     if given.get("schema") != SCHEMA:
         raise RefusedPayload(f"batch has schema {short(given.get('schema'))}; expected {SCHEMA}")

@@ -59,24 +59,8 @@ def build(
 ) -> RunTrace:
     """Build the trace of a recording.
 
-    Parameters
-    ----------
-    recording
-        From the scheduler.
-    name
-        Name of the run.
-    start
-        What ended before this instant is left out; nanoseconds by the scheduler's monotonic clock. By default, the
-        beginning of the recording.
-    phases
-        Intervals of the client by phase, by the scheduler's monotonic clock.
-    client
-        The client's name.
-
-    Returns
-    -------
-    RunTrace
-        From ``start`` to the instant of the recording.
+    What ended before ``start`` is left out; it and the client's ``phases`` are in nanoseconds by the scheduler's
+    monotonic clock.
     """
     clock = _Clock(recording)
     columns, facts = recording.columns, recording.facts

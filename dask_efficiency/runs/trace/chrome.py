@@ -82,26 +82,10 @@ def save_chrome(
     only_critical: bool = False,
     **storage_options: Any,
 ) -> Written:
-    """Write a trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+    """Write a trace in the Trace Event Format, as :meth:`.RunTrace.to_chrome`, with the critical path on top.
 
     Workers are processes and their slots are threads. A run is a slice named by its prefix, with slices for its parts
     below it. A transfer is a slice of its receiver, with an arrow from the run whose result it brings.
-
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
-    critical
-        The critical path in time order: a track at the top, with an arrow from each of its runs to the next.
-    only_critical
-        Leave out the runs that are not on it, and the transfers that none of them waited for.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
-
-    Returns
-    -------
-    Written
-        Numbers of events in the file.
     """
     on_path = np.isin(np.arange(len(trace.runs)), [part.run for part in critical])
     with (

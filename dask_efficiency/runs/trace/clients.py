@@ -61,14 +61,9 @@ class ClientLog:
 
         The client waited for a result that arrived while it gathered. Where it did not gather (``wait``,
         ``as_completed``), it waited for the last one that arrived while it was idle, if it went on sooner after it than
-        it had been idle before; otherwise it was thinking.
-
-        Returns
-        -------
-        steps
-            Instants, latest first, each with True if the client was fetching results in the time after it.
-        run
-            Position of the run that made the result; MISSING if the client waited for none after ``since``.
+        it had been idle before; otherwise it was thinking. Returns instants, latest first, each with True if the client
+        was fetching results in the time after it; and the position of the run that made the result, MISSING if the
+        client waited for none after ``since``.
         """
         log = self._of(client)
         steps: list[tuple[int, bool]] = []

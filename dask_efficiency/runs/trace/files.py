@@ -37,13 +37,7 @@ POINTS_INTO = {
 
 
 def check_positions(trace: RunTrace) -> None:
-    """Check that all parts of a trace fit each other; a position may be ``MISSING``.
-
-    Raises
-    ------
-    ValueError
-        Naming the column, the row and its value.
-    """
+    """Check that all parts of a trace fit each other; a position may be ``MISSING``."""
     if len(trace.keys) != len(trace.tasks):
         raise ValueError(f"there are {len(trace.keys)} keys; expected one for each of {len(trace.tasks)} tasks")
     _check_dependencies(trace)
@@ -64,11 +58,6 @@ def check_numbers(trace: RunTrace) -> None:
 
     Instants lie at most :data:`MAX_NS` before or after the run; the run and all durations take no longer than that.
     Sizes and rates are at most :data:`MAX_NUMBER`. All of them may be ``MISSING``.
-
-    Raises
-    ------
-    ValueError
-        Naming the column, the row and its value.
     """
     if not -MAX_NUMBER <= trace.start <= trace.stop <= min(trace.start + MAX_NS, MAX_NUMBER):
         raise ValueError(f"the run is from {trace.start} to {trace.stop}; expected nanoseconds, of {MAX_NS} at most")
@@ -136,20 +125,7 @@ _FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
 
 
 def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Save a trace, as :meth:`RunTrace.save <dask_efficiency.RunTrace.save>`.
-
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL; ``.trace`` is a good ending. A local file is replaced as a whole or not at all.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
-
-    Raises
-    ------
-    ValueError
-        If the parts of the trace do not fit each other, as :func:`check_positions` says.
-    """
+    """Save a trace, as :meth:`RunTrace.save <dask_efficiency.RunTrace.save>`, if its parts fit each other."""
     check_positions(trace)
     profiles = [(_PROFILE.format(i), profile.content) for i, profile in enumerate(trace.profiles)]
     write_archive(path, _FORM, _description(trace), _columns(trace), profiles, **storage_options)

@@ -100,18 +100,12 @@ _KIND_AND_TIME = methodcaller("rpartition", "-")
 class TraceRecorder:
     """Recorder of the scheduler's view, without a scheduler.
 
-    It keeps two chapters. When the newer one is full, the older one is dropped and counted.
+    It keeps two chapters. When the newer one is full, the older one is dropped and counted, so that of ``max_tasks`` at
+    least half are the latest.
 
     Transitions of tasks whose facts were read may be appended to :attr:`kept`: they are written into columns before
     anything whose order matters. The caller calls :meth:`make_room` at :data:`MAX_KEPT`, so a chapter may grow beyond
     half by as many.
-
-    Parameters
-    ----------
-    read
-        Reads the facts of tasks by their keys; None if the scheduler does not know all of them.
-    max_tasks
-        Most tasks that are kept; at least half of them are the latest.
     """
 
     def __init__(self, read: Callable[[Sequence[Any]], TaskFacts | None], *, max_tasks: int) -> None:
@@ -219,19 +213,7 @@ class TraceRecorder:
     def graph(
         self, keys: Iterable[Any], wanted: Collection[Any], *, client: str, stimulus_id: str, received: int, at: int
     ) -> None:
-        """Note a graph that was taken in; its transitions follow, by the same stimulus.
-
-        Parameters
-        ----------
-        keys, wanted
-            Its tasks, and those whose results the client asked for.
-        client, stimulus_id
-            The client, and the id of the stimulus that causes its transitions.
-        received
-            Instant at which the scheduler began to take it in.
-        at
-            Now.
-        """
+        """Note a graph that was taken in, from ``received`` on; its transitions follow, by the same stimulus."""
         self.make_room()
         self.catch_up()
         chapter = self._newer
@@ -268,19 +250,7 @@ class TraceRecorder:
     # -- what happens ------------------------------------------------------------------------
 
     def transition(self, at: int, key: Any, start: str, finish: str, stimulus_id: str, worker: int, extra: int) -> None:
-        """Note a task's change of state.
-
-        Parameters
-        ----------
-        at, key, start, finish
-            Instant, task, and states.
-        stimulus_id
-            Id of its cause.
-        worker
-            Number of the worker that it is now on, or that sent the message.
-        extra
-            Number of the run that begins, or size of the result; else MISSING.
-        """
+        """Note a task's change of state; ``extra`` is the number of the run that begins, or the size of the result."""
         self.catch_up()
         if stimulus_id != self._stimulus_id:
             if len(self._newer.log) >= self._full_log:

@@ -86,13 +86,7 @@ class Growing:
 
 
 class Chapter:
-    """Part of a recording that can be dropped as a whole; its tasks are numbered from 0.
-
-    Parameters
-    ----------
-    first_graph, first_stimulus
-        Number of its first graph and stimulus in the whole recording.
-    """
+    """Part of a recording that can be dropped as a whole; its tasks are numbered from 0."""
 
     def __init__(self, first_graph: int = 0, first_stimulus: int = 0) -> None:
         self.first_graph = first_graph
@@ -135,17 +129,7 @@ _TASK_COLUMNS = ("edges.task", "edges.dependency", "log.task", "releases.task")
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Recording at one instant, as it travels to the client.
-
-    Parameters
-    ----------
-    columns
-        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process that read it.
-    keys
-        By task: its key as text.
-    facts
-        Everything else, in texts, numbers, lists and dictionaries.
-    """
+    """Recording at one instant, as it travels to the client; instants by the monotonic clock of the process."""
 
     columns: dict[str, NDArray[Any]]
     keys: Texts
@@ -168,15 +152,7 @@ class _FrozenChapter:
 
 
 class Frozen:
-    """Frozen chapters of a recorder; :meth:`pack` may run on another thread.
-
-    Parameters
-    ----------
-    chapters
-        In order; they may go on growing.
-    facts
-        Everything but columns.
-    """
+    """Chapters of a recorder as they were at one instant; :meth:`pack` may run on another thread."""
 
     def __init__(self, chapters: list[Chapter], facts: dict[str, Any]) -> None:
         self.facts = facts

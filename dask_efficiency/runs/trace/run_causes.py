@@ -71,10 +71,7 @@ class RunsByTask:
 class RunCauses:
     """Causes of each run; all arrays are by run, and positions are MISSING where nothing is known.
 
-    Parameters
-    ----------
-    trace
-        Any trace; rows that contradict each other lead to missing causes, not to errors.
+    Rows that contradict each other lead to missing causes, not to errors.
     """
 
     def __init__(self, trace: RunTrace) -> None:

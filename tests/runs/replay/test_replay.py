@@ -149,11 +149,7 @@ def test_a_faster_part_may_make_the_whole_slower() -> None:
     # Graham's anomaly, by hand, on one slot of two: a (10 ms) is due before b (8 ms) and c (1 ms) follows on b. With a
     # in 1 ms, d, which needs a and takes 20 ms, gets the slot that c needed; f, which needs c, waits for it.
     graph = Graph(
-        ["a", "b", "c", "d", "f"],
-        [[], [], [1], [0], [2]],
-        [10 * MS, 8 * MS, 1 * MS, 20 * MS, 20 * MS],
-        [1] * 5,
-        {3, 4},
+        ["a", "b", "c", "d", "f"], [[], [], [1], [0], [2]], [10 * MS, 8 * MS, 1 * MS, 20 * MS, 20 * MS], [1] * 5, {3, 4}
     )
     trace = simulate(graph, workers=1, nthreads=2, saturation=2.0, **NO_DELAYS)
     assert critical_path(trace).makespan_seconds >= critical_path(replay(trace, speed_up={"a": 10.0})).makespan_seconds

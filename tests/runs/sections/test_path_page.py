@@ -90,10 +90,7 @@ def test_a_step_of_the_picture_is_of_the_kind_that_takes_most_of_it() -> None:
     drawn = replace(path, segments=segments, scope=replace(path.scope, stop=start + ends[-1]))
     shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(drawn))
     first, rest = KIND_COLOURS[Kind.TRANSFER], KIND_COLOURS[Kind.COMPUTE_CPU]
-    assert shapes == [
-        ("0", f"{100 / STEPS:g}", first),
-        (f"{100 / STEPS:g}", f"{100 - 100 / STEPS:g}", rest),
-    ]
+    assert shapes == [("0", f"{100 / STEPS:g}", first), (f"{100 / STEPS:g}", f"{100 - 100 / STEPS:g}", rest)]
 
 
 def test_a_long_path_is_a_small_page() -> None:

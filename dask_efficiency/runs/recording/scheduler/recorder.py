@@ -113,11 +113,7 @@ def _constraints(ts: Any) -> dict[str, Any]:
 
 
 #: By status of a worker: the change that leads to it.
-_CHANGES = {
-    "running": WorkerChange.RESUMED,
-    "paused": WorkerChange.PAUSED,
-    "closing_gracefully": WorkerChange.RETIRING,
-}
+_CHANGES = {"running": WorkerChange.RESUMED, "paused": WorkerChange.PAUSED, "closing_gracefully": WorkerChange.RETIRING}
 
 
 #: Activities that have a column of the series, which begins with Dask's metrics and ends with the sensors.
@@ -130,17 +126,7 @@ Readings = Mapping[str, Mapping[str, float]]
 
 
 class ClusterRecorder:
-    """Records a cluster until :meth:`stop`.
-
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    failed
-        Called when it has failed and records nothing any more.
-    max_tasks
-        As of :class:`~dask_efficiency.runs.trace.recorder.TraceRecorder`.
-    """
+    """Records a cluster until :meth:`stop`; ``failed`` is called when it has failed and records nothing any more."""
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[], object], *, max_tasks: int) -> None:
         self.scheduler = scheduler
@@ -401,16 +387,9 @@ class ClusterRecorder:
         gpu_readings: Callable[[str], Readings | None],
         unread: Container[str] = (),
     ) -> None:
-        """Note the workers' metrics, activity and sensors as of their last heartbeats.
+        """Note the workers' metrics, activity (nanoseconds by name) and sensors as of their last heartbeats.
 
-        Parameters
-        ----------
-        activity
-            In nanoseconds by name.
-        gpu_readings
-            Gives the values of the sensors of a worker's GPUs, by its address.
-        unread
-            Addresses of workers whose last heartbeat's activity is not known yet.
+        The activity of the addresses in ``unread`` is not known yet.
         """
         self._guard(self._take_heartbeats, activity, gpu_readings, unread)
 
@@ -450,13 +429,7 @@ class ClusterRecorder:
     def freeze(
         self, notes: Sequence[str] = (), processors: Mapping[str, Processors] | None = None
     ) -> Callable[[], dict[str, Any]]:
-        """Freeze the recording as of now; the function that is returned packs it, on any thread.
-
-        Parameters
-        ----------
-        processors
-            By address, the cores that workers may use, as far as known.
-        """
+        """Freeze the recording as of now; the function that is returned packs it, on any thread."""
         stopped = monotonic_ns()
         shared = self._cores(processors or {})
         frozen = self._recorder.freeze()

@@ -33,21 +33,7 @@ _STATUS_CHANGE = "worker-status-change"
 
 
 class RecordingPart(SchedulerPart):
-    """Records while the option asks for it, or a window is open that wants a trace.
-
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    workers
-        The metered workers.
-    accounts
-        Accounts from the heartbeats.
-    options
-        Gives the options in force.
-    rebind
-        Called when :meth:`hook` gives another hook.
-    """
+    """Records while the option asks for it, or a window is open that wants a trace."""
 
     def __init__(
         self,
@@ -111,13 +97,7 @@ class RecordingPart(SchedulerPart):
                 reply["trace"] = {**await self._collect(), "start": opened}
 
     async def _profile_more(self, window: str, prefixes: Mapping[str, int]) -> None:
-        """Profile more tasks of each prefix on each worker, while a window is open.
-
-        Raises
-        ------
-        RuntimeError
-            If the window wants no trace.
-        """
+        """Profile more tasks of each prefix on each worker, while a window is open that wants a trace."""
         if window not in self._windows:
             raise RuntimeError("there is nothing to keep profiles with: use efficiency_report(trace=True)")
         asked = self._profile.get(window, {})
@@ -222,13 +202,7 @@ class RecordingPart(SchedulerPart):
             self.recorder.read_clock(address, sent, answer, came)
 
     async def _collect(self) -> dict[str, Any]:
-        """Pack the recording until now for a client.
-
-        Raises
-        ------
-        RuntimeError
-            If the cluster does not record.
-        """
+        """Pack the recording until now for a client; RuntimeError if the cluster does not record."""
         recorder = self.recorder
         if recorder is None:
             raise RuntimeError(

@@ -21,15 +21,7 @@ if TYPE_CHECKING:
 
 
 class RecorderPart(WorkerPart):
-    """Begins and ends the recording of a worker.
-
-    Parameters
-    ----------
-    worker, threads, hooks, spills
-        The worker, its task threads, the writer of the log of its slots, and the watch of its event loop's spilling.
-    asked
-        Id of the recording that goes on already, and the tasks to profile in it.
-    """
+    """Begins and ends the recording of a worker; joins the one that was ``asked`` for already."""
 
     def __init__(
         self,

@@ -128,23 +128,9 @@ class WorkerRecorder:
 
     Instants are nanoseconds of the monotonic clock, which processes of one machine share. Rows are made when they are
     sent, a whole batch together, to keep the cost on the path of each task small.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    recording
-        Id of the recording.
-    profiles
-        Profiler of some tasks; its profiles are sent with the rows. Closed when the recording stops.
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        recording: str,
-        profiles: Profiles | None = None,
-    ) -> None:
+    def __init__(self, worker: Worker, recording: str, profiles: Profiles | None = None) -> None:
         self.recording = recording
         #: Error in reading the log; nothing is read after it.
         self.failure: Exception | None = None
@@ -357,12 +343,7 @@ class WorkerRecorder:
     def flush(self, *, closing: bool = False, running: bool = False) -> int:
         """Send the rows, and return the number of the last batch.
 
-        Parameters
-        ----------
-        closing
-            This is the last batch: running tasks are cut off now.
-        running
-            Include the runs that go on.
+        With ``running`` they include the runs that go on; ``closing`` is the last batch, and cuts these off now.
         """
         self._read_spills()
         ended = self._ended + self._never_ran
