@@ -17,6 +17,7 @@ from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, to
 from dask_efficiency.runs.trace.run_trace import (
     MAX_ALL_PROFILES_BYTES,
     MAX_PROFILE_BYTES,
+    POINTS_INTO,
     TABLES,
     RunTrace,
     TaskProfile,
@@ -28,12 +29,6 @@ MAX_NS = 1 << 55
 
 #: Largest number of bytes, and of anything else: sums of two still fit in 64 bits.
 MAX_NUMBER = 1 << 62
-
-#: By table and column of positions: the field of the trace, or the enumeration, that it points into.
-POINTS_INTO = {
-    table: {name: column.points_into for name, column in kind.schema().items() if column.points_into is not None}
-    for table, kind in TABLES.items()
-}
 
 
 def check_positions(trace: RunTrace) -> None:
@@ -245,15 +240,11 @@ def _profiles(archive: Archive) -> Iterator[TaskProfile]:
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
     kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float}
     found = {name: archive.part(described, name, kinds.get(name, int), "workers") for name in _SPEC}
-    for name in _SPEC:
+    for name, value in found.items():
         lowest = -MAX_NUMBER if name == "clock_offset" else 0
-        highest: float = MAX_NUMBER
-        if name == "nthreads":
-            highest = _MAX_THREADS
-        numbers = [found[name]]
-        if name == "resources":
-            numbers, highest = found[name].values(), math.inf
-        for number in numbers if kinds.get(name, int) is not str else ():
+        highest = {"nthreads": _MAX_THREADS, "resources": math.inf}.get(name, MAX_NUMBER)
+        numbers = () if isinstance(value, str) else value.values() if isinstance(value, dict) else (value,)
+        for number in numbers:
             if type(number) not in (int, float) or not lowest <= number <= highest:
                 raise TraceFileError(f"'workers.{name}' has {number!r:.80}; expected {lowest} to {highest}")
     return WorkerSpec(**found)

@@ -194,3 +194,9 @@ TABLES: dict[str, type[ColumnTable]] = {
     for name, kind in get_type_hints(RunTrace).items()
     if isinstance(kind, type) and issubclass(kind, ColumnTable)
 }
+
+#: By table and column of positions: the field of the trace, or the enumeration, that it points into.
+POINTS_INTO = {
+    table: {name: column.points_into for name, column in kind.schema().items() if column.points_into is not None}
+    for table, kind in TABLES.items()
+}

@@ -24,12 +24,11 @@ from dask_efficiency.runs.trace import archive as packing
 from dask_efficiency.runs.trace.files import (
     MAX_NS,
     MAX_NUMBER,
-    POINTS_INTO,
     TraceFileError,
     check_positions,
     save_trace,
 )
-from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.run_trace import POINTS_INTO, WorkerSpec
 from dask_efficiency.runs.trace.schema import Blocked, Releases, Series, Shuffled
 from dask_efficiency.show import progress
 from tests.runs.trace.archives import Change, archive, forged, set_to
