@@ -8,7 +8,7 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.stragglers.long_tail import MIN_TASKS, TIMES_LONGER
 from dask_efficiency.runs.trace.clients import ClientLog
-from dask_efficiency.runs.trace.run_causes import RunCauses
+from dask_efficiency.runs.trace.run_causes import RunCauses, rows_by_value
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 
@@ -32,12 +32,10 @@ def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     """Compute :func:`work_ns` with only the time in which a task's thread computed or waited for its work on a GPU."""
     work, start = work_ns(trace, scope)
     runs = trace.runs
-    used = np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0)
-    rows = np.flatnonzero((runs.outcome == RunOutcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks)))[
-        ::-1
-    ]
+    good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks))
+    rows = np.flatnonzero(good)[::-1]
     useful = np.zeros_like(work)
-    useful[runs.task[rows]] = used[rows]
+    useful[runs.task[rows]] = (np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0))[rows]
     return np.minimum(useful, work), start
 
 
@@ -46,9 +44,9 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
 
     XGBoost and torch train like that: such a task is as long as the job, and brings threads of its own.
     """
-    if not work.any():
+    rows = _like_the_longest(trace, work)
+    if not len(rows):
         return False
-    rows = np.flatnonzero((trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0))
     runs = trace.runs
     there = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.worker >= 0)
     workers = np.unique(runs.worker[there & np.isin(runs.task, rows)])
@@ -58,10 +56,15 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
 
 def is_uneven(trace: RunTrace, work: Int64) -> bool:
     """Check if the longest task took several times the median of its prefix, as one with a skewed key does."""
-    if not work.any():
-        return False
-    own = work[(trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0)]
+    own = work[_like_the_longest(trace, work)]
     return len(own) >= MIN_TASKS and bool(own.max() >= TIMES_LONGER * np.median(own))
+
+
+def _like_the_longest(trace: RunTrace, work: Int64) -> Int64:
+    """List the tasks that worked, of the prefix of the longest one."""
+    if not len(work):
+        return np.empty(0, np.int64)
+    return np.flatnonzero((trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0))
 
 
 def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
@@ -160,11 +163,8 @@ def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
 def _client_order(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64]:
     """List pairs of a run whose result a client waited for, and a run that it asked for next."""
     clients = ClientLog(trace)
-    roots: dict[int, list[int]] = {}
-    for run in np.flatnonzero(causes.graph != MISSING).tolist():
-        roots.setdefault(int(causes.graph[run]), []).append(run)
     pairs: list[tuple[int, int]] = []
-    for graph, asked in roots.items():
+    for graph, asked in rows_by_value(causes.graph).items():
         _, run = clients.back(int(trace.graphs.client[graph]), int(trace.graphs.received[graph]), trace.start)
         if run != MISSING:
             pairs += [(run, other) for other in asked]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
 from dask_efficiency.show.figures import format_share, name_of, shorten
@@ -53,16 +53,6 @@ class PathComparison(Printed):
     after: CriticalPath
     changes: tuple[PathChange, ...]
 
-    @classmethod
-    def of(cls, before: CriticalPath, after: CriticalPath) -> Self:
-        """Compare two paths."""
-        found: list[PathChange] = []
-        for by in COMPARED:
-            was, now = before.seconds(by), after.seconds(by)
-            changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
-            found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
-        return cls(before, after, tuple(found))
-
     @property
     def document(self) -> Document:
         """Document of the comparison, for a renderer."""
@@ -99,16 +89,8 @@ class PathComparison(Printed):
             raise ValueError(f"by is {by!r}; expected one of {', '.join(COMPARED)}")
         import pandas as pd
 
-        rows = [change for change in self.changes if change.by == by]
-        return pd.DataFrame(
-            {
-                "before": [change.before for change in rows],
-                "after": [change.after for change in rows],
-                "change": [change.seconds for change in rows],
-                "moved": [change.moved for change in rows],
-            },
-            index=pd.Index([change.name for change in rows], name=by),
-        )
+        rows = [(c.name, c.before, c.after, c.seconds, c.moved) for c in self.changes if c.by == by]
+        return pd.DataFrame(rows, columns=[by, "before", "after", "change", "moved"]).set_index(by)
 
 
 def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
@@ -119,4 +101,9 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
     before, after
         Paths of two runs, or of a run and of a what-if.
     """
-    return PathComparison.of(before, after)
+    found: list[PathChange] = []
+    for by in COMPARED:
+        was, now = before.seconds(by), after.seconds(by)
+        changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
+        found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
+    return PathComparison(before, after, tuple(found))

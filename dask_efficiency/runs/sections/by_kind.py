@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping
+from itertools import groupby, islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -120,16 +121,11 @@ def along(
         first, last = since * STEPS / length, until * STEPS / length
         for step in range(int(first), min(int(np.ceil(last)), STEPS)):
             filled[step, kind] += min(last, step + 1) - max(first, step)
-    found = [
-        (kind_label(KINDS[position], meanings), min(steps), max(steps) + 1)
-        for position, steps in _runs(filled.argmax(axis=1).tolist())
-    ]
+    found = []
+    for position, run in groupby(enumerate(filled.argmax(axis=1).tolist()), key=itemgetter(1)):
+        steps = [step for step, _ in run]
+        found.append((kind_label(KINDS[position], meanings), steps[0], steps[-1] + 1))
     return Along(tuple(found), STEPS, format_seconds(length / 1e9))
-
-
-def _runs(values: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """Group equal neighbours: the value, and its positions."""
-    return [(value, [i for i, _ in run]) for value, run in groupby(enumerate(values), key=lambda item: item[1])]
 
 
 def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
@@ -147,7 +143,6 @@ def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, 
 
 def top(seconds: Mapping[str, float], number: int) -> dict[str, float]:
     """Keep the first seconds by name, and sum up the rest."""
-    names = list(seconds)
-    first = {name: seconds[name] for name in names[:number]}
-    rest = names[number:]
-    return first | ({f"{len(rest)} more": sum(seconds[name] for name in rest)} if rest else {})
+    first = dict(islice(seconds.items(), number))
+    rest = [value for name, value in seconds.items() if name not in first]
+    return first | ({f"{len(rest)} more": sum(rest)} if rest else {})

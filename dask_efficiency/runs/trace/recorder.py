@@ -136,8 +136,6 @@ class TraceRecorder:
         self._half = max(1, max_tasks // 2)
         self._full_log = TRANSITIONS_A_TASK * self._half
 
-    # -- tasks -------------------------------------------------------------------------------
-
     def _meet(self, key: Any, graph: int = MISSING) -> int:
         """Number a task that is new in this chapter, and read its facts; also of one known only as a dependency."""
         facts = self._read((key,))
@@ -247,8 +245,6 @@ class TraceRecorder:
             if key in wanted:
                 self._newer.wanted.add(task)
 
-    # -- what happens ------------------------------------------------------------------------
-
     def transition(self, at: int, key: Any, start: str, finish: str, stimulus_id: str, worker: int, extra: int) -> None:
         """Note a task's change of state; ``extra`` is the number of the run that begins, or the size of the result."""
         self.catch_up()
@@ -295,19 +291,10 @@ class TraceRecorder:
         """Write Dask's start and stop of runs, with the row of the log that ends each."""
         last = [reported[-1] for reported in startstops]
         if any(map(ne, map(_ACTION, last), repeat("compute"))):
-            found = [
-                (row, next((part for part in reversed(reported) if part["action"] == "compute"), None))
-                for row, reported in zip(rows, startstops, strict=True)
-            ]
-            rows = [row for row, part in found if part is not None]
-            last = [part for _, part in found if part is not None]
+            computed = [[part for part in reported if part["action"] == "compute"][-1:] for reported in startstops]
+            rows = list(compress(rows, computed))
+            last = list(chain.from_iterable(computed))
         self._newer.computed.extend(rows, map(_START, last), map(_STOP, last))
-
-    def processing_again(self, at: int, key: Any, worker: int, run_id: int, *, stimulus_id: str | None) -> None:
-        """Note a task that was given to another worker; or, without a stimulus, was processing at the start."""
-        self.catch_up()
-        cause = self._stimulus_id if stimulus_id is None else stimulus_id
-        self.transition(at, key, "processing", "processing", cause, worker, run_id)
 
     def recomputed(self, run_id: int) -> None:
         """Note a run that computes a lost result again."""
@@ -338,17 +325,14 @@ class TraceRecorder:
             self.catch_up()
 
     def _write_releases(self) -> None:
-        releases, self._releases = self._releases, []
-        keys = [*chain.from_iterable(keys for _, _, keys in releases)]
-        tasks = [*map(self.ids.get, keys)]
-        if None in tasks:
-            tasks = [self._unread.get(key) if task is None else task for key, task in zip(keys, tasks, strict=True)]
-        ats = chain.from_iterable([at] * len(keys) for at, _, keys in releases)
-        clients = chain.from_iterable([self.clients.number(client)] * len(keys) for _, client, keys in releases)
-        known = [task is not None for task in tasks]
-        self._newer.tables["releases"].extend(
-            *(compress(column, known) for column in (ats, clients, cast("list[int]", tasks)))
-        )
+        rows: list[tuple[int, int, int]] = []
+        for at, client, keys in self._releases:
+            number = self.clients.number(client)
+            tasks = (self.ids.get(key, self._unread.get(key)) for key in keys)
+            rows += [(at, number, task) for task in tasks if task is not None]
+        self._releases = []
+        if rows:
+            self._newer.tables["releases"].extend(*zip(*rows, strict=True))
 
     def worker_changed(self, at: int, worker: int, change: int, *, stimulus_id: str | None = None) -> None:
         """Note a worker that joined, left, paused or resumed; the stimulus is the one that removed it."""
@@ -404,8 +388,6 @@ class TraceRecorder:
             first_graph=full.first_graph + len(full.tables["graphs"]),
             first_stimulus=full.first_stimulus + len(full.stimuli),
         )
-
-    # -- what there is -----------------------------------------------------------------------
 
     def freeze(self) -> Frozen:
         """Freeze the recording as of now. Quick, for the event loop: columns that only grow are copied later."""

@@ -95,7 +95,7 @@ def test_a_stolen_task_has_a_run_on_each_worker():
     stimulus = scene.submit({"a": ()})
     scene.process("a", 0, stimulus)
     scene.run_ids += 1
-    scene.recorder.processing_again(scene.tick(), "a", 1, scene.run_ids, stimulus_id="steal-7")
+    scene.move("a", "processing", "processing", "steal-7", 1, scene.run_ids)
     scene.send(1, scene.on_worker(1, scene.run_ids))
     scene.move("a", "processing", "memory", scene.cause("task-finished"), 1, 28)
     trace = scene.trace()
@@ -109,7 +109,7 @@ def test_a_stolen_task_has_a_run_on_each_worker():
 def test_what_was_processing_when_the_recording_began_has_a_run_and_no_transition():
     scene = Scene()
     scene.facts["a"] = ("prefix", "", (0, 0, 0), (), {})
-    scene.recorder.processing_again(scene.tick(), "a", 0, 5, stimulus_id=None)
+    scene.move("a", "processing", "processing", "", 0, 5)
     scene.send(0, scene.on_worker(0, 5, received=MISSING, ready=MISSING))
     scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
     trace = scene.trace()

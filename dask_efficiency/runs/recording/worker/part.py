@@ -12,33 +12,21 @@ from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.recording.worker.recorder import Profiles, Requests, WorkerRecorder
 
 if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.hooks import WorkerHooks
     from dask_efficiency.plugin.worker.meter import WorkerMeter
-    from dask_efficiency.plugin.worker.spill_watch import SpillWatch
-    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 
 class RecorderPart(WorkerPart):
-    """Begins and ends the recording of a worker; joins the one that was ``asked`` for already."""
+    """Begins and ends the recording of a worker; joins the one that goes on when the meter begins."""
 
-    def __init__(
-        self,
-        worker: Worker,
-        threads: TaskThreads,
-        hooks: WorkerHooks,
-        spills: SpillWatch,
-        asked: tuple[str | None, Requests],
-    ) -> None:
-        self._worker, self._threads, self._hooks, self._spills = worker, threads, hooks, spills
-        self._asked = asked
+    def __init__(self, meter: WorkerMeter) -> None:
+        self._worker, self._threads, self._hooks, self._spills = meter.worker, meter.threads, meter.hooks, meter.spills
+        self._asked = meter.asked_to_record
         self.recorder: WorkerRecorder | None = None
         self._guard = Guard("the recorder", "")
 
     @classmethod
     def of(cls, meter: WorkerMeter) -> Self:  # noqa: D102
-        return cls(meter.worker, meter.threads, meter.hooks, meter.spills, meter.asked_to_record)
+        return cls(meter)
 
     def record(self, recording: str | None, profile: Requests | None = None) -> None:
         """Begin a recording, or end the current one; ``profile`` are the tasks to profile meanwhile."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from heapq import heappop, heappush
 from itertools import repeat
@@ -20,7 +20,7 @@ from dask_efficiency.plugin.patches import SHUFFLE_MESSAGE, Replacements
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.hooks import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
-from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
+from dask_efficiency.runs.trace.batch import TRANSFER, encode
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, SHUFFLED
 
@@ -131,12 +131,10 @@ class WorkerRecorder:
     """
 
     def __init__(self, worker: Worker, recording: str, profiles: Profiles | None = None) -> None:
-        self.recording = recording
+        self.recording, self.profiles = recording, profiles
         #: Error in reading the log; nothing is read after it.
         self.failure: Exception | None = None
-        self.profiles = profiles
-        self._worker = worker
-        self._state = worker.state
+        self._worker, self._state, self._digests = worker, worker.state, worker.digests_total
         self._seq = 0
         #: Instants at which tasks without a slot were received, and were ready.
         self._received: dict[Any, int] = {}
@@ -155,7 +153,6 @@ class WorkerRecorder:
         self._senders: dict[str, int] = {}
         self._blocked: list[tuple[int, int, int, int]] = []
         self._spill = SpillMetrics(worker.digests_total)
-        self._digests = worker.digests_total
         #: Number of digests while no task has spilled; -1 once one has.
         self._unspilled = 0
         #: By position among those that ended: nanoseconds of reading inputs back, and of writing.
@@ -182,8 +179,6 @@ class WorkerRecorder:
         """Note that the event loop wrote results to disk, or read them back."""
         if stop - start >= MIN_AT_DISK_NS:
             self._blocked.append((start, stop, 0, _READS_BACK if reading else _SPILLS))
-
-    # -- the log -----------------------------------------------------------------------------
 
     @property
     def spills(self) -> bool:
@@ -234,8 +229,6 @@ class WorkerRecorder:
             self._moves.setdefault(key, [MISSING, 0, at, MISSING, MISSING, 0])
         elif finish == "released":
             self._moves.pop(key, None)
-
-    # -- runs --------------------------------------------------------------------------------
 
     def _give_up(self, entry: Noted) -> None:
         """Note a task that was received and will not run here."""
@@ -308,8 +301,6 @@ class WorkerRecorder:
                 self._spilled[position] = read + written - stored, stored
         self._unread.clear()
 
-    # -- transfers ---------------------------------------------------------------------------
-
     def _asked(self, entry: Noted) -> None:
         move = self._moves.setdefault(entry.key, [MISSING, 0, entry.at, MISSING, MISSING, 0])
         move[_ASKED] = entry.at
@@ -338,8 +329,6 @@ class WorkerRecorder:
         self._moved.append(move)
         self._moved_keys.append(barrier)
 
-    # -- batches -----------------------------------------------------------------------------
-
     def flush(self, *, closing: bool = False, running: bool = False) -> int:
         """Send the rows, and return the number of the last batch.
 
@@ -349,37 +338,34 @@ class WorkerRecorder:
         ended = self._ended + self._never_ran
         if closing or running:
             at = monotonic_ns() if closing else MISSING
-            ended += [
-                (run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in self._running.values()
-            ]
+            going_on = self._running.values()
+            ended += [(run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in going_on]
             tasks = self._state.tasks
             for key in self._received:
                 run_id = tasks[key].run_id if key in tasks else MISSING
                 ended.append((self._without_slot(key, run_id), MISSING, _NOT_IN_THREAD, 0.0))
         profiles, not_profiled = ([], {}) if self.profiles is None else self.profiles.take(closing=closing)
-        if not (ended or self._moved or self._blocked or profiles or not_profiled):
-            return self._seq
-        self._seq += 1
-        wall = time_ns() - monotonic_ns()
-        message = encode(
-            recording=self.recording,
-            worker=self._worker.address,
-            seq=self._seq,
-            wall=wall,
-            runs=list(_rows(ended, self._spilled, wall)),
-            transfers=self._moved,
-            blocked=self._blocked,
-            keys=self._moved_keys,
-            senders=list(self._senders),
-            profiles=profiles,
-            not_profiled=not_profiled,
-        )
-        self._ended, self._never_ran, self._spilled = [], [], {}
-        self._moved, self._moved_keys = [], []
-        self._blocked.clear()
-        if not self._moves:  # transfers under way hold numbers of senders
-            self._senders = {}
-        self._worker.log_event(BATCHES, message)
+        if ended or self._moved or self._blocked or profiles or not_profiled:
+            self._seq += 1
+            wall = time_ns() - monotonic_ns()
+            message = encode(
+                recording=self.recording,
+                worker=self._worker.address,
+                seq=self._seq,
+                wall=wall,
+                runs=list(_rows(ended, self._spilled, wall)),
+                transfers=self._moved,
+                blocked=self._blocked,
+                keys=self._moved_keys,
+                senders=list(self._senders),
+                profiles=profiles,
+                not_profiled=not_profiled,
+            )
+            for sent in (self._ended, self._never_ran, self._spilled, self._moved, self._moved_keys, self._blocked):
+                sent.clear()
+            if not self._moves:  # transfers under way hold numbers of senders
+                self._senders = {}
+            self._worker.log_event(BATCHES, message)
         return self._seq
 
 
@@ -392,31 +378,17 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
     start, stop, cpu, _, thread = zip(*runs, strict=True)
     executing = [MISSING if at is None else at for at in taken_at]
     by_clock = [int(seconds * 1e9) - wall for seconds in handed]
-    spills: Iterator[tuple[int, int]] = (
-        (spilled.get(i, (0, 0)) for i in range(len(ended))) if spilled else repeat((0, 0), len(ended))
-    )
+    spills = (spilled.get(i, (0, 0)) for i in range(len(ended))) if spilled else repeat((0, 0), len(ended))
     unspill_ns, spill_ns = zip(*spills, strict=True)
-    columns = {
-        "run_id": run_id,
-        "received": received,
-        "ready": ready,
-        "executing": executing,
-        # Its instant is by another clock: keep it between the neighbours.
-        "submitted": map(min, map(max, executing, by_clock), start),
-        "start": start,
-        "stop": stop,
-        "ended": stopped,
-        "seceded": seceded,
-        "thread": thread,
-        "slot": slot,
-        "after": [
-            by[1] if by is not None and MISSING < at < by[2] else MISSING for at, by in zip(ready, freed, strict=True)
-        ],
-        "cpu_ns": cpu,
-        "unspill_ns": unspill_ns,
-        "spill_ns": spill_ns,
-    }
-    return zip(*(columns[name] for name in RUN), strict=True)
+    # Its instant is by another clock: keep it between the neighbours.
+    submitted = map(min, map(max, executing, by_clock), start)
+    # The slot that was freed is the one that it waited for, if that was after it was ready.
+    after = [by[1] if by is not None and MISSING < at < by[2] else MISSING for at, by in zip(ready, freed, strict=True)]
+    columns = (
+        *(run_id, received, ready, executing, submitted, start, stop, stopped, seceded),
+        *(thread, slot, after, cpu, unspill_ns, spill_ns),
+    )
+    return zip(*columns, strict=True)
 
 
 def _outside_threads(taken: _Taken, done: Done, at: int) -> Run:

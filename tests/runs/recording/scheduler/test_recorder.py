@@ -280,7 +280,7 @@ class Cluster:
             self.now += 1
             ts.run_id = next(self.runs)
             self.stimulus = self.cause("steal")
-            self.recorder._stolen(ts, self.stimulus)
+            self.recorder._sent(ts, self.now, self.stimulus)
             if RECOMPUTED in (ts.annotations or ()):
                 self.reference.rows["recomputed"].append((ts.run_id,))
             thief = WORKERS.index(ts.processing_on.address)
