@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,10 @@ class ObservedRun:
     hosts: tuple[str, ...]
     observations: tuple[Observations, ...]
 
+    def observed(self, signal: str) -> Observations | None:
+        """Observations of a signal, if there are any."""
+        return next((one for one in self.observations if one.signal == signal), None)
+
 
 def run_of_table(frame: pd.DataFrame) -> ObservedRun:
     """Read a table that has a row for each task, as :func:`.offline.find_stragglers` describes it."""
@@ -48,31 +53,26 @@ def run_of_table(frame: pd.DataFrame) -> ObservedRun:
         raise TableError(f"the table has no column {missing[0]!r}; expected {', '.join(REQUIRED)}; there is: {there}")
     numbers = {name: _numbers(frame, name) for name in ("start", "stop", *OPTIONAL)}
     start, stop = numbers["start"], numbers["stop"]
-    if not np.isfinite(start).all():
-        row = int(np.flatnonzero(~np.isfinite(start))[0])
+    for row in np.flatnonzero(~np.isfinite(start))[:1].tolist():
         raise TableError(f"start of row {row} is {float(start[row])!r}; expected seconds")
-    if (stop < start).any():
-        row = int(np.flatnonzero(stop < start)[0])
+    for row in np.flatnonzero(stop < start)[:1].tolist():
         raise TableError(
             f"row {row} stops at {float(stop[row])!r}, before its start at {float(start[row])!r}; expected seconds"
         )
     names, worker = _positions(frame["worker"])
-    host_of = _texts(frame, "host")
     hosts = [""] * len(names)
-    for position, host in zip(worker.tolist(), host_of, strict=True):
+    for position, host in zip(worker.tolist(), _texts(frame, "host"), strict=True):
         hosts[position] = hosts[position] or host
-    groups = _texts(frame, "group")
-    kinds, kind = _positions(
-        [f"{prefix} {group}".rstrip() for prefix, group in zip(_texts(frame, "prefix"), groups, strict=True)]
-    )
+    work = zip(_texts(frame, "prefix"), _texts(frame, "group"), strict=True)
+    kinds, kind = _positions([f"{prefix} {group}".rstrip() for prefix, group in work])
     running = np.isnan(stop)
     end = float(np.nanmax(np.concatenate([start, stop]))) if len(start) else 0.0
-    work = TaskTimes(
+    times = TaskTimes(
         worker=worker, kind=kind, kinds=tuple(kinds), start=start, stop=np.where(running, end, stop), running=running,
         cpu=numbers["cpu_seconds"], disk=numbers["disk_seconds"], io_wait=numbers["io_wait_seconds"],
         transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"],
     )  # fmt: skip
-    return ObservedRun(tuple(names), tuple(hosts), _within_hosts(observations_of(work), hosts))
+    return ObservedRun(tuple(names), tuple(hosts), _within_hosts(observations_of(times), hosts))
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
@@ -85,8 +85,7 @@ def _numbers(frame: pd.DataFrame, name: str) -> Float64:
         values = pd.to_numeric(frame[name]).to_numpy(np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
         raise TableError(f"column {name!r}: {str(error)[:200]}; expected numbers") from error
-    if name in OPTIONAL and (values < 0).any():
-        row = int(np.flatnonzero(values < 0)[0])
+    for row in np.flatnonzero(values < 0)[:1].tolist() if name in OPTIONAL else ():
         raise TableError(f"{name} of row {row} is {float(values[row])!r}; expected 0 or more")
     return np.asarray(np.where(np.isinf(values), np.nan, values))
 
@@ -97,32 +96,22 @@ def _texts(frame: pd.DataFrame, name: str) -> list[str]:
 
 def _positions(values: Any) -> tuple[list[str], Int64]:
     """Number the distinct texts in order; returns them and the position of each value."""
-    known: dict[str, int] = {}
     texts = [str(value) for value in values]
-    for text in sorted(set(texts)):
-        known[text] = len(known)
+    known = {text: number for number, text in enumerate(sorted(set(texts)))}
     return list(known), np.array([known[text] for text in texts], np.int64)
 
 
 def _within_hosts(found: Sequence[Observations], hosts: Sequence[str]) -> tuple[Observations, ...]:
     """Compare the disk within hosts of several workers, which share it."""
-    counts = {host: hosts.count(host) for host in set(hosts)}
+    counts = Counter(hosts)
     of_worker = [host if host and counts[host] >= MIN_WORKERS_OF_HOST else "" for host in hosts]
-    if not any(of_worker):
-        return tuple(found)
-    return tuple(
-        _by_host(observations, of_worker) if observations.signal == "disk" else observations for observations in found
-    )
+    return tuple(_by_host(one, of_worker) if one.signal == "disk" and any(of_worker) else one for one in found)
 
 
 def _by_host(observations: Observations, hosts: Sequence[str]) -> Observations:
-    names = [
-        f"{observations.kinds[work]} {hosts[worker]}".rstrip()
-        for work, worker in zip(observations.work.tolist(), observations.worker.tolist(), strict=True)
-    ]
-    kinds, work = _positions(names)
-    columns = {name: getattr(observations, name) for name in ("worker", "value", "weight", "size", "at", "censored")}
-    return Observations(observations.signal, work=work, kinds=tuple(kinds), **columns)
+    rows = zip(observations.work.tolist(), observations.worker.tolist(), strict=True)
+    kinds, work = _positions([f"{observations.kinds[kind]} {hosts[worker]}".rstrip() for kind, worker in rows])
+    return replace(observations, work=work, kinds=tuple(kinds))
 
 
 def run_of_trace(trace: RunTrace) -> ObservedRun:
