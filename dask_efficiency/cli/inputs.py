@@ -16,14 +16,10 @@ import click
 from dask_efficiency.files.storage import ZIP, DamagedFileError, reading
 
 _SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
-
 #: Bytes at the start of a file from which its kind is recognized. A guess, larger than any header.
 _HEAD = 4096
-
 #: Columns that every table of tasks has.
 _COLUMNS = {"worker", "prefix"}
-
-
 #: Equal to :data:`dask_efficiency.report.files.FORMAT`.
 _REPORT = "dask-efficiency-report"
 

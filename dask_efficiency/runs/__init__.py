@@ -8,5 +8,4 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.path.compare import compare_paths
 
 __all__ = ["compare_paths"]
-
 __getattr__, __dir__ = public(__name__, {"compare_paths": "path.compare"})

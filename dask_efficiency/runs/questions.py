@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from distributed import Client
 
@@ -20,14 +20,6 @@ from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class EvenSeries(Protocol):
-    """Metrics of workers or machines at equal steps; :class:`dask_efficiency.fleet.MetricSeries`."""
-
-    @property
-    def step_seconds(self) -> float:
-        """Time between two samples."""
 
 
 def get_trace(client: Client | None = None) -> Any:
@@ -60,7 +52,7 @@ async def ask_trace(caller: Caller) -> RunTrace:
     return await asyncio.to_thread(lambda: build(unpack(payload), name="trace"))
 
 
-def stragglers(source: Client | RunTrace | EvenSeries | pd.DataFrame | None = None, **options: Any) -> Any:
+def stragglers(source: Client | RunTrace | pd.DataFrame | Any | None = None, **options: Any) -> Any:
     """Find workers that take longer than their peers for the same work, or whose metrics differ from those of others.
 
     Parameters

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 #: Groups of changes. The workers of two runs need not be the same, so changes by worker mean nothing.
 COMPARED = GROUPS[:2]
-
 #: Characters of a prefix in a headline of at most :data:`~dask_efficiency.show.finding.MAX_HEADLINE`.
 MAX_PREFIX = 20
 

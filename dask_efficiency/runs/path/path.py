@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 #: Groupings of segments.
 GROUPS = ("kind", "prefix", "worker", "host")
-
 #: Prefixes that a table of speed-ups tries, those with most time on the path; bounds the replays.
 CANDIDATES = 10
 
@@ -49,7 +48,6 @@ PARTS = {
 
 #: Note of a path whose trace has profiles, without the wing that reads them.
 NOT_EXPANDED = "profiles of tasks are not on the path: dask_efficiency.torch_traces is not installed"
-
 #: Name of no task or no worker, as in the time of clients and of graphs.
 NOBODY = "-"
 

@@ -14,10 +14,8 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 
 #: A row of :class:`Segments`, its values in the order of the columns.
 SegmentRow = tuple[int, ...]
-
 #: From an instant to another one, in nanoseconds.
 TimeRange = tuple[int, int]
-
 #: By kind, its position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
 CODES = {kind: position for position, kind in enumerate(KINDS)}
 

@@ -105,7 +105,6 @@ from dask_efficiency.runs.trace.schema import RUN_INSTANTS, STATES, RunOutcome
 
 #: A stage of a run is a position in its instants.
 _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(RUN_INSTANTS))
-
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 

@@ -20,13 +20,10 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: Nanoseconds of a call from which the thread may have waited for the GIL.
 _LONG_NS = 1_000_000
-
 #: Nanoseconds of (de)serialising below which a message has no data: it takes 20 us in the median of no-op tasks.
 _MIN_NS = 100_000
-
 #: Bytes up to which a read or write is not timed, as it takes microseconds: Tornado's own chunk.
 _MIN_BYTES = 65_536
-
 #: Arguments of Dask's ``dumps`` and ``loads``.
 _OF_DUMPS = ("msg", "serializers", "on_error", "context", "frame_split_size")
 _OF_LOADS = ("frames", "deserialize", "deserializers")
@@ -136,7 +133,6 @@ _loops: dict[int, _Loop] = {}
 _others: dict[int, _Elsewhere] = {}
 _lock = Lock()
 _replacements = Replacements()
-
 #: Most threads other than event loops' that are timed: far more than Dask has.
 _MAX_OTHERS = 16
 
@@ -261,7 +257,6 @@ def _scheduled(schedstat: int | None) -> tuple[int, int]:
 
 #: Nanoseconds by which a tick must be late to be reported: half of Dask's own interval.
 LATE_NS = 10_000_000
-
 _COMPUTING, _CORE, _GIL, _CALL = map(BLOCKED_BY.index, ("computing", "core", "gil", "call"))
 
 

@@ -54,7 +54,6 @@ def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[
 
 #: Runs of all replays of one improvement together, unless a single replay has more: some seconds of work.
 RUNS = 20_000
-
 #: Replays of one improvement, at most: the standard error falls with the square root of their number.
 REPLAYS = 8
 

@@ -21,23 +21,13 @@ from dask_efficiency.runs.replay.durations import (
     task_times,
 )
 from dask_efficiency.runs.replay.schedule import Schedule, VirtualCluster
+from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.run_causes import Constraints, RunCauses, constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import (
-    STATES,
-    Blocked,
-    RunOutcome,
-    Runs,
-    Series,
-    Stimuli,
-    Transfers,
-    Transitions,
-    instants,
-)
+from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Runs, instants
 
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
 _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
-
 #: Instants of a run that its worker recorded.
 _ON_WORKER = instants(Runs, Clock.WORKER)
 
@@ -75,8 +65,8 @@ def _rebuild(
         stimuli=stimuli,
         transfers=_transfers(trace, new["received"], schedule, moved, changed.part("transfer")),
         phases=replace(phases, start=start, stop=stop),
-        series=Series.empty(),
-        blocked=Blocked.empty(),
+        series=schema.Series.empty(),
+        blocked=schema.Blocked.empty(),
         profiles=(),
         notes=(*trace.notes, "A replay: its times are worked out, not recorded."),
     )
@@ -108,7 +98,7 @@ def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str
     return found
 
 
-def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
+def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[schema.Stimuli, schema.Transitions]:
     """Make a stimulus for each graph and each run's end, with the transitions to and from processing that it causes."""
     runs, graphs = trace.runs, len(trace.graphs)
     ended = np.flatnonzero(schedule.reported != MISSING)
@@ -120,7 +110,7 @@ def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tupl
     names = trace.stimulus_kinds
     of_end, of_update = (names.index(name) if name in names else MISSING for name in ("task-finished", "update-graph"))
     kind = np.where(of_graph == MISSING, of_end, of_update)
-    stimuli = Stimuli(kind=kind[order], at=at[order], graph=of_graph[order])
+    stimuli = schema.Stimuli(kind=kind[order], at=at[order], graph=of_graph[order])
     of_run = np.full(len(runs), MISSING, np.int64)
     of_run[ended] = position[graphs:]
 
@@ -136,7 +126,7 @@ def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tupl
         "worker": (schedule.worker[ended], schedule.worker[given]),
         "stimulus": (of_run[ended], cause[given]),
     }
-    table = Transitions(**{name: np.concatenate(pair) for name, pair in rows.items()})
+    table = schema.Transitions(**{name: np.concatenate(pair) for name, pair in rows.items()})
     # Of two transitions at one instant, a run's end comes before what it causes.
     return stimuli, table.take(np.argsort(table.at, kind="stable"))
 
@@ -159,10 +149,12 @@ def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, positio
     return cause
 
 
-def _transfers(trace: RunTrace, received: Int64, schedule: Schedule, moved: RunTransfers, factor: float) -> Transfers:
+def _transfers(
+    trace: RunTrace, received: Int64, schedule: Schedule, moved: RunTransfers, factor: float
+) -> schema.Transfers:
     """Shift transfers with the runs that needed them; none are left where transfers take no time."""
     if not factor:
-        return Transfers.empty()
+        return schema.Transfers.empty()
     transfers, run = trace.transfers, moved.run
     known = run != MISSING
     base = np.where(known, trace.runs.received[run], 0)

@@ -18,7 +18,7 @@ from dask_efficiency.show.figures import apportion, format_percent, format_secon
 #: A hue for each part of the cluster (tasks and disk as the buckets have them, GPUs blue, transfers purple, the
 #: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind. Those of the
 #: GPU were found by a search as in :mod:`dask_efficiency.show.drawn_buckets`.
-KIND_COLOURS: dict[Kind, str] = {
+KIND_COLOURS: Mapping[Kind, str] = {
     Kind.COMPUTE_CPU: COLOURS[Bucket.THREAD_CPU],
     Kind.COMPUTE_NONCPU: COLOURS[Bucket.THREAD_NONCPU],
     Kind.GPU_COMPUTE: COLOURS[Bucket.GPU],
@@ -47,37 +47,10 @@ KIND_COLOURS: dict[Kind, str] = {
 }
 
 #: Meaning of each kind, for a reader.
-MEANINGS: dict[Kind, str] = {
-    Kind.COMPUTE_CPU: "a task's thread computes",
-    Kind.COMPUTE_NONCPU: "a task runs, but its thread waits: reading, writing, a lock, the GIL or a core",
-    Kind.GPU_COMPUTE: "a task's own work on the GPU",
-    Kind.GPU_COMMUNICATION: "a task's collectives with other processes",
-    Kind.KERNEL_LAUNCH: "a kernel was asked for, and the idle GPU has not begun it",
-    Kind.KERNEL_GAP: "from one kernel to the next, which was asked for already",
-    Kind.GPU_SYNC: "a task waits for the GPU, and no work of the GPU explains it",
-    Kind.DATA_LOADING: "a task waits for its next batch of data",
-    Kind.TRANSFER: "an input comes from another worker",
-    Kind.TRANSFER_QUEUE: "an input waits for its turn to be fetched",
-    Kind.SPILL: "a result is written to disk",
-    Kind.UNSPILL: "inputs are read back from disk",
-    Kind.GRAPH_UPDATE: "the scheduler takes a graph in",
-    Kind.SCHEDULER_TRANSITION: "the scheduler is busy",
-    Kind.SCHEDULER_QUEUE: "a task waits on the scheduler for a worker with room",
-    Kind.SCHEDULER_TO_WORKER: "the scheduler's message is on its way",
-    Kind.REPORT: "the message that a task has ended is on its way",
-    Kind.READY_WAIT: "a task could run, and waits for a slot",
-    Kind.EXECUTOR_HANDOFF: "from a worker's event loop to the thread",
-    Kind.WORKER_LOOP: "a worker's event loop is busy",
-    Kind.CLIENT_SUBMIT: "the client prepares and sends a graph, or your own code is thinking",
-    Kind.RESULT_GATHER: "the client fetches results",
-    Kind.NO_WORKERS: "there is no worker at all, and work waits for one",
-    Kind.LOST_WORKER: "lost with a worker that vanished",
-    Kind.UNATTRIBUTED: "nothing that was recorded explains it",
-}
-
-
+MEANINGS: Mapping[Kind, str] = {kind: kind.meaning for kind in Kind}
 #: Meanings in a PyTorch program without Dask.
-TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
+TORCH_MEANINGS: Mapping[Kind, str] = {
+    **MEANINGS,
     Kind.COMPUTE_CPU: "a thread of the program runs operators or Python, and nothing on the GPU is waited for",
     Kind.COMPUTE_NONCPU: "a call takes memory or gives it back, and its thread waits",
     Kind.GPU_COMPUTE: "a kernel or a copy runs on the GPU",
@@ -87,11 +60,8 @@ TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
     Kind.UNATTRIBUTED: "before the first rank on the path began, or nothing recorded explains it",
 }
 
-
 #: Meanings in a PyTorch program without work on a GPU.
-TORCH_CPU_MEANINGS: dict[Kind, str] = TORCH_MEANINGS | {
-    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python"
-}
+TORCH_CPU_MEANINGS = {**TORCH_MEANINGS, Kind.COMPUTE_CPU: "a thread of the program runs operators or Python"}
 
 
 def colour_of(kind: str) -> str:
@@ -101,7 +71,6 @@ def colour_of(kind: str) -> str:
 
 #: Rows of a table by name; the rest is one row.
 TOP_NAMES = 8
-
 #: Steps of the strip along the run, each drawn as the kind that fills most of it: about two pixels a step on a page.
 STEPS = 400
 

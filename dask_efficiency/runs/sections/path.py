@@ -16,10 +16,8 @@ from dask_efficiency.show.finding import MAX_SHOWN
 
 #: Rows of a table of differences, the largest first; the rest is one row.
 MAX_DIFFERENCES = 12
-
 #: Runs of a trace up to which a page shows where an improvement would help: some 3 seconds of replays.
 MAX_RUNS = 10_000
-
 #: Share of the makespan below which nothing gets a sentence or a row of its own.
 HARDLY = 0.001
 

@@ -17,10 +17,8 @@ from dask_efficiency.straggler.wording import long_task
 #: A task is reported if it took more than this many times the median of its prefix, and this share of the run: guesses.
 TIMES_LONGER = 4.0
 SHARE_OF_RUN = 0.05
-
 #: Fewest tasks of a prefix of which a median says something: a guess.
 MIN_TASKS = 5
-
 #: Characters of a task's key in a finding.
 MAX_KEY = 40
 

@@ -32,18 +32,14 @@ if TYPE_CHECKING:
 
 #: Default multiple of :func:`~dask_efficiency.straggler.score.threshold` above which a worker is reported.
 FACTOR = 1.0
-
 #: Ratio to the peers' time below which a worker is not reported, however certain.
 MIN_EFFECT = 1.1
-
 #: Confidence of a finding that blames one of several workers that wait for a host's disk, when nothing tells which one
 #: holds it up: the share of such findings that were right on FlowBench.
 CONFIDENCE_OF_SUSPECT = 0.5
-
 #: Fewest hosts of which one can be blamed, and the share of its workers that must be slow.
 MIN_HOSTS = 3
 MIN_SLOW_OF_HOST = 0.8
-
 #: Findings whose cost is replayed; each takes as long as a replay of the run.
 REPLAYS = 10
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.straggler.observations import Observations, TaskTimes, compare_by, observations_of
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REQUIRED = ("worker", "prefix", "start", "stop")
-
 #: Columns that a table may lack, in seconds or bytes; the signals that are read from them are then missing.
 OPTIONAL = ("cpu_seconds", "input_bytes", "transfer_seconds", "disk_seconds", "io_wait_seconds")
-
 #: Fewest workers of a host that are compared with each other.
 MIN_WORKERS_OF_HOST = 3
 
@@ -53,12 +51,9 @@ def run_of_table(frame: pd.DataFrame) -> ObservedRun:
         raise TableError(f"the table has no column {missing[0]!r}; expected {', '.join(REQUIRED)}; there is: {there}")
     numbers = {name: _numbers(frame, name) for name in ("start", "stop", *OPTIONAL)}
     start, stop = numbers["start"], numbers["stop"]
-    for row in np.flatnonzero(~np.isfinite(start))[:1].tolist():
-        raise TableError(f"start of row {row} is {float(start[row])!r}; expected seconds")
-    for row in np.flatnonzero(stop < start)[:1].tolist():
-        raise TableError(
-            f"row {row} stops at {float(stop[row])!r}, before its start at {float(start[row])!r}; expected seconds"
-        )
+    _refuse(~np.isfinite(start), lambda row: f"start of row {row} is {float(start[row])!r}; expected seconds")
+    early = "row {} stops at {!r}, before its start at {!r}; expected seconds".format
+    _refuse(stop < start, lambda row: early(row, float(stop[row]), float(start[row])))
     names, worker = _positions(frame["worker"])
     hosts = [""] * len(names)
     for position, host in zip(worker.tolist(), _texts(frame, "host"), strict=True):
@@ -75,6 +70,12 @@ def run_of_table(frame: pd.DataFrame) -> ObservedRun:
     return ObservedRun(tuple(names), tuple(hosts), _within_hosts(observations_of(times), hosts))
 
 
+def _refuse(wrong: Bool, message: Callable[[int], str]) -> None:
+    """Raise an error about the first row that is wrong, if there is one."""
+    if wrong.any():
+        raise TableError(message(int(wrong.argmax())))
+
+
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
     """Read a column of numbers; NaN in every row if the table lacks it."""
     import pandas as pd
@@ -85,8 +86,8 @@ def _numbers(frame: pd.DataFrame, name: str) -> Float64:
         values = pd.to_numeric(frame[name]).to_numpy(np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
         raise TableError(f"column {name!r}: {str(error)[:200]}; expected numbers") from error
-    for row in np.flatnonzero(values < 0)[:1].tolist() if name in OPTIONAL else ():
-        raise TableError(f"{name} of row {row} is {float(values[row])!r}; expected 0 or more")
+    if name in OPTIONAL:
+        _refuse(values < 0, lambda row: f"{name} of row {row} is {float(values[row])!r}; expected 0 or more")
     return np.asarray(np.where(np.isinf(values), np.nan, values))
 
 

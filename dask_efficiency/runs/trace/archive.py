@@ -19,7 +19,6 @@ from dask_efficiency.show.progress import progress
 
 #: :attr:`Packing.against` of a column packed as differences from the row before.
 ROW_BEFORE = "<"
-
 #: Rows in the middle of a column that are packed on trial to choose what to take differences from.
 _SAMPLE = 8192
 
@@ -132,13 +131,10 @@ def _width(largest: int) -> int:
 
 
 T = TypeVar("T")
-
 #: Level of zlib's compression; higher ones take much longer for a few per cent.
 _LEVEL = 3
-
 #: Bytes that deflate can make of one, at most; a file that claims more is forged.
 _MAX_OUT_OF_ONE = 1032
-
 #: Floats are stored as the integers of the same bits.
 _BITS: dict[type[np.generic], type[np.integer[Any]]] = {np.float64: np.int64, np.float32: np.int32}
 

@@ -17,11 +17,9 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Transfe
 
 #: Version of a batch on the wire.
 SCHEMA = 1
-
 #: Columns of a worker's rows, as in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by its monotonic clock,
 #: ``after`` is the number of a run, ``sender`` a position in the batch's senders; keys of transfers are in the batch.
 RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))
-
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 

@@ -13,38 +13,17 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Clock, ColumnTable, Int64, Texts
 from dask_efficiency.plugin.wings import offered
+from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.batch import RUN
 from dask_efficiency.runs.trace.recording import Recording
 from dask_efficiency.runs.trace.run_trace import POINTS_INTO, RunTrace, TaskProfile, WorkerSpec, cost_note
-from dask_efficiency.runs.trace.schema import (
-    PHASES,
-    RUN_INSTANTS,
-    SHUFFLED,
-    STATES,
-    Blocked,
-    Graphs,
-    Phases,
-    Releases,
-    RunOutcome,
-    Runs,
-    Series,
-    Shuffled,
-    Stimuli,
-    Tasks,
-    Transfers,
-    Transitions,
-    WorkerEvents,
-    instants,
-)
+from dask_efficiency.runs.trace.schema import PHASES, RUN_INSTANTS, SHUFFLED, STATES, RunOutcome, Runs, instants
 
 _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", "memory", "erred"))
-
 #: Stimuli by which a worker reports that a task failed.
 _FAILURES = ("task-erred", "execute-unknown-error")
-
 #: Fields of a worker that are as they travelled.
 _OF_WORKER = ("name", "address", "host", "nthreads", "memory_limit", "resources")
-
 #: Nanoseconds of disagreement between clocks from which a note warns: below, it is within the error of their readings.
 _NOTABLE_NS = 1_000_000
 
@@ -88,16 +67,16 @@ def build(
         spans=tuple(facts["spans"]),
         workers=tuple(_worker(worker, recorded.epoch) for worker in facts["workers"]),
         stimulus_kinds=tuple(facts["kinds"]),
-        graphs=Graphs(**recorded.table("graphs", Graphs)),
-        releases=Releases(**recorded.table("releases", Releases)),
+        graphs=schema.Graphs(**recorded.table("graphs", schema.Graphs)),
+        releases=schema.Releases(**recorded.table("releases", schema.Releases)),
         transitions=_transitions(recorded),
-        stimuli=Stimuli(**recorded.table("stimuli", Stimuli, columns["stimuli.worker"])),
+        stimuli=schema.Stimuli(**recorded.table("stimuli", schema.Stimuli, columns["stimuli.worker"])),
         transfers=transfers,
         shuffled=shuffled,
-        worker_events=WorkerEvents(**recorded.table("worker_events", WorkerEvents)),
+        worker_events=schema.WorkerEvents(**recorded.table("worker_events", schema.WorkerEvents)),
         blocked=_blocked(recorded),
         phases=_phases(phases or {}, client, clients, recorded),
-        series=Series(**recorded.table("series", Series)),
+        series=schema.Series(**recorded.table("series", schema.Series)),
         clients=tuple(clients),
         constraints={int(task): _plain(value) for task, value in facts["constraints"].items()},
         config=facts["config"],
@@ -158,13 +137,13 @@ def _plain(constraints: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in constraints.items()}
 
 
-def _tasks(columns: Mapping[str, NDArray[Any]], count: int) -> Tasks:
+def _tasks(columns: Mapping[str, NDArray[Any]], count: int) -> schema.Tasks:
     nbytes = np.full(count, MISSING, np.int64)
     there = columns["log.code"] % len(STATES) == _MEMORY
     nbytes[columns["log.task"][there]] = columns["log.extra"][there]  # the last one stays
     known = {name: columns[f"tasks.{name}"] for name in ("prefix", "span", "graph", "wanted")}
     user, graph, order = columns["tasks.priority"].T
-    return Tasks(**known, nbytes=nbytes, priority_user=user, priority_graph=graph, priority_order=order)
+    return schema.Tasks(**known, nbytes=nbytes, priority_user=user, priority_graph=graph, priority_order=order)
 
 
 def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int64, NDArray[np.int32]]:
@@ -175,22 +154,23 @@ def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int6
     return starts, (edges & 0xFFFFFFFF).astype(np.int32)
 
 
-def _transitions(recorded: _Recorded) -> Transitions:
+def _transitions(recorded: _Recorded) -> schema.Transitions:
     columns = recorded.columns
     own = columns["log.stimulus"] != MISSING  # else: tasks that were processing when the recording began
     code = columns["log.code"][own]
-    table = {name: column[own] for name, column in recorded.table("log", Transitions).items()}
-    return Transitions(**table, start=code // len(STATES), finish=code % len(STATES))
+    table = {name: column[own] for name, column in recorded.table("log", schema.Transitions).items()}
+    return schema.Transitions(**table, start=code // len(STATES), finish=code % len(STATES))
 
 
-def _messages(recorded: _Recorded) -> tuple[Transfers, Shuffled]:
+def _messages(recorded: _Recorded) -> tuple[schema.Transfers, schema.Shuffled]:
     """Read results that workers got, and messages of shuffles that they sent, each by the clock of who reports it."""
     columns = recorded.columns
-    reporter, other = columns["transfers.worker"], columns["transfers.sender"]
-    known, of_shuffle = columns["transfers.task"] != MISSING, columns["transfers.arrived"] == SHUFFLED
-    got = recorded.table("transfers", Transfers, reporter) | {"receiver": reporter}
-    sent = recorded.table("transfers", Shuffled, reporter) | {"sender": reporter, "receiver": other}
-    transfers, shuffled = Transfers(**got | {"arrived": columns["transfers.arrived"] != 0}), Shuffled(**sent)
+    reporter, other, arrived = (columns[f"transfers.{name}"] for name in ("worker", "sender", "arrived"))
+    known, of_shuffle = columns["transfers.task"] != MISSING, arrived == SHUFFLED
+    got = {"receiver": reporter, "arrived": arrived != 0}
+    transfers = schema.Transfers(**recorded.table("transfers", schema.Transfers, reporter) | got)
+    sent = {"sender": reporter, "receiver": other}
+    shuffled = schema.Shuffled(**recorded.table("transfers", schema.Shuffled, reporter) | sent)
     rows, others = np.flatnonzero(known & ~of_shuffle), np.flatnonzero(known & of_shuffle)
     return (
         transfers.take(rows[np.argsort(transfers.stop[rows], kind="stable")]),
@@ -198,23 +178,24 @@ def _messages(recorded: _Recorded) -> tuple[Transfers, Shuffled]:
     )
 
 
-def _blocked(recorded: _Recorded) -> Blocked:
+def _blocked(recorded: _Recorded) -> schema.Blocked:
     """Join the scheduler's own rows with those of the workers."""
-    groups = [recorded.table(name, Blocked, recorded.columns[f"{name}.worker"]) for name in ("blocked", "blocks")]
-    table = {name: np.concatenate([group[name] for group in groups]) for name in Blocked.dtypes()}
-    return Blocked(**table).take(np.argsort(table["start"], kind="stable"))
+    workers = {name: recorded.columns[f"{name}.worker"] for name in ("blocked", "blocks")}
+    groups = [recorded.table(name, schema.Blocked, worker) for name, worker in workers.items()]
+    table = {name: np.concatenate([group[name] for group in groups]) for name in schema.Blocked.dtypes()}
+    return schema.Blocked(**table).take(np.argsort(table["start"], kind="stable"))
 
 
 def _phases(
     phases: Mapping[str, Sequence[tuple[int, int]]], client: str, clients: list[str], recorded: _Recorded
-) -> Phases:
+) -> schema.Phases:
     rows = sorted((start, stop, PHASES.index(phase)) for phase in PHASES for start, stop in phases.get(phase, ()))
     if rows and client not in clients:
         clients.append(client)
     start, stop, phase = np.array(rows, np.int64).reshape(-1, 3).T
     start, stop = (recorded.put(at, Clock.SCHEDULER) for at in (start, stop))
     number = clients.index(client) if rows else MISSING
-    return Phases(client=np.full(len(rows), number, np.int32), phase=phase.astype(np.int8), start=start, stop=stop)
+    return schema.Phases(client=np.full(len(rows), number), phase=phase.astype(np.int8), start=start, stop=stop)
 
 
 def _profiles(recorded: _Recorded, runs: Runs) -> tuple[TaskProfile, ...]:

@@ -15,7 +15,6 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 
 #: Characters of a name; a longer one is cut.
 _NAME_LENGTH = 200
-
 #: Events that are written together; they are some 500 kB.
 _AT_ONCE = 4096
 

@@ -26,7 +26,6 @@ from dask_efficiency.runs.trace.run_trace import (
 
 #: Longest run and duration in nanoseconds, a year and some days: sums of longer ones would not fit in 64 bits.
 MAX_NS = 1 << 55
-
 #: Largest number of bytes, and of anything else: sums of two still fit in 64 bits.
 MAX_NUMBER = 1 << 62
 
@@ -102,13 +101,10 @@ _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
 
 #: Name of a profile in the archive, by its position.
 _PROFILE = "profiles/{}.json.gz"
-
 #: Fields of a profile in the description.
 _OF_PROFILE = tuple(field.name for field in fields(TaskProfile) if field.name != "content")
-
 #: Most threads of a worker in a file that is not refused as forged.
 _MAX_THREADS = 1 << 20
-
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 
 

@@ -18,7 +18,6 @@ from dask_efficiency.runs.trace.schema import STATES, Series
 
 #: Most different names; later ones share one. Bounds the memory.
 MAX_NAMES = 10_000
-
 #: Longer names are cut.
 MAX_NAME_LENGTH = 200
 
@@ -51,29 +50,21 @@ class Names:
 
 #: A transition is one number in a column: ``start * len(STATES) + finish``, of positions.
 _CODES = {(start, finish): i * len(STATES) + j for i, start in enumerate(STATES) for j, finish in enumerate(STATES)}
-
 #: Stimuli whose time was read by the worker that sent the message.
 _OF_WORKERS = frozenset({"task-finished", "task-erred", "execute-unknown-error", "reschedule"})
-
 #: Nanoseconds since the epoch, in 1973, below which the number in a stimulus's id is no time, as in steal-7.
 _NO_TIME = 10**17
-
 #: Transitions for each task that a chapter has room for: a task makes five, and more if it runs again.
 TRANSITIONS_A_TASK = 8
-
 #: Columns of a heartbeat's row after its instant and worker.
 SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
-
 #: Transitions that are kept as they came, to be written into columns together: so few that the garbage collector,
 #: which runs after 700 new objects, seldom visits them.
 MAX_KEPT = 128
-
 #: Of a task that its client has forgotten: generation, and two of Dask's own numbers.
 _NO_PRIORITY = (0, 0, 0)
-
 #: Tasks of a graph whose facts are read together.
 _PIECE = 1_000
-
 #: Values that are kept of a transition: the instant, the number of the task, start and finish, the stimulus, the number
 #: of the worker, the run that begins or the size of the result, and Dask's ``startstops`` of a run that ended.
 VALUES_KEPT = 8

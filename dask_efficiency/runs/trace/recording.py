@@ -12,23 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, WorkerBatch
-from dask_efficiency.runs.trace.schema import (
-    Blocked,
-    Graphs,
-    Releases,
-    Series,
-    Stimuli,
-    Tasks,
-    Transitions,
-    WorkerEvents,
-)
 
 #: Columns that are known of a task when it is first seen.
-TASKS = tuple(name for name, column in Tasks.schema().items() if column.points_into is not None)
-
+TASKS = tuple(name for name, column in schema.Tasks.schema().items() if column.points_into is not None)
 _Dtypes = Mapping[str, type[np.generic]]
-
 #: A worker's number, its senders' numbers, and its batch.
 _Batch = tuple[int, list[int], WorkerBatch]
 
@@ -37,23 +26,23 @@ _TABLES: dict[str, _Dtypes] = {
     "edges": {"task": np.int32, "dependency": np.int32},
     # A code is a state before and a state after; extra is the number of a run that begins, or the size of a result.
     "log": {
-        **{name: Transitions.dtypes()[name] for name in ("at", "task", "worker")},
+        **{name: schema.Transitions.dtypes()[name] for name in ("at", "task", "worker")},
         "code": np.int8,
         "extra": np.int64,
     },
     # Row of the log with which a stimulus begins, and the worker that made it; MISSING is the scheduler.
-    "stimuli": {**Stimuli.dtypes(), "row": np.int32, "worker": np.int32},
+    "stimuli": {**schema.Stimuli.dtypes(), "row": np.int32, "worker": np.int32},
     # Row of the log, and when Dask says that the thread began and stopped, in seconds since the epoch.
     "computed": {"row": np.int32, "start": np.float64, "stop": np.float64},
     # Numbers of the runs that compute a lost result again.
     "recomputed": {"run_id": np.int64},
     # Stimuli that removed a worker.
     "removals": {"stimulus": np.int64},
-    "graphs": Graphs.dtypes(),
-    "releases": Releases.dtypes(),
-    "worker_events": WorkerEvents.dtypes(),
-    "blocked": Blocked.dtypes(),
-    "series": Series.dtypes(),
+    "graphs": schema.Graphs.dtypes(),
+    "releases": schema.Releases.dtypes(),
+    "worker_events": schema.WorkerEvents.dtypes(),
+    "blocked": schema.Blocked.dtypes(),
+    "series": schema.Series.dtypes(),
 }
 
 
@@ -94,7 +83,7 @@ class Chapter:
         self.constraints: dict[int, dict[str, Any]] = {}
         self.wanted: set[int] = set()
         #: By task; rows change when their facts are read.
-        self.tasks = Growing({name: Tasks.dtypes()[name] for name in TASKS})
+        self.tasks = Growing({name: schema.Tasks.dtypes()[name] for name in TASKS})
         #: By task, three numbers each: the user's, the graph's, and the order in the graph.
         self.priority = array("q")
         self.tables = {name: Growing(dtypes) for name, dtypes in _TABLES.items()}
@@ -119,7 +108,6 @@ class Chapter:
 
 #: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits; about 0.1 ms.
 _PIECE = 50_000
-
 #: Columns that refer to tasks of a chapter.
 _TASK_COLUMNS = ("edges.task", "edges.dependency", "log.task", "releases.task")
 

@@ -21,10 +21,8 @@ from dask_efficiency.accounts.tables import (
 
 #: States of a task on the scheduler; a transition's columns hold positions in this tuple.
 STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
-
 #: Phases of a client's ``compute()``.
 PHASES = ("optimize", "upload", "gather")
-
 #: Causes of a blocked event loop: it wrote results to disk, or read them back; it computed itself, waited for a core,
 #: or for the GIL while others computed, or was in a call that blocks.
 BLOCKED_BY = ("spill", "unspill", "computing", "core", "gil", "call")
@@ -57,22 +55,18 @@ class WorkerChange(IntEnum):
 _At = Annotated[Int64, Column(unit="ns", clock=Clock.SCHEDULER)]
 _WorkerAt = Annotated[Int64, Column(unit="ns", clock=Clock.WORKER, from_worker=True)]
 _SenderAt = Annotated[Int64, Column(unit="ns", clock=Clock.WORKER)]
-
 #: Durations, 0 where unknown; by the worker.
 _Duration = Annotated[Int64, Column(unit="ns", missing=0, from_worker=True)]
-
 #: Positions.
 _Task = Annotated[Int32, Column(points_into="tasks")]
 _Worker = Annotated[Int32, Column(points_into="workers")]
 _Client = Annotated[Int32, Column(points_into="clients")]
 _Graph = Annotated[Int32, Column(points_into="graphs")]
 _State = Annotated[Int8, Column(points_into=STATES)]
-
 #: Sizes and rates of heartbeats, and thread-seconds since the last one.
 _Bytes = Annotated[Float64, Column(unit="bytes")]
 _BytesPerSecond = Annotated[Float64, Column(unit="bytes/s")]
 _ThreadSeconds = Annotated[Float64, Column(unit="s")]
-
 #: Sensors of a worker's host and GPUs, see :mod:`dask_efficiency.accounts.sensors`: shares, counts, sizes and traffic.
 _Share = Annotated[Float32, Column()]
 _PerSecond = Annotated[Float32, Column(unit="1/s")]

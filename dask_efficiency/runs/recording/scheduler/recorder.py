@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 #: Names of spans that are remembered; bounds the memory.
 MAX_SPANS = 10_000
-
 _KEY, _PREFIX, _SPAN = attrgetter("key"), attrgetter("prefix.name"), attrgetter("group.span_id")
 _PRIORITY, _DEPENDENCIES = attrgetter("priority"), attrgetter("dependencies")
 _CONSTRAINED = attrgetter("host_restrictions", "worker_restrictions", "resource_restrictions", "retries", "actor")
@@ -108,8 +107,6 @@ def _constraints(ts: Any) -> dict[str, Any]:
 
 #: By status of a worker: the change that leads to it.
 _CHANGES = {"running": WorkerChange.RESUMED, "paused": WorkerChange.PAUSED, "closing_gracefully": WorkerChange.RETIRING}
-
-
 #: Activities that have a column of the series, which begins with Dask's metrics and ends with the sensors.
 _ACTIVITIES = tuple(name.replace("_", "-") for name in SERIES[len(DASK_METRICS) : -len(SENSORS)])
 assert SERIES[: len(DASK_METRICS)] == tuple(DASK_METRICS)
@@ -117,8 +114,6 @@ assert SERIES[-len(SENSORS) :] == SENSORS
 
 #: Values of sensors, by GPU and name.
 Readings = Mapping[str, Mapping[str, float]]
-
-
 P = ParamSpec("P")
 
 

@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 
 #: Name under which the plugin's option asks for profiles; windows have other names.
 OF_THE_PLUGIN = ""
-
 #: Readings of the workers' clocks when a recording begins and when it is collected; the quickest of the three counts.
 CLOCK_OBSERVATIONS = 3
-
 #: Seconds between two checks for the last batches: the latency of a local message and more.
 _LOOK_SECONDS = 0.005
-
 #: Upstream's own event of a worker that pauses, goes on, or retires; its topic is the worker's address.
 _STATUS_CHANGE = "worker-status-change"
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Called with the barrier's key, the receiver's address, bytes, and the instants of sending and arrival.
 Sent = Callable[[str, str, int, int, int], object]
-
 #: By address of the sending worker.
 _recorded: dict[str, Sent] = {}
 _lock = Lock()
@@ -70,10 +69,8 @@ def _noting(process: Callable[..., Any]) -> Callable[..., Any]:
 
 #: Rows after which a batch is sent between two heartbeats: encoding them takes about a millisecond.
 MAX_ROWS = 500
-
 #: Nanoseconds at the disk below which the event loop does not count as blocked by it.
 MIN_AT_DISK_NS = 1_000_000
-
 _SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
 
 #: Positions in a transfer's row.
@@ -92,14 +89,10 @@ _Taken = tuple[int, int, int, int | None, int, int, _Freed | None, str, str]
 _SECEDED: Final = 4
 _SLOT: Final = 5
 _SPAN: Final = 7
-
 #: Run that ended: with the instant, its time in its thread, and when it was handed to that, by upstream's wall clock.
 _Ended = tuple[_Taken, int, Run, float]
-
 #: Time in the thread of a run that was not seen there.
 _NOT_IN_THREAD: Run = (MISSING, MISSING, 0, 0, MISSING)
-
-
 #: By requester and prefix: number of tasks to profile.
 Requests = Mapping[str, Mapping[str, int]]
 
