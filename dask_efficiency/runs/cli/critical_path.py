@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,10 +20,6 @@ from dask_efficiency.cli.options import (
 from dask_efficiency.cli.output import one_line_errors, say
 from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from dask_efficiency.runs.path.path import CriticalPath
-    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @click.command("critical-path")
@@ -66,28 +62,31 @@ def command(
     changes: dict[str, Any] = {"speed_up": speed_up, "without": without, "repair": repair}
     if speedups + (before is not None) + any(changes.values()) > 1:
         raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
-    scope = {"target": target, "span": span}
     with one_line_errors(UnknownNameError):
-        found, changed = _paths(recorded(source, connection), scope, changes)
-        earlier = None if before is None else _paths(recorded(before, connection), scope, {})[0]
+        from dask_efficiency.runs.path.path import critical_path
+
+        found = critical_path(recorded(source, connection), target=target, span=span)
+        changed = found.what_if(**changes) if any(changes.values()) else None
+        earlier = None
+        if before is not None:
+            earlier = critical_path(recorded(before, connection), target=target, span=span)
         if chrome is not None:
             (changed or found).to_chrome(chrome, only_critical=only_critical)
         if html is not None:
             (changed or found).to_html(html)
-        if as_json:
-            from dask_efficiency.runs.sections.path import improvement_rows, to_dict
+        from dask_efficiency.runs.sections import path as sections
 
-            data = to_dict(found)
+        if as_json:
+            data = sections.to_dict(found)
             if changed is not None:
-                data["what_if"] = to_dict(changed) | {"changes": changes}
+                data["what_if"] = sections.to_dict(changed) | {"changes": changes}
             if earlier is not None:
-                data["before"] = to_dict(earlier)
+                data["before"] = sections.to_dict(earlier)
             if speedups:
-                data["speedups"] = improvement_rows(found)
+                data["speedups"] = sections.improvement_rows(found)
             click.echo(json.dumps(data, indent=1))
             return
         from dask_efficiency.runs.path.compare import compare_paths
-        from dask_efficiency.runs.sections import path as sections
         from dask_efficiency.show.terminal import show
 
         if earlier is not None:
@@ -98,16 +97,6 @@ def command(
             show(sections.what_if_document(found, changed, _in_words(**changes)))
         else:
             say(found, as_json=False, written=chrome is not None or html is not None)
-
-
-def _paths(
-    trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
-) -> tuple[CriticalPath, CriticalPath | None]:
-    """Find the path as recorded, and with changes if there are any."""
-    from dask_efficiency.runs.path.path import critical_path
-
-    found = critical_path(trace, **scope)
-    return found, found.what_if(**changes) if any(changes.values()) else None
 
 
 def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Iterable[str]) -> str:

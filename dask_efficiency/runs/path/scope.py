@@ -83,9 +83,7 @@ def scope_of_task(trace: RunTrace, key: str) -> Scope:
     task = next((i for i, name in enumerate(trace.keys) if name == key), None)
     if task is None:
         raise UnknownNameError("task", key, trace.keys[:21])
-    chosen = np.zeros(len(trace.tasks), np.bool_)
-    chosen[task] = True
-    return _scope_of_tasks(trace, chosen, f"the task {key[:80]!r}")
+    return _scope_of_tasks(trace, np.arange(len(trace.tasks)) == task, f"the task {key[:80]!r}")
 
 
 def scope_of_span(trace: RunTrace, span: str) -> Scope:
@@ -97,25 +95,20 @@ def scope_of_span(trace: RunTrace, span: str) -> Scope:
 
 
 def _scope_of_tasks(trace: RunTrace, chosen: Bool, what: str) -> Scope:
-    mine = _runs_of_tasks(trace, chosen)
-    done = mine & (trace.runs.reported != MISSING)
+    runs, graphs, phases = trace.runs, trace.graphs, trace.phases
+    done = np.isin(runs.task, np.flatnonzero(chosen)) & (runs.reported != MISSING)
     if not done.any():
         raise EmptyTraceError(f"{what} did not end in the trace {trace.name[:80]!r}")
-    good = done & (trace.runs.outcome == RunOutcome.SUCCEEDED)
-    run = _latest(trace.runs.reported, good if good.any() else done)
-    stop = int(trace.runs.reported[run])
-    graphs = trace.tasks.graph[chosen]
-    graphs = graphs[(graphs >= 0) & (graphs < len(trace.graphs))]
+    good = done & (runs.outcome == RunOutcome.SUCCEEDED)
+    run = _latest(runs.reported, good if good.any() else done)
+    stop = int(runs.reported[run])
+    brought = trace.tasks.graph[chosen]
+    first = int(brought[(brought >= 0) & (brought < len(graphs))].min(initial=len(graphs)))
     begin = trace.start
-    if len(graphs):
+    if first < len(graphs):
         # The client's own work on the first of the graphs counts too.
-        first = int(graphs.min())
-        received = int(trace.graphs.received[first])
-        before = trace.phases.stop[
-            (trace.phases.client == trace.graphs.client[first])
-            & (trace.phases.phase == _GATHER)
-            & (trace.phases.stop <= received)
-        ]
+        mine = (phases.client == graphs.client[first]) & (phases.phase == _GATHER)
+        before = phases.stop[mine & (phases.stop <= graphs.received[first])]
         begin = max(begin, int(before.max(initial=MISSING)))
     return Scope(_begin(trace, begin, stop), stop, run)
 
@@ -128,13 +121,6 @@ def _begin(trace: RunTrace, start: int, stop: int) -> int:
     instants = [trace.phases.start, trace.graphs.received, runs.assigned]
     inside = [column[(column >= start) & (column <= stop)] for column in instants]
     return min((int(column.min()) for column in inside if len(column)), default=start)
-
-
-def _runs_of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
-    """Mark the runs whose tasks are chosen."""
-    task = trace.runs.task
-    inside = (task >= 0) & (task < len(chosen))
-    return inside & chosen[np.where(inside, task, 0)] if len(chosen) else inside
 
 
 def _latest(column: np.ndarray[tuple[int], np.dtype[np.int64]], among: Bool) -> int:

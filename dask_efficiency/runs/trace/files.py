@@ -60,11 +60,9 @@ def check_numbers(trace: RunTrace) -> None:
             column = getattr(getattr(trace, table), name)
             if column.dtype != np.int64 or described.points_into is not None:
                 continue
-            lowest, highest = (0, MAX_NS) if described.unit == "ns" else (0, MAX_NUMBER)
+            lowest, highest = 0 if described.unit else -MAX_NUMBER, MAX_NS if described.unit == "ns" else MAX_NUMBER
             if described.clock is not None:
                 lowest, highest = trace.start - MAX_NS, trace.stop + MAX_NS
-            elif not described.unit:
-                lowest = -MAX_NUMBER
             wrong = (column != MISSING) & ((column < lowest) | (column > highest))
             if wrong.any():
                 row = int(wrong.argmax())
@@ -106,6 +104,7 @@ _OF_PROFILE = tuple(field.name for field in fields(TaskProfile) if field.name !=
 #: Most threads of a worker in a file that is not refused as forged.
 _MAX_THREADS = 1 << 20
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
+_MAPPINGS = ("config", "versions", "dropped")
 
 
 class TraceFileError(ValueError):
@@ -128,15 +127,14 @@ def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
     yield "key_offsets", {"offsets": trace.keys.offsets}
     yield "dependency_starts", {"starts": trace.dependency_starts}
     yield "dependencies", {"tasks": trace.dependencies}
-    distinct = _distinct(trace)
-    tasks = [(task, distinct[_text(constraint)]) for task, constraint in trace.constraints.items()]
-    rows = np.array(tasks, np.int64).reshape(len(tasks), 2)
-    yield "constraints", {"task": rows[:, 0], "constraint": rows[:, 1]}
+    number = {text: i for i, text in enumerate(_distinct(trace))}
+    tasks, numbers = list(trace.constraints), [number[_text(each)] for each in trace.constraints.values()]
+    yield "constraints", {"task": np.array(tasks, np.int64), "constraint": np.array(numbers, np.int64)}
 
 
-def _distinct(trace: RunTrace) -> dict[str, int]:
-    """Number the distinct constraints of tasks, as JSON."""
-    return {text: i for i, text in enumerate(dict.fromkeys(map(_text, trace.constraints.values())))}
+def _distinct(trace: RunTrace) -> list[str]:
+    """The distinct constraints of tasks, as JSON."""
+    return list(dict.fromkeys(map(_text, trace.constraints.values())))
 
 
 def _text(constraint: Mapping[str, Any]) -> str:
@@ -145,15 +143,11 @@ def _text(constraint: Mapping[str, Any]) -> str:
 
 def _description(trace: RunTrace) -> dict[str, Any]:
     return {
-        "name": trace.name,
-        "start": trace.start,
-        "stop": trace.stop,
+        **{name: getattr(trace, name) for name in ("name", "start", "stop")},
         **{name: list(getattr(trace, name)) for name in _NAMES},
         "workers": [asdict(worker) | {"resources": dict(worker.resources)} for worker in trace.workers],
         "constraints": [json.loads(text) for text in _distinct(trace)],
-        "config": dict(trace.config),
-        "versions": dict(trace.versions),
-        "dropped": dict(trace.dropped),
+        **{name: dict(getattr(trace, name)) for name in _MAPPINGS},
         "profiles": [{name: getattr(profile, name) for name in _OF_PROFILE} for profile in trace.profiles],
     }
 
@@ -181,6 +175,7 @@ def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace
 def _trace(archive: Archive) -> RunTrace:
     # Of any type: mypy cannot follow that each has the type of its name.
     names: dict[str, Any] = {name: tuple(archive.listed(name, str)) for name in _NAMES}
+    mappings: dict[str, Any] = {name: archive.field(name, dict) for name in _MAPPINGS}
     tables: dict[str, Any] = {name: table(**archive.columns(name, table.dtypes())) for name, table in TABLES.items()}
     arrays = {name: archive.columns(name, dtypes) for name, dtypes in _ARRAYS.items()}
     try:
@@ -193,11 +188,9 @@ def _trace(archive: Archive) -> RunTrace:
             dependencies=arrays["dependencies"]["tasks"],
             constraints=_constraints(arrays["constraints"], archive.listed("constraints", dict)),
             workers=tuple(_worker(archive, worker) for worker in archive.listed("workers", dict)),
-            config=archive.field("config", dict),
-            versions=archive.field("versions", dict),
-            dropped=archive.field("dropped", dict),
             profiles=tuple(_profiles(archive)),
             **names,
+            **mappings,
             **tables,
         )
         check_positions(trace)
