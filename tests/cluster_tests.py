@@ -83,9 +83,8 @@ PROVES = {
         "test_a_page_is_written_where_the_name_says_so_and_json_elsewhere": "the page and the file",
     },
     "runs/test_trace_on_a_cluster.py": {
-        "test_every_task_has_one_run_that_succeeded": "a recorded run: its tasks",
+        "test_every_task_has_one_run_that_succeeded_and_the_dependencies_of_the_graph": "a recorded run: its tasks",
         "test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause": "its instants",
-        "test_dependencies_are_those_of_the_graph": "its graph",
         "test_transfers_are_those_that_the_workers_log": "its transfers",
         "test_a_killed_worker_loses_its_runs_and_the_task_runs_again": "and what it says of a worker that died",
     },

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
@@ -60,9 +60,21 @@ def report_thread(x: int, *dependencies: Any) -> tuple[int, int]:
     return threading.get_native_id(), time.monotonic_ns()
 
 
+class Layers(NamedTuple):
+    """A traced run of three layers: what its tasks return, what each needs, and what the workers fetched."""
+
+    trace: RunTrace
+    returned: dict[str, tuple[int, int]]
+    needs: dict[str, set[str]]
+    fetched: list[tuple[str, str, str]]
+
+
 @pytest.fixture(scope="module")
-def layered(cluster: LocalCluster) -> Any:
-    """A traced run of three layers, and what its tasks say of themselves."""
+def layers(cluster: LocalCluster) -> Layers:
+    def fetched(dask_worker: Any) -> list[tuple[str, str, str]]:
+        log = dask_worker.transfer_incoming_log
+        return [(dask_worker.address, entry["who"], key) for entry in log for key in entry["keys"]]
+
     with Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         with efficiency_report(client, name="layers", trace=True) as report:
@@ -70,82 +82,53 @@ def layered(cluster: LocalCluster) -> Any:
             second = client.map(report_thread, first, first[::-1], pure=False)
             last = client.submit(report_thread, 0, *second, pure=False)
             wait(last)
-            said = dict(
-                zip([f.key for f in [*first, *second, last]], client.gather([*first, *second, last]), strict=True)
-            )
-            fetched = client.run(
-                lambda dask_worker: [
-                    (dask_worker.address, log["who"], key)
-                    for log in dask_worker.transfer_incoming_log
-                    for key in log["keys"]
-                ]
-            )
+            futures = [*first, *second, last]
+            returned = dict(zip([f.key for f in futures], client.gather(futures), strict=True))
+            moved = [row for rows in client.run(fetched).values() for row in rows]
         needs = {f.key: {a.key, b.key} for f, a, b in zip(second, first, first[::-1], strict=True)}
         needs[last.key] = {future.key for future in second}
-        yield report, said, needs, [row for rows in fetched.values() for row in rows]
+        return Layers(report.trace, returned, needs, moved)
 
 
-def test_every_task_has_one_run_that_succeeded(layered: Any) -> None:
-    report, said, _, _ = layered
-    trace = report.trace
-    assert set(trace.keys) == set(said)
-    assert Counter(trace.runs.task.tolist()) == Counter(range(len(said)))
+def test_every_task_has_one_run_that_succeeded_and_the_dependencies_of_the_graph(layers: Layers) -> None:
+    trace = layers.trace
+    assert set(trace.keys) == set(layers.returned)
+    assert Counter(trace.runs.task.tolist()) == Counter(range(len(layers.returned)))
     assert (trace.runs.outcome == RunOutcome.SUCCEEDED).all()
     assert not trace.runs.recomputed.any()
-    assert trace.dropped == {}
-    assert trace.notes == ()
+    assert (trace.dropped, trace.notes) == ({}, ())
+    assert {key: needs_of(trace, key) for key in trace.keys} == {k: layers.needs.get(k, set()) for k in trace.keys}
 
 
-def test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause(layered: Any) -> None:
-    trace = layered[0].trace
+def test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause(layers: Layers) -> None:
+    trace = layers.trace
     assert_in_order(trace)
     for name in INSTANTS:
         assert (getattr(trace.runs, name) != MISSING).all(), name
-
-
-def test_dependencies_are_those_of_the_graph(layered: Any) -> None:
-    trace, said, needs, _ = layered[0].trace, *layered[1:]
-    assert {key: needs_of(trace, key) for key in said} == {key: needs.get(key, set()) for key in said}
-
-
-def test_threads_are_those_that_the_tasks_ran_on(layered: Any) -> None:
-    trace, said, _, _ = layered[0].trace, *layered[1:]
-    assert {key: runs_of(trace, key)[0]["thread"] for key in said} == {key: thread for key, (thread, _) in said.items()}
-
-
-def test_a_task_reads_the_clock_between_its_start_and_its_stop(layered: Any) -> None:
-    trace, said, _, _ = layered[0].trace, *layered[1:]
-    epoch = min(trace.runs.assigned) - trace.start
-    assert epoch >= 0
+    assert min(trace.runs.assigned) >= trace.start
     ahead = ahead_ns()
-    for key, (_, read) in said.items():
+    for key, (thread, read) in layers.returned.items():
         (run,) = runs_of(trace, key)
+        assert run["thread"] == thread
         # The clock of the day may be turned while the test runs, by less than this.
         assert run["start"] - 1e8 <= read + ahead <= run["stop"] + 1e8
 
 
-def test_transfers_are_those_that_the_workers_log(layered: Any) -> None:
-    trace, _, _, fetched = layered[0].trace, *layered[1:]
+def test_transfers_are_those_that_the_workers_log(layers: Layers) -> None:
+    trace, transfers = layers.trace, layers.trace.transfers
     names = [worker.address for worker in trace.workers]
-    transfers = trace.transfers
-    recorded = [
-        (names[receiver], names[sender], trace.keys[task])
-        for receiver, sender, task in zip(
-            transfers.receiver.tolist(), transfers.sender.tolist(), transfers.task.tolist(), strict=True
-        )
-    ]
-    assert Counter(recorded) <= Counter(fetched)
-    mine = [row for row in fetched if row[2] in set(trace.keys)]
-    assert Counter(recorded) == Counter(mine)
+    columns = (transfers.receiver.tolist(), transfers.sender.tolist(), transfers.task.tolist())
+    recorded = [(names[to], names[of], trace.keys[task]) for to, of, task in zip(*columns, strict=True)]
     assert recorded
+    assert Counter(recorded) == Counter(row for row in layers.fetched if row[2] in set(trace.keys))
     assert transfers.arrived.all()
     assert (transfers.queued <= transfers.start).all()
     assert (transfers.start <= transfers.stop).all()
     assert (transfers.nbytes > 0).all()
 
 
-def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) -> None:
-    runs = layered[0].trace.runs
+def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layers: Layers) -> None:
+    runs = layers.trace.runs
     waited = np.flatnonzero(runs.after != MISSING)
     assert len(waited) >= 4  # twelve tasks at once on four slots
     for row in waited:
@@ -154,8 +137,8 @@ def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) 
         assert runs.ready[row] < before.ended[0]
 
 
-def test_transitions_are_caused_by_the_scheduler_s_messages(layered: Any) -> None:
-    trace, _, needs, _ = layered[0].trace, *layered[1:]
+def test_transitions_are_caused_by_the_scheduler_s_messages(layers: Layers) -> None:
+    trace, needs = layers.trace, layers.needs
     kinds = np.array(trace.stimulus_kinds)
     rows = trace.transitions.take(trace.transitions.finish == STATES.index("processing"))
     by_task = {
@@ -164,18 +147,14 @@ def test_transitions_are_caused_by_the_scheduler_s_messages(layered: Any) -> Non
     assert all(by_task[key] == "task-finished" for key in needs)
     assert {kind for key, kind in by_task.items() if key not in needs} <= {"update-graph", "task-finished"}
     assert (trace.transitions.at[1:] >= trace.transitions.at[:-1]).all()
-    made = trace.stimuli.at[trace.transitions.stimulus]
-    assert (made <= trace.transitions.at + 1e6).all()
+    assert (trace.stimuli.at[trace.transitions.stimulus] <= trace.transitions.at + 1e6).all()
 
 
-def test_graphs_phases_and_names_are_there(layered: Any) -> None:
-    trace = layered[0].trace
-    assert trace.name == "layers"
-    assert trace.prefixes == ("report_thread",)
+def test_graphs_phases_and_names_are_there(layers: Layers) -> None:
+    trace = layers.trace
+    assert (trace.name, trace.prefixes, len(trace.clients), len(trace.graphs)) == ("layers", ("report_thread",), 1, 3)
     (span,) = trace.spans
     assert span.startswith("layers/test_trace_on_a_cluster.py:")
-    assert len(trace.clients) == 1
-    assert len(trace.graphs) == 3
     assert (trace.graphs.received <= trace.graphs.taken_in).all()
     assert set(trace.tasks.graph.tolist()) == {0, 1, 2}
     assert trace.tasks.wanted.all()
@@ -188,21 +167,12 @@ def test_graphs_phases_and_names_are_there(layered: Any) -> None:
     assert trace.config["bandwidth"] > 0
 
 
-def test_without_it_a_report_has_no_trace_and_the_cluster_does_not_record(client: Client) -> None:
-    with efficiency_report(client) as report:
-        client.submit(nap, 0.01, pure=False).result()
-    assert report.trace is None
-    with pytest.raises(RuntimeError, match="does not record"):
-        get_trace(client)
-    assert not any(client.run(worker_records).values())
-
-
 def test_cpu_time_is_what_the_tasks_measure(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         future = client.submit(spin, 0.1, pure=False)
-        told = future.result()
+        measured = future.result()
     (run,) = runs_of(report.trace, future.key)
-    assert run["cpu_ns"] / 1e9 == near(told["cpu"])
+    assert run["cpu_ns"] / 1e9 == near(measured["cpu"])
     assert run["stop"] - run["start"] >= run["cpu_ns"]
 
 
@@ -257,7 +227,7 @@ def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) 
     del actor
 
 
-def test_keys_that_are_no_texts_and_scattered_data(client: Client) -> None:
+def test_keys_that_are_no_texts_and_scattered_data_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         data = client.scatter(incompressible(1000, 0), workers=[addresses(client)[0]])
         key = ("pair", 1, "two")
@@ -390,7 +360,7 @@ def test_stolen_tasks_have_a_run_for_the_victim_and_one_for_the_thief(mortal_cli
     assert_in_order(trace)
 
 
-def test_workers_that_join_and_a_restart(mortal_cluster: LocalCluster, mortal_client: Client) -> None:
+def test_workers_that_join_or_restart_are_recorded(mortal_cluster: LocalCluster, mortal_client: Client) -> None:
     client = mortal_client
     with efficiency_report(client, trace=True) as report:
         before = client.submit(nap, 0.01, pure=False)
@@ -484,6 +454,12 @@ def test_recording_leaves_nothing_behind(client: Client) -> None:
         client.gather(client.map(nap, [0.001] * 20, pure=False))
     assert client.run_on_scheduler(handlers) == before
     assert client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.get_events("dask-efficiency-trace")) == ()
+    with efficiency_report(client) as report:
+        client.submit(nap, 0.01, pure=False).result()
+    assert report.trace is None
+    with pytest.raises(RuntimeError, match="does not record"):
+        get_trace(client)
+    assert not any(client.run(worker_records).values())
 
 
 def break_the_recorder(dask_worker: Any) -> None:
