@@ -61,33 +61,26 @@ def test_the_outcome_of_a_run_follows_from_its_end_and_its_cause(finish, kind, r
     assert [run["outcome"] for run in runs_of(scene.trace(), "a")] == [outcome]
 
 
-def test_a_worker_that_leaves_later_makes_no_run_lost():
-    scene = Scene()
-    scene.process("a", 0, scene.submit({"a": ()}))
-    scene.move("a", "processing", "released", scene.cause("client-releases-keys"))
-    cause = scene.cause("retire-workers")
-    scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=cause)
-    assert [run["outcome"] for run in runs_of(scene.trace(), "a")] == [RunOutcome.CANCELLED]
+def test_a_run_that_was_released_before_its_worker_left_or_was_cut_off_by_it_is_cancelled_and_not_lost():
+    for kind, rows in (("client-releases-keys", False), ("retire-workers", True)):
+        scene = Scene()
+        run_id = scene.process("a", 0, scene.submit({"a": ()}))
+        cause = scene.cause(kind)
+        scene.move("a", "processing", "released", cause)
+        left = cause if rows else scene.cause("retire-workers")
+        scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=left)
+        if rows:
+            scene.send(0, scene.on_worker(0, run_id))
+        (run,) = runs_of(scene.trace(), "a")
+        assert run["outcome"] == RunOutcome.CANCELLED
+        assert (run["reported"] == MISSING) == rows
 
 
-def test_a_run_that_its_closing_worker_cut_off_is_cancelled_and_not_lost():
-    scene = Scene()
-    run_id = scene.process("a", 0, scene.submit({"a": ()}))
-    cause = scene.cause("retire-workers")
-    scene.move("a", "processing", "released", cause)
-    scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=cause)
-    scene.send(0, scene.on_worker(0, run_id))
-    (run,) = runs_of(scene.trace(), "a")
-    assert run["outcome"] == RunOutcome.CANCELLED
-    assert run["reported"] == MISSING
-
-
-def test_what_has_not_ended_is_running():
+def test_a_run_that_has_not_ended_is_running():
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
     (run,) = runs_of(scene.trace(), "a")
-    assert run["outcome"] == RunOutcome.RUNNING
-    assert run["reported"] == MISSING
+    assert (run["outcome"], run["reported"]) == (RunOutcome.RUNNING, MISSING)
 
 
 def test_a_stolen_task_has_a_run_on_each_worker():
@@ -106,7 +99,7 @@ def test_a_stolen_task_has_a_run_on_each_worker():
     assert trace.stimuli.at[list(trace.stimuli.kind).index(trace.stimulus_kinds.index("steal"))] == MISSING
 
 
-def test_what_was_processing_when_the_recording_began_has_a_run_and_no_transition():
+def test_a_task_that_was_processing_when_the_recording_began_has_a_run_and_no_transition():
     scene = Scene()
     scene.facts["a"] = ("prefix", "", (0, 0, 0), (), {})
     scene.move("a", "processing", "processing", "", 0, 5)
@@ -182,10 +175,9 @@ def test_an_effect_never_comes_before_its_cause(errors):
     stimulus = scene.submit({"a": ()})
     run_id = scene.process("a", 0, stimulus)
     names = INSTANTS[1:-1]
-    row = scene.on_worker(0, run_id)
-    told = {name: scene.now + error for name, error in zip(names, errors, strict=True)}
-    assert row
-    scene.send(0, scene.on_worker(0, run_id, **told))
+    scene.tick(8_000)
+    reported = {name: scene.now + error for name, error in zip(names, errors, strict=True)}
+    scene.send(0, scene.on_worker(0, run_id, **reported))
     scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
     trace = scene.trace()
     (run,) = runs_of(trace, "a")
@@ -201,31 +193,22 @@ def test_clocks_that_disagree_by_milliseconds_are_noted():
     assert "clocks disagree: 1 instants were moved, by 3 ms at most" in scene.trace().notes[0]
 
 
-def test_messages_of_a_shuffle_are_no_transfers_and_go_from_the_worker_that_reports_them():
+def test_transfers_and_messages_of_shuffles_are_in_the_order_of_their_ends_by_the_clock_of_who_reports_them():
     scene = Scene(offsets=(0, 5_000))
-    scene.run("a", 0, scene.submit({"a": (), "barrier": ()}))
-    sent = {"sender": 0, "nbytes": 7, "start": 3, "arrived": SHUFFLED}
-    scene.send(1, transfers={"barrier": {**sent, "stop": 9}, "a": {**sent, "stop": 8, "arrived": 1}})
+    scene.run("a", 0, scene.submit({"a": (), "b": (), "barrier": ()}))
+    moved = {"sender": 0, "nbytes": 28, "queued": 1, "start": 2, "arrived": 1}
+    sent = {"sender": 0, "nbytes": 7, "start": 3, "stop": 9, "arrived": SHUFFLED}
+    rows = {"barrier": sent, "b": {**moved, "stop": 9}, "a": {**moved, "stop": 8, "arrived": 0}}
+    scene.send(1, transfers=rows)
+    scene.send(1, transfers={"unheard of": {**moved, "stop": 3}})
     trace = scene.trace()
-    assert trace.transfers.stop.tolist() == [EPOCH + 5_008]
-    assert trace.shuffled.stop.tolist() == [EPOCH + 5_009]
-    assert trace.shuffled.start.tolist() == [EPOCH + 5_003]
+    assert trace.transfers.stop.tolist() == [EPOCH + 5_008, EPOCH + 5_009]
+    assert trace.transfers.arrived.tolist() == [False, True]
+    assert (trace.transfers.sender.tolist(), trace.transfers.receiver.tolist()) == ([0, 0], [1, 1])
+    assert (trace.shuffled.start.tolist(), trace.shuffled.stop.tolist()) == ([EPOCH + 5_003], [EPOCH + 5_009])
     assert (trace.shuffled.sender.tolist(), trace.shuffled.receiver.tolist()) == ([1], [0])
     assert trace.shuffled.nbytes.tolist() == [7]
     assert [trace.keys[task] for task in trace.shuffled.task.tolist()] == ["barrier"]
-
-
-def test_transfers_are_in_the_order_of_their_arrival_with_their_ends():
-    scene = Scene(offsets=(0, 5_000))
-    scene.run("a", 0, scene.submit({"a": (), "b": ()}))
-    moved = {"sender": 0, "nbytes": 28, "queued": 1, "start": 2, "arrived": 1}
-    scene.send(1, transfers={"b": {**moved, "stop": 9}, "a": {**moved, "stop": 8, "arrived": 0}})
-    scene.send(1, transfers={"unheard of": {**moved, "stop": 3}})
-    transfers = scene.trace().transfers
-    assert transfers.stop.tolist() == [EPOCH + 5_008, EPOCH + 5_009]
-    assert transfers.arrived.tolist() == [False, True]
-    assert transfers.sender.tolist() == [0, 0]
-    assert transfers.receiver.tolist() == [1, 1]
 
 
 def test_a_recording_that_began_late_says_so():
