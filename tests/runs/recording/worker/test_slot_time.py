@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,30 +28,24 @@ from dask_efficiency.runs.trace.batch import RUN, decode
 NTHREADS = 2
 
 
-@dataclass(eq=False)
-class Task:
+class Task(SimpleNamespace):
     """Upstream's state of a task."""
 
-    key: str
-    run_id: int
-    prefix: str = "inc"
-    state: str = "waiting"
-    span_id: str | None = None
-    annotations: dict[str, Any] | None = None
-    nbytes: int = 1
-    start_time: float | None = None
-    dependencies: tuple[Any, ...] = ()
-    waiting_for_data: tuple[Any, ...] = ()
-    startstops: list[Any] = field(default_factory=list)
-    coming_from: str | None = None
+    __hash__, __eq__ = object.__hash__, object.__eq__
+
+    def __init__(self, key: str, run_id: int) -> None:
+        nothing = dict.fromkeys(("span_id", "annotations", "start_time", "coming_from"))
+        needs = dict.fromkeys(("dependencies", "waiting_for_data"), ())
+        super().__init__(
+            key=key, run_id=run_id, prefix="inc", state="waiting", nbytes=1, startstops=[], **nothing, **needs
+        )
 
 
 class Threads:
     """Nothing is measured in them."""
 
-    def __init__(self) -> None:
-        self.meter = SimpleNamespace(done={}, windows=None, stopped_by_shuffle=set())
-        self.claimed = 0
+    meter = SimpleNamespace(done={}, windows=None, stopped_by_shuffle=set())
+    claimed = 0
 
     def live(self) -> dict[Any, tuple[int, int]]:
         return {}
@@ -75,34 +68,17 @@ class Worker:
         self.scheduler_delay = 0.0
         self.sent: list[Any] = []
         self.failures: list[Exception] = []
-        self.state: Any = SimpleNamespace(
-            tasks={},
-            executing=set(),
-            long_running=set(),
-            in_flight_tasks=set(),
-            waiting=set(),
-            constrained=[],
-            ready=[],
-            total_resources={},
-            running=True,
-            executed_count=0,
-            stimulus_log=[SimpleNamespace(handled=None)],
-        )
+        sets = {name: set() for name in ("executing", "long_running", "in_flight_tasks", "waiting")}
+        empty = {"tasks": {}, "constrained": [], "ready": [], "total_resources": {}, "executed_count": 0}
+        self.state: Any = SimpleNamespace(**sets, **empty, running=True, stimulus_log=[SimpleNamespace(handled=None)])
         self.runs = 0
         self.ledger = Ledger(NTHREADS, at=0)
         threads: Any = Threads()
         log: list[Entry] = []
         spills = SpillWatch({}, lambda *_: None)
         spills.watching = True
-        pending = PendingTasks(
-            self.ledger,
-            FineMetrics({}),
-            threads=threads,
-            spills=spills,
-            library=lambda: None,
-            use=lambda *_: None,
-            rate=lambda _: None,
-        )
+        unused: Any = {name: lambda *_: None for name in ("library", "use", "rate")}
+        pending = PendingTasks(self.ledger, FineMetrics({}), threads=threads, spills=spills, **unused)
         worker: Any = self
         self.hooks = WorkerHooks(
             worker, Slots(self.ledger), pending, spills, threads, log, failed=self.failures.append, at=0
