@@ -348,9 +348,7 @@ def test_rows_are_those_of_a_reference_that_writes_each_at_once(program: list[tu
 @pytest.mark.usefixtures("small")
 @given(program=st.lists(steps, max_size=60), max_tasks=st.integers(2, 20))
 @settings(max_examples=150)
-def test_a_recording_in_little_memory_is_the_end_of_it(
-    program: list[tuple[Any, ...]], max_tasks: int
-) -> None:
+def test_a_recording_in_little_memory_is_the_end_of_it(program: list[tuple[Any, ...]], max_tasks: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         cluster = recorded(monkeypatch, program, max_tasks)
     columns, packed = cluster.columns()
