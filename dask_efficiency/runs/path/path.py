@@ -305,9 +305,25 @@ class CriticalPath(Paged):
     ) -> Self:
         """Find the path of the same run with changes.
 
-        The arguments and errors are those of :func:`~dask_efficiency.runs.replay.replay.replay`. All times are computed
-        again from their causes, the slots and the queue: the answer is the path of another run, not this one with parts
-        left out. It is an estimate, and its trace's notes say that it is a replay.
+        All times are computed again from their causes, the slots and the queue: the answer is the path of another run,
+        not this one with parts left out. It is an estimate, and its trace's notes say that it is a replay.
+
+        Parameters
+        ----------
+        speed_up
+            Prefix to speed of its tasks' computing; 2.0 is half the time, 0.5 is twice the time.
+        without
+            Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
+            ``scheduler`` (messages to and from it, and its own time).
+        repair
+            Names of workers whose tasks take as long as tasks of the same prefix on the other workers, by the medians.
+
+        Raises
+        ------
+        UnknownNameError
+            If a prefix or worker is not in the trace, or a part is none of those.
+        ValueError
+            If a speed-up is not a positive number.
         """
         again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)
         return type(self).of(again, self._question_of_a_replay())
@@ -373,7 +389,7 @@ class CriticalPath(Paged):
         Parameters
         ----------
         path, only_critical, **storage_options
-            As of :func:`~dask_efficiency.runs.trace.chrome.save_chrome`.
+            As of :meth:`.RunTrace.to_chrome`.
         """
         from dask_efficiency.runs.trace.chrome import save_chrome
 

@@ -216,42 +216,14 @@ def replay(
     without: Collection[str] = (),
     repair: Iterable[str] = (),
 ) -> RunTrace:
-    """Replay a recorded trace with changes. Without changes, everything happens at its recorded time.
+    """Replay a recorded trace with changes, as of :meth:`.CriticalPath.what_if`; without any, at its recorded times.
 
     Computing times and all other recorded delays are kept. The start of a task is computed again: from its inputs, the
-    slots of its worker, and the scheduler's queue.
-
-    Parameters
-    ----------
-    trace
-        The recorded run.
-    speed_up
-        Prefix to speed of its tasks' computing; 2.0 is half the time, 0.5 is twice the time.
-    without
-        Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
-        ``scheduler`` (messages to and from it, and its own time).
-    repair
-        Names of workers whose tasks take as long as tasks of the same prefix on the other workers, by the medians.
-
-    Returns
-    -------
-    RunTrace
-        Like any other trace, but without the metric series and the times in which event loops were blocked, which do
-        not follow from the changes.
-
-    Raises
-    ------
-    UnknownNameError
-        If a prefix or worker is not in the trace, or a part is none of those.
-    ValueError
-        If a speed-up is not a positive number.
-
-    Notes
-    -----
-    Tasks stay on their workers, except those that waited in the scheduler's queue, which go to whichever worker has
-    room first. A task that waited for tasks that it submitted itself takes as long as it did. A faster part can make
-    the whole run slower, in a replay as on a cluster: tasks become ready in another order, and a long task may get its
-    slot late (Graham's anomalies).
+    slots of its worker, and the scheduler's queue. Tasks stay on their workers, except those that waited in the
+    scheduler's queue, which go to whichever worker has room first. A task that waited for tasks that it submitted
+    itself takes as long as it did. A faster part can make the whole run slower, in a replay as on a cluster: tasks
+    become ready in another order, and a long task may get its slot late (Graham's anomalies). The metric series and the
+    times in which event loops were blocked do not follow from the changes, and are left out.
     """
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 

@@ -12,7 +12,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.tables import Int8, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.show.document import Along, Label, Share, Table
-from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.drawn_buckets import COLOURS
 from dask_efficiency.show.figures import apportion, format_percent, format_seconds, time_scale
 
 #: A hue for each part of the cluster (tasks and disk as the buckets have them, GPUs blue, transfers purple, the
@@ -64,11 +64,6 @@ TORCH_MEANINGS: Mapping[Kind, str] = {
 TORCH_CPU_MEANINGS = {**TORCH_MEANINGS, Kind.COMPUTE_CPU: "a thread of the program runs operators or Python"}
 
 
-def colour_of(kind: str) -> str:
-    """Look up the colour of a kind."""
-    return KIND_COLOURS.get(Kind(kind), OTHER_COLOUR)
-
-
 #: Rows of a table by name; the rest is one row.
 TOP_NAMES = 8
 #: Steps of the strip along the run, each drawn as the kind that fills most of it: about two pixels a step on a page.
@@ -77,7 +72,7 @@ STEPS = 400
 
 def kind_label(name: str, meanings: Mapping[Kind, str] = MEANINGS) -> Label:
     """Make a label of a kind's name, colour and meaning; of any other text, the text alone."""
-    return Label(name, colour_of(name), meanings[Kind(name)]) if name in set(Kind) else Label(name)
+    return Label(name, KIND_COLOURS[Kind(name)], meanings[Kind(name)]) if name in set(Kind) else Label(name)
 
 
 def along(

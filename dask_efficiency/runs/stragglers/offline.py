@@ -16,6 +16,7 @@ from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table, run_of_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
+from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
@@ -112,14 +113,24 @@ def judge(
         return found
     # The event loop of a worker with one thread lags, but no other thread holds the lock.
     alone = {worker.name for worker in source.workers if worker.nthreads == 1}
-    slow = [
+    slow = (
         replace(one, cause=Cause.UNKNOWN) if one.cause is Cause.GIL and one.worker in alone else one
         for one in found.slow_workers
-    ]
-    for number, one in enumerate(slow[:REPLAYS]):
-        if one.cause in REPLAYED:
-            slow[number] = replace(one, seconds_lost=seconds_lost(source, one))
-    return replace(found, slow_workers=tuple(slow), long_tasks=long_tail(source))
+    )
+    return replace(found, slow_workers=with_cost(source, slow), long_tasks=long_tail(source))
+
+
+def with_cost(trace: RunTrace, findings: Iterable[SlowWorker]) -> tuple[SlowWorker, ...]:
+    """Add to each finding the time that it cost the recorded run, where a replay can tell."""
+    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
+    known = list(findings)
+    for i, finding in enumerate(known[:REPLAYS]):
+        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
+            try:
+                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
+            except Exception:  # the finding must not be lost with its cost
+                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
+    return tuple(known)
 
 
 def usual(history: RunOrTable | Iterable[RunOrTable]) -> dict[str, Usual]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress, count, filterfalse, repeat
 from operator import itemgetter, methodcaller, ne
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import WorkerBatch
@@ -22,30 +22,16 @@ MAX_NAMES = 10_000
 MAX_NAME_LENGTH = 200
 
 
-class Names:
-    """Numbers for names; all names beyond :data:`MAX_NAMES` share the last number."""
+class Names(dict[str, int]):
+    """Numbers for names, given at the first look-up; all names beyond :data:`MAX_NAMES` share the last number."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+    def __missing__(self, name: str) -> int:
+        short = name[:MAX_NAME_LENGTH]
+        return self.setdefault(short if short in self or len(self) < MAX_NAMES else "(other)", len(self))
 
-    def number(self, name: str) -> int:
-        """Get the number of a name, or give it one."""
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers.setdefault(name[:MAX_NAME_LENGTH], len(self._numbers))
-            if number >= MAX_NAMES:
-                del self._numbers[name[:MAX_NAME_LENGTH]]
-                number = self._numbers.setdefault("(other)", len(self._numbers))
-        return number
-
-    def numbers(self, names: Sequence[str]) -> list[int]:
+    def numbers(self, names: Iterable[str]) -> list[int]:
         """Get the numbers of names."""
-        numbers = [*map(self._numbers.get, names)]
-        return [*map(self.number, names)] if None in numbers else cast("list[int]", numbers)
-
-    def all(self) -> list[str]:
-        """List the names in the order of their numbers."""
-        return list(self._numbers)
+        return [*map(self.__getitem__, names)]
 
 
 #: A transition is one number in a column: ``start * len(STATES) + finish``, of positions.
@@ -208,7 +194,7 @@ class TraceRecorder:
         chapter = self._newer
         graphs = chapter.tables["graphs"]
         number = chapter.first_graph + len(graphs)
-        graphs.append(self.clients.number(client), received, at)
+        graphs.append(self.clients[client], received, at)
         self._taking_in = stimulus_id, number
         keys, wanted = list(dict.fromkeys(keys)), set(wanted)
         for first in range(0, len(keys), _PIECE):
@@ -318,7 +304,7 @@ class TraceRecorder:
     def _write_releases(self) -> None:
         rows: list[tuple[int, int, int]] = []
         for at, client, keys in self._releases:
-            number = self.clients.number(client)
+            number = self.clients[client]
             tasks = (self.ids.get(key, self._unread.get(key)) for key in keys)
             rows += [(at, number, task) for task in tasks if task is not None]
         self._releases = []
@@ -383,15 +369,9 @@ class TraceRecorder:
     def freeze(self) -> Frozen:
         """Freeze the recording as of now. Quick, for the event loop: columns that only grow are copied later."""
         self.catch_up()
-        facts = {
-            "prefixes": self.prefixes.all(),
-            "spans": self.spans.all(),
-            "clients": self.clients.all(),
-            "kinds": self.kinds.all(),
-            "dropped": dict(self.dropped),
-            "not_profiled": dict(self.not_profiled),
-        }
-        return Frozen(self._chapters, facts)
+        names = {name: list(getattr(self, name)) for name in ("prefixes", "spans", "clients", "kinds")}
+        counts = {name: dict(getattr(self, name)) for name in ("dropped", "not_profiled")}
+        return Frozen(self._chapters, {**names, **counts})
 
     @property
     def _chapters(self) -> list[Chapter]:
