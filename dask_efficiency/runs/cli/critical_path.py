@@ -100,7 +100,6 @@ def command(
 
 
 def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Iterable[str]) -> str:
-    """Word the changes as the beginning of a sentence."""
     parts = [f"{prefix!r} {factor:g} times as fast" for prefix, factor in speed_up.items()]
     parts += [f"no {name}" for name in without]
     parts += [f"worker {name!r} as fast as the others" for name in repair]

@@ -150,7 +150,6 @@ def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int6
 
 
 def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
-    """List pairs of runs that followed each other in a slot."""
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
     place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]

@@ -301,7 +301,6 @@ class _Walk:
         return holder, (_STOP if runs.seceded[holder] != MISSING else _ENDED)
 
     def _inputs(self, run: int, received: int) -> None:
-        """Explain the wait for inputs by the transfers of the run's inputs, failed tries included."""
         transfers, worker = self._trace.transfers, int(self._trace.runs.worker[run])
         order, places = self._arrivals
         wanted = worker * len(self._trace.tasks) + self._needed(int(self._trace.runs.task[run])).astype(np.int64)
@@ -322,7 +321,6 @@ class _Walk:
         self._to(received, Kind.WORKER_LOOP, run)
 
     def _needed(self, task: int) -> Int32:
-        """List the tasks that a task needs."""
         trace = self._trace
         if not 0 <= task < len(trace.tasks):
             return np.empty(0, np.int32)
@@ -408,7 +406,6 @@ class _Walk:
         return None
 
     def _graph(self, graph: int, run: int) -> tuple[int, int] | None:
-        """Go on with the client, or the task, that submitted a graph."""
         self._to(int(self._trace.graphs.received[graph]), Kind.GRAPH_UPDATE, run)
         parent = self._nested.parent(graph)
         if parent != MISSING and parent not in self._seen:
@@ -416,7 +413,6 @@ class _Walk:
         return self._client(int(self._trace.graphs.client[graph]))
 
     def _client(self, client: int) -> tuple[int, int] | None:
-        """Walk back through what a client did, to a result that it waited for."""
         steps, run = self._clients.back(client, self.at, self._scope.start)
         for since, gathering in steps:
             self._to(since, Kind.RESULT_GATHER if gathering else Kind.CLIENT_SUBMIT)

@@ -90,7 +90,6 @@ class DataMoves:
         return _scheduled(self._schedstat)[1]
 
     def _ran(self) -> int:
-        """Time in which the thread ran or waited for a core."""
         return thread_time_ns() + self.waited_ns()
 
 
@@ -293,8 +292,6 @@ class LoopWatch:
             moves.close()
 
     def _before(self, callback: Callable[[], Any]) -> Callable[[], Any]:
-        """Wrap Dask's tick."""
-
         def tick() -> Any:
             self._turn()
             return callback()

@@ -212,6 +212,5 @@ def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
 
 
 def _mean(total: Float64, count: Float64) -> Float64:
-    """Divide; 0 where nothing was counted."""
     found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     return found

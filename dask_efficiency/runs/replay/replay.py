@@ -205,7 +205,6 @@ class _ClientClock:
 
 
 def _last_instant(trace: RunTrace) -> int:
-    """Find the last instant at which a run was reported or a client's phase ended."""
     return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
 
 

@@ -256,7 +256,6 @@ def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]
 
 
 def _note_on_two(run: ObservedRun) -> tuple[str, ...]:
-    """Note the ratio of two workers, as either may be the slow one."""
     longest = run.observed("duration")
     if len(run.workers) < 2 or longest is None:
         return ("There is one worker, and nobody to compare it with.",) if run.workers else ()

@@ -71,7 +71,6 @@ def run_of_table(frame: pd.DataFrame) -> ObservedRun:
 
 
 def _refuse(wrong: Bool, message: Callable[[int], str]) -> None:
-    """Raise an error about the first row that is wrong, if there is one."""
     if wrong.any():
         raise TableError(message(int(wrong.argmax())))
 
@@ -186,7 +185,6 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
 
 
 def _of_series(trace: RunTrace) -> list[Observations]:
-    """Observe heartbeats: the lag of the event loop, and the time paused."""
     series = trace.series
     rows = (series.worker >= 0) & (series.worker < len(trace.workers))
     worker, at = series.worker[rows].astype(np.int64), series.at[rows] / 1e9

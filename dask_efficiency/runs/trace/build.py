@@ -147,7 +147,6 @@ def _tasks(columns: Mapping[str, NDArray[Any]], count: int) -> schema.Tasks:
 
 
 def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int64, NDArray[np.int32]]:
-    """Collect each task's dependencies, each once."""
     edges = np.unique(columns["edges.task"].astype(np.int64) << 32 | columns["edges.dependency"].astype(np.int64))
     starts = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(edges >> 32, minlength=count), out=starts[1:])
@@ -179,7 +178,6 @@ def _messages(recorded: _Recorded) -> tuple[schema.Transfers, schema.Shuffled]:
 
 
 def _blocked(recorded: _Recorded) -> schema.Blocked:
-    """Join the scheduler's own rows with those of the workers."""
     workers = {name: recorded.columns[f"{name}.worker"] for name in ("blocked", "blocks")}
     groups = [recorded.table(name, schema.Blocked, worker) for name, worker in workers.items()]
     table = {name: np.concatenate([group[name] for group in groups]) for name in schema.Blocked.dtypes()}

@@ -124,7 +124,6 @@ class _Export:
         self.transfer_places: dict[int, WrittenSlice] = {}
 
     def path(self, critical: Sequence[PathSlice]) -> None:
-        """Write the path's own track."""
         if not critical:
             return
         process = self.events.process("critical path")
@@ -134,7 +133,6 @@ class _Export:
             self.events.slice(process, track, part.start, part.stop, part.kind, "critical-path", args=args)
 
     def clients(self) -> None:
-        """Write the phases of the clients' computations."""
         phases = self.trace.phases
         for client, name in enumerate(self.trace.clients):
             own = phases.take((phases.client == client) & _whole(phases))
@@ -176,7 +174,6 @@ class _Export:
         self._slices(process, "seceded", runs.seceded[rows], runs.ended[rows], names, "seceded")
 
     def _within(self, place: WrittenSlice, row: int, bucket: Bucket) -> None:
-        """Write the parts of a run in its slot, below it."""
         runs = self.trace.runs
         submitted, start, stop = int(runs.submitted[row]), int(runs.start[row]), int(runs.stop[row])
         begun, done = (min(max(instant, place.start), place.stop) for instant in (start, stop))
@@ -339,7 +336,6 @@ def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:
 
 
 def _origin(trace: RunTrace) -> int:
-    """Find the first instant that is written."""
     intervals = [table.start for table in (trace.phases, trace.transfers, trace.shuffled, trace.blocked)]
     columns = (*intervals, trace.graphs.received, trace.runs.executing, trace.series.at)
     return min(trace.start, *(int(column[column != MISSING].min(initial=trace.start)) for column in columns))

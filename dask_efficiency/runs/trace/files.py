@@ -133,7 +133,6 @@ def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
 
 
 def _distinct(trace: RunTrace) -> list[str]:
-    """The distinct constraints of tasks, as JSON."""
     return list(dict.fromkeys(map(_text, trace.constraints.values())))
 
 

@@ -136,7 +136,6 @@ class TraceRecorder:
         return task
 
     def _number(self, key: Any, numbers: dict[Any, int]) -> int:
-        """Number a task whose facts are unknown."""
         task = numbers[key] = len(self._newer.keys)
         self._newer.keys.append(key)
         self._newer.tasks.append(MISSING, MISSING, MISSING)
@@ -172,7 +171,6 @@ class TraceRecorder:
         return list(filterfalse(self._unread.__contains__, unnumbered))
 
     def _know(self, keys: Sequence[Any], facts: TaskFacts) -> None:
-        """Note the dependencies and constraints of numbered tasks."""
         ids, unread = self.ids, self._unread
         for position, constraints in facts.constraints.items():
             self._newer.constraints[ids[keys[position]]] = dict(constraints)

@@ -76,15 +76,15 @@ _Traffic = Annotated[Float32, Column(unit="bytes/s")]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tasks(ColumnTable):
-    """A row for each task; other tables refer to its position as ``task``. Keys are in ``RunTrace.keys``."""
+    """A row for each task; other tables refer to its position as ``task``. Keys are in ``RunTrace.keys``.
+
+    ``graph`` is the first that brought it; ``wanted`` by a client is its result, of ``nbytes``.
+    """
 
     prefix: Annotated[Int32, Column(points_into="prefixes")]
     span: Annotated[Int32, Column(points_into="spans")]
-    #: The first graph that brought it.
     graph: _Graph
-    #: True if a client asked for its result.
     wanted: Bool
-    #: Size of its result.
     nbytes: Annotated[Int64, Column(unit="bytes")]
     #: The scheduler's priority: the user's, the graph's, the order within the graph; smaller runs first.
     priority_user: Int64
@@ -124,7 +124,6 @@ class Transitions(ColumnTable):
     finish: _State
     #: The worker that it is processing on, or whose message this is.
     worker: _Worker
-    #: Its cause.
     stimulus: Annotated[Int32, Column(points_into="stimuli")]
 
 
@@ -134,7 +133,6 @@ class Stimuli(ColumnTable):
 
     #: Such as ``task-finished`` or ``update-graph``.
     kind: Annotated[Int16, Column(points_into="stimulus_kinds")]
-    #: When it was made.
     at: Annotated[Int64, Column(unit="ns", clock=Clock.DAY)]
     #: The graph that was taken in.
     graph: _Graph
@@ -163,7 +161,6 @@ class Runs(ColumnTable):
     executing: _WorkerAt
     #: Handed to the thread pool, with inputs read back from disk.
     submitted: _WorkerAt
-    #: In the thread.
     start: _WorkerAt
     stop: _WorkerAt
     #: On the worker's event loop: its slot was free again.
@@ -172,7 +169,6 @@ class Runs(ColumnTable):
     reported: _At
     #: Instant at which it left its slot before its end (``secede``).
     seceded: _WorkerAt
-    #: Native id of its thread, as ``threading.get_native_id``.
     thread: Annotated[Int64, Column(from_worker=True)]
     #: Number of its slot on the worker, from 0: numbers are chosen so that runs in a slot do not overlap.
     slot: Annotated[Int16, Column(from_worker=True)]
@@ -190,9 +186,8 @@ class Runs(ColumnTable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Transfers(ColumnTable):
-    """A row for each result that a worker got from another one, in the order of ``stop``."""
+    """A row for each result of a task that a worker got from another one, in the order of ``stop``."""
 
-    #: Whose result.
     task: _Task
     #: In a batch, a position in the batch's own senders.
     sender: Annotated[Int32, Column(points_into="workers", from_worker=True)]
@@ -212,13 +207,11 @@ SHUFFLED = 2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Shuffled(ColumnTable):
-    """A row for each message of a P2P shuffle from a worker to another, or to itself, in the order of ``stop``."""
+    """A row for each message of the P2P shuffle of a barrier, from a worker to any, in the order of ``stop``."""
 
-    #: The shuffle's barrier.
     task: _Task
     sender: _Worker
     receiver: _Worker
-    #: In memory.
     nbytes: Annotated[Int64, Column(unit="bytes", missing=0)]
     #: Sent, and taken by the receiver or failed.
     start: _SenderAt
@@ -264,13 +257,11 @@ class Series(ColumnTable):
 
     at: _At
     worker: _Worker
-    #: CPU of the process.
     cpu: Annotated[Float64, Column(unit="cores")]
     #: Memory of the process; task results in memory; those on disk.
     memory: _Bytes
     managed: _Bytes
     spilled: _Bytes
-    #: Traffic of the host.
     net_read: _BytesPerSecond
     net_write: _BytesPerSecond
     disk_read: _BytesPerSecond

@@ -120,8 +120,6 @@ P = ParamSpec("P")
 def _guarded(
     method: Callable[Concatenate[ClusterRecorder, P], object],
 ) -> Callable[Concatenate[ClusterRecorder, P], None]:
-    """Call a method of the recorder behind its guard."""
-
     @wraps(method)
     def called(recorder: ClusterRecorder, /, *args: P.args, **kwargs: P.kwargs) -> None:
         recorder._guard(method, recorder, *args, **kwargs)

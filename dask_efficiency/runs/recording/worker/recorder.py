@@ -224,7 +224,6 @@ class WorkerRecorder:
             self._moves.pop(key, None)
 
     def _give_up(self, entry: Noted) -> None:
-        """Note a task that was received and will not run here."""
         key = entry.key
         if key in self._received:
             self._never_ran.append((self._without_slot(key, entry.run_id), MISSING, _NOT_IN_THREAD, 0.0))
@@ -235,7 +234,6 @@ class WorkerRecorder:
         return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None, "", ""
 
     def _take(self, entry: Taken) -> None:
-        """Note a task that took a slot."""
         key = entry.key
         if key in self._running or entry.begun is None:
             return
@@ -254,7 +252,6 @@ class WorkerRecorder:
         )
 
     def _take_slot(self) -> int:
-        """Number a slot that no run has had."""
         self._slots += 1
         return self._slots - 1
 
