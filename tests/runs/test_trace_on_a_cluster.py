@@ -208,9 +208,8 @@ def test_priorities_and_what_a_task_may_run_on_are_recorded(client: Client) -> N
 def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         left = client.submit(leave_the_pool, 0.05, 0.0, 0.1, pure=False)
-        left.result()
         coroutine = client.submit(nap_in_a_coroutine, 0.05, pure=False)
-        coroutine.result()
+        client.gather([left, coroutine])
         tally = client.submit(Tally, 0.01, actor=True, pure=False)
         actor = tally.result()
         actor.work(0.01).result()
@@ -243,44 +242,24 @@ def test_keys_that_are_no_texts_and_scattered_data_are_recorded(client: Client) 
     assert not runs_of(trace, data.key)
 
 
-def block_the_loop() -> tuple[int, int]:
-    start = time.monotonic_ns()
-    time.sleep(0.2)
-    return start, time.monotonic_ns()
-
-
-def test_a_blocked_event_loop_is_noted(client: Client) -> None:
-    with efficiency_report(client, trace=True) as report:
-        address = addresses(client)[0]
-        start, stop = client.run(block_the_loop, workers=[address])[address]
-        client.run_on_scheduler(block_the_loop)
-    blocked = report.trace.blocked
-    ahead = ahead_ns()
-    worker = [w.address for w in report.trace.workers].index(address)
-    for loop in (MISSING, worker):
-        assert (blocked.stop - blocked.start)[blocked.worker == loop].max() >= 0.18e9
-    mine = blocked.take(blocked.worker == worker)
-    covers = (mine.start <= start + ahead + 1e8) & (mine.stop >= stop + ahead - 1e8)
-    assert covers.any()
-
-
 def test_the_ring_is_bounded_and_counts_what_it_dropped(client: Client) -> None:
+    def run(count: int, times: int = 1) -> RunTrace:
+        for i in range(times):
+            # On one worker: where tasks are stolen to and fro, their transitions fill what there is room for.
+            some = range(count * i, count * (i + 1))
+            client.gather(client.map(lambda x: x, some, pure=False, workers=addresses(client)[:1]))
+        return get_trace(client)
+
     client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=20))
     try:
-        for i in range(10):
-            # On one worker: where tasks are stolen to and fro, their transitions fill what there is room for.
-            ten = range(10 * i, 10 * i + 10)
-            client.gather(client.map(lambda x: x, ten, pure=False, workers=addresses(client)[:1]))
-        trace = get_trace(client)
+        trace = run(10, times=10)
         client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=1_000))
-        client.gather(client.map(lambda x: x, range(100), pure=False))
-        assert len(get_trace(client).tasks) >= 100
+        assert len(run(100).tasks) >= 100
     finally:
         client.register_plugin(EfficiencyPlugin(trace=False))
     assert 1 <= len(trace.tasks) <= 20
     assert trace.dropped["tasks"] >= 70
-    done = trace.runs.take(trace.runs.outcome == RunOutcome.SUCCEEDED)
-    assert len(done) >= 1
+    assert (trace.runs.outcome == RunOutcome.SUCCEEDED).any()
     with pytest.raises(RuntimeError, match="does not record"):
         get_trace(client)
 
@@ -347,24 +326,19 @@ def test_stolen_tasks_have_a_run_for_the_victim_and_one_for_the_thief(mortal_cli
         futures = client.map(nap, [0.2] * 30, workers=[victim], allow_other_workers=True, pure=False)
         wait(futures)
     trace = report.trace
-    stolen = [key for key in (future.key for future in futures) if len(runs_of(trace, key)) > 1]
-    moved = client.run_on_scheduler(confirmed_steals)
-    assert set(stolen) == set(moved)
-    assert stolen
-    for key in stolen:
-        *given_up, done = runs_of(trace, key)
-        assert all(run["outcome"] == RunOutcome.CANCELLED for run in given_up)
+    stolen = {key: runs for key in (future.key for future in futures) if len(runs := runs_of(trace, key)) > 1}
+    assert set(stolen) == set(client.run_on_scheduler(confirmed_steals)) != set()
+    for *given_up, done in stolen.values():
+        assert all((run["outcome"], run["start"]) == (RunOutcome.CANCELLED, MISSING) for run in given_up)
         assert done["outcome"] == RunOutcome.SUCCEEDED
         assert done["worker"] != given_up[-1]["worker"]
-        assert all(run["start"] == MISSING for run in given_up)
     assert_in_order(trace)
 
 
 def test_workers_that_join_or_restart_are_recorded(mortal_cluster: LocalCluster, mortal_client: Client) -> None:
     client = mortal_client
     with efficiency_report(client, trace=True) as report:
-        before = client.submit(nap, 0.01, pure=False)
-        before.result()
+        client.submit(nap, 0.01, pure=False).result()
         client.restart()
         client.wait_for_workers(2)
         mortal_cluster.scale(3)
@@ -373,14 +347,13 @@ def test_workers_that_join_or_restart_are_recorded(mortal_cluster: LocalCluster,
         after = client.submit(nap, 0.01, workers=[newest], pure=False)
         after.result()
     trace = report.trace
-    assert [run["outcome"] for run in runs_of(trace, after.key)] == [RunOutcome.SUCCEEDED]
     (run,) = runs_of(trace, after.key)
+    assert run["outcome"] == RunOutcome.SUCCEEDED
     assert trace.workers[run["worker"]].address == newest
     assert run["executing"] != MISSING
     assert len(trace.workers) == 5
     changes = Counter(trace.worker_events.change.tolist())
-    assert changes[WorkerChange.JOINED] == 3
-    assert changes[WorkerChange.LEFT] == 2
+    assert (changes[WorkerChange.JOINED], changes[WorkerChange.LEFT]) == (3, 2)
 
 
 def test_spilling_is_in_the_trace_by_run_and_by_when_it_blocked_the_loop(new_cluster: Any) -> None:

@@ -217,12 +217,6 @@ def test_a_client_that_waits_before_it_asks_again_is_followed_to_the_result() ->
     assert kinds(path).count("client-submit") == 3
 
 
-def test_without_transitions_the_path_follows_the_inputs_that_came_last() -> None:
-    trace = chain()
-    path = critical_path(replace(trace, transitions=Transitions.empty()))
-    assert path.seconds("kind") == critical_path(trace).seconds("kind")
-
-
 @pytest.mark.parametrize(
     ("names", "run", "ends"),
     [
@@ -240,15 +234,16 @@ def test_time_beside_instants_that_were_not_recorded_is_unattributed(names: Any,
     assert path.seconds("kind")["unattributed"] == (last - first).sum() / 1e9
 
 
-def test_transfers_that_were_not_recorded_are_not_made_up() -> None:
-    trace = SAMPLES["transfer-bound"]()
-    path = critical_path(replace(trace, transfers=Transfers.empty()))
-    assert "transfer" not in path.seconds("kind")
-    assert tiles(path)
+def test_without_transitions_or_transfers_the_path_follows_the_inputs_that_came_last() -> None:
+    trace = chain()
+    path = critical_path(replace(trace, transitions=Transitions.empty()))
+    assert path.seconds("kind") == critical_path(trace).seconds("kind")
+    moved = critical_path(replace(SAMPLES["transfer-bound"](), transfers=Transfers.empty()))
+    assert "transfer" not in moved.seconds("kind")
+    assert tiles(moved)
 
 
 def test_the_makespan_is_from_the_clients_first_activity_to_its_last() -> None:
-    trace = chain()
-    path = critical_path(trace)
-    assert path.scope.start == EPOCH == trace.phases.start.min()
-    assert path.scope.stop == trace.phases.stop.max()
+    path, phases = critical_path(chain()), chain().phases
+    assert path.scope.start == EPOCH == phases.start.min()
+    assert path.scope.stop == phases.stop.max()

@@ -75,38 +75,45 @@ def test_no_slot_holds_two_runs_at_once_and_no_run_starts_before_its_inputs(trac
         assert all(done[i] <= assigned for i in again.dependencies[first:last].tolist())
 
 
-def test_a_chain_of_tasks_twice_as_fast_takes_half_of_their_time() -> None:
-    # 10 + 20 + 30 ms one after the other; b in half of its time: 50 ms.
-    graph = Graph(["a", "b", "c"], [[], [0], [1]], [10 * MS, 20 * MS, 30 * MS], [1, 1, 1], {2})
-    trace = simulate(graph, workers=1, nthreads=1, **NO_DELAYS)
-    assert seconds(trace) == 0.060
-    assert seconds(replay(trace, speed_up={"b": 2.0})) == 0.050
-    assert seconds(replay(trace, speed_up={"b": 0.5})) == 0.080
+ALONE, TWO_SLOTS = {"workers": 1, "nthreads": 1}, {"workers": 1, "nthreads": 2, "saturation": 2.0}
+CHAIN = Graph(["a", "b", "c"], [[], [0], [1]], [10 * MS, 20 * MS, 30 * MS], [1, 1, 1], {2})
+
+#: Seconds of a run, and with changes, worked out by hand: graph, cluster, changes.
+KNOWN: dict[str, tuple[Graph, dict[str, Any], dict[str, Any], float, float]] = {
+    "10 + 20 + 30 ms one after the other, b in half of its time": (CHAIN, ALONE, {"speed_up": {"b": 2.0}}, 0.06, 0.05),
+    "b in twice its time": (CHAIN, ALONE, {"speed_up": {"b": 0.5}}, 0.06, 0.08),
+    "50 beside 40 ms, then 10: the longer one ten times as fast leaves 40 + 10, not 5 + 10": (
+        Graph(["long", "short", "both"], [[], [], [0, 1]], [50 * MS, 40 * MS, 10 * MS], [1, 1, 1], {2}),
+        TWO_SLOTS,
+        {"speed_up": {"long": 10.0}},
+        0.06,
+        0.05,
+    ),
+    "four of 10 ms on two slots, then twice as fast": (
+        Graph(["t"] * 4, [[]] * 4, [10 * MS] * 4, [1] * 4, set(range(4))),
+        TWO_SLOTS,
+        {"speed_up": {"t": 2.0}},
+        0.02,
+        0.01,
+    ),
+    # In 90 ms the fast worker does 9 of 12 tasks of 10 ms, the slow one 3. Repaired, each does 6 in 60 ms; had the
+    # tasks stayed where they were, it would be 90 ms again.
+    "a slow worker that is repaired takes its share of the queue": (
+        Graph(["t"] * 12, [[]] * 12, [10 * MS] * 12, [1] * 12, set(range(12))),
+        {"workers": 2, "nthreads": 1, "saturation": 1.0, "slow": {1: 3.0}},
+        {"repair": ["w1"]},
+        0.09,
+        0.06,
+    ),
+}
 
 
-def test_what_is_faster_off_the_path_helps_only_until_another_is_the_longest() -> None:
-    # 50 ms beside 40 ms, then 10 ms: the longer one ten times as fast leaves 40 + 10, not 5 + 10.
-    graph = Graph(["long", "short", "both"], [[], [], [0, 1]], [50 * MS, 40 * MS, 10 * MS], [1, 1, 1], {2})
-    trace = simulate(graph, workers=1, nthreads=2, **NO_DELAYS)
-    assert seconds(trace) == 0.060
-    assert seconds(replay(trace, speed_up={"long": 10.0})) == 0.050
-
-
-def test_slots_stay_as_many_as_they_are() -> None:
-    # Four of 10 ms on two slots, then twice as fast: 20 ms, 10 ms.
-    graph = Graph(["t"] * 4, [[]] * 4, [10 * MS] * 4, [1] * 4, set(range(4)))
-    trace = simulate(graph, workers=1, nthreads=2, saturation=2.0, **NO_DELAYS)
-    assert seconds(trace) == 0.020
-    assert seconds(replay(trace, speed_up={"t": 2.0})) == 0.010
-
-
-def test_a_slow_worker_that_is_repaired_takes_its_share_of_the_queue() -> None:
-    # 12 tasks of 10 ms on two slots, one of which takes three times as long. In 90 ms the fast one does 9, the slow one
-    # 3. Repaired, each does 6 in 60 ms; had the tasks stayed where they were, it would be 90 ms again.
-    graph = Graph(["t"] * 12, [[]] * 12, [10 * MS] * 12, [1] * 12, set(range(12)))
-    trace = simulate(graph, workers=2, nthreads=1, saturation=1.0, slow={1: 3.0}, **NO_DELAYS)
-    assert seconds(trace) == 0.090
-    assert seconds(replay(trace, repair=["w1"])) == 0.060
+@pytest.mark.parametrize(("graph", "cluster", "changes", "before", "after"), KNOWN.values(), ids=KNOWN)
+def test_a_replay_takes_as_long_as_worked_out_by_hand(
+    graph: Graph, cluster: dict[str, Any], changes: dict[str, Any], before: float, after: float
+) -> None:
+    trace = simulate(graph, **cluster, **NO_DELAYS)
+    assert (seconds(trace), seconds(replay(trace, **changes))) == (before, after)
 
 
 def test_without_transfers_a_task_has_its_inputs_at_once() -> None:
