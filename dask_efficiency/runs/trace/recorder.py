@@ -220,7 +220,17 @@ class TraceRecorder:
             if key in wanted:
                 self._newer.wanted.add(task)
 
-    def transition(self, at: int, key: Any, start: str, finish: str, stimulus_id: str, worker: int, extra: int) -> None:
+    def transition(
+        self,
+        at: int,
+        key: Any,
+        start: str,
+        finish: str,
+        stimulus_id: str,
+        worker: int,
+        extra: int,
+        startstops: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         """Note a task's change of state; ``extra`` is the number of the run that begins, or the size of the result."""
         self.catch_up()
         if stimulus_id != self._stimulus_id:
@@ -234,6 +244,8 @@ class TraceRecorder:
                 task = self._meet(key)
             elif task is None:  # it was there before the recording
                 return
+        if startstops:
+            self._write_computed([len(self._newer.log)], [startstops])
         self._newer.log.append(at, task, worker, _CODES[start, finish], extra)
 
     def catch_up(self) -> None:
@@ -256,11 +268,6 @@ class TraceRecorder:
                 self._write_computed(rows, list(filter(None, computed)))
         if self._releases:
             self._write_releases()
-
-    def computed(self, start: float, stop: float) -> None:
-        """Note Dask's start and stop of the run that the next transition ends, in seconds since the epoch."""
-        self.catch_up()
-        self._newer.computed.append(len(self._newer.log), start, stop)
 
     def _write_computed(self, rows: list[int], startstops: list[Sequence[Mapping[str, Any]]]) -> None:
         """Write Dask's start and stop of runs, with the row of the log that ends each."""

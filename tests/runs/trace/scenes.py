@@ -60,10 +60,10 @@ class Scene:
             self.move(key, "released", "waiting", stimulus)
         return stimulus
 
-    def move(
-        self, key: Any, start: str, finish: str, stimulus: str, worker: int = MISSING, extra: int = MISSING
-    ) -> None:
-        self.recorder.transition(self.tick(), key, start, finish, stimulus, worker, extra)
+    def move(self, key: Any, start: str, finish: str, stimulus: str, *values: Any) -> None:
+        """A transition; the values are the worker's number, the run's or the size of the result, and startstops."""
+        worker, extra, *startstops = (*values, *(MISSING, MISSING)[len(values) :])
+        self.recorder.transition(self.tick(), key, start, finish, stimulus, worker, extra, *startstops)
 
     def process(self, key: Any, worker: int, stimulus: str, *, start: str = "waiting") -> int:
         """A task is given to a worker; its run's number."""

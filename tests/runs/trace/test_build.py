@@ -154,16 +154,16 @@ def test_a_lost_row_is_replaced_by_the_scheduler_s_message():
     scene.process("a", 0, scene.submit({"a": ()}))
     begins = scene.tick()
     ends = scene.tick(500_000)
-    scene.recorder.computed((EPOCH + begins) / 1e9, (EPOCH + ends) / 1e9)
-    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    computed = {"action": "compute", "start": (EPOCH + begins) / 1e9, "stop": (EPOCH + ends) / 1e9}
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28, [computed])
     (run,) = runs_of(scene.trace(), "a")
     assert run["stop"] - run["start"] == pytest.approx(500_000, abs=1_000)
     assert run["executing"] == MISSING
     # Upstream's guess at the clocks may be far off: the run keeps its length, and its place.
     scene.process("b", 0, scene.submit({"b": ()}))
     scene.tick(500_000)
-    scene.recorder.computed((EPOCH + begins) / 1e9 - 3, (EPOCH + ends) / 1e9 - 3)
-    scene.move("b", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    early = {"action": "compute", "start": computed["start"] - 3, "stop": computed["stop"] - 3}
+    scene.move("b", "processing", "memory", scene.cause("task-finished"), 0, 28, [early])
     (run,) = runs_of(scene.trace(), "b")
     assert run["start"] == run["assigned"]
     assert run["stop"] - run["start"] == pytest.approx(500_000, abs=1_000)

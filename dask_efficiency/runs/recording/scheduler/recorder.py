@@ -182,38 +182,37 @@ class ClusterRecorder:
         """Make the hook that the scheduler calls for every transition of every task; it calls the meter's hook, too.
 
         The meter's hook feeds ``work``, gets the stimulus's id and a result's worker, and is called only where it acts.
-        Usual transitions are kept, to be written together; others go through :meth:`_transition`.
+        Transitions of tasks whose facts were read are kept, to be written together.
         """
         recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
         ids, kept, keep, watched = recorder.ids, recorder.kept, recorder.kept.extend, work.watched
-        missing, max_kept = MISSING, MAX_KEPT * VALUES_KEPT
+        note, missing, max_kept = recorder.transition, MISSING, MAX_KEPT * VALUES_KEPT
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
             """Note a transition; ``reported`` is the stimulus's id, and the fields of the worker's message."""
             stimulus_id, worker = reported.get("stimulus_id", ""), ""
+            number, extra, startstops = missing, missing, ()
             try:
                 if finish == "processing":
                     ts = tasks[key]
                     if ts.annotations:
                         self._note_recomputed(ts)
-                    address = ts.processing_on.address  # type: ignore[union-attr]
-                    keep((now(), ids[key], start, finish, stimulus_id, workers[address], ts.run_id or 0, None))
+                    number, extra = workers[ts.processing_on.address], ts.run_id or 0  # type: ignore[union-attr]
                 elif start == "processing":
                     worker = reported.get("worker", "")
                     number = workers.get(worker, missing)
-                    nbytes, startstops = missing, ()
                     if finish == "memory":
-                        nbytes, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
-                    keep((now(), ids[key], start, finish, stimulus_id, number, nbytes, startstops))
+                        extra, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
                 elif finish == "memory":
-                    keep((now(), ids[key], start, finish, stimulus_id, missing, int(tasks[key].nbytes), None))
-                else:
-                    keep((now(), ids[key], start, finish, stimulus_id, missing, missing, None))
-                    if len(kept) >= max_kept:
-                        self._guard(recorder.make_room)
-            except KeyError:  # its facts were not read yet
-                self._guard(self._transition, key, start, finish, reported)
+                    extra = int(tasks[key].nbytes)
+                elif len(kept) >= max_kept:
+                    self._guard(recorder.make_room)
+                task = ids.get(key)
+                if task is not None:
+                    keep((now(), task, start, finish, stimulus_id, number, extra, startstops))
+                else:  # its facts were not read yet
+                    self._guard(note, now(), key, start, finish, stimulus_id, number, extra, startstops)
             except Exception as error:
                 self._guard.fail(error)
             if finish == "processing":
@@ -224,25 +223,6 @@ class ClusterRecorder:
                 metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)
 
         return transition
-
-    def _transition(self, key: Any, start: str, finish: str, reported: Mapping[str, Any]) -> None:
-        """Note a transition of a task whose facts must be read first."""
-        at, number, extra = monotonic_ns(), MISSING, MISSING
-        if start == "processing":
-            number = self._numbers.get(reported.get("worker", ""), MISSING)
-            if finish == "memory":
-                extra = int(reported.get("nbytes", MISSING))
-                for part in reversed(reported.get("startstops") or ()):
-                    if part["action"] == "compute":
-                        self._recorder.computed(part["start"], part["stop"])
-                        break
-        elif finish == "processing":
-            ts = self._tasks[key]
-            number = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
-            extra = ts.run_id or 0
-        elif finish == "memory":
-            extra = int(self._tasks[key].nbytes)
-        self._recorder.transition(at, key, start, finish, reported.get("stimulus_id", ""), number, extra)
 
     def _note_recomputed(self, ts: TaskState) -> None:
         """Note that the run that was just sent to a worker computes a lost result again, if it does."""
