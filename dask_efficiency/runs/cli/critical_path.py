@@ -8,15 +8,7 @@ from typing import Any
 
 import click
 
-from dask_efficiency.cli.options import (
-    Connection,
-    chrome_options,
-    html_option,
-    json_option,
-    scheduler_options,
-    what_if_option,
-    without_option,
-)
+from dask_efficiency.cli import options
 from dask_efficiency.cli.output import one_line_errors, say
 from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
@@ -26,15 +18,15 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 @click.argument("source")
 @click.option("--target", metavar="KEY", help="Only what the end of this task waited for.")
 @click.option("--span", metavar="NAME", help="Only what the end of this span's last task waited for.")
-@what_if_option
-@without_option(*WITHOUT)
+@options.what_if_option
+@options.without_option(*WITHOUT)
 @click.option("--repair", multiple=True, metavar="WORKER", help="Make this worker as fast as the others.")
 @click.option("--speedups", is_flag=True, help="Say where 10 % less time would help most.")
 @click.option("--before", metavar="FILE", help="Show what changed on the path since this earlier run.")
-@chrome_options(only_critical=False)
-@html_option
-@json_option
-@scheduler_options
+@options.chrome_options(only_critical=False)
+@options.html_option
+@options.json_option
+@options.scheduler_options
 def command(
     source: str,
     target: str | None,
@@ -48,7 +40,7 @@ def command(
     only_critical: bool,
     html: str | None,
     as_json: bool,
-    connection: Connection,
+    connection: options.Connection,
 ) -> None:
     """Show what each second of a run was spent on.
 

@@ -9,7 +9,7 @@ from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import RECORD
 from dask_efficiency.plugin.parts import WorkerPart
 from dask_efficiency.plugin.wings import offered
-from dask_efficiency.runs.recording.worker.recorder import Profiles, Requests, WorkerRecorder
+from dask_efficiency.runs.recording.worker.recorder import Requests, WorkerRecorder
 
 if TYPE_CHECKING:
     from dask_efficiency.plugin.worker.meter import WorkerMeter
@@ -47,7 +47,7 @@ class RecorderPart(WorkerPart):
 
     def _begin(self, recording: str, profile: Requests) -> None:
         made = offered("profiles/torch")
-        profiles: Profiles | None = None if made is None else made(self._worker.state.tasks, self._threads.profile)
+        profiles = None if made is None else made(self._worker.state.tasks, self._threads.profile)
         self.recorder = WorkerRecorder(self._worker, recording, profiles)
         if profiles is not None:
             profiles.ask(profile)

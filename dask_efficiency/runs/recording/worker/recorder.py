@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import repeat
 from threading import Lock
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._core import ShuffleRun, barrier_key
@@ -21,7 +21,6 @@ from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.hooks import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.trace.batch import TRANSFER, encode
-from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, SHUFFLED
 
 if TYPE_CHECKING:
@@ -97,25 +96,6 @@ _NOT_IN_THREAD: Run = (MISSING, MISSING, 0, 0, MISSING)
 Requests = Mapping[str, Mapping[str, int]]
 
 
-class Profiles(Protocol):
-    """Profiles chosen tasks of a worker while it is recorded."""
-
-    #: Profiles that had begun and were not written at the last :meth:`take`.
-    unwritten: int
-
-    def ask(self, requests: Requests) -> None:
-        """Profile a number of tasks of each prefix; those that were profiled for the requester count."""
-
-    def take(self, *, closing: bool = False) -> tuple[list[TaskProfile], dict[str, int]]:
-        """Take the profiles since the last call, by the monotonic clock; and the number not made, by reason."""
-
-    async def catch_up(self) -> None:
-        """Wait a moment until ended profiles are written."""
-
-    def close(self) -> None:
-        """Stop profiling; safe to call twice."""
-
-
 class WorkerRecorder:
     """Records one worker while its recording goes on; all its methods are called on the event loop.
 
@@ -123,8 +103,10 @@ class WorkerRecorder:
     sent, a whole batch together, to keep the cost on the path of each task small.
     """
 
-    def __init__(self, worker: Worker, recording: str, profiles: Profiles | None = None) -> None:
-        self.recording, self.profiles = recording, profiles
+    def __init__(self, worker: Worker, recording: str, profiles: Any = None) -> None:
+        self.recording = recording
+        #: Profiler of some tasks, from the wing that offers one; or None.
+        self.profiles = profiles
         #: Error in reading the log; nothing is read after it.
         self.failure: Exception | None = None
         self._worker, self._state, self._digests = worker, worker.state, worker.digests_total
@@ -219,7 +201,7 @@ class WorkerRecorder:
         elif finish == "flight":
             self._asked(entry)
         elif finish == "fetch":
-            self._moves.setdefault(key, [MISSING, 0, at, MISSING, MISSING, 0])
+            self._wanted(entry)
         elif finish == "released":
             self._moves.pop(key, None)
 
@@ -291,8 +273,12 @@ class WorkerRecorder:
                 self._spilled[position] = read + written - stored, stored
         self._unread.clear()
 
+    def _wanted(self, entry: Noted) -> list[int]:
+        """The transfer of a result that is wanted, and that may not be asked for yet."""
+        return self._moves.setdefault(entry.key, [MISSING, 0, entry.at, MISSING, MISSING, 0])
+
     def _asked(self, entry: Noted) -> None:
-        move = self._moves.setdefault(entry.key, [MISSING, 0, entry.at, MISSING, MISSING, 0])
+        move = self._wanted(entry)
         move[_ASKED] = entry.at
         if entry.sender:
             move[_SENDER] = self._senders.setdefault(entry.sender, len(self._senders))
@@ -309,7 +295,7 @@ class WorkerRecorder:
             self._moved.append(move)
             self._moved_keys.append(entry.key)
         if entry.state == "fetch":
-            self._moves[entry.key] = [MISSING, 0, entry.at, MISSING, MISSING, 0]
+            self._wanted(entry)
 
     def _sent_in_shuffle(self, barrier: str, receiver: str, nbytes: int, start: int, stop: int) -> None:
         """Note a message of a P2P shuffle; if it failed, the receiver is gone or the shuffle restarts."""
