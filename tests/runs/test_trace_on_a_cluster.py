@@ -34,7 +34,6 @@ from tests.plugin.watch import addresses, ahead_ns, eventually, kill, near
 from tests.runs.trace.scenes import needs_of, runs_of
 
 pytestmark = pytest.mark.cluster
-
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 
 

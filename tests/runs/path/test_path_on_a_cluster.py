@@ -20,7 +20,6 @@ from tests.runs.path import workloads
 from tests.runs.path.workloads import BLOCK_SECONDS, instant, nap, tree, wide
 
 pytestmark = pytest.mark.cluster
-
 #: Share of an injected delay that has to be found on its kind.
 FOUND = 0.9
 

@@ -19,7 +19,6 @@ from tests.runs.path.test_walk import tiles
 from tests.runs.trace.samples import traces
 
 SCHEDULER = MISSING
-
 Blocks = list[tuple[int, int, int, str]]
 
 

@@ -17,7 +17,6 @@ from tests.runs.trace.samples import damaged_traces, traces
 
 #: A cluster whose only delays are those of the tasks.
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
-
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported", "seceded")
 
 

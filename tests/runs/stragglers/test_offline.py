@@ -105,17 +105,13 @@ def test_a_task_that_runs_on_counts_once_it_takes_longer_than_is_usual() -> None
     assert names(find_stragglers(pd.concat([frame, pd.DataFrame([*rows, *just_begun, ended])]))) == ["w04"]
 
 
-def test_a_slow_host_and_a_slow_worker_elsewhere_are_two_findings() -> None:
+def test_a_slow_host_is_one_finding_and_a_slow_worker_of_a_host_is_blamed_itself() -> None:
     frame = on_hosts(tasks(12))
     found = find_stragglers(slowed(frame, ["w03", "w04", "w05"], 1.6).pipe(slowed, "w07", 2.5))
     effects = {(one.worker, one.host): one.effect for one in found}
     assert effects == {("", "node-1"): pytest.approx(1.6, rel=0.1), ("w07", "node-2"): pytest.approx(2.5, rel=0.1)}
-
-
-def test_a_single_slow_worker_of_a_host_is_blamed_itself() -> None:
-    frame = on_hosts(tasks(12))
-    [found] = find_stragglers(slowed(frame, "w03", 1.6))
-    assert (found.worker, found.host) == ("w03", "node-1")
+    [alone] = find_stragglers(slowed(frame, "w03", 1.6))
+    assert (alone.worker, alone.host) == ("w03", "node-1")
 
 
 def test_where_more_than_half_are_slow_history_shows_which_and_without_it_the_healthy_are_not_blamed() -> None:
