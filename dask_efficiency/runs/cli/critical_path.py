@@ -55,13 +55,12 @@ def command(
     if speedups + (before is not None) + any(changes.values()) > 1:
         raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
     with one_line_errors(UnknownNameError):
+        from dask_efficiency.runs.path.compare import compare_paths
         from dask_efficiency.runs.path.path import critical_path
 
         found = critical_path(recorded(source, connection), target=target, span=span)
         changed = found.what_if(**changes) if any(changes.values()) else None
-        earlier = None
-        if before is not None:
-            earlier = critical_path(recorded(before, connection), target=target, span=span)
+        earlier = None if before is None else critical_path(recorded(before, connection), target=target, span=span)
         if chrome is not None:
             (changed or found).to_chrome(chrome, only_critical=only_critical)
         if html is not None:
@@ -78,7 +77,6 @@ def command(
                 data["speedups"] = sections.improvement_rows(found)
             click.echo(json.dumps(data, indent=1))
             return
-        from dask_efficiency.runs.path.compare import compare_paths
         from dask_efficiency.show.terminal import show
 
         if earlier is not None:

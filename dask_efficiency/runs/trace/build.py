@@ -16,14 +16,18 @@ from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.batch import RUN
 from dask_efficiency.runs.trace.recording import Recording
-from dask_efficiency.runs.trace.run_trace import POINTS_INTO, RunTrace, TaskProfile, WorkerSpec, cost_note
+from dask_efficiency.runs.trace.run_trace import POINTS_INTO, TABLES, RunTrace, TaskProfile, WorkerSpec, cost_note
 from dask_efficiency.runs.trace.schema import PHASES, RUN_INSTANTS, SHUFFLED, STATES, RunOutcome, Runs, instants
 
 _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", "memory", "erred"))
 #: Stimuli by which a worker reports that a task failed.
 _FAILURES = ("task-erred", "execute-unknown-error")
+#: Tables whose rows are as the scheduler recorded them.
+_PLAIN = ("graphs", "releases", "worker_events", "series")
 #: Fields of a worker that are as they travelled.
 _OF_WORKER = ("name", "address", "host", "nthreads", "memory_limit", "resources")
+#: End of the note on a recording that began later than its report.
+_LATE = "after what it was asked for: an earlier one had failed"
 #: Nanoseconds of disagreement between clocks from which a note warns: below, it is within the error of their readings.
 _NOTABLE_NS = 1_000_000
 
@@ -44,16 +48,14 @@ def build(
     recorded, facts, columns = _Recorded(recording), recording.facts, recording.columns
     began, count = facts["started"], len(recording.keys)
     begin = began if start is None else max(start, began)
-    runs, notes = _runs(recorded)
-    if start is not None and start < began:
-        late = f"the recording began {(began - start) / 1e9:.3g} s after what it was asked for"
-        notes.insert(0, f"{late}: an earlier one had failed")
+    runs, moved = _runs(recorded)
     clients = list(facts["clients"])
     starts, dependencies = _dependencies(columns, count)
     transfers, shuffled = _messages(recorded)
     profiles = _profiles(recorded, runs)
     of_no_run = {"profiles": len(columns["profiles.run"]) - len(profiles)}
-    not_profiled = sorted(facts.get("not_profiled", {}).items())
+    late = [] if start is None or start >= began else [f"the recording began {(began - start) / 1e9:.3g} s {_LATE}"]
+    plain: dict[str, Any] = {name: TABLES[name](**recorded.table(name, TABLES[name])) for name in _PLAIN}
     trace = RunTrace(
         name=name,
         start=begin + recorded.epoch,
@@ -67,33 +69,29 @@ def build(
         spans=tuple(facts["spans"]),
         workers=tuple(_worker(worker, recorded.epoch) for worker in facts["workers"]),
         stimulus_kinds=tuple(facts["kinds"]),
-        graphs=schema.Graphs(**recorded.table("graphs", schema.Graphs)),
-        releases=schema.Releases(**recorded.table("releases", schema.Releases)),
         transitions=_transitions(recorded),
         stimuli=schema.Stimuli(**recorded.table("stimuli", schema.Stimuli, columns["stimuli.worker"])),
         transfers=transfers,
         shuffled=shuffled,
-        worker_events=schema.WorkerEvents(**recorded.table("worker_events", schema.WorkerEvents)),
         blocked=_blocked(recorded),
         phases=_phases(phases or {}, client, clients, recorded),
-        series=schema.Series(**recorded.table("series", schema.Series)),
         clients=tuple(clients),
         constraints={int(task): _plain(value) for task, value in facts["constraints"].items()},
         config=facts["config"],
         versions=facts["versions"],
         dropped=dict(Counter(facts["dropped"]) + Counter(of_no_run)),
-        notes=(
-            *facts["notes"],
-            *notes,
-            *cost_note(profiles),
-            *(f"not profiled, though asked for: {runs} runs, as {why}" for why, runs in not_profiled),
-        ),
+        notes=(*facts["notes"], *late, *moved, *cost_note(profiles), *_not_profiled(facts.get("not_profiled", {}))),
         profiles=profiles,
+        **plain,
     )
     if begin > began:
         trace = since_start(trace)
     read = offered("gpu-times/torch") if trace.profiles else None
     return trace if read is None else read(trace)
+
+
+def _not_profiled(reasons: Mapping[str, int]) -> list[str]:
+    return [f"not profiled, though asked for: {count} runs, as {why}" for why, count in sorted(reasons.items())]
 
 
 class _Recorded:
