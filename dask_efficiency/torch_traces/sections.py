@@ -260,12 +260,7 @@ def stalled(path: TorchCriticalPath) -> Section:
         return Section("")
     scale = time_scale(max(row.total_seconds for row in worth.values()))
     rows = tuple(
-        (
-            name_of(name),
-            str(row.times),
-            scale.figure(row.total_seconds),
-            scale.figure(row.path_seconds),
-        )
+        (name_of(name), str(row.times), scale.figure(row.total_seconds), scale.figure(row.path_seconds))
         for name, row in list(worth.items())[:TOP_NAMES]
     )
     heads = ("memory and data", "times", f"in all threads, {scale.unit}", f"on the path, {scale.unit}")

@@ -28,9 +28,9 @@ _LOOK_SECONDS = 0.01
 class TaskProfiles:
     """Profiles the first tasks of each requested prefix, in their threads, one at a time.
 
-    Only tasks in a pool's threads can be profiled: no coroutines, no tasks of a process pool, no methods of an actor.
-    A task that runs while another profile does, or the user's own profiler, is skipped and does not count as one of
-    those requested. Once no more are wanted, tasks run without any overhead.
+    Only tasks in a pool's threads can be profiled: no coroutines, no tasks of a process pool, no methods of an actor. A
+    task that runs while another profile does, or the user's own profiler, is skipped and does not count as one of those
+    requested. Once no more are wanted, tasks run without any overhead.
 
     Parameters
     ----------

@@ -20,13 +20,7 @@ from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import Category
-from tests.torch_traces.training import (
-    Trainer,
-    fails_in_training,
-    imports_torch,
-    train_step,
-    trains_in_a_coroutine,
-)
+from tests.torch_traces.training import Trainer, fails_in_training, imports_torch, train_step, trains_in_a_coroutine
 
 pytestmark = pytest.mark.cluster
 

@@ -33,9 +33,8 @@ def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool
     """
     command = shlex.split(mpicc)
     if not command or shutil.which(command[0]) is None:
-        raise CannotCompileTracer(
-            f"there is no {mpicc!r}; expected the compiler of your MPI (Debian: mpich, libmpich-dev)"
-        )
+        wanted = "expected the compiler of your MPI (Debian: mpich, libmpich-dev)"
+        raise CannotCompileTracer(f"there is no {mpicc!r}; {wanted}")
     unfinished = library.with_name(f"{library.name}.{os.getpid()}")
     try:
         output = ""

@@ -115,11 +115,7 @@ _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
     (_SYNCS, {"recorded_by": ("wait_on_cuda_event_record_corr_id",), "recorded_stream": ("wait_on_stream",)}),
     (
         _COLLECTIVES,
-        {
-            "group_size": ("Group size",),
-            "elements_in": ("In msg nelems",),
-            "elements_out": ("Out msg nelems",),
-        },
+        {"group_size": ("Group size",), "elements_in": ("In msg nelems",), "elements_out": ("Out msg nelems",)},
     ),
 )
 

@@ -41,17 +41,9 @@ def read_rank(
 
     The file is binary, at its beginning: JSON, or JSON in gzip; an object with ``traceEvents``, or the list of events
     alone. It is read block by block: only the events of one block are in memory as objects. After each block,
-    ``report`` is called with the number of bytes read.
-
-    Raises
-    ------
-    KinetoFileError
-        If it is no such file, is damaged, or ends early; the message has file, position and reason.
-
-    References
-    ----------
-    "Trace Event Format", Chromium; Kineto's ``output_json.cpp`` for its additions. We differ: of events without a
-    duration, only the names of threads are kept.
+    ``report`` is called with the number of bytes read. Raises KinetoFileError if it is no such file, is damaged, or
+    ends early; the message has file, position and reason. Source: "Trace Event Format", Chromium; Kineto's
+    ``output_json.cpp`` for its additions. We differ: of events without a duration, only the names of threads are kept.
     """
     stream = JsonStream(texts(file, path, block), path)
     columns = ColumnsBuilder()

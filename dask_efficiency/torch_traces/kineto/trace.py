@@ -172,10 +172,7 @@ class KinetoTrace:
     def rank(self, number: int) -> RankTrace:
         """The trace of a rank.
 
-        Raises
-        ------
-        UnknownRankError
-            If no rank has that number; the message lists those that exist.
+        Raises UnknownRankError if no rank has that number; the message lists those that exist.
         """
         from dask_efficiency.torch_traces.kineto.errors import UnknownRankError
 

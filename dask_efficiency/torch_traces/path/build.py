@@ -50,13 +50,10 @@ def build_graph(
     """Build the graph of a region.
 
     ``data_loading`` are regular expressions for the names of events on threads that load data; these events can be on a
-    path. ``infer``: infer what calls waited for if the trace has work on a GPU but no synchronisations.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``CPGraph``. We differ: synchronisations have no nodes, as no path leads through
-    them; edges back in time are left out, since the trace shows that there was no such wait. Other differences are
-    listed with each kind of edge.
+    path. ``infer``: infer what calls waited for if the trace has work on a GPU but no synchronisations. Source: HTA
+    (``traceinsight`` 0.6.1), ``CPGraph``. We differ: synchronisations have no nodes, as no path leads through them;
+    edges back in time are left out, since the trace shows that there was no such wait. Other differences are listed
+    with each kind of edge.
     """
     events = trace.events
     usable = _can_be_on_a_path(trace, data_loading)

@@ -109,6 +109,9 @@ def save_overlay(
 ) -> Written:
     """Write a trace with its critical path in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
 
+    Events of the path have the argument ``critical``, and its arrows are called ``critical_path``. Categories of arrows
+    are HTA's.
+
     Parameters
     ----------
     path
@@ -125,11 +128,6 @@ def save_overlay(
     -------
     Written
         Numbers of slices and arrows in the file.
-
-    Notes
-    -----
-    Events of the path have the argument ``critical``, and its arrows are called ``critical_path``. Categories of
-    arrows are HTA's.
     """
     marked = [_critical_rows(overlay, rank) for rank in range(len(overlay.trace.ranks))]
     with writing(path, compression="infer", **storage_options) as file:

@@ -73,12 +73,8 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
 
     The trace must have its execution trace. With a region, only operators in it count, and data from before it are
     there when it begins. Operators are the outermost ones that name their tensors; operators within them stay in
-    sequence. Decisions of Python that depend on values are no dependency.
-
-    Raises
-    ------
-    ValueError
-        If there is no execution trace, or its dependencies have a cycle.
+    sequence. Decisions of Python that depend on values are no dependency. Raises ValueError if there is no execution
+    trace, or its dependencies have a cycle.
     """
     execution = trace.execution
     if execution is None:

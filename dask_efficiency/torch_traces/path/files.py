@@ -247,10 +247,7 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
             f"'graphs.start' and 'graphs.stop' are {start!r:.80} and {stop!r:.80}; expected nanoseconds"
         )
     region = Region(
-        start=start,
-        stop=stop,
-        rows=rows,
-        description=archive.part(described, "description", str, "graphs"),
+        start=start, stop=stop, rows=rows, description=archive.part(described, "description", str, "graphs")
     )
     patterns = archive.all_of("data_loading", archive.part(described, "data_loading", list, "graphs"), str)
     return TorchGraph(rank, region, nodes, edges, tuple(patterns))

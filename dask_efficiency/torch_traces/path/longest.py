@@ -28,12 +28,8 @@ def longest_path(graph: TorchGraph) -> Int32:
     """Find the nodes of the longest path, as positions in order; no node if the graph has none.
 
     It begins at a node without incoming edges. Of several longest paths it is the one that ends first, and of several
-    equally long ways to a node the first one in the order of edges.
-
-    Raises
-    ------
-    CycleError
-        If the edges have a cycle; those of :func:`~dask_efficiency.torch_traces.path.build.build_graph` do not.
+    equally long ways to a node the first one in the order of edges. Raises CycleError if the edges have a cycle; those
+    of :func:`~dask_efficiency.torch_traces.path.build.build_graph` do not.
     """
     nodes, edges = graph.nodes, graph.edges
     if not len(nodes):
@@ -120,9 +116,7 @@ def path_edges(graph: TorchGraph, nodes: Int32) -> Int32:
 def breakdown(graph: TorchGraph, edges: Int32) -> PathBreakdown:
     """Break a path down by edge.
 
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``get_critical_path_breakdown``.
+    Source: HTA (``traceinsight`` 0.6.1), ``get_critical_path_breakdown``.
     """
     some = graph.edges.take(edges)
     return PathBreakdown(edges, some.kind, some.event, some.weight, bounds(graph)[edges])
@@ -147,9 +141,7 @@ def bounds(graph: TorchGraph) -> Int8:
 def summary(graph: TorchGraph, edges: Int32) -> dict[str, float]:
     """Shares of a path's length by :class:`Bound`, in [0, 1]; their sum is 1, or 0 for a path without length.
 
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``summary``. We differ: shares, not percent; all names are always there.
+    Source: HTA (``traceinsight`` 0.6.1), ``summary``. We differ: shares, not percent; all names are always there.
     """
     rows = breakdown(graph, edges)
     # rows without a bound weigh nothing, and get the last place

@@ -53,9 +53,7 @@ def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer])
 def before_any_cycle(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
     """Nodes in an order for these edges, without those in a cycle or behind one.
 
-    References
-    ----------
-    Kahn, Communications of the ACM 5, 1962.
+    Source: Kahn, Communications of the ACM 5, 1962.
     """
     targets = target[np.argsort(source, kind="stable")].tolist()
     first = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))]).tolist()

@@ -57,6 +57,12 @@ class TorchQuestion:
 def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None) -> Region:
     """Find the events in some instances of an annotation.
 
+    Raises UnknownAnnotationError if no name has that part, or there are fewer instances; the message lists those that
+    exist. Source: HTA (``traceinsight`` 0.6.1), ``critical_path_analysis``. We differ: instances are counted in the
+    order of time and among annotations only, while HTA takes every event with such a name in the order of the file, so
+    that the GPU's part of the same annotation counts as another instance; all kernels of a graph belong to the call
+    that launched it, while HTA keeps one of them; and an instance that is not there is an error.
+
     Parameters
     ----------
     annotation
@@ -69,18 +75,6 @@ def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[in
     Region
         Events on threads that begin in the window, both ends included, and take any time; and the work on a GPU and
         synchronisations that a call among them asked for.
-
-    Raises
-    ------
-    UnknownAnnotationError
-        If no name has that part, or there are fewer instances; the message lists those that exist.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``critical_path_analysis``. We differ: instances are counted in the order of time
-    and among annotations only, while HTA takes every event with such a name in the order of the file, so that the
-    GPU's part of the same annotation counts as another instance; all kernels of a graph belong to the call that
-    launched it, while HTA keeps one of them; and an instance that is not there is an error.
     """
     events = trace.events
     if annotation:

@@ -113,10 +113,8 @@ def kind_of_call(name: str) -> CallKind:
 def call_kinds(trace: RankTrace) -> Int8:
     """Kind of each event; OTHER for events that are no calls.
 
-    References
-    ----------
-    Which calls block: HTA (``traceinsight`` 0.6.1), ``BLOCKING_SYNC_CALLS``. We differ: the same functions of CUDA's
-    driver, of HIP, and with marks of versions and default streams (``_v2``, ``_ptsz``) count, too.
+    Source: Which calls block: HTA (``traceinsight`` 0.6.1), ``BLOCKING_SYNC_CALLS``. We differ: the same functions of
+    CUDA's driver, of HIP, and with marks of versions and default streams (``_v2``, ``_ptsz``) count, too.
     """
     of_name = np.array([*(kind_of_call(name) for name in trace.names), CallKind.OTHER], np.int8)
     return np.where(trace.events.is_call, of_name[trace.events.name], np.int8(CallKind.OTHER))
@@ -139,10 +137,8 @@ def events_matching(trace: RankTrace, patterns: Sequence[str]) -> Bool:
 def gpu_collectives(trace: RankTrace) -> Bool:
     """Mask of kernels that exchange data with other processes.
 
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``is_comm_kernel``. We differ: names that begin with ``hip`` do not count, but a
-    collective's name in the trace does; copies and fills never do.
+    Source: HTA (``traceinsight`` 0.6.1), ``is_comm_kernel``. We differ: names that begin with ``hip`` do not count, but
+    a collective's name in the trace does; copies and fills never do.
     """
     events = trace.events
     exchanging = events_named(trace, lambda name: _KERNEL.search(name) is not None) | (events.collective != MISSING)

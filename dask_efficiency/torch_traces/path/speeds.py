@@ -33,10 +33,7 @@ WITHOUT = {
 class TorchChanges:
     """Kernels and operators to speed up, and kinds of time to leave out.
 
-    Raises
-    ------
-    ValueError
-        If a factor is no number above 0, or a name is not in :data:`WITHOUT`.
+    Raises ValueError if a factor is no number above 0, or a name is not in :data:`WITHOUT`.
     """
 
     #: How many times as fast they are, by pattern of the names of kernels and operators.

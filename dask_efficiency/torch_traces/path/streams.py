@@ -53,14 +53,10 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     """Mask of works whose stream was idle when they were asked for, and had nothing else queued when they began.
 
     All work of one call on a stream is outstanding once, from the call until the first of it begins, and only that
-    first one can be alone.
-
-    References
-    ----------
-    Queue length: HTA (``traceinsight`` 0.6.1), ``TraceCounters``. We differ: it is counted for each stream of each
-    device, whatever the call's name, while HTA takes streams of different devices for one and knows a list of names,
-    without those that launch graphs; of instants that are equal, calls come before work, while HTA's order of them is
-    that of a sort that is not stable.
+    first one can be alone. Source: Queue length: HTA (``traceinsight`` 0.6.1), ``TraceCounters``. We differ: it is
+    counted for each stream of each device, whatever the call's name, while HTA takes streams of different devices for
+    one and knows a list of names, without those that launch graphs; of instants that are equal, calls come before work,
+    while HTA's order of them is that of a sort that is not stable.
     """
     call = trace.events.call[work.event]
     known = np.flatnonzero(call != MISSING)
@@ -99,12 +95,9 @@ def queue_lengths(trace: RankTrace) -> QueueLengths:
     """Count the launches that each stream had not begun, over time.
 
     There is a row where a call for work begins, and one where the work begins; calls come first at equal times. The one
-    call of a CUDA graph asks for all its kernels.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``get_queue_length_time_series``. We differ: streams of different devices are
-    separate, and all calls that asked for work count, not only those of some names.
+    call of a CUDA graph asks for all its kernels. Source: HTA (``traceinsight`` 0.6.1),
+    ``get_queue_length_time_series``. We differ: streams of different devices are separate, and all calls that asked for
+    work count, not only those of some names.
     """
     events = trace.events
     rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
@@ -130,10 +123,7 @@ def work_edges(
 
     ``positions`` are the nodes of starts and ends by row of the trace, ``alone`` is the result of
     :func:`alone_in_queue`, and ``waited`` the end of the work on other streams that it waited for, or :data:`NEVER`.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, always with its launch edges of no weight.
+    Source: HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, always with its launch edges of no weight.
     """
     starts, stops = positions
     before = _previous_on_stream(work)

@@ -69,12 +69,9 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
 def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Waits:
     """Work that each waiting call waited for: the last on a stream to begin before the wait ended and end before it.
 
-    Only work ``in_region`` can have been waited for.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``. We differ: a context is that of one device; the
-    last one that ended in time is taken, while HTA takes the last one that began, even if it ended later than the call.
+    Only work ``in_region`` can have been waited for. Source: HTA (``traceinsight`` 0.6.1),
+    ``_construct_graph_from_kernels``. We differ: a context is that of one device; the last one that ended in time is
+    taken, while HTA takes the last one that began, even if it ended later than the call.
     """
     events = trace.events
     syncs = _syncs(trace, (_SyncKind.CONTEXT, _SyncKind.STREAM))
@@ -98,12 +95,9 @@ def _waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
     """Waits of work on one stream for work on another.
 
     A call makes a stream wait for an event. The next work that its thread asks for on that stream begins only after the
-    work from before the recorded event has ended.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_get_cuda_stream_wait_event_df``. We differ: work that has to wait for several
-    streams waits for all of them, not only for the last one named; and waiting for its own stream is no wait.
+    work from before the recorded event has ended. Source: HTA (``traceinsight`` 0.6.1),
+    ``_get_cuda_stream_wait_event_df``. We differ: work that has to wait for several streams waits for all of them, not
+    only for the last one named; and waiting for its own stream is no wait.
     """
     events = trace.events
     waits = _before_events(trace, work, _SyncKind.STREAM_WAIT, by_call=False)

@@ -31,11 +31,8 @@ class CallStacks(NamedTuple):
 def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) -> CallStacks:
     """Find the call stacks of threads from starts and ends of events, ascending rows that take any time.
 
-    Events without nodes (``has_nodes``) cannot be on a path; they only show which event is around which.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``CallStackGraph``, and its order of equal times: ends before starts, the longer event
+    Events without nodes (``has_nodes``) cannot be on a path; they only show which event is around which. Source: HTA
+    (``traceinsight`` 0.6.1), ``CallStackGraph``, and its order of equal times: ends before starts, the longer event
     outside. We differ: an event that outlasts the one in which it began ends with it, while HTA ends whichever began
     last, so that their children change places.
     """
@@ -151,11 +148,8 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
 
     Edges between outermost events weigh nothing, nor do edges to the end of a call that waits for the GPU. Edges that
     :func:`lock_edges` has already are left out. ``holds`` and ``blocks`` are masks of events: calls that hold the
-    runtime's lock, and calls that wait.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_call_stack``. An edge's time belongs to the innermost event.
+    runtime's lock, and calls that wait. Source: HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_call_stack``. An
+    edge's time belongs to the innermost event.
     """
     starts, stops = positions
     has_node = starts[stacks.event] != MISSING
@@ -169,9 +163,7 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
     waits = ~is_start[second] & blocks[event[second]]
     source, target = node[first], node[second]
     owner = np.where(
-        is_start[first],
-        event[first],
-        np.where(is_start[second], stacks.parent[event[first]], event[second]),
+        is_start[first], event[first], np.where(is_start[second], stacks.parent[event[first]], event[second])
     )
     return Edges.from_columns(
         {
@@ -192,10 +184,8 @@ def holds_lock(trace: RankTrace) -> Bool:
 def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
     """Edges of the runtime's lock: from each start of a call that ``holds`` it to the next end, and between ends.
 
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_cuda_runtime_events``: of calls that overlap, the one that
-    ended first had the lock first. We differ: a call that begins as another one of its thread ends comes after it,
+    Source: HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_cuda_runtime_events``: of calls that overlap, the one
+    that ended first had the lock first. We differ: a call that begins as another one of its thread ends comes after it,
     whatever their rows.
     """
     of_lock = np.flatnonzero(holds[nodes.event])

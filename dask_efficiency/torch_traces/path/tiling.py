@@ -124,8 +124,8 @@ def tile(graph: TorchGraph) -> TorchStretches:
 
     The walk begins at the end of the window: on the thread of the annotation that closes it, or with whatever ended
     last. From the end of a call that waited for the GPU it goes to the work that it waited for, from the start of work
-    to the work before it or to the call that asked for it, whichever was later, and along threads from each operator
-    to the one before. An idle thread waited for autograd's thread or for a collective on the CPU, if there was one.
+    to the work before it or to the call that asked for it, whichever was later, and along threads from each operator to
+    the one before. An idle thread waited for autograd's thread or for a collective on the CPU, if there was one.
 
     Returns
     -------
@@ -140,11 +140,7 @@ def tile(graph: TorchGraph) -> TorchStretches:
     path = _walk(causes, instants, _last_instant(graph, instants), region.start)
     raw = with_loading(graph, _stretches_along(graph, instants, causes, own_kinds(graph.trace), path))
     return TorchStretches.between(
-        raw.bounds,
-        kind=raw.kind,
-        rank=np.zeros(len(raw.kind), np.int32),
-        event=raw.event,
-        inferred=raw.inferred,
+        raw.bounds, kind=raw.kind, rank=np.zeros(len(raw.kind), np.int32), event=raw.event, inferred=raw.inferred
     )
 
 

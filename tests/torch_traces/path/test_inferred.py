@@ -60,11 +60,7 @@ def waited(events: list[Event]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("file", "annotation", "instance"),
-    [
-        ("alexnet", "", None),
-        ("alexnet", FORWARD, 1),
-        ("event_sync", "ProfilerStep", 0),
-    ],
+    [("alexnet", "", None), ("alexnet", FORWARD, 1), ("event_sync", "ProfilerStep", 0)],
 )
 def test_recorded_traces_are_explained_as_well_without_their_synchronisations(
     file: str, annotation: str, instance: int | None

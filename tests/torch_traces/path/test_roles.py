@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dask_efficiency.torch_traces.kineto.trace import Category
-from dask_efficiency.torch_traces.path.roles import (
-    CallKind,
-    cpu_collectives,
-    gpu_collectives,
-    kind_of_call,
-)
+from dask_efficiency.torch_traces.path.roles import CallKind, cpu_collectives, gpu_collectives, kind_of_call
 from tests.torch_traces.path.small_traces import SmallTrace
 
 
