@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 
 #: Stands for an invalid instant or duration.
 NO_TIME = np.iinfo(np.int64).min
@@ -32,6 +32,13 @@ def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int
     order = np.argsort(numbers, kind="stable")
     place = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
     found: Int64 = np.where(numbers[order[place]] == wanted, order[place], MISSING).astype(np.int64)
+    return found
+
+
+def mask_of(rows: NDArray[np.integer], length: int) -> Bool:
+    """Mask that is true at some positions."""
+    found = np.zeros(length, np.bool_)
+    found[rows] = True
     return found
 
 

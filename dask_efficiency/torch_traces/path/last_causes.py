@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, last_before
@@ -82,10 +83,9 @@ def _backward(lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
 def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
     distributed = events_named(trace, lambda name: _DISTRIBUTED.match(name) is not None)
     before, inner = instants.before, instants.innermost
+    in_distributed = (inner[before] != MISSING) & distributed[inner[before]]
     waiting = ~instants.on_gpu & ~lanes.collective
-    previous = before[waiting]
-    in_distributed = (inner[previous] != MISSING) & distributed[inner[previous]]
-    waiting[waiting] = (previous == MISSING) | lanes.idle_after[previous] | in_distributed
+    waiting &= (before == MISSING) | lanes.idle_after[before] | in_distributed
     ended = lanes.collective & ~instants.is_start
     yield last_before(lanes.process, np.flatnonzero(ended | waiting), ended)
     begun = lanes.collective & instants.is_start
@@ -118,17 +118,12 @@ def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
     work on a GPU is preferred.
     """
     causes = LastCauses(instants.before.copy(), np.zeros(len(instants), bool))
-    groups = [
-        _along_edges(graph, instants),
-        _within_cuda_graphs(graph.trace, instants),
-        _after_work_before_window(graph, instants),
-    ]
-    groups.append(_after_own_copies(graph.trace, instants))
+    groups = [_along_edges(graph, instants), _within_cuda_graphs(graph.trace, instants)]
+    groups += [_after_work_before_window(graph, instants), _after_own_copies(graph.trace, instants)]
     groups += [_Candidates(*pairs, True) for pairs in _across_threads(graph.trace, instants)]
     _take_latest(causes, instants, groups)
-    _take_latest(
-        causes, instants, [_without_launch(graph, instants), _after_late_launches(graph.trace, instants, causes)]
-    )
+    late = [_without_launch(graph, instants), _after_late_launches(graph.trace, instants, causes)]
+    _take_latest(causes, instants, late)
     return causes
 
 
@@ -180,8 +175,7 @@ def _within_cuda_graphs(trace: RankTrace, instants: Instants) -> _Candidates:
 def _after_work_before_window(graph: TorchGraph, instants: Instants) -> _Candidates:
     """Calls that wait for the GPU may wait for work from before the window, which the graph lacks."""
     waiting = np.isin(call_kinds(graph.trace), WAITS)[instants.event] & ~instants.is_start & ~instants.on_gpu
-    in_graph = np.zeros(len(instants), bool)
-    in_graph[instants.of_node[instants.of_node != MISSING]] = True
+    in_graph = mask_of(instants.of_node[instants.of_node != MISSING], len(instants))
     before = instants.on_gpu & ~instants.is_start & ~in_graph
     group = np.zeros(len(instants), np.int8)
     return _Candidates(*last_before(group, np.flatnonzero(waiting | before), before), True)
@@ -201,12 +195,11 @@ def _after_own_copies(trace: RankTrace, instants: Instants) -> _Candidates:
 def _without_launch(graph: TorchGraph, instants: Instants) -> _Candidates:
     """Work whose call begins after it, or is not in the graph, waited for the last instant on any thread."""
     events, edges = graph.trace.events, graph.edges
-    launched = np.zeros(len(instants), bool)
     target = instants.of_node[edges.target[edges.kind == EdgeKind.LAUNCH_DELAY]]
-    launched[target[target != MISSING]] = True
+    launched = mask_of(target[target != MISSING], len(instants))
     call = events.call[instants.event]
     lost = instants.on_gpu & instants.is_start & ~launched & (call != MISSING)
-    lost[lost] = events.start[call[lost]] >= graph.region.start
+    lost &= events.start[call] >= graph.region.start
     threads = instants.working & ~instants.on_gpu
     group = np.zeros(len(instants), np.int8)
     return _Candidates(*last_before(group, np.flatnonzero(lost | threads), threads), True)
@@ -215,9 +208,8 @@ def _without_launch(graph: TorchGraph, instants: Instants) -> _Candidates:
 def _after_late_launches(trace: RankTrace, instants: Instants, causes: LastCauses) -> _Candidates:
     """Work that started long after its launch waited for the last end on its device, on any stream."""
     events, cause = trace.events, causes.cause
-    late = instants.on_gpu & instants.is_start & (cause != MISSING)
-    late[late] = ~instants.on_gpu[cause[late]]
-    called = events.call[instants.event[late]]
-    late[late] = (called != MISSING) & (instants.at[late] - events.stop[called] > MAX_LAUNCH_DELAY)
+    called = events.call[instants.event]
+    late = instants.on_gpu & instants.is_start & (cause != MISSING) & ~instants.on_gpu[cause]
+    late &= (called != MISSING) & (instants.at - events.stop[called] > MAX_LAUNCH_DELAY)
     works = np.flatnonzero(late | (instants.on_gpu & ~instants.is_start))
     return _Candidates(*last_before(events.device[instants.event], works, ~instants.is_start), True)

@@ -73,13 +73,6 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     return alone
 
 
-def _previous_on_stream(work: StreamWork) -> NDArray[np.intp]:
-    """Position of the work before each on its stream, or missing."""
-    position = np.arange(len(work.event)) - 1
-    position[1:][work.stream[1:] != work.stream[:-1]] = MISSING
-    return position
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class QueueLengths(ColumnTable):
     """A row for each change, by device, stream and time; a length holds until the stream's next row."""
@@ -100,7 +93,7 @@ def queue_lengths(trace: RankTrace) -> QueueLengths:
     work count, not only those of some names.
     """
     events = trace.events
-    rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
+    rows = np.flatnonzero(events.is_gpu_work & events.has_call)
     at = np.concatenate([events.start[events.call[rows]], events.start[rows]])
     change = np.repeat(np.array([1, -1], np.int32), len(rows))
     device, stream = np.tile(events.device[rows], 2), np.tile(events.stream[rows], 2)
@@ -126,8 +119,9 @@ def work_edges(
     Source: HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, always with its launch edges of no weight.
     """
     starts, stops = positions
-    before = _previous_on_stream(work)
-    has_before = before != MISSING
+    before = np.arange(len(work.event)) - 1
+    has_before = before >= 0
+    has_before[1:] &= work.stream[1:] == work.stream[:-1]
     ended = np.where(has_before, trace.events.stop[work.event[before]], NEVER)
     call = trace.events.call[work.event]
     has_call = (call != MISSING) & (starts[call] != MISSING)
@@ -152,12 +146,7 @@ def _edges(
     *,
     weighs: bool = True,
 ) -> Edges:
-    return Edges.from_columns(
-        {
-            "source": source,
-            "target": target,
-            "kind": np.full(len(source), kind, np.int8),
-            "weight": nodes.at[target] - nodes.at[source] if weighs else np.zeros(len(source), np.int64),
-            "event": np.full(len(source), MISSING, np.int32) if event is None else event.astype(np.int32),
-        }
-    )
+    columns = {"source": source, "target": target, "kind": np.full(len(source), kind, np.int8)}
+    weight = nodes.at[target] - nodes.at[source] if weighs else np.zeros(len(source), np.int64)
+    of_event = {} if event is None else {"event": event.astype(np.int32)}
+    return Edges.from_columns(columns | {"weight": weight} | of_event)

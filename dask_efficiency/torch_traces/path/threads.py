@@ -48,7 +48,9 @@ def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) ->
         pairs = _pairs(steps)
     inner = steps.event[pairs[:, 0]]
     parents = np.full(len(events), MISSING, np.int32)
-    around = _around(steps, pairs)
+    level = steps.level[pairs[:, 0]].astype(np.int64)
+    key = level * len(steps.event) + pairs[:, 0]
+    around = np.where(level > 1, np.searchsorted(key, key - len(steps.event)) - 1, MISSING)
     has_parent = around != MISSING
     parents[rows[inner[has_parent]]] = rows[inner[around[has_parent]]]
     stops = events.stop.copy()
@@ -93,16 +95,6 @@ def _pairs(steps: _StackSteps) -> NDArray[np.intp]:
     return np.argsort(level, kind="stable").reshape(-1, 2)
 
 
-def _around(steps: _StackSteps, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Position of the pair around each pair, or missing."""
-    entered = pairs[:, 0]
-    level = steps.level[entered].astype(np.int64)
-    size = len(steps.event)
-    key = level * size + entered
-    around = np.searchsorted(key, key - size) - 1
-    return np.where(level > 1, around, MISSING)
-
-
 def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp], stop: Int64, has_nodes: Bool) -> Int64:
     """Ends of events on some lanes, changed so that each ends within the event in which it began.
 
@@ -121,7 +113,7 @@ def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp],
             stack.append(event)
         elif event in cut_off:
             cut_off.remove(event)
-        elif not important[event] and _any_inside(stack, event, important):
+        elif not important[event] and any(important[inner] for inner in stack[stack.index(event) :]):
             outlasted.add(event)
         else:
             while (inner := stack.pop()) != event:
@@ -131,16 +123,6 @@ def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp],
             while stack and stack[-1] in outlasted:
                 changed[stack.pop()] = ends[event]
     return changed
-
-
-def _any_inside(stack: list[int], event: int, important: list[bool]) -> bool:
-    """True if there is an important event above this one on the stack."""
-    for inner in reversed(stack):
-        if inner == event:
-            return False
-        if important[inner]:
-            return True
-    return False
 
 
 def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32], holds: Bool, blocks: Bool) -> Edges:

@@ -120,24 +120,10 @@ _ELSEWHERE = -1
 
 
 def tile(graph: TorchGraph) -> TorchStretches:
-    """Find the critical path of a window, as stretches that tile it exactly.
-
-    The walk begins at the end of the window: on the thread of the annotation that closes it, or with whatever ended
-    last. From the end of a call that waited for the GPU it goes to the work that it waited for, from the start of work
-    to the work before it or to the call that asked for it, whichever was later, and along threads from each operator to
-    the one before. An idle thread waited for autograd's thread or for a collective on the CPU, if there was one.
-
-    Returns
-    -------
-    TorchStretches
-        Contiguous, in time order, from the region's start to its stop. Time of a thread between operators is
-        ``compute-cpu`` without an event. ``kernel-launch`` and ``kernel-gap`` have the event whose start was waited
-        for. The rank is position 0.
-    """
-    region = graph.region
+    """Find the critical path of a window, as stretches that tile it exactly; the rank is position 0."""
     instants = Instants.of(graph)
     causes = last_causes(graph, instants)
-    path = _walk(causes, instants, _last_instant(graph, instants), region.start)
+    path = _walk(causes, instants, _last_instant(graph, instants), graph.region.start)
     raw = with_loading(graph, _stretches_along(graph, instants, causes, own_kinds(graph.trace), path))
     return TorchStretches.between(
         raw.bounds, kind=raw.kind, rank=np.zeros(len(raw.kind), np.int32), event=raw.event, inferred=raw.inferred
@@ -158,11 +144,9 @@ def _last_instant(graph: TorchGraph, instants: Instants) -> int:
     """Find the instant at which the walk begins; missing if the window has none."""
     stop, events = graph.region.stop, graph.trace.events
     inside = int(np.searchsorted(instants.at, stop, side="right"))
-    closing = events.stop == stop
-    closing &= np.isin(events.category, _CLOSES)
-    rows = np.flatnonzero(closing)
+    closing = np.flatnonzero((events.stop == stop) & np.isin(events.category, _CLOSES))
     # the longest one first, as an annotation is longer than the events in it
-    for row in rows[np.argsort(events.start[rows], kind="stable")].tolist():
+    for row in events.by_start(closing).tolist():
         same = events.process[instants.event[:inside]] == events.process[row]
         same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
         if same.any():
@@ -195,7 +179,7 @@ def _stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, 
     """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
-        return _unattributed(graph)
+        return RawStretches(np.array([region.start, region.stop]), *_without_event(KINDS.index(Kind.UNATTRIBUTED)))
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
     parts = [
@@ -257,14 +241,6 @@ def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
     return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
 
 
-def _unattributed(graph: TorchGraph) -> RawStretches:
-    missing = np.array([MISSING], np.int32)
-    bounds = np.array([graph.region.start, graph.region.stop])
-    return RawStretches(
-        bounds, np.array([KINDS.index(Kind.UNATTRIBUTED)], np.int8), missing, np.zeros(1, bool), missing
-    )
-
-
 def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: RankClocks) -> TorchStretches:
     """Find the critical path of a job, as stretches that tile its window exactly.
 
@@ -272,11 +248,8 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: R
     which the rank waited, it continues at the arrival of the last rank, on that rank. Graphs are of every rank, in the
     order of the trace.
 
-    Returns
-    -------
-    TorchStretches
-        Contiguous, in time order, on the clock of the job, from the first start of a rank's region to the last stop.
-        Time before the region of the rank at which the walk ends is ``unattributed``.
+    Stretches are contiguous, in time order, on the clock of the job, from the first start of a rank's region to the
+    last stop. Time before the region of the rank at which the walk ends is ``unattributed``.
     """
     ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
     ways = _Ways(ranks, collectives, clocks.offset)
@@ -324,15 +297,12 @@ class _Rank:
         """All stretches in time order, with :data:`_ELSEWHERE` in between; None if there are none."""
         if not self._raw:
             return None
-        parts, bounds = self._raw[::-1], []
-        columns: list[tuple[NDArray[Any], ...]] = []
-        for number, part in enumerate(parts):
-            if number:
-                columns.append(_without_event(_ELSEWHERE))
+        bounds, columns = [], []
+        for part in self._raw[::-1]:
             bounds.append(part.bounds)
-            columns.append((part.kind, part.event, part.inferred, part.on_thread_of))
-        raw = RawStretches(np.concatenate(bounds), *(np.concatenate(column) for column in zip(*columns, strict=True)))
-        return with_loading(self._graph, raw)
+            columns += [part[1:], _without_event(_ELSEWHERE)]
+        joined = (np.concatenate(column) for column in zip(*columns[:-1], strict=True))
+        return with_loading(self._graph, RawStretches(np.concatenate(bounds), *joined))
 
 
 class _Ways:
