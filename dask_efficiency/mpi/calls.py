@@ -18,11 +18,10 @@ from dask_efficiency.simulation.model.units import parse_nbytes, shown_count
 
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
-    """Place ranks on hosts: hosts are filled in their order, as by ``mpiexec -f``.
+    """Place ranks on hosts, which are filled in their order, as by ``mpiexec -f``; ``slots`` has ranks by host.
 
-    ``slots`` has the number of ranks by host. Raises PlacementError if there are too few slots, or a host has fewer
-    than it is to use, and KeyError for an unknown host. Hydra, MPICH's process manager, would begin again with the
-    first host.
+    Raises PlacementError if there are too few slots (where Hydra, MPICH's process manager, would begin again), or a
+    host has fewer than it is to use, and KeyError for an unknown host.
     """
     found: list[str] = []
     for name, count in slots.items():
@@ -40,10 +39,7 @@ def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> 
 
 
 def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks: int) -> tuple[str, ...]:
-    """Place ranks on hosts by a hostfile.
-
-    Raises TextFileError with the line of an unknown host, or if there are too few slots.
-    """
+    """Place ranks by a hostfile; TextFileError has the line of an unknown host, or that there are too few slots."""
     hostfile = read_hostfile(path)
     for name, line in hostfile.lines.items():
         if topology.host(name) is None:

@@ -141,10 +141,7 @@ class MpiPrediction(Shown):
 def run(
     program: Program, topology: Topology, hosts: Sequence[str], settings: MpiSettings | None = None, name: str = ""
 ) -> MpiPrediction:
-    """Run a recorded MPI program in virtual time, by default with MPICH 4.0.2; ``name`` is that of the placement.
-
-    Raises MpiTraceError if ranks deadlock, and ValueError if there are not as many hosts as ranks.
-    """
+    """Run a program in virtual time; MpiTraceError if ranks deadlock, ValueError if there are not as many hosts."""
     settings = settings or MpiSettings()
     if len(hosts) != program.size:
         raise ValueError(f"expected the hosts of {program.size} ranks, got those of {len(hosts)}")

@@ -54,10 +54,7 @@ class _Agreement:
         self._joined: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def calls(self) -> tuple[CollectiveCall, ...]:
-        """Join the collectives, and put the positions of the calls into the ranks' actions.
-
-        Raises :class:`MpiTraceError` if ranks of a communicator do not call the same collectives in the same order.
-        """
+        """Join the collectives, and put their positions into the ranks' actions; MpiTraceError if ranks disagree."""
         positions = [self._positions(reader) for reader in self._readers]
         for name, ranks in self._communicators().items():
             rows = [positions[rank].get(name, array("L")) for rank in ranks]

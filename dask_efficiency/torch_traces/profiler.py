@@ -74,11 +74,7 @@ class TorchProfile:
             PROFILERS.leave(self)
 
     def export(self) -> bytes:
-        """Kineto's JSON, compressed by gzip; may be called in any thread.
-
-        Raises NotProfiled if nothing was recorded, or it is larger than
-        :data:`~dask_efficiency.runs.trace.run_trace.MAX_PROFILE_BYTES`.
-        """
+        """Kineto's JSON, compressed by gzip, in any thread; NotProfiled if nothing was recorded, or it is too large."""
         if self.abandoned:
             raise NotProfiled(GAVE_UP)
         with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as folder:

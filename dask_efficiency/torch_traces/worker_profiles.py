@@ -29,15 +29,8 @@ class TaskProfiles:
     """Profiles the first tasks of each requested prefix, in their threads, one at a time.
 
     Only tasks in a pool's threads can be profiled: no coroutines, no tasks of a process pool, no methods of an actor. A
-    task that runs while another profile does, or the user's own profiler, is skipped and does not count as one of those
-    requested. Once no more are wanted, tasks run without any overhead.
-
-    Parameters
-    ----------
-    tasks
-        The worker's tasks, by key.
-    surround
-        Called with a function to call around each task, or None to stop that.
+    task that runs while another profile does, or the user's own profiler, is skipped and does not count. ``surround``
+    is called with a function to call around each task, or None once no more are wanted.
     """
 
     def __init__(self, tasks: Mapping[Any, TaskState], surround: Callable[[Around | None], object]) -> None:
@@ -70,10 +63,7 @@ class TaskProfiles:
             self._choose()
 
     def take(self, *, closing: bool = False) -> tuple[list[TaskProfile], dict[str, int]]:
-        """Profiles since the last call, and the number of tasks not profiled, by reason.
-
-        ``closing``: this is the last call, so profiles not written by now are counted as lost.
-        """
+        """Profiles since the last call, and numbers of tasks not profiled by reason, unwritten ones at the end."""
         with self._lock:
             profiles, self._written = self._written, []
             left_out, self._not_profiled = self._not_profiled, Counter()

@@ -113,11 +113,10 @@ def aborts(call: Collective, algorithm: str) -> str:
 
 
 def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Choose the algorithm for a call, one of `ALGORITHMS`.
+    """Choose the algorithm for a call, one of `ALGORITHMS`; raises ValueError if MPICH would abort.
 
     ``forced`` are algorithms by collective that the user sets (such as ``MPIR_CVAR_BCAST_INTRA_ALGORITHM``), or `AUTO`;
-    those that MPICH ignores for the call are ignored. Raises ValueError if the version or the forced algorithm is
-    unknown, or if MPICH would abort.
+    those that MPICH ignores for the call are ignored.
     """
     check_version(version)
     wanted = forced.get(call.name, AUTO)

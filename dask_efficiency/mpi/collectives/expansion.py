@@ -69,18 +69,16 @@ def rounds_of(
 ) -> tuple[Round, ...]:
     """Expand a collective call into the rounds of a rank, in order; none where MPICH returns at once.
 
-    Data that a rank sends to itself are no message. ``forced`` is as in `choose`, for the calls inside ``smp``
-    algorithms. Raises ValueError if the rank, version or algorithm does not exist, or if the algorithm cannot serve the
+    ``forced`` is for the calls inside ``smp`` algorithms. Raises ValueError for an algorithm that cannot serve the
     call.
     """
     return _rounds(call, algorithm, rank, version, tuple(sorted(forced.items())))
 
 
 def _returns_at_once(call: Collective, version: str) -> bool:
-    """True if MPICH sends no message.
+    """True if MPICH sends no message: ``early_return`` in 4.0.2's ``src/binding/c/coll_api.txt``.
 
-    Source: 4.0.2, ``early_return`` in ``src/binding/c/coll_api.txt``. It lets an empty allreduce run like any other if
-    some ranks share a node or the operation is not commutative.
+    It lets an empty allreduce run like any other if some ranks share a node or the operation is not commutative.
     """
     if call.size == 1:
         return True

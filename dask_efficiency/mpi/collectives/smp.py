@@ -71,9 +71,9 @@ def reduce_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
 
 
 def bcast_smp(call: Collective, rank: int, expand: Expand, version: str) -> Iterator[Round]:
-    """A broadcast among nodes and one on each; long ones, and medium ones of other than powers of two, ignore nodes.
+    """A broadcast among nodes and one on each, whose algorithms are fixed in 3.2.1 and chosen as for any call in 4.0.2.
 
-    3.2.1 has fixed algorithms inside; 4.0.2 chooses them as for any call.
+    Long ones, and medium ones of other than powers of two, ignore nodes.
     """
     if not call.nbytes:
         return

@@ -81,10 +81,7 @@ _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
 def _argument_columns(
     arguments: Sequence[Mapping[str, Any]], present: Collection[str], category: Int8
 ) -> dict[str, NDArray[Any]]:
-    """Columns of the numbers in events' ``args``.
-
-    MISSING where an event lacks the number, or has a category in which it means something else.
-    """
+    """Columns of the numbers in events' ``args``; MISSING where the event's category means something else by it."""
     columns = {}
     for categories, wanted in _ARGUMENTS:
         here = {key for keys in wanted.values() for key in keys} & set(present)
@@ -236,10 +233,9 @@ class ColumnsBuilder:
 
 
 def _calls_of(category: Int8, correlation: Int64) -> Int32:
-    """Row of the first call with an event's correlation, for work on a GPU and synchronisations.
+    """Row of the first call with an event's correlation, for work on a GPU and synchronisations; else MISSING.
 
-    MISSING for other events, and where the call was not recorded. CUPTI writes a correlation of 0 where it knows of no
-    call.
+    CUPTI writes a correlation of 0 where it knows of no call.
     """
     found = np.full(len(category), MISSING, np.int32)
     calls = np.flatnonzero(_ARE_CALLS[category] & (correlation > 0))

@@ -164,14 +164,12 @@ class ExecutionTrace:
 
 
 def read_execution(file: IO[bytes], path: str, *, block: int = BLOCK) -> ExecutionTrace:
-    """Read an execution trace of ``torch.profiler.ExecutionTraceObserver``, or a Chakra trace in JSON.
+    """Read an execution trace of ``torch.profiler.ExecutionTraceObserver``, or a Chakra trace in JSON, perhaps in gzip.
 
-    The file is binary, at its beginning: JSON, or JSON in gzip; an object with ``nodes``, or the objects of Chakra's
-    JSON printer, one after the other. Dependencies are the nodes' ``data_deps``, if there are any; otherwise they
-    follow from the operators' tensors. ``path`` is for messages, ``block`` the number of bytes read at a time. Raises
-    KinetoFileError if it is no such file, is damaged, or ends early; the message has file, position and reason. Source:
-    PyTorch's ``execution_trace_observer.cpp``, schemas 1.0.1 to 1.1.1; MLCommons Chakra's ``et_def.proto``. We differ
-    from Chakra's converter: the order of operators on a thread is no dependency.
+    Dependencies are the nodes' ``data_deps``, if there are any; otherwise they follow from the operators' tensors.
+    KinetoFileError has file, position and reason. Source: PyTorch's ``execution_trace_observer.cpp``, schemas 1.0.1 to
+    1.1.1; MLCommons Chakra's ``et_def.proto``. Unlike in Chakra's converter, the order of operators on a thread is no
+    dependency.
     """
     nodes = _Nodes()
     for batch in JsonStream(texts(file, path, block), path, "nodes").objects():

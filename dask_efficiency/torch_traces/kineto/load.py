@@ -37,13 +37,11 @@ _Path = str | os.PathLike[str]
 def read_rank(
     file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
 ) -> RankTrace:
-    """Read a trace that ``torch.profiler`` wrote in one process.
+    """Read a trace of one process that ``torch.profiler`` wrote: JSON, perhaps in gzip; an object or a list of events.
 
-    The file is binary, at its beginning: JSON, or JSON in gzip; an object with ``traceEvents``, or the list of events
-    alone. It is read block by block: only the events of one block are in memory as objects. After each block,
-    ``report`` is called with the number of bytes read. Raises KinetoFileError if it is no such file, is damaged, or
-    ends early; the message has file, position and reason. Source: "Trace Event Format", Chromium; Kineto's
-    ``output_json.cpp`` for its additions. We differ: of events without a duration, only the names of threads are kept.
+    It is read block by block: only the events of one block are in memory as objects. After each block, ``report`` is
+    called with the number of bytes read. KinetoFileError has file, position and reason. Source: "Trace Event Format",
+    Chromium; Kineto's ``output_json.cpp``. Of events without a duration, only the names of threads are kept.
     """
     stream = JsonStream(texts(file, path, block), path)
     columns = ColumnsBuilder()

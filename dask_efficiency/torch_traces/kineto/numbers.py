@@ -43,10 +43,7 @@ def mask_of(rows: NDArray[np.integer], length: int) -> Bool:
 
 
 def nanoseconds(microseconds: Sequence[Any]) -> Int64:
-    """Nanoseconds of microseconds that are int, float or text, to the last digit; NO_TIME for other values.
-
-    Half a nanosecond is rounded to the even one.
-    """
+    """Nanoseconds of microseconds that are int, float or text, half a one rounded to even; NO_TIME for other values."""
     kinds = set(map(type, microseconds))
     try:
         if kinds == {int}:

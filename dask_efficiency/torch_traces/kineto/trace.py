@@ -60,10 +60,7 @@ NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Events(ColumnTable):
-    """A row for each event that has a duration (``"ph": "X"``), in the order of the file.
-
-    Columns after the first five are missing where the event lacks them.
-    """
+    """A row for each event that has a duration (``"ph": "X"``), in the order of the file; MISSING for what it lacks."""
 
     #: Position among the file's ``traceEvents``.
     index: Int32
@@ -123,7 +120,7 @@ class Events(ColumnTable):
         found: Bool = self.call != MISSING
         return found
 
-    def by_start(self, rows: NDArray[np.integer]) -> NDArray[np.integer]:
+    def by_start(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Some rows in the order in which their events began."""
         return rows[np.argsort(self.start[rows], kind="stable")]
 

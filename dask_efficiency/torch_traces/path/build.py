@@ -47,13 +47,11 @@ def _one_edge_a_pair(nodes: Nodes, edges: Edges) -> Edges:
 def build_graph(
     trace: RankTrace, region: Region, *, data_loading: Sequence[str] = (), infer: bool = True
 ) -> TorchGraph:
-    """Build the graph of a region.
+    """Build the graph of a region, as HTA's ``CPGraph``; without synchronisations, ``infer`` what calls waited for.
 
-    ``data_loading`` are regular expressions for the names of events on threads that load data; these events can be on a
-    path. ``infer``: infer what calls waited for if the trace has work on a GPU but no synchronisations. Source: HTA
-    (``traceinsight`` 0.6.1), ``CPGraph``. We differ: synchronisations have no nodes, as no path leads through them;
-    edges back in time are left out, since the trace shows that there was no such wait. Other differences are listed
-    with each kind of edge.
+    ``data_loading`` are regular expressions for the names of events on threads that load data, which can be on a path.
+    Unlike in HTA, synchronisations have no nodes, as no path leads through them; edges back in time are left out, since
+    the trace shows that there was no such wait. Other differences are listed with each kind of edge.
     """
     events = trace.events
     usable = _can_be_on_a_path(trace, data_loading)

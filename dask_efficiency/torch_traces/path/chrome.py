@@ -46,10 +46,7 @@ class NestedSlices(NamedTuple):
 
 
 def nested(start: Int64, stop: Int64) -> NestedSlices:
-    """Put slices on tracks where they are nested; greedily from left to right, so on few tracks.
-
-    Overlaps of up to :data:`ROUNDING_NS` are cut off; other times stay.
-    """
+    """Put slices on few tracks where they are nested, greedily; overlaps of up to :data:`ROUNDING_NS` are cut off."""
     order = np.lexsort((np.arange(len(start)), -stop, start)).tolist()
     starts, stops = start.tolist(), stop.tolist()
     tracks = [0] * len(starts)

@@ -20,10 +20,7 @@ from dask_efficiency.torch_traces.path.ordering import before_any_cycle
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DataOperators(ColumnTable):
-    """A row for each operator whose reads and duration are known, in the order in which they began.
-
-    Chakra's traces with durations have a row for every node but metadata.
-    """
+    """A row for each operator whose reads and duration are known (of Chakra's, all but metadata), as they began."""
 
     #: Row in the execution trace's nodes.
     node: Int32
@@ -60,10 +57,7 @@ class DataFlow:
 
     @property
     def earlier_seconds(self) -> Float64:
-        """Seconds by which each operator could start earlier; NaN where its start is unknown.
-
-        0 for a view of a GPU's memory, which does not wait for the content.
-        """
+        """Seconds by which each operator could start earlier; 0 for a view of a GPU's memory, NaN if unknown."""
         rows = self.operators
         return np.where(rows.start == MISSING, np.nan, np.maximum(rows.start - rows.earliest, 0) / 1e9)
 
@@ -71,10 +65,9 @@ class DataFlow:
 def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
     """Find the earliest start of each operator, and the time that data alone need.
 
-    The trace must have its execution trace. With a region, only operators in it count, and data from before it are
-    there when it begins. Operators are the outermost ones that name their tensors; operators within them stay in
-    sequence. Decisions of Python that depend on values are no dependency. Raises ValueError if there is no execution
-    trace, or its dependencies have a cycle.
+    With a region, only operators in it count, and data from before it are there when it begins. Operators are the
+    outermost ones that name their tensors; operators within them stay in sequence. Decisions of Python that depend on
+    values are no dependency. Raises ValueError if there is no execution trace, or its dependencies have a cycle.
     """
     execution = trace.execution
     if execution is None:

@@ -116,10 +116,7 @@ class StreamQueues:
         return found
 
     def next_of_thread(self, asking: _Rows, at: Int64, other_than: Int64) -> Int64:
-        """Work that each call's thread asked for next after an instant; missing if there is none.
-
-        Work on the stream ``other_than`` is skipped, by call; missing for none.
-        """
+        """Work that each call's thread asked for next after an instant, on other streams than one; or missing."""
         found = np.full(len(at), MISSING)
         for here, mine in self._of_threads(asking):
             for stream in np.unique(other_than[here]).tolist():
@@ -191,10 +188,7 @@ def _waits(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
 
 
 def _for_stream(trace: RankTrace, queues: StreamQueues, calls: _Rows, asking: _Rows) -> _Waits:
-    """Waits for the stream that the thread of each ``asking`` call used last before that.
-
-    If that stream's work did not end during the call, the last that did is taken.
-    """
+    """Waits for the stream that the thread of an ``asking`` call used last, or for the last work to end in the call."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]
     work = queues.last(queues.used_by(asking, events.start[asking]), events.start[asking])

@@ -157,10 +157,7 @@ def stable_order(values: NDArray[np.integer]) -> NDArray[np.intp]:
 
 
 def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, on_gpu: Bool) -> None:
-    """Set what is before work: for an end its start, for a start the end of the work before it on its stream.
-
-    If that had not ended, its start stands for it.
-    """
+    """Set what is before work: for an end its start, for a start the end of the work before it, or that's start."""
     ends = np.flatnonzero(on_gpu & ~is_start)
     before[ends] = partner[ends]
     starts = np.flatnonzero(on_gpu & is_start)
@@ -173,9 +170,9 @@ def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, o
 def last_before(
     group: NDArray[np.integer], positions: NDArray[np.integer], is_source: Bool
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Last source before each of some instants that are no sources, in its group: sources and targets, by position.
+    """Last source in the group of each other instant that has one before it: sources and targets, by position.
 
-    ``positions`` are the instants to look at, ascending. Targets without a source are left out.
+    ``positions`` are the instants to look at, ascending.
     """
     order = positions[stable_order(group[positions])]
     sources = is_source[order]

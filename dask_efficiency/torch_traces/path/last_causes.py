@@ -112,10 +112,9 @@ class LastCauses:
 
 
 def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
-    """Find the last cause of each instant; missing where none is known.
+    """Find the last cause of each instant, before it in their order; missing where none is known.
 
-    Every cause is before its effect in the order of instants, so a walk along causes ends. Of causes at the same time,
-    work on a GPU is preferred.
+    Of causes at the same time, work on a GPU is preferred.
     """
     causes = LastCauses(instants.before.copy(), np.zeros(len(instants), bool))
     groups = [_along_edges(graph, instants), _within_cuda_graphs(graph.trace, instants)]
@@ -152,7 +151,7 @@ def _take_latest(causes: LastCauses, instants: Instants, groups: list[_Candidate
 
 
 def _along_edges(graph: TorchGraph, instants: Instants) -> _Candidates:
-    """Edges between threads and streams; those along one are in the instants already.
+    """Edges between threads and streams, as those along one are in the instants already.
 
     Edges of the runtime's lock from the start of a call to the end of another are left out: an end waits for no start.
     """

@@ -27,10 +27,7 @@ def loading_rows(graph: TorchGraph) -> Int32:
 
 
 def with_loading(graph: TorchGraph, raw: RawStretches) -> RawStretches:
-    """Rename a thread's time within events that load data to ``data-loading``.
-
-    Time of operators keeps their rows; time of no event gets that of the event that loads data.
-    """
+    """Rename a thread's time within events that load data to ``data-loading``; that of no event becomes theirs."""
     events = graph.trace.events
     rows = loading_rows(graph)
     rows = rows[(events.start[rows] < raw.bounds[-1]) & (events.stop[rows] > raw.bounds[0])]

@@ -25,7 +25,7 @@ from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import TorchQuestion, find_region
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
-from dask_efficiency.torch_traces.path.stalls import Stall, stalls, sums_by_name
+from dask_efficiency.torch_traces.path.stalls import Stall, stalls
 from dask_efficiency.torch_traces.path.streams import QueueLengths, queue_lengths
 from dask_efficiency.torch_traces.path.stretches import TorchStretches, gpu_seconds_during, in_figures, seconds_by
 from dask_efficiency.torch_traces.path.tiling import tile_job
@@ -172,7 +172,7 @@ class TorchCriticalPath(Shown):
             Columns ``edge`` (position in :meth:`edges`), ``kind``, ``name`` of the event, ``duration_seconds``,
             ``bound_by`` (empty for an edge without time of its own), ``process``, ``thread``, ``stream``.
         """
-        return tables.breakdown_frame(self.graph, self.path_edges)
+        return _frame(tables.breakdown_columns(self.graph, self.path_edges))
 
     def nodes(self) -> pd.DataFrame:
         """Starts and ends of the chosen rank's events, in time order. Needs pandas.
@@ -184,7 +184,7 @@ class TorchCriticalPath(Shown):
             (position among the file's ``traceEvents``), ``process``, ``thread``, ``stream``, and ``critical`` (true on
             the longest path).
         """
-        return tables.nodes_frame(self.graph, self.longest)
+        return _frame(tables.node_columns(self.graph, self.longest))
 
     def edges(self) -> pd.DataFrame:
         """Edges of the chosen rank's graph: what its nodes had to wait for. Needs pandas.
@@ -196,7 +196,7 @@ class TorchCriticalPath(Shown):
             (HTA's), ``weight_seconds``, ``inferred``, ``critical``, and those of :meth:`nodes` for the event whose time
             it is.
         """
-        return tables.edges_frame(self.graph, self.path_edges)
+        return _frame(tables.edge_columns(self.graph, self.path_edges))
 
     @property
     def offset(self) -> tuple[int, ...]:
@@ -238,10 +238,9 @@ class TorchCriticalPath(Shown):
         """Time in calls that manage memory and in events that load data, over the ranks of the path; longest first."""
         found = []
         for graph, position in zip(self.graphs, self.positions, strict=True):
-            mine = self.stretches.take(self.stretches.rank == position)
-            shift = self.offset[position]
-            found.append((graph, stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))))
-        return sums_by_name(found)
+            mine, shift = self.stretches.take(self.stretches.rank == position), self.offset[position]
+            found.append((graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift)))
+        return stalls(found)
 
     @property
     def headline(self) -> str:
@@ -432,6 +431,12 @@ class TorchCriticalPath(Shown):
             If networkx is not installed.
         """
         return tables.to_networkx(self.graph, self.longest, self.path_edges)
+
+
+def _frame(columns: dict[str, Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns)
 
 
 def critical_path(

@@ -55,26 +55,13 @@ class TorchQuestion:
 
 
 def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None) -> Region:
-    """Find the events in some instances of an annotation.
+    """Find the events in some instances of an annotation, an operator or a function with a part of its name, or in all.
 
-    Raises UnknownAnnotationError if no name has that part, or there are fewer instances; the message lists those that
-    exist. Source: HTA (``traceinsight`` 0.6.1), ``critical_path_analysis``. We differ: instances are counted in the
-    order of time and among annotations only, while HTA takes every event with such a name in the order of the file, so
-    that the GPU's part of the same annotation counts as another instance; all kernels of a graph belong to the call
-    that launched it, while HTA keeps one of them; and an instance that is not there is an error.
-
-    Parameters
-    ----------
-    annotation
-        Part of the name of annotations, or else of operators or Python functions; empty for the whole trace.
-    instance
-        Number of the instance from 0 in the order of time, 0 by default; or the first and the last of several.
-
-    Returns
-    -------
-    Region
-        Events on threads that begin in the window, both ends included, and take any time; and the work on a GPU and
-        synchronisations that a call among them asked for.
+    Events on threads that begin in the window, both ends included, and take any time; and the work on a GPU and
+    synchronisations that a call among them asked for. ``instance`` counts from 0 in the order of time.
+    UnknownAnnotationError lists those that exist. HTA's ``critical_path_analysis`` takes every event with such a name
+    in the order of the file, so that the GPU's part of the same annotation counts as another instance, and keeps one
+    kernel of a graph.
     """
     events = trace.events
     if annotation:
@@ -123,7 +110,7 @@ def _named(trace: RankTrace, annotation: str) -> NDArray[np.intp]:
     for category in _CAN_BE_NAMED:
         found = np.flatnonzero(wanted & (events.category == category))
         if found.size:
-            return found[np.argsort(events.start[found], kind="stable")]
+            return events.by_start(found)
     return np.empty(0, np.intp)
 
 
@@ -156,12 +143,9 @@ def steps_of(trace: RankTrace) -> ProfilerSteps:
     numbers = {position: int(found[1]) for position, name in enumerate(trace.names) if (found := _STEP.match(name))}
     events = trace.events
     rows = np.flatnonzero(np.isin(events.category, NAMED_BY_PROGRAMS) & np.isin(events.name, list(numbers)))
-    rows = rows[np.argsort(events.start[rows], kind="stable")]
-    return ProfilerSteps(
-        number=np.array([numbers[int(name)] for name in events.name[rows]], np.int32),
-        start=events.start[rows],
-        stop=events.stop[rows],
-    )
+    rows = events.by_start(rows)
+    number = np.array([numbers[int(name)] for name in events.name[rows]], np.int32)
+    return ProfilerSteps(number, events.start[rows], events.stop[rows])
 
 
 def step_at(steps: ProfilerSteps, at: Int64) -> Int32:

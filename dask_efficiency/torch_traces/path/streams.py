@@ -52,11 +52,9 @@ def stream_work(trace: RankTrace) -> StreamWork:
 def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     """Mask of works whose stream was idle when they were asked for, and had nothing else queued when they began.
 
-    All work of one call on a stream is outstanding once, from the call until the first of it begins, and only that
-    first one can be alone. Source: Queue length: HTA (``traceinsight`` 0.6.1), ``TraceCounters``. We differ: it is
-    counted for each stream of each device, whatever the call's name, while HTA takes streams of different devices for
-    one and knows a list of names, without those that launch graphs; of instants that are equal, calls come before work,
-    while HTA's order of them is that of a sort that is not stable.
+    All work of one call on a stream is outstanding once, until the first of it begins, and only that can be alone.
+    Unlike in HTA's ``TraceCounters``, each stream of each device has its queue, whatever the call's name; of instants
+    that are equal, calls come before work.
     """
     call = trace.events.call[work.event]
     known = np.flatnonzero(call != MISSING)
@@ -85,12 +83,10 @@ class QueueLengths(ColumnTable):
 
 
 def queue_lengths(trace: RankTrace) -> QueueLengths:
-    """Count the launches that each stream had not begun, over time.
+    """Count the launches that each stream had not begun: a row where a call for work begins, and where the work does.
 
-    There is a row where a call for work begins, and one where the work begins; calls come first at equal times. The one
-    call of a CUDA graph asks for all its kernels. Source: HTA (``traceinsight`` 0.6.1),
-    ``get_queue_length_time_series``. We differ: streams of different devices are separate, and all calls that asked for
-    work count, not only those of some names.
+    Calls come first at equal times. The one call of a CUDA graph asks for all its kernels. HTA's
+    ``get_queue_length_time_series`` mixes devices, and counts calls of some names only.
     """
     events = trace.events
     rows = np.flatnonzero(events.is_gpu_work & events.has_call)
@@ -108,15 +104,12 @@ def queue_lengths(trace: RankTrace) -> QueueLengths:
 def work_edges(
     trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32], work: StreamWork, alone: Bool, waited: Int64
 ) -> list[Edges]:
-    """Build the edges to and within the work of a region.
+    """Build the edges to and within the work of a region, as HTA's ``_construct_graph_from_kernels``.
 
     A kernel's delay belongs to its launch if its stream was idle when it was asked for, and nothing else was asked for
     until it began. Otherwise the kernel before it on its stream delayed it, unless it waited for another stream or the
-    gap reaches :data:`MAX_KERNEL_DELAY`. In any case it did not begin before it was asked for.
-
-    ``positions`` are the nodes of starts and ends by row of the trace, ``alone`` is the result of
-    :func:`alone_in_queue`, and ``waited`` the end of the work on other streams that it waited for, or :data:`NEVER`.
-    Source: HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, always with its launch edges of no weight.
+    gap reaches :data:`MAX_KERNEL_DELAY`. In any case it did not begin before it was asked for. ``waited`` is the end of
+    the work on other streams that it waited for, or :data:`NEVER`.
     """
     starts, stops = positions
     before = np.arange(len(work.event)) - 1

@@ -53,9 +53,8 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
 def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Waits:
     """Work that each waiting call waited for: the last on a stream to begin before the wait ended and end before it.
 
-    Only work ``in_region`` can have been waited for. Source: HTA (``traceinsight`` 0.6.1),
-    ``_construct_graph_from_kernels``. We differ: a context is that of one device; the last one that ended in time is
-    taken, while HTA takes the last one that began, even if it ended later than the call.
+    HTA's ``_construct_graph_from_kernels`` takes a context for all devices, and the last one that began, even if it
+    ended later than the call.
     """
     events = trace.events
     syncs, kind = _syncs(trace, (_SyncKind.CONTEXT, _SyncKind.STREAM))
@@ -75,12 +74,10 @@ def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Wai
 
 
 def _waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
-    """Waits of work on one stream for work on another.
+    """Waits of work on one stream for work on another, after a call that made the stream wait for an event.
 
-    A call makes a stream wait for an event. The next work that its thread asks for on that stream begins only after the
-    work from before the recorded event has ended. Source: HTA (``traceinsight`` 0.6.1),
-    ``_get_cuda_stream_wait_event_df``. We differ: work that has to wait for several streams waits for all of them, not
-    only for the last one named; and waiting for its own stream is no wait.
+    The next work that the call's thread asks for on that stream begins only after the work from before the recorded
+    event has ended; HTA's ``_get_cuda_stream_wait_event_df`` keeps only the last stream of several.
     """
     events = trace.events
     sources, syncs = _before_events(trace, work, _SyncKind.STREAM_WAIT, by_call=False)

@@ -31,10 +31,9 @@ class CallStacks(NamedTuple):
 def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) -> CallStacks:
     """Find the call stacks of threads from starts and ends of events, ascending rows that take any time.
 
-    Events without nodes (``has_nodes``) cannot be on a path; they only show which event is around which. Source: HTA
-    (``traceinsight`` 0.6.1), ``CallStackGraph``, and its order of equal times: ends before starts, the longer event
-    outside. We differ: an event that outlasts the one in which it began ends with it, while HTA ends whichever began
-    last, so that their children change places.
+    As in HTA's ``CallStackGraph``, ends come before starts at equal times, the longer event outside. But an event that
+    outlasts the one in which it began ends with it, while HTA ends whichever began last, so that their children change
+    places. Events without nodes cannot be on a path; they only show which event is around which.
     """
     events = trace.events
     lane = thread_lanes(trace, rows)
@@ -126,12 +125,10 @@ def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp],
 
 
 def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32], holds: Bool, blocks: Bool) -> Edges:
-    """Edges from each start or end of events with nodes to the next one on the thread.
+    """Edges from node to node along each thread, as in HTA's ``_construct_graph_from_call_stack``.
 
-    Edges between outermost events weigh nothing, nor do edges to the end of a call that waits for the GPU. Edges that
-    :func:`lock_edges` has already are left out. ``holds`` and ``blocks`` are masks of events: calls that hold the
-    runtime's lock, and calls that wait. Source: HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_call_stack``. An
-    edge's time belongs to the innermost event.
+    An edge's time belongs to the innermost event. Edges between outermost events weigh nothing, nor do edges to the end
+    of a call that ``blocks``. Edges of the lock that calls ``holds`` are left to :func:`lock_edges`.
     """
     starts, stops = positions
     has_node = starts[stacks.event] != MISSING
@@ -166,9 +163,8 @@ def holds_lock(trace: RankTrace) -> Bool:
 def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
     """Edges of the runtime's lock: from each start of a call that ``holds`` it to the next end, and between ends.
 
-    Source: HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_cuda_runtime_events``: of calls that overlap, the one
-    that ended first had the lock first. We differ: a call that begins as another one of its thread ends comes after it,
-    whatever their rows.
+    As in HTA's ``_construct_graph_from_cuda_runtime_events``, of calls that overlap, the one that ended first had the
+    lock first. But a call that begins as another one of its thread ends comes after it, whatever their rows.
     """
     of_lock = np.flatnonzero(holds[nodes.event])
     is_start = nodes.is_start[of_lock]

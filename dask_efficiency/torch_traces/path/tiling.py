@@ -16,7 +16,7 @@ for it now and then, so no event's duration says whether making it shorter would
 
 - *Graph* (``graph.py``): two nodes for each event, its start and its end; an edge where the second of two cannot be
   before the first, with a weight, which is time of the first that counts. The rules of edges are those of HTA (Meta's
-  Holistic Trace Analysis); where we depart from one, the function that makes the edge says so.
+  Holistic Trace Analysis, ``traceinsight`` 0.6.1); where we depart from one, the function that makes the edge says so.
 - *Longest path* (``longest.py``): the path of the largest sum of weights, in one pass over the edges in topological
   order. It can be compared with HTA's. But what waits weighs nothing, so it covers any part of the window, 6 to 100 %
   where we looked. Its shares are of itself and not of the wall clock.
@@ -242,14 +242,11 @@ def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
 
 
 def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: RankClocks) -> TorchStretches:
-    """Find the critical path of a job, as stretches that tile its window exactly.
+    """Find the critical path of a job, as stretches that tile its window exactly, on the clock of the job.
 
-    The walk begins at the end of the rank that ends last, and goes on as it does for one rank. From a collective in
-    which the rank waited, it continues at the arrival of the last rank, on that rank. Graphs are of every rank, in the
-    order of the trace.
-
-    Stretches are contiguous, in time order, on the clock of the job, from the first start of a rank's region to the
-    last stop. Time before the region of the rank at which the walk ends is ``unattributed``.
+    From a collective in which the rank waited, the walk continues at the arrival of the last rank, on that rank. Graphs
+    are of every rank, in the order of the trace. Time before the region of the rank at which the walk ends is
+    ``unattributed``.
     """
     ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
     ways = _Ways(ranks, collectives, clocks.offset)
