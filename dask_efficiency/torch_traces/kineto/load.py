@@ -116,33 +116,20 @@ def _check_one_job(trace: KinetoTrace) -> None:
                 + (" (a file that does not say its rank is rank 0)" if without_rank else "")
             )
     for name in ("world_size", "backend"):
-        _check_same(trace, name)
+        found = [(rank.path, value) for rank in trace.ranks if (value := _job(rank.about).get(name)) is not None]
+        for path, value in found:
+            first, its = found[0]
+            if value != its:
+                raise RanksError(f"files of different jobs: {first} has {name} {its!r}, {path} has {value!r}")
     for rank in trace.ranks:
         if rank.world_size is not None and rank.rank >= rank.world_size:
             raise RanksError(f"{rank.path} is of rank {rank.rank} in a job of {rank.world_size}")
     _check_one_run(trace)
 
 
-def _check_all_there(trace: KinetoTrace) -> None:
-    """Raise :class:`RanksError` if ranks of the job are missing."""
-    if missing := trace.missing_ranks:
-        raise RanksError(
-            f"of a job of {trace.world_size} ranks, {_listed(missing)} missing, and {_listed(trace.numbers)} there; "
-            "give a list of files to read only these"
-        )
-
-
 def _listed(ranks: Sequence[int]) -> str:
     named = ", ".join(map(str, ranks[:MAX_NAMED])) + (", ..." if len(ranks) > MAX_NAMED else "")
     return f"rank {named} is" if len(ranks) == 1 else f"{len(ranks)} ranks ({named}) are"
-
-
-def _check_same(trace: KinetoTrace, name: str) -> None:
-    found = [(rank.path, value) for rank in trace.ranks if (value := _job(rank.about).get(name)) is not None]
-    for path, value in found:
-        first, its = found[0]
-        if value != its:
-            raise RanksError(f"files of different jobs: {first} has {name} {its!r}, {path} has {value!r}")
 
 
 def _check_one_run(trace: KinetoTrace) -> None:
@@ -202,8 +189,11 @@ def load_kineto(
         raise KinetoFileError("no files were given")
     trace = KinetoTrace(tuple(sorted(_all_read(files), key=lambda rank: rank.rank)))
     _check_one_job(trace)
-    if whole:
-        _check_all_there(trace)
+    if whole and (missing := trace.missing_ranks):
+        raise RanksError(
+            f"of a job of {trace.world_size} ranks, {_listed(missing)} missing, and {_listed(trace.numbers)} there; "
+            "give a list of files to read only these"
+        )
     if execution_trace is None:
         return trace
     if not isinstance(execution_trace, Mapping):

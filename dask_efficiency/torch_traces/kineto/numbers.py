@@ -51,7 +51,8 @@ def nanoseconds(microseconds: Sequence[Any]) -> Int64:
             if whole.size and max(int(whole.max()), -int(whole.min())) <= MAX_MICROSECONDS:
                 return whole * 1000
         elif kinds == {str}:
-            return _in_range(np.array([_thousandths(text) for text in microseconds], np.int64))
+            exact = np.array([_thousandths(text) for text in microseconds], np.int64)
+            return np.where(np.abs(exact) <= MAX_MICROSECONDS * 1000, exact, NO_TIME)
     except (ValueError, OverflowError):
         pass
     return np.array([_nanoseconds(value) for value in microseconds], np.int64)
@@ -65,10 +66,6 @@ def _thousandths(text: str) -> int:
     if len(fraction) > 3:
         raise ValueError(f"{text!r} has more than three digits after the point")
     return int(whole + fraction.ljust(3, "0"))
-
-
-def _in_range(values: Int64) -> Int64:
-    return np.where(np.abs(values) <= MAX_MICROSECONDS * 1000, values, NO_TIME)
 
 
 def _nanoseconds(microseconds: Any) -> int:

@@ -92,7 +92,9 @@ def save_chrome(
 ) -> Written:
     """Write a trace with its critical path; see :meth:`TorchCriticalPath.to_chrome`."""
     with writing(file, compression="infer", **storage_options) as content:
-        events = TraceEvents(content, _origin(path))
+        ranks = zip(path.trace.ranks, path.offset, strict=True)
+        starts = [int(rank.events.start.min()) + offset for rank, offset in ranks if len(rank.events)]
+        events = TraceEvents(content, min([*starts, *path.stretches.start[:1].tolist()], default=0))
         export = _Export(path, events)
         export.walk()
         for rank in range(len(path.trace.ranks)):
@@ -228,9 +230,3 @@ class _Export:
 
 def _instant(place: WrittenSlice, *, is_start: bool) -> int:
     return place.start if is_start else max(place.stop - 1, place.start)
-
-
-def _origin(path: TorchCriticalPath) -> int:
-    ranks = zip(path.trace.ranks, path.offset, strict=True)
-    starts = [int(rank.events.start.min()) + offset for rank, offset in ranks if len(rank.events)]
-    return min([*starts, *path.stretches.start[:1].tolist()], default=0)

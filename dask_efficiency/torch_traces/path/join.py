@@ -106,8 +106,8 @@ def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
         inside = (at >= 0) & (events.stop[calls] <= np.append(busy.stop, 0)[at])
         on_threads[calls[inside]] = True
     others = bool((foreign & ~on_threads).any())
-    asked_for = (events.call != MISSING) & on_threads[events.call]
-    without_call = begins & (events.call == MISSING) & events.is_gpu_work & (not others)
+    asked_for = events.has_call & on_threads[events.call]
+    without_call = begins & ~events.has_call & events.is_gpu_work & (not others)
     return np.flatnonzero(on_threads | asked_for | without_call).astype(np.int32)
 
 

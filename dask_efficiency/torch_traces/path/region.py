@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
 from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
@@ -73,16 +73,10 @@ def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[in
         start = int(events.start[known].min()) if known.any() else 0
         stop = int(events.stop[known].max()) if known.any() else 0
         description = "the whole trace"
-    return Region(start, stop, np.flatnonzero(_inside(trace, start, stop)).astype(np.int32), description)
-
-
-def _inside(trace: RankTrace, start: int, stop: int) -> Bool:
-    events = trace.events
     begins = (events.start >= start) & (events.start <= stop)
     on_threads = begins & (events.stop > events.start) & np.isin(events.category, ON_THREADS)
-    asked_for = (events.call != MISSING) & on_threads[events.call]
-    inside: Bool = on_threads | asked_for
-    return inside
+    asked_for = events.has_call & on_threads[events.call]
+    return Region(start, stop, np.flatnonzero(on_threads | asked_for).astype(np.int32), description)
 
 
 def _instances(
@@ -91,14 +85,15 @@ def _instances(
     """Rows of the chosen instances, and their numbers in words."""
     found = _named(trace, annotation)
     if not found.size:
-        raise UnknownAnnotationError(f"no annotation has {annotation!r} in its name; there is: {_known(trace)}")
+        known = ", ".join(_listed(trace, np.flatnonzero(trace.events.category == Category.ANNOTATION))) or "none"
+        raise UnknownAnnotationError(f"no annotation has {annotation!r} in its name; there is: {known}")
     first, last = instance if isinstance(instance, tuple) else (instance or 0, instance or 0)
     if not 0 <= first <= last < len(found):
         wanted = f"{first} to {last}" if isinstance(instance, tuple) else str(first)
         raise UnknownAnnotationError(
             f"no instance {wanted} of {annotation!r}; there is: 0"
             + (f" to {len(found) - 1}" if len(found) > 1 else "")
-            + f" ({', '.join(_listed([trace.names[name] for name in trace.events.name[found]]))})"
+            + f" ({', '.join(_listed(trace, found))})"
         )
     return found[first : last + 1], str(first) if first == last else f"{first} to {last}"
 
@@ -114,14 +109,9 @@ def _named(trace: RankTrace, annotation: str) -> NDArray[np.intp]:
     return np.empty(0, np.intp)
 
 
-def _known(trace: RankTrace) -> str:
-    rows = np.flatnonzero(trace.events.category == Category.ANNOTATION)
-    return ", ".join(_listed([trace.names[name] for name in trace.events.name[rows]])) or "none"
-
-
-def _listed(names: list[str]) -> list[str]:
-    """The most frequent names, with their counts."""
-    counts = Counter(names)
+def _listed(trace: RankTrace, rows: NDArray[np.intp]) -> list[str]:
+    """The most frequent names of events, with their counts."""
+    counts = Counter(trace.names[name] for name in trace.events.name[rows])
     listed = [
         f"{name!r} ({count} times)" if count > 1 else repr(name) for name, count in counts.most_common(MAX_LISTED)
     ]

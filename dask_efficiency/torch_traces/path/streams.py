@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
@@ -66,9 +67,7 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     # both are sorted by stream, so earlier streams cancel out
     when_asked = np.searchsorted(calls, asked, side="right") - np.searchsorted(starts, asked, side="left")
     when_began = np.searchsorted(calls, began, side="right") - np.searchsorted(starts, began, side="right")
-    alone = np.zeros(len(work.event), np.bool_)
-    alone[first] = (when_asked == 1) & (when_began == 0)
-    return alone
+    return mask_of(first[(when_asked == 1) & (when_began == 0)], len(work.event))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,24 +121,16 @@ def work_edges(
     late = has_call & ~launched
     delayed = ~launched & has_before & (work.start - ended < MAX_KERNEL_DELAY) & (waited < ended)
     begins, last = starts[work.event], work.event[before]
+
+    def edges(kind: EdgeKind, source: Int32, target: Int32, event: NDArray[np.intp] | int = MISSING) -> Edges:
+        columns = {"source": source, "target": target, "kind": np.full(len(source), kind, np.int8)}
+        of_event = np.full(len(source), event, np.int32)
+        return Edges.from_columns(columns | {"weight": nodes.at[target] - nodes.at[source], "event": of_event})
+
+    in_order = edges(EdgeKind.LAUNCH_DELAY, starts[call[late]], begins[late])
     return [
-        _edges(nodes, EdgeKind.OPERATOR, begins, stops[work.event], work.event),
-        _edges(nodes, EdgeKind.LAUNCH_DELAY, starts[call[launched]], begins[launched]),
-        _edges(nodes, EdgeKind.KERNEL_DELAY, stops[last[delayed]], begins[delayed], last[delayed]),
-        _edges(nodes, EdgeKind.LAUNCH_DELAY, starts[call[late]], begins[late], weighs=False),
+        edges(EdgeKind.OPERATOR, begins, stops[work.event], work.event),
+        edges(EdgeKind.LAUNCH_DELAY, starts[call[launched]], begins[launched]),
+        edges(EdgeKind.KERNEL_DELAY, stops[last[delayed]], begins[delayed], last[delayed]),
+        replace(in_order, weight=np.zeros(len(in_order), np.int64)),
     ]
-
-
-def _edges(
-    nodes: Nodes,
-    kind: EdgeKind,
-    source: Int32,
-    target: Int32,
-    event: NDArray[np.integer] | None = None,
-    *,
-    weighs: bool = True,
-) -> Edges:
-    columns = {"source": source, "target": target, "kind": np.full(len(source), kind, np.int8)}
-    weight = nodes.at[target] - nodes.at[source] if weighs else np.zeros(len(source), np.int64)
-    of_event = {} if event is None else {"event": event.astype(np.int32)}
-    return Edges.from_columns(columns | {"weight": weight} | of_event)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, thread_lanes
@@ -79,8 +80,7 @@ def _steps(lane: NDArray[np.intp], start: Int64, stop: Int64) -> _StackSteps:
     at_end = count + np.searchsorted(begin, ends, side="left")
     event = np.empty(2 * len(begin), np.intp)
     event[at_start], event[at_end] = by_start, by_start[by_end]
-    is_start = np.zeros(len(event), np.bool_)
-    is_start[at_start] = True
+    is_start = mask_of(at_start, len(event))
     open_after = np.cumsum(np.where(is_start, 1, -1), dtype=np.int32)
     return _StackSteps(event, is_start, np.where(is_start, open_after, open_after + 1).astype(np.int32))
 
@@ -144,15 +144,10 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
     owner = np.where(
         is_start[first], event[first], np.where(is_start[second], stacks.parent[event[first]], event[second])
     )
-    return Edges.from_columns(
-        {
-            "source": source,
-            "target": target,
-            "kind": np.where(between, EdgeKind.DEPENDENCY, EdgeKind.OPERATOR).astype(np.int8),
-            "weight": np.where(between | waits, 0, nodes.at[target] - nodes.at[source]),
-            "event": np.where(between, MISSING, owner).astype(np.int32),
-        }
-    )
+    kind = np.where(between, EdgeKind.DEPENDENCY, EdgeKind.OPERATOR).astype(np.int8)
+    weight = np.where(between | waits, 0, nodes.at[target] - nodes.at[source])
+    event = np.where(between, MISSING, owner).astype(np.int32)
+    return Edges(source, target, kind, weight, event, np.zeros(len(source), np.bool_))
 
 
 def holds_lock(trace: RankTrace) -> Bool:
@@ -170,31 +165,21 @@ def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
     is_start = nodes.is_start[of_lock]
     ends = np.flatnonzero(~is_start)
     begins = np.flatnonzero(is_start)
-    next_end = ends[_next_ends(nodes.at[of_lock], lane[nodes.event[of_lock]], begins, ends)]
+    at, thread = nodes.at[of_lock], lane[nodes.event[of_lock]]
+    # every call ends after its start, so there is a next end
+    number = np.searchsorted(ends, begins)
+    while (before := (at[ends[number]] == at[begins]) & (thread[ends[number]] == thread[begins])).any():
+        number[before] += 1
+    next_end = ends[number]
     # of several starts before one end, the last comes first
     begins, next_end = begins[::-1], next_end[::-1]
     same = nodes.event[of_lock[begins]] == nodes.event[of_lock[next_end]]
     after_end = ends[(ends > 0) & ~is_start[ends - 1]]
-    source = of_lock[np.concatenate([begins, after_end - 1])]
-    target = of_lock[np.concatenate([next_end, after_end])]
+    source = of_lock[np.concatenate([begins, after_end - 1])].astype(np.int32)
+    target = of_lock[np.concatenate([next_end, after_end])].astype(np.int32)
     own = np.concatenate([same, np.zeros(len(after_end), np.bool_)])
-    return Edges.from_columns(
-        {
-            "source": source.astype(np.int32),
-            "target": target.astype(np.int32),
-            "kind": np.where(own, EdgeKind.OPERATOR, EdgeKind.DEPENDENCY).astype(np.int8),
-            "weight": np.where(own, nodes.at[target] - nodes.at[source], 0),
-            "event": np.where(own, nodes.event[target], MISSING),
-        }
+    kind = np.where(own, EdgeKind.OPERATOR, EdgeKind.DEPENDENCY).astype(np.int8)
+    weight = np.where(own, nodes.at[target] - nodes.at[source], 0)
+    return Edges(
+        source, target, kind, weight, np.where(own, nodes.event[target], MISSING), np.zeros(len(own), np.bool_)
     )
-
-
-def _next_ends(
-    at: Int64, lane: NDArray[np.integer], begins: NDArray[np.intp], ends: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Number of the next end after each start that is not the end of a call before it on its own thread."""
-    # every call ends after its start, so there is a next end
-    number = np.searchsorted(ends, begins)
-    while (before := (at[ends[number]] == at[begins]) & (lane[ends[number]] == lane[begins])).any():
-        number[before] += 1
-    return number

@@ -205,7 +205,9 @@ def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, l
     # Along a thread the innermost open event has the time; from one thread to another, the event that stays open on the
     # first one, or else the call that waited for a lock.
     event[along] = instants.innermost[earlier[along]]
-    event[across & to_start] = _still_open(graph, instants, earlier, later)[across & to_start]
+    row = instants.innermost[earlier]
+    is_open = (graph.trace.events.stop[row] >= instants.at[later]) & ~np.isin(graph.trace.events.category[row], CALLS)
+    event = np.where(across & to_start, np.where(is_open, row, MISSING), event)
     # work that was still active is what was waited for
     runs_on = from_gpu & from_start
     event[runs_on] = instants.event[earlier[runs_on]]
@@ -214,13 +216,6 @@ def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, l
     kind[from_gpu & ~from_start & to_gpu] = KINDS.index(Kind.KERNEL_GAP)
     kind[~from_gpu & to_gpu] = KINDS.index(Kind.KERNEL_LAUNCH)
     return kind.astype(np.int8), event, np.where(to_gpu, MISSING, instants.event[later])
-
-
-def _still_open(graph: TorchGraph, instants: Instants, earlier: Int64, later: Int64) -> Int32:
-    """Find the operator that is open on a thread from one instant to another one."""
-    events, row = graph.trace.events, instants.innermost[earlier]
-    is_open = (events.stop[row] >= instants.at[later]) & ~np.isin(events.category[row], CALLS)
-    return np.where(is_open, row, MISSING)
 
 
 def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
@@ -234,7 +229,7 @@ def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
 def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
     """Name the time before the first instant of a path: of its thread, or of a launch before the window."""
     event = instants.event[first]
-    on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.call[event] != MISSING
+    on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.has_call[event]
     kind = np.where(on_gpu & asked_for, KINDS.index(Kind.KERNEL_LAUNCH), KINDS.index(Kind.COMPUTE_CPU))
     kind[on_gpu & ~asked_for] = KINDS.index(Kind.UNATTRIBUTED)
     row = np.where(on_gpu & asked_for, event, MISSING)
