@@ -1,7 +1,5 @@
 """Traces on networks, simulated here and by SimGrid's replay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 
@@ -32,7 +30,6 @@ COMPARED = [key for key in (*SELECTORS, ("alltoall", "pairwise")) if key != ("sc
 
 
 def config(algorithms: dict[str, str]) -> list[str]:
-    """Algorithms for SimGrid."""
     found = [option for name, algorithm in algorithms.items() for option in options(name, algorithm, RANKS)]
     return [option.removeprefix("--cfg=") for option in found]
 

@@ -1,7 +1,5 @@
 """Chosen tasks run under torch's own profiler, on real processes, and the path leads into them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

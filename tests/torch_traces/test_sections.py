@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -24,7 +22,6 @@ NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 
 @cache
 def hostile() -> TorchCriticalPath:
-    """A path in which every name of the trace is hostile."""
     path = recorded("dlrm")
     ranks = []
     for rank in path.trace.ranks:

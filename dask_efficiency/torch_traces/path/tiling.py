@@ -61,7 +61,7 @@ the same, and leaves a collective through the rank that came last to it.
 2. No wait is named while what it waited for had not ended (``unexplained()``, in the first three of these).
 3. Every cause is before its effect in the order of instants: ``_take_latest`` drops all others. So the walk ends.
 4. No time of a recorded trace is ``unattributed``, and all of an empty window is
-   (``test_a_window_of_nothing_is_unattributed``).
+   (``SCENES`` in ``test_tiling.py``).
 5. No path is longer than the longest one (``test_no_path_is_longer`` in ``test_longest.py``), and on recorded and
    random traces it is HTA's (``test_against_hta.py``, which also has a test for each place where HTA is wrong).
 

@@ -1,7 +1,5 @@
 """`choose`: MPICH's tables, at the edges where they change, as read from its sources."""
 
-from __future__ import annotations
-
 import pytest
 
 from dask_efficiency.mpi.collectives.call import SIZES, Collective

@@ -1,7 +1,5 @@
 """`rounds_of`: every rank ends with the bytes that MPI's standard says, whatever the algorithm."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

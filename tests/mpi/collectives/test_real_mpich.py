@@ -1,7 +1,5 @@
 """Against MPICH 4.0.2 itself: the algorithms that it chose and the messages that it sent."""
 
-from __future__ import annotations
-
 from dask_efficiency.mpi.collectives.choice import ALGORITHMS, choose
 from dask_efficiency.mpi.collectives.expansion import rounds_of
 from tests.mpi.collectives.recorder.recorded import Recorded, read

@@ -1,7 +1,5 @@
 """Expected columns of events, one event at a time from the result of ``json.loads``."""
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal
@@ -62,7 +60,6 @@ def expected(text: str | bytes) -> list[dict[str, Any]]:
 
 
 def found(trace: RankTrace) -> list[dict[str, Any]]:
-    """Rows from the columns."""
     columns = {name: column.tolist() for name, column in trace.events.columns().items()}
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     for row in rows:

@@ -1,7 +1,5 @@
 """Execution traces of PyTorch, in both of its forms, and of Chakra."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

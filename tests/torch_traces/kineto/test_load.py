@@ -1,7 +1,5 @@
 """Which files are the ranks of one job."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -273,8 +271,6 @@ def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: 
 
 
 class Counted(io.BytesIO):
-    """Counts the bytes that are asked for."""
-
     asked = 0
 
     def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]

@@ -1,7 +1,5 @@
 """Small traces to the letter: events by hand in microseconds, and programs as PyTorch's users write them."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
@@ -17,18 +15,15 @@ HOST, MAIN = 4_000, 4_000
 
 
 def rank_of(events: Iterable[Event]) -> RankTrace:
-    """The trace of some events."""
     return read_rank(io.BytesIO(json.dumps({"traceEvents": list(events)}).encode()), "small.json")
 
 
 def on_cpu(name: str, start: float, stop: float, *, cat: str = "cpu_op", thread: int = MAIN, **args: Any) -> Event:
-    """An operator, or another event on a thread."""
     when = {"ts": start, "dur": stop - start, "pid": HOST, "tid": thread}
     return {"ph": "X", "cat": cat, "name": name, **when, "args": args}
 
 
 def call(name: str, start: float, stop: float, number: int, *, thread: int = MAIN, cat: str = "cuda_runtime") -> Event:
-    """A call of CUDA, with its correlation."""
     return on_cpu(name, start, stop, cat=cat, thread=thread, correlation=number)
 
 
@@ -36,6 +31,28 @@ def work(name: str, start: float, stop: float, number: int, *, stream: int = 7, 
     """Work on the GPU, with the correlation of its call."""
     when = {"ts": start, "dur": stop - start, "pid": 0, "tid": stream}
     return {"ph": "X", "cat": cat, "name": name, **when, "args": {"device": 0, "stream": stream, "correlation": number}}
+
+
+def written(text: str) -> list[Event]:
+    """Events as tests write them: "cudaLaunchKernel 5-8 #1 @9" is call 1, on thread 9, and "gemm 9-60 #1 @7" its work.
+
+    What is not CUDA's and has no number is an operator or an annotation. A space in a name is "_".
+    """
+    events = []
+    for each in text.split(", "):
+        name, when, *marks = each.split()
+        start, stop = map(float, when.split("-"))
+        of = {mark[0]: int(mark[1:]) for mark in marks}
+        if name.startswith("cuda"):
+            events.append(call(name, start, stop, of["#"], thread=of.get("@", MAIN)))
+        elif "#" in of:
+            cat = "gpu_memcpy" if name.startswith("Memcpy") else "cuda_sync" if "_Sync" in name else "kernel"
+            name = name if name.startswith("nccl") else name.replace("_", " ")
+            events.append(work(name, start, stop, of["#"], stream=of.get("@", 7), cat=cat))
+        else:
+            cat = "user_annotation" if name.startswith(("ProfilerStep", "gloo:", "enumerate")) else "cpu_op"
+            events.append(on_cpu(name, start, stop, cat=cat, thread=of.get("@", MAIN)))
+    return events
 
 
 class Program:

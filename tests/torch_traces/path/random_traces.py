@@ -4,8 +4,6 @@ Times are whole microseconds, so that no reader rounds them, and often equal. Wo
 it was asked for; a call that waits ends no sooner than what it waits for.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,7 +53,6 @@ class _Program:
         return self.chance.choice((0, 0, 1, 1, 2, 3, 7, 20))
 
     def next_correlation(self) -> int:
-        """A number that no other call has."""
         self.correlation += 1
         return self.correlation
 
@@ -97,7 +94,6 @@ class _Thread:
         self.add(kind, chance.choice(names), start, **{"External id": self.program.next_correlation()})
 
     def call(self) -> Body:
-        """A call of CUDA, of any sort."""
         yield
         chance, program = self.program.chance, self.program
         sorts = [self.launch] * 6 + [self.other] + [self.synchronise] * 2
@@ -122,7 +118,6 @@ class _Thread:
         self.on_gpu(category, name, begun, program.ends[stream], stream, correlation)
 
     def other(self) -> None:
-        """A call that asks for nothing and waits for nothing."""
         start = self.now
         self.now += self.program.chance.choice((1, 4, 30))
         name = self.program.chance.choice(OTHER_CALLS)
@@ -157,7 +152,6 @@ class _Thread:
         self.program.recorded.append((correlation, stream, self.program.ends.get(stream, 0)))
 
     def wait_for_event(self) -> None:
-        """The thread waits for a CUDA event, or asks whether it has come about."""
         if not self.program.recorded:
             return
         record, stream, until = self.program.chance.choice(self.program.recorded[-3:])

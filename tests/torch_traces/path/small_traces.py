@@ -1,7 +1,5 @@
 """Traces of a few events, as a test writes them down: times are nanoseconds."""
 
-from __future__ import annotations
-
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.build import build_graph
@@ -20,19 +18,15 @@ class SmallTrace(Recording):
         super().__init__(0)
 
     def add(self, category: Category, name: str, start: int, stop: int, thread: int = 1, **columns: int) -> int:
-        """Any event."""
         return super().add(category, name, start, stop, **{"process": PROGRAM, "thread": thread, **columns})
 
     def operator(self, name: str, start: int, stop: int, thread: int = 1) -> int:
-        """An operator on a thread."""
         return self.add(Category.OPERATOR, name, start, stop, thread)
 
     def call(self, name: str, start: int, stop: int, thread: int = 1, correlation: int = MISSING) -> int:
-        """A call of the runtime."""
         return self.add(Category.RUNTIME, name, start, stop, thread, correlation=correlation)
 
     def work(self, start: int, stop: int, call: int, stream: int = 7, device: int = 0, name: str = "gemm") -> int:
-        """A kernel that a call asked for."""
         where = {"process": DEVICE, "device": device, "stream": stream, "call": call}
         return self.add(Category.KERNEL, name, start, stop, stream, **where)
 
@@ -67,5 +61,4 @@ def edges_of(trace: RankTrace, *, infer: bool = False) -> dict[tuple[str, str], 
 
 
 def of_kind(edges: dict[tuple[str, str], tuple[EdgeKind, int, int]], kind: EdgeKind) -> dict[tuple[str, str], int]:
-    """Weights of the edges of a kind."""
     return {pair: weight for pair, (of, weight, _) in edges.items() if of is kind}

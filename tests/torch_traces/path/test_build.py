@@ -1,7 +1,5 @@
 """The whole graph of a trace."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -22,7 +20,6 @@ RECORDED = sorted(path.name for path in DATA.glob("*.json.gz"))
 
 
 def check(graph: TorchGraph) -> None:
-    """Invariants of every graph."""
     nodes, edges = graph.nodes, graph.edges
     events = graph.trace.events
     assert all(np.diff(nodes.at) >= 0)

@@ -1,7 +1,5 @@
 """When operators could have begun for their data alone, and how long data alone take."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from decimal import Decimal

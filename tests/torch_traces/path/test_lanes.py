@@ -1,7 +1,5 @@
 """Threads by number, and an order of lanes and times."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +27,6 @@ def test_lanes_come_first_then_times(pairs: list[tuple[int, int]], unit: int) ->
 
 
 def lanes_of(*operators: tuple[str, int]) -> int:
-    """Number of lanes of operators, by name and thread."""
     small = SmallTrace()
     for number, (name, thread) in enumerate(operators):
         small.operator(name, 10 * number, 10 * number + 5, thread)

@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
-    """The job's ranks."""
     folder = tmp_path_factory.mktemp("job")
     program = [sys.executable, "-m", "tests.torch_traces.path.gloo_job", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -37,7 +36,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
 
 @pytest.fixture(scope="module")
 def ranks(trace: KinetoTrace) -> JobRanks:
-    """Waits between its ranks."""
     return job_ranks(trace)
 
 

@@ -1,7 +1,5 @@
 """The longest path."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

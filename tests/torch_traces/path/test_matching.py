@@ -34,7 +34,6 @@ def matched(trace: KinetoTrace) -> list[tuple[str, str, tuple[int, ...]]]:
 
 
 def kernel(rank: Recording, stop: int, name: str = ALL_REDUCE, *, group: str = "", **columns: object) -> None:
-    """A kernel of NCCL of a millisecond."""
     if group:
         columns |= {"group": rank.name(group), "collective": rank.name("allreduce")}
     rank.kernel(name, stop - MILLISECOND, stop, **columns)

@@ -1,7 +1,5 @@
 """An order in which every edge leads forward."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

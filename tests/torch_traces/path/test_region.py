@@ -1,7 +1,5 @@
 """Which part of a trace a path explains."""
 
-from __future__ import annotations
-
 import pytest
 
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError

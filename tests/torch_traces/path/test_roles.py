@@ -1,44 +1,29 @@
 """Roles of events by their names."""
 
-from __future__ import annotations
-
 import pytest
 
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.roles import CallKind, cpu_collectives, gpu_collectives, kind_of_call
 from tests.torch_traces.path.small_traces import SmallTrace
 
+#: Names of calls by kind, in CUDA, its driver and HIP.
+NAMES = {
+    CallKind.DEVICE_WAIT: ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"),
+    CallKind.STREAM_WAIT: ("cudaStreamSynchronize", "cuStreamSynchronize_ptsz"),
+    CallKind.EVENT_WAIT: ("hipEventSynchronize",),
+    CallKind.EVENT_QUERY: ("cudaEventQuery",),
+    CallKind.EVENT_RECORD: ("cudaEventRecordWithFlags",),
+    CallKind.STREAM_WAITS_EVENT: ("cudaStreamWaitEvent",),
+    CallKind.COPY: ("cudaMemcpy", "cuMemcpyDtoH_v2", "hipMemcpyWithStream"),
+    CallKind.COPY_ASYNC: ("cudaMemcpyAsync", "cudaMemcpy2DAsync_ptsz", "hipMemcpyHtoDAsync"),
+    CallKind.ALLOCATE: ("cudaHostAlloc", "hipMalloc", "cuMemAlloc_v2"),
+    CallKind.FREE: ("hipFree",),
+    CallKind.OTHER: ("cudaLaunchKernel", "cudaMemcpyFancy", "cudart", "aten::copy_", ""),
+}
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("cudaDeviceSynchronize", CallKind.DEVICE_WAIT),
-        ("hipDeviceSynchronize", CallKind.DEVICE_WAIT),
-        ("cuCtxSynchronize", CallKind.DEVICE_WAIT),
-        ("cudaStreamSynchronize", CallKind.STREAM_WAIT),
-        ("cuStreamSynchronize_ptsz", CallKind.STREAM_WAIT),
-        ("hipEventSynchronize", CallKind.EVENT_WAIT),
-        ("cudaEventQuery", CallKind.EVENT_QUERY),
-        ("cudaEventRecordWithFlags", CallKind.EVENT_RECORD),
-        ("cudaStreamWaitEvent", CallKind.STREAM_WAITS_EVENT),
-        ("cudaMemcpy", CallKind.COPY),
-        ("cuMemcpyDtoH_v2", CallKind.COPY),
-        ("hipMemcpyWithStream", CallKind.COPY),
-        ("cudaMemcpyAsync", CallKind.COPY_ASYNC),
-        ("cudaMemcpy2DAsync_ptsz", CallKind.COPY_ASYNC),
-        ("hipMemcpyHtoDAsync", CallKind.COPY_ASYNC),
-        ("cudaHostAlloc", CallKind.ALLOCATE),
-        ("hipMalloc", CallKind.ALLOCATE),
-        ("cuMemAlloc_v2", CallKind.ALLOCATE),
-        ("hipFree", CallKind.FREE),
-        ("cudaLaunchKernel", CallKind.OTHER),
-        ("cudaMemcpyFancy", CallKind.OTHER),
-        ("cudart", CallKind.OTHER),
-        ("aten::copy_", CallKind.OTHER),
-        ("", CallKind.OTHER),
-    ],
-)
-def test_a_call_is_known_by_its_name_in_cuda_its_driver_and_hip(name: str, kind: CallKind) -> None:
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in NAMES.items() for name in names])
+def test_a_call_is_known_by_its_name_in_cuda_its_driver_and_hip(kind: CallKind, name: str) -> None:
     assert kind_of_call(name) is kind
 
 

@@ -1,7 +1,5 @@
 """Costs of memory and data by name, on the path and off it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -38,10 +36,7 @@ def test_calls_that_manage_memory_are_counted_on_and_off_the_path() -> None:
     launched = [call("cudaLaunchKernel", 0, 2, 1), work("gemm", 3, 80, 1)]
     beside_a_kernel = [call("cudaMalloc", 10, 20, 2), call("cudaDeviceSynchronize", 70, 82, 3)]
     after = [call("cudaMalloc", 85, 90, 4), call("cudaFree", 91, 94, 5), call("cudaMalloc", 95, 96, 6)]
-    assert of([*launched, *beside_a_kernel, *after]) == {
-        "cudaMalloc": (3, 16, 6),
-        "cudaFree": (1, 3, 3),
-    }
+    assert of([*launched, *beside_a_kernel, *after]) == {"cudaMalloc": (3, 16, 6), "cudaFree": (1, 3, 3)}
 
 
 def test_data_loading_counts_once_and_with_what_is_in_it() -> None:

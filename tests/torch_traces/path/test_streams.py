@@ -1,7 +1,5 @@
 """Queues are as long as calls and kernels say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -14,18 +12,12 @@ from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.streams import MAX_KERNEL_DELAY, QueueLengths, queue_lengths
-from tests.torch_traces.path.programs import Program, call, rank_of, work
+from tests.torch_traces.path.programs import Program, rank_of, written
 from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 
-EVENTS = [
-    call("cudaLaunchKernel", 0, 2, 1),
-    call("cudaGraphLaunch", 3, 4, 2),
-    work("a", 5, 9, 1),
-    work("b", 10, 12, 2),
-    work("c", 10, 14, 2, stream=20),
-]
+EVENTS = "cudaLaunchKernel 0-2 #1, cudaGraphLaunch 3-4 #2, a 5-9 #1, b 10-12 #2, c 10-14 #2 @20"
 
 
 def rows(lengths: QueueLengths, stream: int) -> list[tuple[float, int]]:
@@ -34,18 +26,17 @@ def rows(lengths: QueueLengths, stream: int) -> list[tuple[float, int]]:
 
 
 def test_a_queue_grows_with_calls_and_shrinks_when_work_begins() -> None:
-    lengths = queue_lengths(rank_of(EVENTS))
+    lengths = queue_lengths(rank_of(written(EVENTS)))
     assert rows(lengths, 7) == [(0, 1), (3, 2), (5, 1), (10, 0)]
     assert rows(lengths, 20) == [(3, 1), (10, 0)]
 
 
-def test_what_is_asked_for_counts_before_what_begins_at_the_same_time() -> None:
-    begins_at_once = [work("a", 0, 9, 1), call("cudaLaunchKernel", 0, 2, 1)]
-    assert rows(queue_lengths(rank_of(begins_at_once)), 7) == [(0, 1), (0, 0)]
+def test_calls_count_before_work_that_begins_at_the_same_time() -> None:
+    assert rows(queue_lengths(rank_of(written("a 0-9 #1, cudaLaunchKernel 0-2 #1"))), 7) == [(0, 1), (0, 0)]
 
 
 def test_a_trace_without_work_has_no_queues() -> None:
-    assert len(queue_lengths(rank_of([call("cudaLaunchKernel", 0, 2, 1)]))) == 0
+    assert len(queue_lengths(rank_of(written("cudaLaunchKernel 0-2 #1")))) == 0
 
 
 # As traceinsight 0.6.1 has them (get_queue_length_time_series, with the last step): rows and longest queue by stream.

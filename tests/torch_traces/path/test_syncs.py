@@ -1,7 +1,5 @@
 """Waits of calls and streams."""
 
-from __future__ import annotations
-
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
 

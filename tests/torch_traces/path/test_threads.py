@@ -1,7 +1,5 @@
 """The edges of threads."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
