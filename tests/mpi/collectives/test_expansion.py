@@ -48,7 +48,7 @@ def _check(call: Collective, algorithm: str, version: str, forced: dict[str, str
 
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
-def test_every_rank_ends_with_what_it_must_have(name: str, algorithm: str) -> None:
+def test_every_rank_ends_with_the_required_bytes(name: str, algorithm: str) -> None:
     checked = 0
     for size in range(1, 13):
         for largest in (0, 7, 2 * size + 3):
@@ -61,7 +61,7 @@ def test_every_rank_ends_with_what_it_must_have(name: str, algorithm: str) -> No
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
 @pytest.mark.parametrize("size", [33, 64])
-def test_many_ranks_end_with_what_they_must_have(name: str, algorithm: str, size: int) -> None:
+def test_many_ranks_end_with_the_required_bytes(name: str, algorithm: str, size: int) -> None:
     for call in _calls(name, algorithm, size, 3 if SIZES[name] != "one" else 70, [size - 2]):
         if name in ("allgather", "alltoall", "reduce_scatter_block", "gather", "scatter"):
             call = Collective(name, size, (2,), root=call.root, commutative=call.commutative)
@@ -98,7 +98,7 @@ def _any_call(draw: st.DrawFn) -> tuple[Collective, str, str, dict[str, str]]:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_any_call())
-def test_any_call_ends_with_what_mpi_says(drawn: tuple[Collective, str, str, dict[str, str]]) -> None:
+def test_any_call_ends_as_mpis_standard_requires(drawn: tuple[Collective, str, str, dict[str, str]]) -> None:
     _check(*drawn)
 
 
@@ -153,7 +153,7 @@ def test_a_rank_combines_every_byte_that_it_receives_to_combine() -> None:
     assert sum(each.reduces for each in rounds_of(call, "recursive_doubling", 1)) == 50
 
 
-def test_a_scan_combines_what_comes_from_before_twice() -> None:
+def test_a_scan_combines_messages_of_lower_ranks_twice() -> None:
     # Rank 5 of 8 meets 4, 7 and 1: what comes from 4 and 1 goes into the result, too.
     scan = rounds_of(Collective("scan", 8, (100,)), "recursive_doubling", 5)
     assert [each.reduces for each in scan] == [200, 100, 200]
@@ -204,7 +204,7 @@ def test_a_forced_algorithm_also_serves_the_calls_inside() -> None:
     assert free != forced
 
 
-def test_mpich_returns_at_once_from_what_has_nothing_to_send() -> None:
+def test_mpich_returns_at_once_from_calls_with_nothing_to_send() -> None:
     shared = (0, 0, 1, 1)
     for name, algorithms in ALGORITHMS.items():
         if name in ("barrier", "allreduce"):
@@ -241,7 +241,7 @@ def test_an_algorithm_that_cannot_serve_the_call_is_refused(
         rounds_of(call, algorithm, rank)
 
 
-def test_the_blocking_machine_sees_a_deadlock_and_a_message_that_nobody_expects() -> None:
+def test_the_blocking_machine_sees_a_deadlock_and_an_unexpected_message() -> None:
     send, receive = (
         lambda peer, nbytes: Round((Message(peer, nbytes),), ()),
         lambda peer, nbytes: Round((), (Message(peer, nbytes),)),

@@ -16,7 +16,7 @@ def _ours(record: Recorded, rank: int) -> list[tuple[int, int]]:
     return [(peer, nbytes if known[index] else -1) for index, (peer, nbytes) in enumerate(sends)]
 
 
-def test_every_rank_sends_what_mpich_sent() -> None:
+def test_every_rank_sends_the_messages_of_mpich() -> None:
     records = read()
     assert {record.call.name for record in records} == set(ALGORITHMS)
     for record in records:

@@ -85,7 +85,7 @@ finalize
 """
 
 
-def said(rank: int, lines: list[str]) -> list[str]:
+def actions_of(rank: int, lines: list[str]) -> list[str]:
     """A rank's lines without its number, without what it computes, and with words for the names of communicators."""
     names: dict[str, str] = {}
     for line in lines:
@@ -121,10 +121,10 @@ def test_each_call_has_its_line(record: Record, program: Compile, tmp_path: Path
     collectives = COLLECTIVES.split("\n")[1:-1]
     here = [f"{line} @SAME" for line in collectives]
     there = [f"{OTHER.get(line.split()[0], line)} @SAME" for line in collectives]
-    assert said(0, ranks[0]) == messages + here + end
+    assert actions_of(0, ranks[0]) == messages + here + end
     received = ["init", "recv 0 11 3 1", "irecv 0 12 4 1", "wait 0 1 12", *swapped(messages[3:])]
     received[received.index("send 0 31 1 1 @SWAPPED")] = "recv 0 31 1 1 @SWAPPED"
-    assert said(1, ranks[1]) == received + there + swapped(end)
+    assert actions_of(1, ranks[1]) == received + there + swapped(end)
     assert from_mpi_trace(tmp_path / "trace.txt").size == 2
 
 
@@ -148,7 +148,7 @@ def _groups(lines: list[str]) -> list[list[str]]:
     return [line.split()[1:] for line in lines if line.startswith("#comm")]
 
 
-def test_what_is_computed_is_cpu_time(record: Record, program: Compile) -> None:
+def test_computing_is_cpu_time(record: Record, program: Compile) -> None:
     (lines,), ran = record([program("alone"), "compute"])
     computed = [int(line.split()[2]) for line in lines if " compute " in line]
     # It sleeps as long as it computes, which is no work.
@@ -226,7 +226,7 @@ def test_an_error_is_passed_on_and_counted_and_the_message_is_gone(record: Recor
     ]
 
 
-def test_a_program_that_ends_without_finalize_leaves_what_it_did(record: Record, program: Compile) -> None:
+def test_a_program_that_ends_without_finalize_leaves_its_calls(record: Record, program: Compile) -> None:
     (lines,), ran = record([program("alone"), "exit"])
     assert ran.returncode == 5
     assert lines[-1] == "0 barrier"
@@ -273,7 +273,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_program(
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_what_a_link_in_the_place_of_a_file_leads_to_is_left_alone(
+def test_the_target_of_a_link_in_the_place_of_a_file_is_left_alone(
     link: Callable[[Path, Path], None], record: Record, program: Compile, tmp_path: Path
 ) -> None:
     (tmp_path / "trace").mkdir()

@@ -165,7 +165,7 @@ def test_hta_forgets_all_but_the_last_stream_that_a_kernel_waits_for(made_up: di
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_htas_own_tests_assert_holds_for_us(name: str) -> None:
+def test_the_numbers_of_htas_own_tests_hold_for_us(name: str) -> None:
     (nodes, edges), on_path, microseconds, percent = KNOWN[name]
     ours = Ours.of(load(SAME[name].path), SAME[name])
     joined = np.union1d(ours.graph.edges.source, ours.graph.edges.target)

@@ -85,7 +85,7 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"speed_up": {"gemm": 0}}, "speed_up['gemm'] is 0; expected a number above 0"),
         ({"speed_up": {"gemm": float("nan")}}, "speed_up['gemm'] is nan"),
@@ -93,8 +93,8 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         ({"without": "gpu-sync"}, "without is 'gpu-sync'; expected a list"),
     ],
 )
-def test_what_cannot_be_changed_is_refused(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_impossible_changes_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         TorchChanges(**arguments)
 
 
@@ -151,15 +151,15 @@ def test_edges_in_a_circle_are_refused_by_the_names_of_their_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edits", "said"),
+    ("edits", "message"),
     [
         ({"add": [(0, 99, 0)]}, "there is no node 99; expected 0 to 15"),
         ({"remove": [-1]}, "there is no edge -1; expected 0 to 16"),
         ({"reweight": {0: -1_000_000_000}}, "an edge is to weigh -1 s; expected at least 0"),
     ],
 )
-def test_edges_that_cannot_be_are_refused(edits: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_edges_that_cannot_be_are_refused(edits: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         edited(**edits)
 
 
@@ -203,14 +203,14 @@ def test_the_ranks_of_a_job_wait_for_the_last_one_in_a_what_if_too() -> None:
     assert alone.saved_seconds(without=["gpu-communication"]) > 0.1 * path.window_seconds
 
 
-def test_without_data_loading_what_torchs_loaders_do_takes_no_time() -> None:
+def test_without_data_loading_torchs_loaders_take_no_time() -> None:
     loading = on_cpu("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20, cat="user_annotation")
     trace = rank_of([loading, on_cpu("aten::stack", 0, 20), on_cpu("aten::mm", 20, 30)])
     graph = changed(build_graph(trace, find_region(trace)), TorchChanges({}, ("data-loading",)))
     assert graph.region.stop - graph.region.start == 10_000
 
 
-def test_what_comes_after_a_region_moves_with_its_end_and_what_was_before_stays() -> None:
+def test_events_after_a_region_move_with_its_end_and_events_before_it_stay() -> None:
     path = recorded("simple_add")
     again = path.what_if(speed_up={"cudaMalloc": 2.0})
     region = path.graph.region

@@ -89,7 +89,7 @@ def test_the_second_branch_could_begin_with_the_first(trace: RankTrace, products
 
 
 @pytest.mark.needs("torch")
-def test_what_needs_both_branches_comes_after_the_longer_one(trace: RankTrace) -> None:
+def test_an_operator_that_needs_both_branches_comes_after_the_longer_one(trace: RankTrace) -> None:
     flow = data_flow(trace)
     operators = flow.operators
     assert names(flow)[-2:] == ["aten::add", "aten::mul_"]
@@ -107,7 +107,7 @@ def test_nothing_begins_before_its_data_as_it_was(trace: RankTrace) -> None:
 
 
 @pytest.mark.needs("torch")
-def test_what_is_outside_the_region_is_there_from_its_beginning(trace: RankTrace) -> None:
+def test_data_from_outside_the_region_are_there_from_its_beginning(trace: RankTrace) -> None:
     flow = data_flow(trace, find_region(trace, "together"))
     assert names(flow) == ["aten::add", "aten::mul_"]
     assert flow.operators.earliest[0] == flow.operators.ready[0] == flow.operators.start[0]

@@ -101,7 +101,7 @@ def test_as_much_of_a_thread_s_time_computed_as_its_clock_counted() -> None:
     assert after[Kind.GPU_COMPUTE] == 5_650 * US
 
 
-def test_what_other_threads_of_the_process_ask_of_the_gpu_is_not_the_task_s() -> None:
+def test_work_on_the_gpu_for_other_threads_of_the_process_is_not_the_tasks() -> None:
     events = [
         *STEP,
         call("cudaLaunchKernel", 2_000, 2_100, 10, thread=OTHER),
@@ -140,7 +140,7 @@ def test_the_gpu_time_of_a_profiled_run_is_the_union_of_its_kernels_in_the_profi
     assert type(found) is RunTrace
 
 
-def test_a_profile_without_a_gpu_says_nothing_of_its_time() -> None:
+def test_a_profile_without_a_gpu_leaves_the_gpus_time_unknown() -> None:
     trace = profiled([on_cpu("aten::mm", 100, 1_000, thread=THREAD)])
     np.testing.assert_array_equal(with_gpu_times(trace).runs.gpu_ns, TRACE.runs.gpu_ns)
     assert {kind for kind, _, _ in parts(critical_path(trace))} == {kind for kind, _, _ in parts(critical_path(TRACE))}
@@ -190,7 +190,7 @@ def test_a_replay_of_a_profiled_run_has_other_times_and_no_profile() -> None:
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_whatever_a_profile_says_the_path_tiles_and_nobody_else_s_time_moves(data: st.DataObject) -> None:
+def test_with_any_profile_the_path_tiles_and_the_time_of_others_stays(data: st.DataObject) -> None:
     at = st.integers(-5_000, 40_000)
     events = []
     for correlation in range(data.draw(st.integers(0, 12))):

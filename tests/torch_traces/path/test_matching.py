@@ -57,7 +57,7 @@ def kernel(rank: Recording, stop: int, name: str = ALL_REDUCE, *, group: str = "
         ("recv", "RECEIVE"),
     ],
 )
-def test_names_of_kernels_annotations_and_arguments_say_the_kind(name: str, kind: str):
+def test_a_collectives_kind_is_read_from_names_of_kernels_annotations_and_arguments(name: str, kind: str):
     assert kind_of(name).name == kind
 
 
@@ -85,7 +85,7 @@ def test_profiles_that_begin_and_end_at_different_steps_are_matched_by_step(plan
 
 
 @pytest.mark.parametrize("cut", [(0, 1), (2, 0), (1, 3)])
-def test_without_steps_what_a_profile_cut_off_is_found_by_the_times_in_between(cut: tuple[int, int]):
+def test_without_steps_collectives_that_a_profile_cut_off_are_found_by_the_times_in_between(cut: tuple[int, int]):
     ends = BEGIN + np.cumsum(np.random.default_rng(3).integers(5, 50, 21)) * MILLISECOND
     ranks = [Recording(0), Recording(1, offset=3 * MILLISECOND)]
     for rank, first in zip(ranks, cut, strict=True):
@@ -156,7 +156,7 @@ def test_where_ranks_use_different_streams_their_places_count():
     assert [(kind, ranks) for kind, _, ranks in matched(job(ranks))] == [("ALL_REDUCE", (0, 1)), ("BROADCAST", (0, 1))]
 
 
-def test_the_annotation_around_its_call_says_what_a_kernel_is_for():
+def test_a_kernels_kind_is_that_of_the_annotation_around_its_call():
     ranks = [Recording(0), Recording(1)]
     for rank in ranks:
         rank.add(Category.ANNOTATION, "nccl:all_to_all", BEGIN - MILLISECOND - 1000, BEGIN)

@@ -72,7 +72,7 @@ def late_by(cause: LatenessCause, *, late: int = 2) -> list[Recording]:
 
 
 @pytest.mark.parametrize("cause", LatenessCause)
-def test_what_a_rank_had_more_of_is_why_it_came_late(cause: LatenessCause):
+def test_a_rank_came_late_for_the_cause_of_which_it_had_more(cause: LatenessCause):
     ranks = job_ranks(job(late_by(cause)))
     assert ranks.stragglers.step.tolist() == [4, 5]
     assert ranks.stragglers.rank[1] == ranks.straggler == 2
@@ -129,7 +129,7 @@ def test_a_rank_that_may_leave_before_the_last_one_comes_waits_until_it_leaves()
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_without_a_second_rank_nobody_waits(count: int):
+def test_without_a_second_rank_there_are_no_waits(count: int):
     ranks = job_ranks(job(Plan((0,), ((MS,),), ((MS,),)).recordings()[:count]))
     assert ranks.straggler is None
     assert ranks.waits.caused.tolist() == [0] * count
@@ -147,7 +147,7 @@ def by_hand() -> list[list[dict[str, float]]]:
     return [list(kernels) for kernels in zip(*ranks, strict=True)]
 
 
-def test_eight_real_ranks_wait_as_their_json_says():
+def test_eight_real_ranks_wait_as_in_their_json():
     ranks = job_ranks(load_kineto(DLRM))
     suffered, caused, last = [0] * 8, [0] * 8, []
     for kernels in by_hand():
@@ -168,7 +168,7 @@ def test_eight_real_ranks_wait_as_their_json_says():
         assert (second, middle) == ((late - others[-1]) * 1000, (late - median(others)) * 1000)
 
 
-def test_eight_real_ranks_have_one_clock_as_their_json_says():
+def test_eight_real_ranks_have_one_clock_as_in_their_json():
     """They ran on one host. No two leave a collective more than a few microseconds apart."""
     clocks = job_ranks(load_kineto(DLRM)).clocks
     apart = [

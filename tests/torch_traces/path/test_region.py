@@ -64,7 +64,7 @@ def test_work_and_synchronisations_belong_where_their_call_is() -> None:
     assert find_region(small.trace(), "step").rows.tolist() == [0, late - 1, late, wait, sync]
 
 
-def test_what_only_looks_like_a_step_is_none() -> None:
+def test_an_annotation_that_only_looks_like_a_step_is_none() -> None:
     small = SmallTrace()
     small.add(Category.ANNOTATION, "ProfilerStep#7", 0, 10)
     small.add(Category.ANNOTATION, "ProfilerStep#99999999999", 10, 20)

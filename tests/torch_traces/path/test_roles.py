@@ -45,7 +45,7 @@ def test_collectives_are_known_by_their_kernels_names(name: str, communicates: b
     assert gpu_collectives(small.trace()).tolist() == [False, communicates, False]
 
 
-def test_a_kernel_of_any_name_exchanges_data_if_the_trace_says_so() -> None:
+def test_a_kernel_of_any_name_exchanges_data_if_the_trace_names_its_collective() -> None:
     small = SmallTrace()
     small.add(Category.KERNEL, "all_to_all_on_my_own", 0, 1, collective=0)
     assert gpu_collectives(small.trace()).tolist() == [True]

@@ -39,7 +39,7 @@ def test_calls_that_manage_memory_are_counted_on_and_off_the_path() -> None:
     assert of([*launched, *beside_a_kernel, *after]) == {"cudaMalloc": (3, 16, 6), "cudaFree": (1, 3, 3)}
 
 
-def test_data_loading_counts_once_and_with_what_is_in_it() -> None:
+def test_data_loading_counts_once_and_with_all_events_in_it() -> None:
     events = [
         on_cpu(NEXT, 0, 20, cat="user_annotation"),
         on_cpu(NEXT, 5, 10, cat="user_annotation"),
@@ -51,7 +51,7 @@ def test_data_loading_counts_once_and_with_what_is_in_it() -> None:
     assert of(events) == {NEXT: (2, 55, 20), "cudaHostAlloc": (1, 3, 0)}
 
 
-def test_what_began_before_the_window_counts_from_its_start() -> None:
+def test_an_event_that_began_before_the_window_counts_from_its_start() -> None:
     step = on_cpu("ProfilerStep#1", 10, 50, cat="user_annotation")
     loading = on_cpu(NEXT, 0, 30, cat="user_annotation")
     assert of([loading, step, on_cpu("aten::mm", 40, 45)], "ProfilerStep") == {NEXT: (1, 20, 20)}

@@ -83,7 +83,7 @@ def test_a_kernel_after_which_more_was_asked_for_before_it_began_is_put_down_to_
     assert of_kind(edges_of(small.trace()), GAP) == {("1.", "3"): 30, ("3.", "5"): 5}
 
 
-def test_a_long_gap_is_nobodys() -> None:
+def test_a_long_gap_belongs_to_no_kernel() -> None:
     small = SmallTrace()
     small.launched(0, 10, 30)
     small.launched(20, 30 + MAX_KERNEL_DELAY, 40 + MAX_KERNEL_DELAY)

@@ -26,7 +26,7 @@ def test_a_stream_is_waited_for_alone() -> None:
     assert of_kind(edges_of(small.trace()), SYNC) == {("1.", f"{wait}."): 0}
 
 
-def test_what_ended_after_a_call_had_returned_was_not_waited_for() -> None:
+def test_work_that_ended_after_a_call_had_returned_was_not_waited_for() -> None:
     small = SmallTrace()
     small.launched(0, 10, 30)
     small.launched(25, 31, 90, thread=2)
@@ -35,7 +35,7 @@ def test_what_ended_after_a_call_had_returned_was_not_waited_for() -> None:
     assert of_kind(edges_of(small.trace()), SYNC) == {("1.", f"{wait}."): 0}
 
 
-def test_an_event_is_waited_for_through_what_had_been_asked_for_when_it_was_recorded() -> None:
+def test_an_event_is_waited_for_through_the_work_before_its_recording() -> None:
     small = SmallTrace()
     small.launched(0, 10, 30)
     small.launched(3, 31, 60)
@@ -46,7 +46,7 @@ def test_an_event_is_waited_for_through_what_had_been_asked_for_when_it_was_reco
     assert of_kind(edges_of(small.trace()), SYNC) == {("3.", f"{wait}."): 0}
 
 
-def test_a_stream_that_waits_holds_back_what_the_same_thread_asks_for_next() -> None:
+def test_a_stream_that_waits_holds_back_the_next_work_of_the_same_thread() -> None:
     small = SmallTrace()
     small.launched(0, 10, 60, stream=7)
     small.launched(3, 10, 20, stream=8)

@@ -59,7 +59,7 @@ def test_an_operator_that_goes_on_when_the_function_that_began_it_has_returned_k
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8), st.booleans(), st.integers(1, 2)), max_size=12))
-def test_whatever_the_times_each_event_ends_in_the_one_in_which_it_began(
+def test_at_any_times_each_event_ends_in_the_one_in_which_it_began(
     events: list[tuple[int, int, bool, int]],
 ) -> None:
     small = SmallTrace()

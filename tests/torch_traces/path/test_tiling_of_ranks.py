@@ -71,7 +71,7 @@ def test_each_step_is_with_the_rank_that_computed_longest(plan: Plan):
     assert set(events) <= {"aten::mm", "gloo:all_reduce", "aten::add_"}
 
 
-def test_after_the_last_arrival_it_is_communication_and_before_it_what_the_last_rank_did():
+def test_the_path_is_communication_after_the_last_arrival_and_the_last_ranks_work_before_it():
     plan = Plan((0, 0), ((30 * MILLISECOND, 5 * MILLISECOND),), ((2 * MILLISECOND, 3 * MILLISECOND),))
     stretches, *_ = tiled(job(plan.recordings(host="one")))
     lasts = (stretches.stop - stretches.start) // MILLISECOND
@@ -112,7 +112,7 @@ def test_it_comes_to_the_end_where_collectives_contradict_each_other():
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32))
-def test_it_tiles_whatever_clocks_and_collectives_are_claimed(seed: int):
+def test_it_tiles_with_any_clocks_and_collectives(seed: int):
     generator = np.random.default_rng(seed)
     trace = job(Plan((0, 0, 0), ((MILLISECOND,) * 3,) * 3, ((MILLISECOND,) * 3,) * 3).recordings())
     graphs = [build_graph(rank, find_region(rank)) for rank in trace.ranks]
