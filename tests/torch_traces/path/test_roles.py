@@ -2,9 +2,8 @@
 
 import pytest
 
-from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.roles import CallKind, cpu_collectives, gpu_collectives, kind_of_call
-from tests.torch_traces.path.small_traces import SmallTrace
+from tests.torch_traces.path.programs import call, on_cpu, rank_of, work
 
 #: Names of calls by kind, in CUDA, its driver and HIP.
 NAMES = {
@@ -39,21 +38,18 @@ def test_a_call_is_known_by_its_name_in_cuda_its_driver_and_hip(kind: CallKind, 
     ],
 )
 def test_collectives_are_known_by_their_kernels_names(name: str, communicates: bool) -> None:
-    small = SmallTrace()
-    small.work(10, 20, small.call("cudaLaunchKernel", 0, 2), name=name)
-    small.operator(name, 0, 1)
-    assert gpu_collectives(small.trace()).tolist() == [False, communicates, False]
+    trace = rank_of([call("cudaLaunchKernel", 0, 2, 1), work(name, 10, 20, 1), on_cpu(name, 0, 1)])
+    assert gpu_collectives(trace).tolist() == [False, communicates, False]
 
 
 def test_a_kernel_of_any_name_exchanges_data_if_the_trace_names_its_collective() -> None:
-    small = SmallTrace()
-    small.add(Category.KERNEL, "all_to_all_on_my_own", 0, 1, collective=0)
-    assert gpu_collectives(small.trace()).tolist() == [True]
+    kernel = work("all_to_all_on_my_own", 0, 1, 1)
+    kernel["args"]["Collective name"] = "all_to_all"
+    assert gpu_collectives(rank_of([kernel])).tolist() == [True]
 
 
 def test_collectives_of_the_cpu_are_named_by_programs() -> None:
-    small = SmallTrace()
-    for category in (Category.ANNOTATION, Category.OPERATOR, Category.RUNTIME, Category.KERNEL):
-        small.add(category, "gloo:all_reduce", 0, 1)
-    small.add(Category.ANNOTATION, "nccl:all_reduce", 0, 1)
-    assert cpu_collectives(small.trace()).tolist() == [True, True, False, False, False]
+    categories = ("user_annotation", "cpu_op", "cuda_runtime", "kernel")
+    events = [on_cpu("gloo:all_reduce", 0, 1, cat=category) for category in categories]
+    events.append(on_cpu("nccl:all_reduce", 0, 1, cat="user_annotation"))
+    assert cpu_collectives(rank_of(events)).tolist() == [True, True, False, False, False]

@@ -13,7 +13,7 @@ from dask_efficiency.torch_traces.kineto.trace import GPU_WORK
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.streams import MAX_KERNEL_DELAY, QueueLengths, queue_lengths
 from tests.torch_traces.path.programs import Program, rank_of, written
-from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
+from tests.torch_traces.path.small_traces import edges_of, of_kind
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 
@@ -76,26 +76,21 @@ LAUNCH, GAP = EdgeKind.LAUNCH_DELAY, EdgeKind.KERNEL_DELAY
 
 
 def test_a_kernel_after_which_more_was_asked_for_before_it_began_is_put_down_to_its_queue() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30)
-    small.launched(50, 60, 70)
-    small.launched(55, 75, 80)
-    assert of_kind(edges_of(small.trace()), GAP) == {("1.", "3"): 30, ("3.", "5"): 5}
+    edges = edges_of(
+        """cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 50-52 #2, gemm 60-70 #2,
+        cudaLaunchKernel 55-57 #3, gemm 75-80 #3"""
+    )
+    assert of_kind(edges, GAP) == {("1.", "3"): 30, ("3.", "5"): 5}
 
 
 def test_a_long_gap_belongs_to_no_kernel() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30)
-    small.launched(20, 30 + MAX_KERNEL_DELAY, 40 + MAX_KERNEL_DELAY)
-    edges = edges_of(small.trace())
+    assert MAX_KERNEL_DELAY == 1_500_000
+    edges = edges_of("cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 20-22 #2, gemm 1530-1540 #2")
     assert of_kind(edges, GAP) == {}
     assert of_kind(edges, LAUNCH)["2", "3"] == 0
 
 
 def test_streams_of_different_devices_are_different_streams() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30, device=0)
-    small.launched(20, 33, 40, device=1)
-    edges = edges_of(small.trace())
+    edges = edges_of("cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 20-22 #2, gemm 33-40 #2 $1")
     assert of_kind(edges, GAP) == {}
     assert of_kind(edges, LAUNCH) == {("0", "1"): 10, ("2", "3"): 13}
