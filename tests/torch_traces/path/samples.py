@@ -1,8 +1,11 @@
 """Recorded traces, and graphs worked out by hand, for the tests of paths."""
 
+import gzip
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +35,12 @@ ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 def recorded(name: str) -> TorchCriticalPath:
     asked = {"annotation": ALEX, "instance": 1} if name == "simple_add" else {}
     return torch_critical_path(load_kineto(RECORDED[name]), **asked)
+
+
+def dlrm_events(rank: int) -> list[dict[str, Any]]:
+    """Events in the JSON of one of eight ranks."""
+    with gzip.open(RECORDED["dlrm"] / f"rank{rank}.json.gz") as file:
+        return list(json.load(file)["traceEvents"])
 
 
 @cache

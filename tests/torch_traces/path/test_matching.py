@@ -1,9 +1,6 @@
 """Collectives are matched over the ranks of a job, whatever parts of it their profiles recorded."""
 
-import gzip
-import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +12,7 @@ from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveKind, kind_of
 from dask_efficiency.torch_traces.path.matching import ALONE, CUT, DIFFERENT, UNPAIRED, match_collectives
 from tests.torch_traces.path.jobs import BACKGROUND, BEGIN, EVENTS, MILLISECOND, Plan, Recording, job, plans
-
-DATA = Path(__file__).parents[2] / "data" / "kineto"
+from tests.torch_traces.path.samples import RECORDED, dlrm_events
 
 ALL_REDUCE, BROADCAST = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", "ncclDevKernel_Broadcast_RING_LL(...)"
 
@@ -202,11 +198,9 @@ def test_the_collectives_of_eight_real_ranks_are_those_that_are_read_one_by_one(
     """NCCL on V100s, of 2023: kernels do not say their group, nor what they are for."""
     ranks = {}
     for number in range(8):
-        with gzip.open(DATA / "dlrm" / f"rank{number}.json.gz") as file:
-            events = json.load(file)["traceEvents"]
-        kernels = [event for event in events if event["cat"] == "kernel" and event["name"].startswith("nccl")]
+        kernels = [e for e in dlrm_events(number) if e["cat"] == "kernel" and e["name"].startswith("nccl")]
         ranks[number] = [(event["ts"] * 1000, (event["ts"] + event["dur"]) * 1000) for event in kernels]
-    collectives = match_collectives(load_kineto(DATA / "dlrm"))
+    collectives = match_collectives(load_kineto(RECORDED["dlrm"]))
     arrivals = collectives.arrivals
     kinds = ["ALL_TO_ALL"] * 4 + ["ALL_REDUCE", "ALL_TO_ALL", "ALL_REDUCE", "ALL_REDUCE"]
     assert [CollectiveKind(kind).name for kind in arrivals.kind[::8]] == kinds

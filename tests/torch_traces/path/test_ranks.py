@@ -1,8 +1,5 @@
 """Which ranks of a job made the others wait, by how much and why: made-up jobs, and eight real ranks read by hand."""
 
-import gzip
-import json
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -14,8 +11,9 @@ from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.ranks import job_ranks
 from tests.torch_traces.path.jobs import BACKGROUND, BEGIN, MILLISECOND, Plan, Recording, job, plans
+from tests.torch_traces.path.samples import RECORDED, dlrm_events
 
-DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
+DLRM = RECORDED["dlrm"]
 MS = MILLISECOND
 
 
@@ -138,13 +136,9 @@ def test_without_a_second_rank_there_are_no_waits(count: int):
 
 def by_hand() -> list[list[dict[str, float]]]:
     """Kernels of each collective of the eight ranks by rank, from their JSON, in milliseconds."""
-    ranks = []
-    for number in range(8):
-        with gzip.open(DLRM / f"rank{number}.json.gz") as file:
-            events = json.load(file)["traceEvents"]
-        kernels = [event for event in events if event["cat"] == "kernel" and "nccl" in event["name"]]
-        ranks.append(sorted(kernels, key=lambda event: event["ts"]))
-    return [list(kernels) for kernels in zip(*ranks, strict=True)]
+    kernels = [[e for e in dlrm_events(rank) if e["cat"] == "kernel" and "nccl" in e["name"]] for rank in range(8)]
+    in_order = (sorted(of_rank, key=lambda event: event["ts"]) for of_rank in kernels)
+    return [list(together) for together in zip(*in_order, strict=True)]
 
 
 def test_eight_real_ranks_wait_as_in_their_json():
@@ -188,9 +182,6 @@ def test_of_eight_real_ranks_the_one_that_began_its_step_last_made_the_others_wa
     assert ranks.straggler == 7
     assert ranks.stragglers.step.tolist() == [10]
     assert LatenessCause(ranks.stragglers.cause[0]) == LatenessCause.LATE_START
-    began = []
-    for number in range(8):
-        with gzip.open(DLRM / f"rank{number}.json.gz") as file:
-            events = json.load(file)["traceEvents"]
-        began += [event["ts"] for event in events if event["name"] == "ProfilerStep#10"]
+    steps = (event for rank in range(8) for event in dlrm_events(rank) if event["name"] == "ProfilerStep#10")
+    began = [event["ts"] for event in steps]
     assert ranks.late.late_start[0] == (began[7] - median(began[:7])) * 1000
