@@ -26,7 +26,6 @@ _NBYTES = {
 #: Bytes of the elements that counts are of, without and with an argument of the ``init`` line.
 BYTE, DOUBLE = 1, 8
 
-
 #: SimGrid 3.32 writes this for MPI_PROC_NULL, and in receives also for MPI_ANY_SOURCE.
 _NOBODY = "-333"
 

@@ -139,7 +139,11 @@ class TaskProfiles:
                 with self._lock:
                     if self._closed:
                         return
-                    self._write()
+                    if self._thread is None:
+                        self._thread = threading.Thread(
+                            target=self._writing, name="dask-efficiency-profiles", daemon=True
+                        )
+                        self._thread.start()
                     self._ended.put((profile, run, thread))
                     ended = True
             except Exception as error:
@@ -163,11 +167,6 @@ class TaskProfiles:
         self.close()
 
     # -- in a thread of its own, because writing Kineto's JSON takes a while --------------------
-
-    def _write(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._writing, name="dask-efficiency-profiles", daemon=True)
-            self._thread.start()
 
     def _writing(self) -> None:
         while (ended := self._ended.get()) is not None:

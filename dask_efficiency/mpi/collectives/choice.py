@@ -79,7 +79,6 @@ _NEEDS_COMMUTATIVE = {
     *((f"reduce_scatter{form}", how) for form in ("", "_block") for how in ("pairwise", "recursive_halving")),
 }
 
-
 #: Known versions of MPICH.
 VERSIONS = ("3.2.1", "4.0.2")
 

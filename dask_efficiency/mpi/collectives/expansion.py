@@ -15,7 +15,6 @@ from dask_efficiency.mpi.collectives.rounds import Round
 #: Cached rounds, of one call and rank each: 64 collectives of 64 ranks. Those of an alltoall are some 40 kB.
 MAX_KEPT = 1 << 12
 
-
 _REDUCE_SCATTER = {
     "noncommutative": reductions.reduce_scatter_noncommutative,
     "pairwise": reductions.reduce_scatter_pairwise,

@@ -51,7 +51,6 @@ _ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
 #: Events that can belong to a collective.
 _COLLECTIVES = _ON_CPU | _which((Category.KERNEL, Category.COPY))
 
-
 #: By categories whose events have them, Kineto's names for each column; of two names the first one present counts.
 _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
     (_which(Category), {"external": ("External id", "external id")}),
@@ -126,8 +125,10 @@ class ColumnsBuilder:
             batch = [event if type(event) is dict else _NOTHING for event in batch]
         phases = [event.get("ph") for event in batch]
         for event, phase in zip(batch, phases, strict=True):
-            if phase == "M" and event.get("name") == "thread_name":
-                self._name_thread(event)
+            named = event.get("args") if phase == "M" and event.get("name") == "thread_name" else None
+            if type(named) is dict and "name" in named:
+                process, thread = self._lanes([event])
+                self.threads[int(process[0]), int(thread[0])] = str(named["name"])
         at = np.array([position for position, phase in enumerate(phases) if phase == "X"], np.int32)
         events = [batch[position] for position in at.tolist()]
         start = nanoseconds([event.get("ts") for event in events])
@@ -224,12 +225,6 @@ class ColumnsBuilder:
             names = [name if type(name) is str else str(name) for name in names]
         numbers = self._numbers
         return [numbers[name] for name in names]
-
-    def _name_thread(self, event: Mapping[str, Any]) -> None:
-        arguments = event.get("args")
-        if type(arguments) is dict and "name" in arguments:
-            process, thread = self._lanes([event])
-            self.threads[int(process[0]), int(thread[0])] = str(arguments["name"])
 
 
 def _calls_of(category: Int8, correlation: Int64) -> Int32:

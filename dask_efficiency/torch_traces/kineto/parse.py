@@ -15,7 +15,6 @@ from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 #: Bytes of text read at a time: 256 KiB (a guess: nothing depends on it).
 BLOCK = 1 << 18
 
-
 #: White space of RFC 8259.
 _SPACE = " \t\n\r"
 _IN_NUMBERS = "0123456789+-.eE"

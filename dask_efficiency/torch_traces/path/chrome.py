@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 #: Nanoseconds of overlap that are cut off: the resolution of files with whole microseconds.
 ROUNDING_NS = 1000
 
-
 #: Categories that are kept with the critical events if only these are wanted: they show where in the program one is.
 KEPT = (Category.ANNOTATION, Category.PYTHON)
 

@@ -19,7 +19,6 @@ from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 
 _Rows = NDArray[np.integer]
 
-
 #: A call that waited returns within this many nanoseconds after the work ended; only then may it have waited for
 #: another stream than the last that its thread used. 3 to 9 us in HTA's two traces of AlexNet with synchronisations.
 MAX_RETURN = 30_000

@@ -25,7 +25,6 @@ from dask_efficiency.torch_traces.path.tiling import tile
 #: Categories that are recorded only for the profiled thread, and for autograd's threads on its behalf.
 _BY_THREAD = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON)
 
-
 _COMPUTE = frozenset(CODES[kind] for kind in COMPUTE)
 
 #: Kinds that are a thread's time. Its CPU clock, not the profile, tells how much of that was computing.

@@ -24,7 +24,6 @@ _BACKWARD = re.compile(r"autograd::|Backward\d*$")
 _DISTRIBUTED = re.compile("c10d::")
 _Pairs = tuple[NDArray[np.integer], NDArray[np.integer]]
 
-
 #: Nanoseconds after its call within which an idle GPU starts a kernel; a later one waited for something else. In HTA's
 #: two traces of AlexNet 95 % start within 7 us, on an MI300 all within 20 us.
 MAX_LAUNCH_DELAY = 50_000
@@ -43,7 +42,9 @@ def _across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     if not len(instants):
         return
     lanes = _Lanes(trace, instants)
-    yield from _backward(lanes, instants)
+    for waiting, working in ((lanes.main, lanes.backward), (lanes.backward, lanes.main)):
+        sources, targets = working & lanes.idle_after, waiting & lanes.idle_before
+        yield last_before(lanes.process, np.flatnonzero(sources | targets), sources)
     yield from _collectives(trace, lanes, instants)
     first = (instants.before == MISSING) & ~instants.on_gpu
     others = instants.working & ~instants.on_gpu & ~first
@@ -72,12 +73,6 @@ class _Lanes:
         self.backward: Bool = cpu & is_backward[lane]
         self.collective: Bool = cpu & is_collective[lane]
         self.main: Bool = cpu & (lane == int(size.argmax())) & bool(size.any())
-
-
-def _backward(lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
-    for waiting, working in ((lanes.main, lanes.backward), (lanes.backward, lanes.main)):
-        sources, targets = working & lanes.idle_after, waiting & lanes.idle_before
-        yield last_before(lanes.process, np.flatnonzero(sources | targets), sources)
 
 
 def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:

@@ -25,7 +25,6 @@ ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, *CALLS)
 #: Names that a message lists (a few lines).
 MAX_LISTED = 20
 
-
 #: Name of a step of ``torch.profiler`` with a schedule. Longer numbers do not fit into 32 bits.
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 

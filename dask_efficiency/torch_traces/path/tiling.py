@@ -112,7 +112,6 @@ from dask_efficiency.torch_traces.path.stretches import RawStretches, TorchStret
 #: Events that can close a window on a thread.
 _CLOSES = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
 
-
 _Columns = tuple[Int8, Int32, Int32]
 
 #: Kind of a rank's time that is not on the path.

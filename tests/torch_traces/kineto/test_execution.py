@@ -264,20 +264,8 @@ anything = st.recursive(
     lambda inside: st.lists(inside, max_size=6) | st.dictionaries(st.sampled_from(["name", "value", "id"]), inside),
     max_leaves=8,
 )
-KEYS = [
-    "id",
-    "name",
-    "ctrl_deps",
-    "parent",
-    "inputs",
-    "input_types",
-    "outputs",
-    "attrs",
-    "attr",
-    "data_deps",
-    "op_schema",
-]
-KEYS += ["rf_id", "type", "durationMicros"]
+KEYS = ["id", "name", "ctrl_deps", "parent", "inputs", "input_types", "outputs", "attrs", "attr", "data_deps"]
+KEYS += ["op_schema", "rf_id", "type", "durationMicros"]
 
 
 @settings(deadline=None, max_examples=60)

@@ -57,7 +57,7 @@ def wrong(graph: TorchGraph, stretches: TorchStretches) -> Iterator[str]:
 
 
 def unexplained(graph: TorchGraph, stretches: TorchStretches) -> Iterator[str]:
-    """TorchStretches of waiting during which what was waited for had not ended."""
+    """Stretches of waiting during which what was waited for had not ended."""
     nodes, edges, events = graph.nodes, graph.edges, graph.trace.events
     sync = (edges.kind == EdgeKind.SYNC) & (nodes.at[edges.source] <= nodes.at[edges.target])
     until = np.zeros(len(events), np.int64)
