@@ -43,6 +43,11 @@ def _calls(name: str, algorithm: str, size: int, largest: int, roots: list[int])
                     yield call
 
 
+def _sent(call: Collective, algorithm: str, rank: int, version: str = "4.0.2") -> list[int]:
+    """Bytes of each message that a rank sends."""
+    return [message.nbytes for each in rounds_of(call, algorithm, rank, version) for message in each.sends]
+
+
 def _check(call: Collective, algorithm: str, version: str, forced: dict[str, str] | None = None) -> None:
     check(call, [rounds_of(call, algorithm, rank, version, forced or {}) for rank in range(call.size)])
 
@@ -107,16 +112,15 @@ def test_blocks_larger_than_a_piece_go_around_the_ring_of_an_allgatherv_in_piece
     new = Collective("allgatherv", 4, sizes)
     _check(new, "ring", "4.0.2")
     _check(new, "ring", "3.2.1")
-    sent = [message.nbytes for each in rounds_of(new, "ring", 0) for message in each.sends]
     # Its own block in four pieces, then those of ranks 3 and 2; rank 1, the next one, has its own.
-    assert sent == [32_768, 32_768, 32_768, 1696, 32_768, 32_768, 7232]
+    assert _sent(new, "ring", 0) == [32_768, 32_768, 32_768, 1696, 32_768, 32_768, 7232]
     # 3.2.1 makes no piece smaller than the smallest block.
     old = Collective("allgatherv", 4, (100_000, 50_000, 50_000, 50_000))
-    assert [message.nbytes for each in rounds_of(old, "ring", 0, "3.2.1") for message in each.sends] == [50_000] * 4
+    assert _sent(old, "ring", 0, "3.2.1") == [50_000] * 4
     # A piece is whole elements: 32,768 bytes hold 10 of 3,000, and an element that is larger goes alone.
     for element, pieces in ((3000, [30_000, 30_000]), (60_000, [60_000])):
         call = Collective("allgatherv", 2, (60_000, 0), element=element)
-        assert [message.nbytes for each in rounds_of(call, "ring", 0) for message in each.sends] == pieces
+        assert _sent(call, "ring", 0) == pieces
 
 
 def test_rabenseifner_gives_the_rest_to_the_last_in_3_2_1_and_to_the_first_in_4_0_2() -> None:
@@ -181,8 +185,7 @@ def test_a_medium_broadcast_goes_once_through_each_node() -> None:
         else:
             assert sum(nbytes == 20_000 for nbytes in inside) == 0 < len(inside)
     small = Collective("bcast", 8, (20_000,), root=1, nodes=(0,) * 4 + (1,) * 4)
-    sends = [m.nbytes for rank in range(8) for each in rounds_of(small, "smp", rank) for m in each.sends]
-    assert sends == [20_000] * 7
+    assert [nbytes for rank in range(8) for nbytes in _sent(small, "smp", rank)] == [20_000] * 7
 
 
 def test_only_the_first_rank_of_each_node_talks_to_other_nodes() -> None:
@@ -215,7 +218,7 @@ def test_mpich_returns_at_once_from_calls_with_nothing_to_send() -> None:
     nothing = Collective("allreduce", 4, (0,), nodes=shared)
     assert rounds_of(nothing, choose(nothing, "3.2.1"), 1, "3.2.1") == ()
     # 4.0.2 reduces nothing on each node, with messages.
-    assert [message.nbytes for each in rounds_of(nothing, choose(nothing), 1) for message in each.sends] == [0]
+    assert _sent(nothing, choose(nothing), 1) == [0]
     flat = Collective("allreduce", 4, (0,))
     assert choose(flat) == "smp"
     assert rounds_of(flat, "smp", 1) == ()

@@ -81,7 +81,6 @@ class _Thread:
         self.program.calls.append({"ph": "X", "cat": category, "name": name, **when, "args": args})
 
     def operator(self, names: tuple[str, ...], depth: int) -> Body:
-        """An operator and what it calls."""
         chance, start = self.program.chance, self.now
         self.now += self.program.pause()
         for _ in range(chance.choice((0, 1, 1, 2, 3)) if depth else 0):
@@ -124,7 +123,6 @@ class _Thread:
         self.add("cuda_runtime", name, start, correlation=self.program.next_correlation())
 
     def synchronise(self) -> None:
-        """Wait for a stream, or for all."""
         stream = self.program.chance.choice((*self.program.streams, None))
         streams = self.program.streams if stream is None else (stream,)
         until = max(self.program.ends.get(one, 0) for one in streams)
@@ -144,7 +142,6 @@ class _Thread:
             self.on_gpu("cuda_sync", sync, begun, ended, stream, correlation, cuda_sync_kind=sync, **args)
 
     def record(self) -> None:
-        """Record a CUDA event on a stream."""
         start, correlation = self.now, self.program.next_correlation()
         stream = self.program.chance.choice(self.program.streams)
         self.now += self.program.chance.choice((1, 2))
@@ -198,7 +195,6 @@ def _main(thread: _Thread, steps: int, backward: _Thread | None) -> Body:
 
 
 def _beside(thread: _Thread, count: int) -> Body:
-    """Operators on a thread of their own."""
     for _ in range(count):
         yield from thread.operator(("aten::copy_", "aten::empty"), 2)
         thread.now += thread.program.pause()

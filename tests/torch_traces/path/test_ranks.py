@@ -51,11 +51,7 @@ def late_by(cause: LatenessCause, *, late: int = 2) -> list[Recording]:
         rank.add(Category.ANNOTATION, "gloo:all_reduce", BEGIN + 8 * MS, BEGIN + 9 * MS, thread=BACKGROUND)
         step = at = BEGIN + 10 * MS + more * (cause == LatenessCause.LATE_START)
         for name, category, its in (
-            (
-                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-                Category.ANNOTATION,
-                LatenessCause.DATA_LOADING,
-            ),
+            ("enumerate(DataLoader)#_", Category.ANNOTATION, LatenessCause.DATA_LOADING),
             ("aten::mm", Category.OPERATOR, LatenessCause.COMPUTE),
             ("gloo:send", Category.ANNOTATION, LatenessCause.COMMUNICATION),
         ):

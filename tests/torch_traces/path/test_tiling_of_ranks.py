@@ -1,5 +1,6 @@
 """One path over all ranks of a job tiles its window, and leaves collectives through the rank that came last."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,17 @@ def tiled(
     graphs = [build_graph(rank, find_region(rank, annotation, instance)) for rank in trace.ranks]
     ranks = job_ranks(trace)
     stretches = tile_ranks(graphs, ranks.collectives, ranks.clocks)
-    offsets = ranks.clocks.offset.tolist()
-    assert stretches.start[0] == min(graph.region.start + shift for graph, shift in zip(graphs, offsets, strict=True))
-    assert stretches.stop[-1] == max(graph.region.stop + shift for graph, shift in zip(graphs, offsets, strict=True))
-    assert (stretches.start[1:] == stretches.stop[:-1]).all()
+    check(stretches, graphs, ranks.clocks.offset)
     assert (stretches.start < stretches.stop).all()
     return stretches, ranks, graphs
+
+
+def check(stretches: TorchStretches, graphs: Sequence[TorchGraph], offsets: np.ndarray) -> None:
+    """The stretches tile the window of a job."""
+    regions = [(graph.region, shift) for graph, shift in zip(graphs, offsets.tolist(), strict=True)]
+    assert stretches.start[0] == min(region.start + shift for region, shift in regions)
+    assert stretches.stop[-1] == max(region.stop + shift for region, shift in regions)
+    assert (stretches.start[1:] == stretches.stop[:-1]).all()
 
 
 @settings(max_examples=20)
@@ -127,10 +133,7 @@ def test_it_tiles_with_any_clocks_and_collectives(seed: int):
     wrong = Collectives(type(arrivals)(**(arrivals.columns() | {k: np.array(v) for k, v in columns.items()})))
     offset = generator.integers(-5 * MILLISECOND, 5 * MILLISECOND, 3)
     clocks = type(ranks.clocks)(**(ranks.clocks.columns() | {"offset": offset}))
-    stretches = tile_ranks(graphs, wrong, clocks)
-    assert stretches.start[0] == min(graph.region.start + shift for graph, shift in zip(graphs, offset, strict=True))
-    assert stretches.stop[-1] == max(graph.region.stop + shift for graph, shift in zip(graphs, offset, strict=True))
-    assert (stretches.start[1:] == stretches.stop[:-1]).all()
+    check(tile_ranks(graphs, wrong, clocks), graphs, offset)
 
 
 def test_the_path_of_eight_real_ranks_comes_from_the_one_that_began_last():
