@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.straggler.comparison import IntervalComparison
+from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TASK_SUMS, TRANSFER_SUMS, TaskRates
 from tests.straggler.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
 
@@ -541,7 +541,7 @@ def test_prefixes_that_go_on_keep_their_columns_however_many_there_are() -> None
         return f"f{rng.integers(100)}", 0.01 * float(rng.lognormal(0, 0.1)), 1e6
 
     run = SimulatedCluster(healthy(4, task=task)).run(5)
-    columns = run.watch._comparison._prefixes._columns
+    columns = run.watch._prefixes._columns
     first = {prefix: columns.get(prefix) for prefix in (f"f{i}" for i in range(100))}
     assert sum(column is None for column in first.values()) == 36
     run.run(60)
@@ -557,7 +557,7 @@ def test_a_prefix_that_is_over_makes_room_for_one_that_goes_on() -> None:
 
     run = SimulatedCluster(healthy(4, task=task))
     run.run(30)
-    columns = run.watch._comparison._prefixes._columns
+    columns = run.watch._prefixes._columns
     held = [columns.get(f"after-{i}") for i in range(60)]
     assert sum(column is None for column in held) == 56
     run.run(30)
@@ -568,15 +568,15 @@ def test_a_prefix_that_is_over_makes_room_for_one_that_goes_on() -> None:
 
 def test_no_piece_of_a_comparison_grows_with_the_number_of_transfers_or_prefixes() -> None:
     workers = 1_000
-    comparison = IntervalComparison()
+    watch = StragglerWatch()
     names = [f"w{i}" for i in range(workers)]
     for name in names:
-        comparison.joined(name, "group", at=0)
+        watch.joined(name, host="h", group="group", at=0)
     tasks, transfers = np.ones((50, len(TASK_SUMS))), np.ones((16, len(TRANSFER_SUMS)))
     prefixes = tuple(f"f{i}" for i in range(50))
     rates = TaskRates(prefixes, 5 * tasks, tuple(names[:16]), 5 * transfers, np.ones(len(PROCESS_SUMS)))
     for name in names:
-        comparison.receive(name, rates, at=1, paused=0.0, spilling=0.0, held=0.0, lag=0.0)
-    pieces = list(comparison.pieces(at=2, learn=np.ones(comparison.capacity, bool)))
+        watch.receive(name, rates, at=1)
+    pieces = list(watch._compared(2))
     assert len(pieces) > 20
     assert max(pieces) <= 5 * workers
