@@ -10,13 +10,11 @@ from typing import Any
 
 import click
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.cli.inputs import scheduler_address
 from dask_efficiency.cli.options import Connection
 from dask_efficiency.files.text_files import YamlSection, composed, known_names, read_text
 from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource
-from dask_efficiency.fleet.minder.detector import Minder
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.minder.detector import Minder, load_minder
 from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_outliers
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig, read_http_config
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
@@ -31,37 +29,26 @@ from dask_efficiency.straggler.retirements import RETIRE_SHARE, Retirements, mos
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """Settings of a watch; the defaults hold where a file does not mention them.
+    """Settings of a watch; the defaults hold where a file does not mention them."""
 
-    Parameters
-    ----------
-    every, window, history
-        Seconds between two rounds; length of the judged window; and of the past before it.
-    continuity
-        Seconds for which a machine must be unlike others; None for the default.
-    model
-        File of a trained detector; empty for :func:`~dask_efficiency.fleet.find_outliers`.
-    http_config
-        Passwords and certificates for Prometheus.
-    webhook, command
-        Receivers of findings.
-    metrics_port, metrics_address
-        Where the watch serves metrics of itself; port 0 for nowhere. They name no machine, so by default they are on
-        all addresses of the host, as those of Prometheus' exporters are.
-    retire_share, retire_every
-        Largest share of the workers retired within a day, and seconds between two retirements.
-    """
-
+    #: Seconds between two rounds; length of the judged window; and of the past before it.
     every: float = 480.0
     window: float = 900.0
     history: float = 3600.0
+    #: Seconds for which a machine must be unlike others; None for the default.
     continuity: float | None = None
+    #: File of a trained detector; empty for :func:`~dask_efficiency.fleet.find_outliers`.
     model: str = ""
+    #: Passwords and certificates for Prometheus.
     http_config: HttpConfig = field(default_factory=HttpConfig)
+    #: Receivers of findings.
     webhook: Webhook | None = None
     command: Command | None = None
+    #: Where the watch serves metrics of itself; port 0 for nowhere. They name no machine, so by default they are on all
+    #: addresses of the host, as those of Prometheus' exporters are.
     metrics_port: int = 0
     metrics_address: str = "0.0.0.0"
+    #: Largest share of the workers retired within a day, and seconds between two retirements.
     retire_share: float = RETIRE_SHARE
     retire_every: float = 1800.0
 
@@ -74,12 +61,7 @@ class WatchSettings:
 def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
     """Read a file of settings; file names in it are relative to it.
 
-    Raises
-    ------
-    TextFileError
-        With the line, its content and what was expected.
-    OSError
-        If it, or a file that it names, cannot be read.
+    Raises TextFileError with the line, and OSError if it, or a file that it names, cannot be read.
     """
     folder = Path(path).parent
     readers: dict[str, Callable[[str], Any]] = {
@@ -168,13 +150,7 @@ def fleet_watch(
     warn: Callable[[str], None],
     clock: Callable[[], float],
 ) -> FleetWatch:
-    """Watch of a source.
-
-    Raises
-    ------
-    OSError, ValueError, ImportError
-        If a file or a setting cannot be used.
-    """
+    """Watch of a source; raises OSError, ValueError or ImportError if a file or a setting cannot be used."""
     detector = _detector(source, settings)
     samples = settings.window / source.step_seconds
     if samples < MIN_SAMPLES:
@@ -182,31 +158,17 @@ def fleet_watch(
             f"a window of {settings.window:g} s has {samples:.0f} samples, one in {source.step_seconds:g} s; "
             f"expected {MIN_SAMPLES} at least"
         )
-    observers: tuple[OwnMetrics, ...] = ()
+    metrics = None
     if settings.metrics_port:
         metrics = OwnMetrics()
         metrics.serve(settings.metrics_port, settings.metrics_address)
-        observers = (metrics,)
-    return FleetWatch(
-        source=source,
-        detector=detector,
-        window_seconds=settings.window,
-        history_seconds=settings.history,
-        show=show,
-        warn=warn,
-        clock=clock,
-        receivers=settings.receivers,
-        observers=observers,
-        continuity_seconds=settings.continuity,
-    )
+    return FleetWatch(source, detector, settings, show, warn, clock, metrics)
 
 
 def _detector(source: Source, settings: WatchSettings) -> Detector:
     if not settings.model:
         # A scheduler gives its workers what it likes.
         return outlier_detector(settings.continuity, same_work=not isinstance(source, SchedulerSource))
-    from dask_efficiency.fleet.minder.detector import load_minder
-
     minder = load_minder(settings.model)
     if isinstance(source, SchedulerSource):
         check_model(minder, settings.model, NAMES, f"a scheduler such as {source.name}")
@@ -226,24 +188,12 @@ def retiring(
 
 def outlier_detector(continuity_seconds: float | None = None, *, same_work: bool = True) -> Detector:
     """:func:`~dask_efficiency.fleet.find_outliers` as the detector of a watch."""
-
-    def detect(window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
-        seconds = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
-        return find_outliers(window, history=past, continuity_seconds=seconds, same_work=same_work)
-
-    return detect
+    seconds = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
+    return lambda window, past: find_outliers(window, history=past, continuity_seconds=seconds, same_work=same_work)
 
 
 def check_model(minder: Minder, path: str, names: Sequence[str], source: str) -> None:
-    """Raise ValueError if a trained detector needs metrics that the source does not have.
-
-    Parameters
-    ----------
-    minder, path
-        The detector, and its file.
-    names, source
-        Metrics of the source, and its name.
-    """
+    """Raise ValueError if a trained detector needs metrics that the named source does not have."""
     unknown = [name for name in minder.metrics if name not in names]
     if unknown:
         raise ValueError(
