@@ -12,6 +12,7 @@ from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.fleet.minder.detector import Minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.prometheus.prometheus_query import Answered
 from dask_efficiency.fleet.prometheus.prometheus_source import Gathered
 from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
 from dask_efficiency.fleet.rounds.past import parted
@@ -105,7 +106,7 @@ def judged(metric: str, change: float, *, level: float = 60.0) -> list[SlowWorke
     random, at = np.random.default_rng(1), np.arange(540) * FILE.step_seconds
     for machine in range(8):
         values = level + random.normal(0, 0.5, 540) + change * ((at >= 7600) & (machine == 3))
-        gathered.add(number, {"instance": f"m{machine}"}, at, values.astype(np.float32))
+        gathered.add(number, Answered({"instance": f"m{machine}"}, at, values.astype(np.float32)))
     past, window = parted(gathered.series(), window_start=7200)
     return outlier_detector()(window, past)
 

@@ -1,5 +1,3 @@
-"""What a watch tells Prometheus of itself."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -18,10 +16,9 @@ FOUND = SlowWorker("a", "", Cause.GPU, 2.0, 0.9, 0.0, None)
 
 def metrics() -> OwnMetrics:
     own = OwnMetrics()
-    own.judged(at=1000, pull=2.5, judge=0.5, machines=64, missing=7)
+    own.judged([FOUND, FOUND], at=1000, pull=2.5, judge=0.5, machines=64, missing=7)
     own.failed(pull=1.5)
-    own.untold()
-    own.ongoing([FOUND, FOUND])
+    own.not_reached()
     return own
 
 
@@ -44,7 +41,7 @@ def test_rounds_are_counted(name: str, labels: dict[str, str], value: float) -> 
     assert metrics().registry.get_sample_value(f"dask_efficiency_watch_{name}", labels) == value
 
 
-def test_they_are_served_on_the_address_that_was_given_and_on_no_other() -> None:
+def test_metrics_are_served_on_the_address_that_was_given_and_on_no_other() -> None:
     server = metrics().serve(0, "127.0.0.1")
     try:
         assert server.server_address[0] == "127.0.0.1"
@@ -58,13 +55,13 @@ def test_an_address_of_another_host_is_refused_by_its_name() -> None:
         metrics().serve(9469, "192.0.2.1")
 
 
-def test_they_name_no_machine() -> None:
-    """As exporters do, they are served on all addresses where nothing else is asked for."""
+def test_metrics_name_no_machine() -> None:  # by default, they are on all addresses of the host
     own = metrics()
-    own.ongoing([replace(FOUND, worker="secret", host="secret", workers=("secret",), line="secret")])
+    secret = replace(FOUND, worker="secret", host="secret", workers=("secret",), line="secret")
+    own.judged([secret], at=1000, pull=2.5, judge=0.5, machines=64, missing=7)
     assert b"secret" not in generate_latest(own.registry)
 
 
 @needs_promtool
-def test_promtool_finds_nothing_wrong_with_them() -> None:
+def test_promtool_finds_nothing_wrong_with_the_metrics() -> None:
     assert lint(generate_latest(metrics().registry).decode()) == ""
