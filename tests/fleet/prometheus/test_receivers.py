@@ -29,10 +29,7 @@ def test_a_webhook_gets_json() -> None:
 
 
 def test_a_webhook_that_refuses_says_so_without_its_secret() -> None:
-    with (
-        answering(lambda path, body: (500, b"")) as server,
-        pytest.raises(NotReceivedError, match="500") as caught,
-    ):
+    with answering(lambda path, body: (500, b"")) as server, pytest.raises(NotReceivedError, match="500") as caught:
         Webhook(f"{server.url}/hooks/T0SECRET?key=SECRET").tell(BODY)
     assert "SECRET" not in str(caught.value)
 
