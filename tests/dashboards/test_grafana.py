@@ -246,10 +246,10 @@ def test_a_single_number_is_the_last_one_of_an_instant_query(board):
         assert all((target["instant"], target["range"]) == (single, not single) for target in panel["targets"])
         if single and panel["type"] != "table":
             assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
-        told = panel["fieldConfig"]["defaults"]
-        if panel["type"] == "stat" and "thresholds" in told:  # no number is neither good nor bad
-            (mapping,) = told["mappings"]
-            assert mapping["options"] == {"match": "null+nan", "result": {"color": "text", "text": told["noValue"]}}
+        defaults = panel["fieldConfig"]["defaults"]
+        if panel["type"] == "stat" and "thresholds" in defaults:  # no number is neither good nor bad
+            (mapping,) = defaults["mappings"]
+            assert mapping["options"] == {"match": "null+nan", "result": {"color": "text", "text": defaults["noValue"]}}
 
 
 def test_panels_lie_side_by_side_within_24_columns_and_folded_ones_below_their_row(board):

@@ -50,7 +50,7 @@ def test_a_prometheus_that_does_not_start_is_quoted(tmp_path, monkeypatch):
         pass
 
 
-def test_every_part_has_a_line_of_what_to_look_at_which_names_alerts_that_exist():
+def test_the_hints_of_all_parts_name_alerts_that_exist():
     assert {part.name for part in PARTS} == LOOK_AT.keys()
     named = set(re.findall(r"DaskEfficiency\w+", " ".join(LOOK_AT.values())))
     assert named

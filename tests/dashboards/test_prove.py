@@ -105,7 +105,7 @@ def test_the_slices_of_the_pie_are_all_of_the_thread_time(prometheus):
     assert sum(value for _, value in slices) + rest == pytest.approx(whole, rel=0.2)
 
 
-def test_what_costs_most_is_no_more_than_the_time_shown_and_stands_once_for_each_kind(prometheus):
+def test_each_kind_of_finding_is_listed_once_with_no_more_than_the_time_shown(prometheus):
     findings = eventually(lambda: prometheus.query(question("What costs most").substituted({"job": "dask"})))
     kinds = [labels["kind"] for labels, _ in findings]
     assert len(set(kinds)) == len(kinds)

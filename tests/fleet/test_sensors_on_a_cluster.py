@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-def test_what_a_host_says_is_in_the_trace_and_in_the_series_until_it_is_switched_off(new_cluster):
+def test_sensors_of_a_host_are_in_the_trace_and_in_the_series_until_they_are_switched_off(new_cluster):
     with new_cluster(n_workers=2, threads_per_worker=1) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
 

@@ -104,7 +104,7 @@ def times(series: MetricSeries | None) -> list[float]:
     return series.values[0, 0].tolist()
 
 
-def test_the_first_round_pulls_all_and_later_ones_what_is_new() -> None:
+def test_the_first_round_pulls_all_and_later_ones_new_samples() -> None:
     scene = Scene()
     for at in (10_000, 10_100, 10_200):
         scene.rounds(at)

@@ -22,7 +22,7 @@ LAUNCHES = 10
 
 @dataclass
 class SimulatedWorker:
-    """A worker with one thread; the functions give what holds at an instant."""
+    """A worker with one thread; functions take an instant."""
 
     name: str
     host: str = "host"
@@ -57,7 +57,7 @@ class SimulatedWorker:
 
 
 class SimulatedCluster:
-    """Runs workers beside a watch, and keeps what it said."""
+    """Runs workers under a watch, and keeps its findings."""
 
     def __init__(self, workers: list[SimulatedWorker], seed: int = 0, **options: float) -> None:
         self.watch = StragglerWatch(**options)

@@ -136,7 +136,7 @@ def test_disks_are_not_judged_without_usual_figures_or_without_the_times() -> No
     assert judge_disks(found, hosts, BEFORE, behind, 3.0) is not None
 
 
-def test_work_that_was_never_seen_before_says_nothing() -> None:
+def test_work_that_was_never_seen_before_accuses_nobody() -> None:
     frame = held_up(on_hosts(9), FIRST).assign(prefix="new")
     found = {one.signal: one for one in run_of_table(frame).observations}
     judged = judge_disks(found, list(frame.groupby("worker").host.first()), BEFORE, np.zeros(8), 3.0)

@@ -193,7 +193,7 @@ def test_a_missing_file_is_missing(tmp_path):
         ("xxx", 4, 0.5, -1),  # less than a stretch
     ],
 )
-def test_what_lasts_for_a_share_of_a_stretch_begins_where_it_holds(holds, length, share, first):
+def test_a_condition_that_lasts_for_a_share_of_a_stretch_begins_where_it_holds(holds, length, share, first):
     assert lasting(np.array([[mark == "x" for mark in holds]]), length=length, share=share).tolist() == [first]
 
 

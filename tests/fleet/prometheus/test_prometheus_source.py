@@ -61,7 +61,7 @@ def filled(gathered: Gathered, number: int, at: list[float], values: list[float]
     gathered.add(number, Answered(labels, np.array(at), np.array(values, np.float32)))
 
 
-def test_samples_lie_on_the_grid_and_what_is_missing_is_missing() -> None:
+def test_samples_lie_on_the_grid_and_missing_ones_are_missing() -> None:
     gathered = Gathered(FILE, start=100, samples=4)
     filled(gathered, 0, [100, 110.001], [1, 2], instance="b", rack="r1")
     filled(gathered, 1, [105], [3], instance="b")

@@ -85,10 +85,10 @@ def test_a_line_of_a_host_names_its_workers() -> None:
 
 
 def test_a_record_has_the_finding_and_the_whole_machine() -> None:
-    told = json.loads(json.dumps(as_record(BEGINS)))
-    assert told["finding"] == as_finding(FINDING).to_dict()
-    assert told["finding"]["evidence"] == {"score": 1.5, "pfc": 812.3}
-    assert SlowWorker.from_dict(told["slow_worker"]) == FINDING
+    record = json.loads(json.dumps(as_record(BEGINS)))
+    assert record["finding"] == as_finding(FINDING).to_dict()
+    assert record["finding"]["evidence"] == {"score": 1.5, "pfc": 812.3}
+    assert SlowWorker.from_dict(record["slow_worker"]) == FINDING
 
 
 def test_the_webhook_has_the_fields_that_alertmanager_sends() -> None:
@@ -101,10 +101,12 @@ def test_the_webhook_has_the_fields_that_alertmanager_sends() -> None:
     assert alert.keys() == {"status", "labels", "annotations", "startsAt", "endsAt", "generatorURL", "fingerprint"}
     assert (body["status"], alert["status"], body["version"]) == ("firing", "firing", "4")
     assert alert["labels"]["machine"] == "m04"
-    told = alert["annotations"]
-    assert told["description"].startswith("Slow worker, its transfers are slow. Worker m04. Look at its network card,")
-    assert json.loads(told["finding"]) == as_finding(FINDING).to_dict()
-    assert SlowWorker.from_dict(json.loads(told["slow_worker"])) == FINDING
+    record = alert["annotations"]
+    assert record["description"].startswith(
+        "Slow worker, its transfers are slow. Worker m04. Look at its network card,"
+    )
+    assert json.loads(record["finding"]) == as_finding(FINDING).to_dict()
+    assert SlowWorker.from_dict(json.loads(record["slow_worker"])) == FINDING
     assert all(isinstance(value, str) for part in ("labels", "annotations") for value in alert[part].values())
     json.dumps(body)
 
