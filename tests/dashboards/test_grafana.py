@@ -21,12 +21,9 @@ from dashboards.generator.boards import BOARDS, TAG
 from dashboards.generator.panels import OTHER
 from dashboards.prove import BUILT_IN, panels, questions
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.sensors import READINGS
-from dask_efficiency.live.prometheus import ClusterCollector, Export
 from dask_efficiency.report.kinds import KINDS, advice
 from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
 from tests.live.prometheus_process import needs_promtool
-from tests.live.test_prometheus import SECOND, Source, straggler, watched
 
 NAMES = [board.uid for board in BOARDS]
 
@@ -156,39 +153,18 @@ def test_every_variable_that_is_used_is_defined(board):
 # -- queries -----------------------------------------------------------------------------------
 
 
-def exported() -> dict[str, dict[str, set[str]]]:
-    """Every series that the exporter has, as metric, label and values."""
-    source = Source()
-    source.join("w")
-    source.cluster.work.set(True, at=0)
-    source.poll()
-    source.report("w", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)}))
-    source.poll()
-    source.findings = (straggler("w"),)
-    collector = ClusterCollector()
-    collector._exports.append(Export(source))
-    found: dict[str, dict[str, set[str]]] = {}
-    for family in collector.collect():
-        for sample in family.samples:
-            labels = found.setdefault(sample.name, {})
-            for label, value in sample.labels.items():
-                labels.setdefault(label, set()).add(value)
-    return found
-
-
-def test_every_metric_every_label_and_every_value_is_one_that_is_exported(board):
-    ours = exported()
-    assert len(ours) > 15
+def test_every_metric_every_label_and_every_value_is_one_that_is_exported(board, exported):
+    assert len(exported) > 15
     for expr in expressions(board):
         for metric, matchers in SELECTOR.findall(expr):
-            labels = ours[metric].keys() if metric in ours else OTHERS[metric]
+            labels = exported[metric].keys() if metric in exported else OTHERS[metric]
             for label, _, values in MATCHER.findall(matchers):
                 assert label in {*labels, *SCRAPED}, f"{metric} has no label {label}"
                 if label in ("activity", "bucket", "cause", "outcome", "process"):
-                    assert set(values.split("|")) <= ours[metric][label], f"{metric}: {values}"
+                    assert set(values.split("|")) <= exported[metric][label], f"{metric}: {values}"
         for by in re.findall(r"\b(?:by|on) \(([^)]*)\)", expr):
             metrics = [metric for metric, _ in SELECTOR.findall(expr)]
-            known = {label for metric in metrics for label in ours.get(metric, OTHERS.get(metric, ()))}
+            known = {label for metric in metrics for label in exported.get(metric, OTHERS.get(metric, ()))}
             assert set(by.split(", ")) <= known | SCRAPED, expr
 
 
@@ -286,17 +262,16 @@ def test_buckets_have_the_colours_that_they_have_everywhere(board):
     assert buckets == {name: [COLOURS[Bucket(name)]] for name in buckets}
 
 
-def test_causes_have_colours_of_their_own_within_a_panel(board):
+def test_causes_have_colours_of_their_own_within_a_panel(board, exported):
     found = [panel for panel in shown(board) if re.search(r"rate.* and on \(cause\)", panel["targets"][0]["expr"])]
     assert len(found) == (3 if "overview" in board["uid"] else 1)
-    known = exported()
     for panel in found:
         ((metric, _), *_) = SELECTOR.findall(panel["targets"][0]["expr"])
-        assert colours(panel).keys() == known[metric]["cause"]
+        assert colours(panel).keys() == exported[metric]["cause"]
         assert len(set(map(tuple, colours(panel).values()))) == len(colours(panel))
 
 
-def test_the_stack_holds_every_activity_once_below_a_dotted_line_of_the_threads(board):
+def test_the_stack_holds_every_activity_once_below_a_dotted_line_of_the_threads(board, exported):
     (panel,) = [panel for panel in shown(board) if panel["title"] == "What the threads did"]
     assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
     (line,) = [o for o in panel["fieldConfig"]["overrides"] if o["matcher"]["options"] == "threads"]
@@ -307,7 +282,7 @@ def test_the_stack_holds_every_activity_once_below_a_dotted_line_of_the_threads(
     *layers, threads = panel["targets"]
     assert threads["legendFormat"] == "threads"
     found = [re.findall(r'activity=~"([^"]*)"', layer["expr"])[0].split("|") for layer in layers]
-    assert sorted(chain(*found)) == sorted(exported()["dask_efficiency_thread_activity_seconds_total"]["activity"])
+    assert sorted(chain(*found)) == sorted(exported["dask_efficiency_thread_activity_seconds_total"]["activity"])
 
 
 # -- findings ----------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_recording_rules_are_named_level_metric_operation():
 def test_every_series_that_a_rule_reads_is_recorded_or_exported(exported):
     series = set(re.findall(r"\b(?:\w+:)?dask_\w+(?::\w+)?", EXPRESSIONS))
     assert {name for name in series if ":" in name} <= RECORDED.keys()
-    assert {name for name in series if ":" not in name} <= exported | {"dask_scheduler_clients"}
+    assert {name for name in series if ":" not in name} <= {*exported, "dask_scheduler_clients"}
     assert sum(":" not in name for name in series) >= 7
 
 
@@ -154,21 +154,3 @@ def test_every_rule_counts_all_useful_time_as_useful():
     named = re.findall(r'activity=~"(thread-cpu[^"]*)"', EXPRESSIONS)
     assert len(named) >= 3
     assert all({*named_here.split("|")} >= set(map(str, GOOD)) for named_here in named)
-
-
-@pytest.fixture
-def exported(monkeypatch) -> set[str]:
-    """Names of the series that a scheduler has."""
-    prometheus_client = pytest.importorskip("prometheus_client")
-    from dask_efficiency.accounts.sensors import READINGS
-    from dask_efficiency.live.prometheus import ClusterCollector
-    from tests.live.test_prometheus import SECOND, Source, straggler, watched
-
-    monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
-    collector = ClusterCollector()
-    source = Source()
-    source.findings = (straggler("w"),)
-    source.join("w")
-    source.report("w", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)}))
-    collector.add(source)
-    return {sample.name for metric in collector.collect() for sample in metric.samples}
