@@ -76,23 +76,28 @@ def test_samples_lie_on_the_grid_and_missing_ones_are_missing() -> None:
     )
 
 
-def test_a_series_without_the_machine_is_an_error_with_the_line_of_the_query() -> None:
-    with pytest.raises(TextFileError, match=r"m.yaml, line 5: cpu: a series .* no label 'instance'.* 'rack'"):
-        filled(Gathered(FILE, start=0, samples=4), 0, [0], [1], rack="r1")
-
-
-def test_a_machine_without_its_group_is_an_error() -> None:
-    gathered = Gathered(FILE, start=0, samples=4)
-    filled(gathered, 0, [0], [1], instance="a", job="x")
-    with pytest.raises(TextFileError, match=r"line 5: cpu: no series of 'a' has a label 'rack', its group; .* 'job'"):
+@pytest.mark.parametrize(
+    ("labels", "wrong"),
+    [
+        ([{"rack": "r1"}], r"m.yaml, line 5: cpu: a series .* no label 'instance'.* 'rack'"),
+        ([{"instance": "a", "job": "x"}], r"line 5: cpu: no series of 'a' has a label 'rack', its group; .* 'job'"),
+        (
+            [{"instance": "a", "rack": "r", "gpu": "0"}, {"instance": "a", "rack": "r", "gpu": "1"}],
+            r"several series of 'a', which differ in gpu; .*avg by \(instance\)",
+        ),
+    ],
+)
+def test_series_without_one_machine_and_group_each_are_an_error_with_the_line_of_the_query(
+    labels: list[dict[str, str]], wrong: str
+) -> None:
+    def answered() -> None:
+        gathered = Gathered(FILE, start=0, samples=4)
+        for each in labels:
+            filled(gathered, 0, [0, 5, 10], [1, 1, 1], **each)
         gathered.series()
 
-
-def test_the_error_of_several_series_of_a_machine_names_the_labels_in_which_they_differ() -> None:
-    gathered = Gathered(FILE, start=0, samples=4)
-    filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", gpu="0")
-    with pytest.raises(TextFileError, match=r"several series of 'a', which differ in gpu; .*avg by \(instance\)"):
-        filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", gpu="1")
+    with pytest.raises(TextFileError, match=wrong):
+        answered()
 
 
 def test_a_machine_that_gets_other_labels_goes_on() -> None:
