@@ -103,12 +103,20 @@ def with_a_giant(every: int) -> Task:
 
 SLOW = {"slowness": slow(2.0)}
 SMALL = {**SLOW, "group": "small"}
-ONE_OF_DIFFERENT = {
-    i: {"task": by_turns(lambda n, i=i: ("f", 0.1 * (0.5 + n * 7 % 11 / 10 + 0.25 * (i == 2)), 1e6))} for i in range(4)
-}
+
+
+def different(**changes: Any) -> dict[int, dict[str, Any]]:
+    """Tasks that differ within a prefix, of which one worker has the longer ones."""
+
+    def task(i: int) -> Task:
+        return by_turns(lambda n: ("f", 0.1 * (0.5 + n * 7 % 11 / 10 + 0.25 * (i == 2)), 1e6))
+
+    return {i: {"task": task(i), **(changes if i == 2 else {})} for i in range(4)}
+
 
 #: Cases in which a worker is slow and not to blame, or cannot be told: the workers, and seconds.
 NOBODY: dict[str, tuple[list[SimulatedWorker], float]] = {
+    "healthy workers": (healthy(8), 240),
     "workers that differ a little": (among(8, {i: {"slowness": slow(1 + 0.01 * i)} for i in range(8)}), 120),
     "a burst of jitter": (among(6, {2: {"slowness": slow(2.0, since=60, until=66)}}), 120),
     "one of two without a history": (among(2, {0: SLOW}), 240),
@@ -120,8 +128,8 @@ NOBODY: dict[str, tuple[list[SimulatedWorker], float]] = {
     "larger partitions": (among(6, {4: {"task": sized(1.5, 6)}}, task=sized(0.3, 3)), 180),
     "one huge partition": (among(6, {2: {"task": by_turns(lambda n: ("f", 20.0 if n == 99 else 0.2, 1e6))}}), 180),
     "other work": (among(6, {2: {"task": of_prefix("g", 1.0)}}), 180),
-    "longer ones of different tasks": (among(4, ONE_OF_DIFFERENT), 150),
-    "longer ones of different tasks that wait": (among(4, ONE_OF_DIFFERENT, share=0.02), 150),
+    "longer ones of different tasks": (among(4, different()), 150),
+    "longer ones of different tasks that wait": (among(4, different(), share=0.02), 150),
     "little that others do too": (
         among(4, {1: {"task": by_turns(lambda n: ("f", 0.3, 1e6) if n % 20 == 0 else ("own", 0.4, 1e6))}}),
         300,
@@ -193,10 +201,10 @@ FOUND: dict[str, tuple[list[SimulatedWorker], float, str, Cause | None, set[str]
         among(6, {4: {"slowness": slow(1.6)}}, task=sized(0.3, 3)), 180, "w4", None, {"duration"}
     ),
     "the longer ones of different tasks and slow": (
-        among(4, {**ONE_OF_DIFFERENT, 2: {**ONE_OF_DIFFERENT[2], **SLOW}}), 150, "w2", None, {"duration"}
+        among(4, different(**SLOW)), 150, "w2", None, {"duration"}
     ),
     "the longer ones of different tasks that wait and slow": (
-        among(4, {**ONE_OF_DIFFERENT, 2: {**ONE_OF_DIFFERENT[2], **SLOW}}, share=0.02), 150, "w2", None, {"duration"}
+        among(4, different(**SLOW), share=0.02), 150, "w2", None, {"duration"}
     ),
     "tasks that do not end": (among(6, {1: HANGING}), 400, "w1", None, {"duration"}),
     "paused all the time": (
