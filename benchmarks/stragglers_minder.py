@@ -28,14 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import HOST_NAMES, METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from benchmarks.stragglers_outliers import f1
-from dask_efficiency.fleet.minder.detector import (
-    WINDOW_SAMPLES,
-    Minder,
-    embedded,
-    lasting,
-    load_minder,
-    robust_scores,
-)
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, lasting, load_minder, robust_scores
 from dask_efficiency.fleet.minder.network import normalised, windowed
 from dask_efficiency.fleet.minder.train import train_minder
 from dask_efficiency.fleet.outliers.block_signals import block_signals
