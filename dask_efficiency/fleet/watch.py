@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -14,14 +14,11 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
-from dask_efficiency.fleet.prometheus.receivers import NotReceivedError
+from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, OwnMetrics
 from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples, parted
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
+from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.straggler.peers import MIN_PEERS
-
-if TYPE_CHECKING:
-    from dask_efficiency.fleet.prometheus.receivers import OwnMetrics
-    from dask_efficiency.fleet.settings import WatchSettings
 
 #: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
 LATE_SECONDS = 60.0

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.cli.options import Connection
-from dask_efficiency.fleet import cli, settings
+from dask_efficiency.fleet import assembly, cli
 from dask_efficiency.fleet.minder import train
 from dask_efficiency.fleet.minder.detector import Minder, load_minder
 from dask_efficiency.fleet.settings import WatchSettings
@@ -152,11 +152,11 @@ def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         "dask_efficiency.cli.options.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
     )
-    source = settings.scheduler_source("host:1", Connection(3.5))
+    source = assembly.scheduler_source("host:1", Connection(3.5))
     assert source.timeout_seconds == 3.5
     finding = SlowWorker("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
     stub: Any = SimpleNamespace(found=(finding,), present=("w0", "w2", "w3"))
-    retire = settings.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
+    retire = assembly.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
     retire(0.0)
     assert asked == []
     stub.present = ("w0", "w1", "w2", "w3")

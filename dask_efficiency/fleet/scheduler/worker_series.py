@@ -89,7 +89,7 @@ class SeriesRing:
 
 
 @dataclass(slots=True, eq=False)
-class WorkerMemory:
+class RememberedWorker:
     """Memory of a present worker, and its account at its last heartbeat."""
 
     name: str
@@ -107,7 +107,7 @@ NAMES = (*_SHARES, *_OF_DASK, *HOST_SENSORS, *GPU_SENSORS)
 
 
 def series_of(
-    workers: Sequence[WorkerMemory], first: int, last: int, *, ahead: float, metrics: Sequence[str] = NAMES
+    workers: Sequence[RememberedWorker], first: int, last: int, *, ahead: float, metrics: Sequence[str] = NAMES
 ) -> MetricSeries:
     """Metric series of some workers over some steps since the first report, of the metrics that any of them has.
 
@@ -162,7 +162,7 @@ class WorkerSeries(SchedulerPart):
         self._accounts = accounts
         self._options = options
         self._seconds = options().worker_series
-        self._workers: dict[str, WorkerMemory] = {}
+        self._workers: dict[str, RememberedWorker] = {}
         self._guard = Guard("the workers' series", "dask_efficiency remembers the workers' metrics no more")
         accounts.stragglers.outliers = OutlierWatch(self.reader, lambda: options().outliers)
 
@@ -190,7 +190,7 @@ class WorkerSeries(SchedulerPart):
 
     def _join(self, address: str, ws: WorkerState) -> None:
         group = json.dumps(comparable(ws), default=str)
-        self._workers[address] = WorkerMemory(str(ws.name), str(ws.host), group, self._new_ring())
+        self._workers[address] = RememberedWorker(str(ws.name), str(ws.host), group, self._new_ring())
 
     def worker_left(self, address: str, stimulus_id: str | None) -> None:  # noqa: D102
         self._workers.pop(address, None)

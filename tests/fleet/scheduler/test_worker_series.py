@@ -15,8 +15,8 @@ from dask_efficiency.fleet.scheduler import worker_series
 from dask_efficiency.fleet.scheduler.worker_series import (
     NAMES,
     STEP_SECONDS,
+    RememberedWorker,
     SeriesRing,
-    WorkerMemory,
     WorkerSeries,
     series_of,
 )
@@ -144,7 +144,7 @@ def ring(*reports: tuple[int, list[float]], steps: int = 8) -> SeriesRing:
 
 
 def series(*rings: SeriesRing, first: int, last: int) -> MetricSeries:
-    workers = [WorkerMemory(f"w{i}", "", "", one) for i, one in enumerate(rings)]
+    workers = [RememberedWorker(f"w{i}", "", "", one) for i, one in enumerate(rings)]
     return series_of(workers, first, last, ahead=100.0, metrics=["a", "b"])
 
 
