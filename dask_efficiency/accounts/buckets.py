@@ -54,7 +54,6 @@ BUCKET_DESCRIPTIONS: dict[Bucket, str] = {
 
 #: Time that produced a result for the first time.
 GOOD = (Bucket.THREAD_CPU, Bucket.GPU, Bucket.LIBRARY_THREADS)
-
 #: Time in which a task held a slot, whatever its outcome. ``running`` is the part that is not finalized.
 HELD = (
     Bucket.THREAD_CPU,
@@ -174,21 +173,7 @@ def combine(breakdowns: Iterable[Breakdown]) -> Breakdown:
 
 
 def scale_down(row: Sequence[int], total: int) -> list[int]:
-    """Scale whole numbers to a smaller total, exactly: the result sums to ``total``.
-
-    Parameters
-    ----------
-    row
-        Non-negative, summing to at least ``total``.
-    total
-        Sum of the result, at least 0.
-
-    Returns
-    -------
-    list
-        Each value at most its original: differences of the floors of the scaled running sum, so
-        no value is off by more than one.
-    """
+    """Scale whole numbers down to a smaller total, exactly: none grows, and none is off by more than one."""
     whole = sum(row)
     if not 0 <= total <= whole:
         raise ValueError(f"cannot scale a row of {whole} to {total}; expected 0 to {whole}")
@@ -196,15 +181,7 @@ def scale_down(row: Sequence[int], total: int) -> list[int]:
 
 
 def in_proportion(weights: Sequence[int], total: int) -> list[int]:
-    """Divide a total into whole numbers in proportion to weights: differences of the floors of the running sum.
-
-    Parameters
-    ----------
-    weights
-        Non-negative, not all 0.
-    total
-        At least 0.
-    """
+    """Divide a total into whole numbers in proportion to weights, not all 0: differences of floors of running sums."""
     whole = sum(weights)
     found, running, given = [], 0, 0
     for weight in weights:
@@ -224,7 +201,6 @@ def _known(bucket: str) -> Bucket:
 
 #: Stands for a cause that was not observed; never divided among the others.
 UNKNOWN = "unknown"
-
 #: The causes of each bucket that has any, in the order in which they are shown.
 CAUSES: dict[Bucket, tuple[str, ...]] = {
     Bucket.THREAD_NONCPU: (
@@ -308,21 +284,9 @@ def named_causes(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
 
 
 def fit_causes(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
-    """Divide a bucket's nanoseconds by cause.
+    """Divide a bucket's nanoseconds by :func:`cause_name`, given known ones by bare cause.
 
-    Parameters
-    ----------
-    weights
-        Known nanoseconds by bare cause.
-    bucket
-        One of :data:`CAUSES`.
-    ns
-        Nanoseconds in the bucket.
-
-    Returns
-    -------
-    dict
-        By :func:`cause_name`; sums to ``ns``. Weights beyond it are scaled down; what they lack is :data:`UNKNOWN`.
+    Weights beyond the bucket are scaled down; what they lack is :data:`UNKNOWN`.
     """
     known = [max(0, weights.get(cause, 0)) for cause in CAUSES[bucket]]
     whole = sum(known)
@@ -336,17 +300,7 @@ def fit_causes(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str,
 def fit_known_causes(
     weights: Mapping[str, int], buckets: Mapping[str, int], known: Collection[Bucket] = ()
 ) -> dict[str, int]:
-    """Fit the causes of each bucket that has known ones, see :func:`fit_causes`.
-
-    Parameters
-    ----------
-    weights
-        Nanoseconds by :func:`cause_name`.
-    buckets
-        Nanoseconds by bucket.
-    known
-        Buckets whose causes are known elsewhere; here they are reported too, if only as :data:`UNKNOWN`.
-    """
+    """Fit the causes of each bucket that has known ones here, and of those in ``known``, that has them elsewhere."""
     found: dict[str, int] = {}
     for bucket in CAUSES:
         causes = causes_of(weights, bucket)

@@ -15,13 +15,10 @@ from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes,
 
 #: Frames of a stack that are sent, the innermost; a guess above what samplers keep (48).
 MAX_DEPTH = 60
-
 #: Rows of a window's merged profile, the costliest first: 2.5 MB, as a row takes some 500 bytes. A guess.
 MAX_ROWS = 5_000
-
 #: Long holds of each kind that are kept, the longest first. A guess: reports show fewer.
 MAX_HOLDS = 20
-
 _NONCPU = frozenset(CAUSES[Bucket.THREAD_NONCPU])
 _OVERHEAD = frozenset(CAUSES[Bucket.OVERHEAD])
 
@@ -71,13 +68,7 @@ def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
 
 
 def decode_details(payload: object) -> WindowDetails:
-    """Check and read what :func:`encode_details` made.
-
-    Raises
-    ------
-    RefusedPayload
-        If a field is missing, mistyped or out of range.
-    """
+    """Check and read what :func:`encode_details` made; raises :class:`RefusedPayload`."""
     fields = mapping("details", payload)
     frames = [_frame(entry) for entry in listed("details.frames", fields.get("frames"))]
     stacks = [
@@ -98,10 +89,7 @@ def decode_details(payload: object) -> WindowDetails:
     profile = {}
     for bucket, cause, prefix, at, ns in _entries("profile", fields, 5):
         place = SampleRow(
-            text("details.bucket", bucket),
-            text("details.cause", cause),
-            text("details.prefix", prefix),
-            stack(at),
+            text("details.bucket", bucket), text("details.cause", cause), text("details.prefix", prefix), stack(at)
         )
         profile[place] = whole("details.profile", ns)
     holders = {}

@@ -134,7 +134,6 @@ def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
 
 #: Kernels that a sum lists, those that took most time. A guess: pages show 20.
 MAX_KERNELS = 100
-
 #: Devices that a sum lists. A guess: in a cloud, each departed worker may have had another device.
 MAX_DEVICES = 200
 
@@ -159,7 +158,6 @@ def add_totals(former: GpuTotals, latter: GpuTotals) -> GpuTotals:
 
 
 _NUMBERS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
-
 #: The fields of a device that add up.
 _DEVICE_NUMBERS = tuple(f.name for f in fields(DeviceTotals) if f.name not in ("uuid", "name", "shares"))
 

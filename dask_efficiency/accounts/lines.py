@@ -12,10 +12,8 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 #: Rows of a table: 1 MB, as a row of 20 shared frames takes some 500 bytes.
 MAX_ROWS = 2_000
-
 #: Stands for a prefix: the worker's event loop.
 EVENT_LOOP = "(event loop)"
-
 #: Frames of a stack that are kept, the innermost. A guess: below them are mostly the callers of a library.
 MAX_DEPTH = 48
 
@@ -79,11 +77,6 @@ class StackTable(Generic[_Row]):
     """Adds up nanoseconds by row.
 
     A full table adds new stacks without their frames, so that the sums by the other fields stay right.
-
-    Parameters
-    ----------
-    max_rows
-        Rows kept apart, at least 1; the others take at most one row more for each combination of the other fields.
     """
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
@@ -104,7 +97,6 @@ class StackTable(Generic[_Row]):
 
 #: Packages that are not the user's own code wherever they are installed, in a checkout as well.
 NOT_THE_USERS = ("dask", "distributed", "dask_efficiency")
-
 #: Folders of libraries on any machine: installed packages, and the standard library on Unix (lib/python3.12,
 #: lib64/python3.13t, python312.zip) and on Windows (Python312\Lib).
 _LIBRARY = re.compile(
@@ -114,10 +106,8 @@ _LIBRARY = re.compile(
 
 #: cloudpickle's file name for functions that travel by value, as those of notebooks and scripts do.
 BY_VALUE = "dynamic-code"
-
 #: Starts of the names, in angle brackets, of code that was typed in; generated code of libraries has others.
 _TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", BY_VALUE)
-
 #: Part of the qualified name of a nested function, such as a decorator's wrapper.
 _LOCAL = "locals>."
 
@@ -129,14 +119,10 @@ NOWHERE = Frame("", "", 0)
 
 
 def blamed(stack: Stack) -> Frame:
-    """The line of code that is blamed for a stack.
+    """The line of code that is blamed for a stack: that of the innermost frame of the user's own code, or else of all.
 
-    Returns
-    -------
-    Frame
-        File and line of the innermost frame of the user's own code, or of the innermost frame of all where none is the
-        user's; its function is the one that the line was calling, or the line's own where it called none. A decorator's
-        wrapper is not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
+    Its function is the one that the line was calling, or the line's own where it called none. A decorator's wrapper is
+    not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
     """
     imports = next((i for i, frame in enumerate(stack) if _IMPORTS in frame.file), len(stack))
     # Code that a library generates as it is imported may be named like code that was typed in.
@@ -193,7 +179,6 @@ MAX_GRAPHS, MAX_PREFIXES, MAX_WANTED = 1_000, 10_000, 10_000
 
 #: Name of all graphs that are not kept apart.
 NAMELESS = ""
-
 _NOBODY = {"": ""}
 
 
@@ -226,19 +211,10 @@ class SentGraphs:
 
 
 def sending_lines(sent: Mapping[str, Iterable[str]], lines: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Lines of code that sent the tasks of each prefix, in words.
+    """Lines of code that sent the tasks of each prefix, in words; prefixes with a graph of unknown origin are left out.
 
-    Parameters
-    ----------
-    sent
-        Prefixes by graph, from :meth:`SentGraphs.to_dict`.
-    lines
-        The lines that sent each graph, ``"etl.py:42"``, with their source; both are empty where no line is known.
-
-    Returns
-    -------
-    dict
-        In words by prefix; prefixes with a graph of unknown origin are left out.
+    ``sent`` has the prefixes by graph, from :meth:`SentGraphs.to_dict`; ``lines`` those that sent each graph,
+    ``"etl.py:42"``, with their source, both empty where no line is known.
     """
     found: dict[str, dict[str, str]] = {}
     for name, prefixes in sent.items():

@@ -23,34 +23,19 @@ RECEIVE, FLUSH = "receive", "flush"
 
 #: Disk, and the (de)serialising and (de)compressing that goes with it.
 SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
-
 #: Labels of reading inputs back, before a task starts; the others are of writing, after it stops.
 UNSPILL_LABELS = frozenset({"disk-read", "deserialize", "decompress"})
-
 #: Dask's own labels inside a task; any other is the user's, or begins with :data:`OF_SHUFFLES`.
-DASK_LABELS = SPILL_LABELS | {
-    "thread-cpu",
-    "thread-noncpu",
-    "executor",
-    "other",
-    "failed",
-    "cancelled",
-    "memory-read",
-}
-
+DASK_LABELS = SPILL_LABELS | {"thread-cpu", "thread-noncpu", "executor", "other", "failed", "cancelled", "memory-read"}
 #: Prefix of the labels of P2P shuffles in tasks.
 OF_SHUFFLES = "p2p-"
-
 #: Prefixes of the keys of P2P shuffles' barriers, of tables and of rechunked arrays.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
-
 #: Ways of data: results are made, spilled, read back, found in memory, received, and sent to workers and clients;
 #: inputs of P2P shuffles are shuffled.
 WAYS = ("made", "spilled", "read-back", "found-in-memory", "received", "sent", "shuffled")
-
 #: Stands for labels beyond those that are kept apart.
 OTHER = "(other)"
-
 #: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
 MAX_METERED = 1_000
 

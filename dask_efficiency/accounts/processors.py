@@ -13,7 +13,6 @@ from dask_efficiency.accounts.checks import RefusedPayload, mapping, short, text
 
 #: Bound of the processors of a machine; more are refused. A guess, above any real machine's.
 MAX_PROCESSORS = 1 << 16
-
 #: Pattern of an affinity mask.
 _MASK = f"0*[1-9a-f][0-9a-f]{{0,{MAX_PROCESSORS // 4}}}"
 
@@ -61,19 +60,9 @@ Both = tuple[Processors, Processors]
 
 
 def others_share(workers: Iterable[Both], scheduler: Both | None = None) -> float | None:
-    """Share of some processes' processor time that other processes used.
+    """Share of some processes' processor time that other processes used, in [0, 1].
 
-    Parameters
-    ----------
-    workers
-        Each process.
-    scheduler
-        The scheduler, wherever it runs.
-
-    Returns
-    -------
-    float or None
-        In [0, 1]. None if no machine's is known; it is not where the affinities of two processes overlap only partly.
+    None if no machine's is known, as where the affinities of two overlap only partly.
     """
     machines: dict[str, dict[int, list[ProcessorTime]]] = {}
     for then, now in workers:
@@ -146,13 +135,7 @@ def encode_processors(processors: Processors) -> dict[str, Any]:
 
 
 def decode_processors(payload: object) -> Processors:
-    """Check and read what :func:`encode_processors` made.
-
-    Raises
-    ------
-    RefusedPayload
-        If a field is missing, mistyped or out of range.
-    """
+    """Check and read what :func:`encode_processors` made; raises :class:`RefusedPayload`."""
     given = mapping("processors", payload)
     affinity, quota, used = given.get("affinity"), given.get("quota"), given.get("used")
     if not (isinstance(affinity, str) and re.fullmatch(_MASK, affinity)):

@@ -101,13 +101,7 @@ _OF_READINGS: dict[str, tuple[tuple[str, ...], Callable[[Iterable[float]], float
 
 
 def gpu_sensors(readings: Mapping[str, Mapping[str, float]] | None) -> Sequence[float]:
-    """The sensors :data:`~dask_efficiency.accounts.sensors.GPU_SENSORS`, in order; NaN where no GPU has one.
-
-    Parameters
-    ----------
-    readings
-        By GPU, as of :data:`~dask_efficiency.accounts.sensors.READINGS`; None where there is no GPU.
-    """
+    """The :data:`GPU_SENSORS`, in order, of :data:`READINGS` by GPU; NaN where no GPU has one."""
     if not readings:
         return _NO_GPU
     found = []
@@ -121,7 +115,6 @@ _NO_GPU = (math.nan,) * len(GPU_SENSORS)
 
 
 Name = TypeVar("Name", bound=Hashable)
-
 #: Range of a counter of 32 bits.
 WRAP = 1 << 32
 #: A counter that fell from the last sixteenth of that range to the first has wrapped; else it was reset. A guess.
@@ -139,15 +132,7 @@ class Rates(Generic[Name]):
         self._last: Mapping[Name, float] = {}
 
     def take(self, counters: Mapping[Name, float], *, at: float) -> dict[Name, float]:
-        """Growth of each counter since it was read last, in units a second.
-
-        Parameters
-        ----------
-        counters
-            By name; each of them only grows, until it wraps or is reset.
-        at
-            Seconds of a clock that is never set.
-        """
+        """Growth of each counter since it was read last, in units a second; ``at`` is of a clock that is never set."""
         last, self._last = self._last, counters
         before, self._at = self._at, at
         if before is None or at <= before:
@@ -177,18 +162,9 @@ def encode_sensors(readings: Mapping[str, float]) -> list[float | None]:
 
 
 def decode_sensors(payload: object) -> NDArray[np.float32]:
-    """Check and read what :func:`encode_sensors` made.
+    """Check and read what :func:`encode_sensors` made, in the order of :data:`HOST_SENSORS`.
 
-    Returns
-    -------
-    array, shape (sensors,)
-        In the order of :data:`~dask_efficiency.accounts.sensors.HOST_SENSORS`; NaN for what the host does not
-        have.
-
-    Raises
-    ------
-    RefusedPayload
-        If it is no such list.
+    NaN for what the host does not have.
     """
     if not isinstance(payload, (list, tuple)) or len(payload) != len(HOST_SENSORS):
         raise RefusedPayload(f"sensors are {short(payload)}; expected {len(HOST_SENSORS)} numbers")

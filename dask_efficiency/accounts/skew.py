@@ -13,14 +13,11 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, Re
 
 #: Largest relative error of a quantile. A guess: reports show two digits.
 MAX_ERROR = 0.01
-
 #: Bins of a sketch; beyond, the lowest are merged. They span a factor of 28,000 without a gap.
 MAX_BINS = 512
-
 #: A bin ends at this multiple of its start.
 _GROWTH = (1 + MAX_ERROR) / (1 - MAX_ERROR)
 _BINS_PER_LOG = 1 / math.log(_GROWTH)
-
 #: The bin of the largest number that travels.
 MAX_INDEX = math.ceil(math.log(MAX_NANOSECONDS) * _BINS_PER_LOG)
 
@@ -31,12 +28,10 @@ class Sketch:
     Bin ``i`` counts the numbers in (g**(i - 1), g**i], with g = 1.01 / 0.99. Merging the sketches of the parts of some
     numbers gives the sketch of all of them, whatever the parts and their order.
 
-    References
-    ----------
-    Masson, Rim, Lee: DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error Guarantees, VLDB 2019,
-    algorithms 3 and 4. Of the libraries, ``ddsketch`` 3.0.1 takes 0.64 us a value, one at a time, needs ``six`` and
-    travels by protobuf; the t-digests (``crick`` 0.0.8, ``fastdigest``) are compiled and bound the error of the rank,
-    not of the value. So the rule is written out here, for whole numbers and many at a time.
+    Source: Masson, Rim, Lee: DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error Guarantees, VLDB
+    2019, algorithms 3 and 4. Of the libraries, ``ddsketch`` 3.0.1 takes 0.64 us a value, one at a time, needs ``six``
+    and travels by protobuf; the t-digests (``crick`` 0.0.8, ``fastdigest``) are compiled and bound the error of the
+    rank, not of the value. So the rule is written out here, for whole numbers and many at a time.
     """
 
     __slots__ = ("bins", "zeros")
@@ -113,13 +108,7 @@ def encode_sketch(sketch: Sketch) -> list[int]:
 
 
 def decode_sketch(name: str, payload: object) -> Sketch:
-    """Check a sketch and read it.
-
-    Raises
-    ------
-    RefusedPayload
-        On anything but whole numbers, on a bin without a number in it, bins out of order or too many of them.
-    """
+    """Check and read a sketch; refuses empty bins, bins out of order and too many of them."""
     numbers = listed(name, payload)
     if not numbers:
         raise RefusedPayload(f"{name} is empty; expected zeros, then index and count of each bin")
@@ -140,7 +129,6 @@ def decode_sketch(name: str, payload: object) -> Sketch:
 
 #: Prefixes that a window keeps apart; later tasks count under :data:`OTHER`. A guess that bounds an answer.
 MAX_PREFIXES = 200
-
 #: Stands for all other prefixes, as in the accounts.
 OTHER = "(other)"
 
@@ -161,19 +149,7 @@ class LargestResult(NamedTuple):
 
 @dataclass(slots=True)
 class TaskSizes:
-    """Durations and result sizes of a worker's tasks of one prefix that succeeded in a window.
-
-    Parameters
-    ----------
-    ns
-        Nanoseconds in the thread, a number for each task.
-    nbytes
-        Bytes of the results, a number for each that is known.
-    longest
-        None where there is no task.
-    largest
-        None where no size is known.
-    """
+    """Durations and result sizes of a worker's tasks of one prefix that succeeded in a window."""
 
     ns: Sketch = field(default_factory=Sketch)
     nbytes: Sketch = field(default_factory=Sketch)
@@ -192,23 +168,7 @@ class TaskSizes:
 class Skew:
     """Comparison of the tasks of one prefix that succeeded.
 
-    Medians and 95 % quantiles are off by 1 % at most; the rest is exact.
-
-    Parameters
-    ----------
-    count
-        Number of tasks.
-    median_seconds, p95_seconds, max_seconds
-        Wall time in the thread.
-    longest_key
-        Key of the longest task.
-    median_bytes, p95_bytes, max_bytes
-        Size of the results; 0 if unknown.
-    largest_key
-        Key of the task with the largest result; empty where no size is known.
-    alone_seconds
-        Time in which the longest task ran alone in the cluster while threads were free for lack of others, as the
-        scheduler saw it.
+    Medians and 95 % quantiles are off by 1 % at most, the rest is exact.
     """
 
     count: int
@@ -246,15 +206,10 @@ def merge_sizes(total: dict[str, TaskSizes], more: Mapping[str, TaskSizes]) -> N
 
 
 def skew_by_prefix(sizes: Mapping[str, TaskSizes], alone: Mapping[str, int]) -> dict[str, Skew]:
-    """Compare the tasks of each prefix.
+    """Compare the tasks of each prefix, by merged sizes of all workers.
 
-    Parameters
-    ----------
-    sizes
-        Merged sizes of all workers by prefix; see :func:`merge_sizes`.
-    alone
-        By :func:`key_name`, nanoseconds for which a task was the only one to run in the window. Of a key that ran more
-        than once they may be more than its longest run took, and count as that.
+    ``alone`` has nanoseconds by :func:`key_name` for which a task was the only one to run. Of a key that ran more than
+    once they may be more than its longest run took, and count as that.
     """
     return {
         prefix: _skew(one, one.longest, alone.get(one.longest.key, 0))
@@ -300,14 +255,7 @@ def encode_sizes(sizes: Mapping[str, TaskSizes]) -> list[list[Any]]:
 
 
 def decode_sizes(payload: object) -> dict[str, TaskSizes]:
-    """Check and read what :func:`encode_sizes` made.
-
-    Raises
-    ------
-    RefusedPayload
-        On a missing or mistyped value, a negative, fractional or absurdly large number, a sketch out of order, more
-        sizes than tasks, tasks without a longest, too many prefixes, or a name that is too long.
-    """
+    """Check and read what :func:`encode_sizes` made; raises :class:`RefusedPayload`."""
     found: dict[str, TaskSizes] = {}
     for entry in listed("skew", payload):
         prefix, ns, nbytes, longest, largest = _parts("skew", entry, 5)

@@ -23,7 +23,6 @@ Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 Float32 = NDArray[np.float32]
 Bool = NDArray[np.bool_]
-
 #: An instant, a number or a position that was not recorded. NaN in columns of floats.
 MISSING = -1
 
@@ -59,10 +58,7 @@ class Column:
 class ColumnTable:
     """Columns of equal length; a subclass's annotations name them, their types and what they mean.
 
-    Raises
-    ------
-    ValueError
-        If columns differ in length, or a value does not fit its column's type.
+    Raises ValueError if columns differ in length, or a value does not fit its column's type.
     """
 
     def __post_init__(self) -> None:
@@ -156,12 +152,7 @@ def _missing(dtype: type[np.generic], column: Column) -> Any:
 class Texts(Sequence[str]):
     """Immutable strings in one block of UTF-8, each decoded when it is asked for.
 
-    Parameters
-    ----------
-    block
-        All strings, one after the other; shape (bytes,), uint8.
-    offsets
-        Where each begins, and where the last one ends; shape (strings + 1,).
+    ``offsets`` are where each begins, and the last one ends.
     """
 
     __slots__ = ("block", "offsets")

@@ -13,22 +13,16 @@ from dask_efficiency.live.times import WorkerCounters, WorkerTimes
 
 #: Workers exported at each end, the most and the least useful, if there are too many for all. A guess.
 EXTREMES = 10
-
 #: Nanoseconds between two choices of workers. A guess: a series that lives for a minute can be drawn.
 CHOOSE_NS = 60_000_000_000
-
 #: Weight of the time since the last choice in a worker's useful share (exponential smoothing). A guess.
 WEIGHT = 0.25
-
 #: An exported worker stays unless another's useful share is further out by this. A guess.
 MARGIN = 0.05
-
 #: After a limit was exceeded, all workers are exported again below this share of it (hysteresis). A guess.
 ALL_AGAIN = 0.9
-
 #: A prefix replaces an exported one when it has taken this many times its thread time (hysteresis). A guess.
 OVERTAKES = 1.25
-
 _NOTHING = (0,) * len(TASK_BUCKETS)
 
 Rows = Mapping[str, Sequence[int]]

@@ -21,16 +21,7 @@ def seconds(
 ) -> CounterMetricFamily:
     """Counter family of nanoseconds by key, exported as seconds; all keys are present from 0 on.
 
-    Parameters
-    ----------
-    name, meaning
-        Name without :data:`PREFIX` and unit; help text.
-    label, keys
-        Label of the keys, and its values.
-    rows
-        Nanoseconds by key; a single row under any name if ``of`` is empty.
-    of
-        Label of the row names.
+    ``of`` is the label of the row names; without it there is a single row, under any name.
     """
     family = CounterMetricFamily(f"{PREFIX}_{name}", meaning)
     total = f"{PREFIX}_{name}_total"
@@ -95,16 +86,9 @@ def with_ours(
     ours: Callable[[], bytes | None],
     left_out: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> type[Any]:
-    """Dask's handler of ``/metrics`` with our metrics appended.
+    """Dask's handler of ``/metrics`` with our metrics appended, which ``left_out`` excludes from Dask's output.
 
-    Parameters
-    ----------
-    handler
-        Dask's handler.
-    ours
-        Writes our metrics, or returns None on failure; must not raise.
-    left_out
-        Excludes our metrics from Dask's output.
+    ``ours`` returns None on failure, and must not raise.
     """
 
     class MetricsHandler(handler):  # type: ignore[misc]  # upstream's has no types

@@ -204,10 +204,8 @@ def done_since(then: Mapping[str, int], now: Mapping[str, int]) -> Breakdown:
 
 #: Share of the threads' time from which a cause is worth a sentence. By judgement.
 MIN_SHARE = 0.05
-
 #: Share from which a cause is listed. A guess.
 MIN_LISTED_SHARE = 0.005
-
 #: Sentence for each known cause.
 SENTENCES: dict[Bucket, dict[str, str]] = {
     Bucket.THREAD_NONCPU: {
@@ -247,20 +245,9 @@ class CauseShare:
 
 
 def causes_since(then: Mapping[str, int], now: Mapping[str, int], did: Breakdown) -> dict[str, int]:
-    """Causes of the time lost between two instants.
+    """Causes of the time lost between two instants, by cumulative :data:`CAUSE_NAMES`.
 
-    Parameters
-    ----------
-    then, now
-        Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, cumulative.
-    did
-        Thread time between the instants.
-
-    Returns
-    -------
-    dict
-        Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`. Those of a bucket add up to it, or are
-        absent if nothing was sampled.
+    Those of a bucket add up to it, or are absent.
     """
     gained = {name: ns - then.get(name, 0) for name, ns in now.items()}
     return fit_known_causes({name: ns for name, ns in gained.items() if ns > 0}, did.to_nanoseconds())

@@ -32,10 +32,8 @@ from dask_efficiency.show.log import logger
 
 #: GPUs exported one by one, 28 series each; with more, only their coverage is exported. A guess.
 MAX_GPUS = 256
-
 #: Stragglers exported one by one. A guess.
 MAX_STRAGGLERS = 20
-
 #: Characters of a worker's name in a label. A guess.
 MAX_LABEL_LENGTH = 200
 

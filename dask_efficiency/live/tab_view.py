@@ -16,7 +16,6 @@ from dask_efficiency.live.last_seconds import Details, LastSeconds, ThreadTotals
 
 #: Nanoseconds of a bin at least: sixty bins can be sent to a page every other second. A guess.
 MIN_BIN_NS = 5_000_000_000
-
 #: Heartbeats of each worker per bin; with fewer, single heartbeats are visible as spikes. By eye.
 HEARTBEATS_PER_BIN = 3
 
@@ -43,21 +42,11 @@ class Bins:
 def binned(polls: Sequence[ThreadTotals], *, width: int) -> Bins:
     """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid.
 
+    None without a report.
+
     Workers report one after the other, each for the time since its own last report, so the gain between two polls does
     not add up to nthreads. A bin therefore spans several reports of each worker, and the reported shares are scaled to
     the threads present. A bin without a report is joined to its neighbour.
-
-    Parameters
-    ----------
-    polls
-        Polls in order of time.
-    width
-        Nanoseconds of a bin, positive.
-
-    Returns
-    -------
-    Bins
-        Empty if no report has come yet.
     """
     at = np.maximum.accumulate(np.array([poll.at for poll in polls], dtype=np.int64))
     cuts = _cuts(at.tolist(), width)
@@ -163,23 +152,7 @@ def tab_view(
     heartbeat_seconds: float,
     stragglers: Sequence[SlowWorker],
 ) -> TabView:
-    """View of a cluster's last minutes.
-
-    Parameters
-    ----------
-    cluster
-        Current accounts.
-    polls
-        Last polls in order, at least one.
-    then
-        Start of the times by worker, GPU and prefix.
-    since, now
-        Start of the accounts and current time, seconds since the epoch.
-    heartbeat_seconds
-        Seconds between two heartbeats of a worker.
-    stragglers
-        Current stragglers.
-    """
+    """View of a cluster's last minutes; times by worker, GPU and prefix begin at ``then``."""
     bin_ns = bin_width(heartbeat_seconds)
     window = window_of(polls, width=bin_ns)
     return TabView(

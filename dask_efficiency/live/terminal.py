@@ -27,29 +27,17 @@ NAMES_IN_A_LINE = 3
 FEW_WORKERS = 3
 #: Lines around the rows of workers: a blank, the heads, and the note on workers left out.
 SPARE_LINES = 3
-
 #: Width of each column next to the worker's name and bar.
 _COLUMNS = {"threads": 7, "useful": 6, "largest loss": 22, "running": 8, "tasks": 5}
 #: Columns in the order in which a narrow screen drops them.
 _DISPENSABLE = ("tasks", "running", "threads", "largest loss")
-
 #: A text and its rich style.
 Span = tuple[str, str]
 Line = list[Span]
 
 
 def plain(view: TopView, *, width: int = 80, height: int | None = None) -> str:
-    """View as ASCII text.
-
-    Parameters
-    ----------
-    view
-        View to show.
-    width
-        Characters per line; at least 30.
-    height
-        Lines; workers that do not fit are left out. None shows all.
-    """
+    """View as ASCII text, at least 30 characters wide; workers that do not fit in the height are left out."""
     lines = _lines(view, _Ascii(), width, math.inf if height is None else height)
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines[:height])
 

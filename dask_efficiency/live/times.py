@@ -54,7 +54,6 @@ def shares_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
 
 #: The quantiles of a :class:`Spread`.
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
-
 _GOOD = [ACTIVITIES.index(bucket) for bucket in GOOD]
 _NO_WORK = ACTIVITIES.index(Bucket.NO_WORK)
 
@@ -283,14 +282,9 @@ class PrefixTimes:
 def prefix_times(
     then: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]], *, at_most: int = MAX_PREFIXES
 ) -> PrefixTimes:
-    """Thread time by prefix of the tasks that ended between two instants.
+    """Thread time by prefix of the tasks that ended between two instants, by settled nanoseconds at both.
 
-    Parameters
-    ----------
-    then, now
-        Settled nanoseconds of each prefix by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
-    at_most
-        Number of prefixes; the rest is the last row, "(other)", with prefixes that the ledger does not distinguish.
+    The rest is the last row, "(other)".
     """
     nothing = (0,) * len(TASK_BUCKETS)
     # Subtract before converting: on a big cluster the nanoseconds of a year are too many for a float.

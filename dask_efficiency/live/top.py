@@ -20,7 +20,6 @@ from dask_efficiency.show.drawn_buckets import DISTINCT_COLOURS
 
 #: Observations kept to compare with; slow heartbeats need more than two. A guess.
 MAX_OBSERVATIONS = 100
-
 #: Lines of a view where there is no terminal. A guess.
 BLOCK_HEIGHT = 40
 
@@ -138,13 +137,7 @@ class JsonLines:
 
 @contextmanager
 def terminal(file: IO[str]) -> Iterator[Screen]:
-    """Whole screen of a terminal, restored at the end.
-
-    Raises
-    ------
-    ImportError
-        Without rich; the message says how to install it.
-    """
+    """Whole screen of a terminal, restored at the end; raises ImportError without rich."""
     try:
         from rich.console import Console
         from rich.live import Live

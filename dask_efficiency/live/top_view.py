@@ -95,13 +95,7 @@ class Observation:
 
 
 def read(payload: Mapping[str, Any]) -> Observation:
-    """Observation from a scheduler's reply.
-
-    Raises
-    ------
-    ValueError
-        If it is something else, such as the reply of another version of the package.
-    """
+    """Observation from a scheduler's reply; raises ValueError if it is something else, as of another version."""
     try:
         workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
         return Observation(**{**payload, "workers": workers})
@@ -110,22 +104,7 @@ def read(payload: Mapping[str, Any]) -> Observation:
 
 
 def baseline(observations: Iterable[Observation], now: Observation, *, seconds: float) -> Observation | None:
-    """Observation to compare with: of the same accounts, at least ``seconds`` and some heartbeats old.
-
-    Parameters
-    ----------
-    observations
-        Oldest first.
-    now
-        Current observation.
-    seconds
-        Age of the baseline at least.
-
-    Returns
-    -------
-    Observation or None
-        Youngest that is old enough, else the oldest; None if there is none of these accounts.
-    """
+    """Youngest observation of the same accounts that is ``seconds`` and some heartbeats old, else the oldest."""
     same = [one for one in observations if one.session == now.session and one.at < now.at]
     age = 1e9 * max(seconds, HEARTBEATS * now.heartbeat_seconds)
     old = [one for one in same if now.at - one.at >= age]

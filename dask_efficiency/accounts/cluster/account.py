@@ -32,11 +32,9 @@ PARTS: dict[AccountPart, tuple[str, ...]] = {
 }
 
 _ENDS = list(accumulate(map(len, PARTS.values())))
-
 #: Length of an account, and the slice of each part.
 WIDTH = _ENDS[-1]
 WHERE: dict[AccountPart, slice] = dict(zip(PARTS, map(slice, [0, *_ENDS], _ENDS), strict=False))
-
 _STARTS: dict[AccountPart, int] = dict(zip(PARTS, [0, *_ENDS], strict=False))
 
 
@@ -82,13 +80,7 @@ MAX_PENDING = 1 << 62
 
 
 class ExactSums:
-    """A table of sums.
-
-    Parameters
-    ----------
-    rows, columns
-        Size of the table; rows may be added later.
-    """
+    """A table of sums that no number of bits bounds; rows may be added later."""
 
     def __init__(self, rows: int, columns: int) -> None:
         #: Numbers to be added to ``_whole``, and a bound of the largest.
@@ -106,16 +98,9 @@ class ExactSums:
             self._whole += [[0] * columns for _ in range(missing)]
 
     def add(self, at: int | NDArray[np.intp], gained: NDArray[np.int64], *, most: int, distinct: bool = True) -> None:
-        """Add one row, or several.
+        """Add one row, or several, of which no column may sum to more than ``most``.
 
-        Parameters
-        ----------
-        at, gained
-            The row, or rows, and the numbers to add.
-        most
-            No sum of a column of ``gained`` may be more.
-        distinct
-            True if no row is in ``at`` twice.
+        ``distinct`` if no row is in ``at`` twice.
         """
         if self._most + most >= MAX_PENDING:
             self._settle()
@@ -144,15 +129,7 @@ class ExactSums:
 
 
 class NamedSums:
-    """Sums by name.
-
-    Parameters
-    ----------
-    max_names
-        Names that are kept apart; later ones are added up under one.
-    columns
-        Numbers of each.
-    """
+    """Sums by name; names beyond ``max_names`` are added up under one."""
 
     def __init__(self, max_names: int, columns: int) -> None:
         self._max_names = max_names

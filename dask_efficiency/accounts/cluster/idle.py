@@ -82,32 +82,25 @@ _SCHEDULER, _ROUND_TRIPS, _IMBALANCE, _RESTRICTED, _GRAPH, _PARALLELISM = map(
 #: Causes of a free slot of a paused worker: those of other slots, and ``paused`` if it could run a task.
 _OF_PAUSED = (*SEEN, str(Bucket.PAUSED))
 _PAUSED = len(SEEN)
-
 #: Running sums at an instant: time by cause of a slot that was always free; time observed; time in which the scheduler
 #: had ready tasks and was at rest; and time by cause of such a slot of a paused worker.
 _RUNNING = slice(0, len(SEEN))
 _LOOKED, _AT_REST = len(SEEN), len(SEEN) + 1
 _HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
-
 #: Stand for a prefix: time in which nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
 NOTHING_RAN = "(nothing ran)"
 OTHER = "(other)"
-
 #: Prefixes kept apart, as many as in a cluster's ledger.
 MAX_PREFIXES = 1_000
-
 #: Keys of tasks that ran alone; beyond, the shorter half is forgotten. A guess: reports show a few.
 MAX_ALONE = 1_000
-
 #: Changes of a worker's free slots kept until its next split: those of 13 s at 20 looks a second, while heartbeats of
 #: the few workers that are looked at so often are a second apart.
 MAX_CHANGES = 256
-
 #: Instants of new states that are kept: those of 13 s at 20 looks a second. A report is mostly read within a second;
 #: between forgotten instants, time is interpolated.
 MAX_INSTANTS = 256
-
 _AT = itemgetter(0)
 
 
@@ -157,15 +150,10 @@ class Alone:
 
 
 def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
-    """Count a cluster's free slots by cause.
+    """Count a cluster's free slots by :data:`SEEN`; the counts sum to ``state.free``.
 
     Ready tasks that the scheduler holds account for one slot each, then tasks that wait elsewhere and could move, then
     those that may not. The rest is free because a graph is being taken in or, if none is, for lack of parallelism.
-
-    Returns
-    -------
-    tuple
-        By :data:`SEEN`; sums to ``state.free``.
     """
     found = [0] * len(SEEN)
     left = state.free
@@ -177,15 +165,10 @@ def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
 
 
 def paused_slots_by_cause(state: ClusterState) -> tuple[int, ...]:
-    """Count the free slots of paused workers by cause.
+    """Count the free slots of paused workers by :data:`SEEN` and ``paused``; the counts sum to ``state.paused``.
 
     Of the tasks that wait on the scheduler or elsewhere and could move, those that would not find a free slot on
     another worker could run there: each makes one slot ``paused``. The rest is free as others are.
-
-    Returns
-    -------
-    tuple
-        By :data:`SEEN`, and then ``paused``; sums to ``state.paused``.
     """
     found = [0] * len(_OF_PAUSED)
     beyond = max(0, state.queued + state.waiting - state.free)
@@ -281,11 +264,6 @@ class IdleWeights:
     At any instant all free slots of a cluster are alike: each is free for the causes of all, in proportion. Those of
     paused workers are alike among themselves. A worker's weights are sums over the time in which its slots were free;
     there are none for time without outstanding work, or without a look.
-
-    Parameters
-    ----------
-    at
-        Monotonic nanoseconds, by the clock that all methods' ``at`` is read from.
     """
 
     def __init__(self, *, at: int) -> None:
@@ -313,16 +291,9 @@ class IdleWeights:
         return self._history[-1].at
 
     def accrue(self, state: ClusterState | None, *, at: int, at_rest: int = 0) -> None:
-        """Count the time since the last call.
+        """Count the time since the last call, in which the scheduler's event loop had nothing to do for ``at_rest`` ns.
 
-        Parameters
-        ----------
-        state
-            The scheduler's state; None if no work was outstanding, or unknown. Not changed afterwards.
-        at
-            End of the time; an instant up to the last call counts nothing.
-        at_rest
-            Nanoseconds of that time in which the scheduler's event loop had nothing to do.
+        ``state`` is None if no work was outstanding, or unknown, and not changed afterwards.
         """
         elapsed = at - self.at
         if elapsed <= 0:
@@ -338,25 +309,12 @@ class IdleWeights:
         self._accrued = state
 
     def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
-        """Split a worker's idle time by cause and ``paused``; its weights until then are used up.
+        """Split a worker's idle time since the last split by cause and ``paused``, and use up its weights until ``at``.
 
-        Parameters
-        ----------
-        worker
-            Its key in the states.
-        idle
-            Idle nanoseconds of its slots since the last split, with work outstanding; includes time in which it was
-            paused and had no task that could run. With 0 its weights are used up, too.
-        at
-            Instant of its report; by default, the last with known weights.
-
-        Returns
-        -------
-        dict
-            Nanoseconds by cause, of :data:`~dask_efficiency.accounts.buckets.CAUSES`, and under ``paused``; sums to
-            ``idle``. If the scheduler saw more free slots, each cause is scaled down. If it saw fewer, messages were on
-            their way: time of slots that it believed to be in use is ``round-trips``, in proportion to the time in
-            which it was at rest with ready tasks, and else ``scheduler``; the remainder is ``unknown``.
+        ``idle`` includes time in which it was paused and had no task that could run. If the scheduler saw more free
+        slots, each cause is scaled down. If it saw fewer, messages were on their way: time of slots that it believed to
+        be in use is ``round-trips``, in proportion to the time in which it was at rest with ready tasks, and else
+        ``scheduler``; the remainder is ``unknown``.
         """
         if idle < 0:
             raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")

@@ -29,14 +29,7 @@ class WorkerStay:
 
 
 def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[str, int]:
-    """Count the workers that came and went between two instants.
-
-    Returns
-    -------
-    dict
-        ``workers`` present at any time, a restarted one counted twice; ``most_workers`` and ``most_threads`` present at
-        one time.
-    """
+    """Count the workers present between two instants, a restarted one twice, and the most of them at one time."""
     there = [stay for stay in stays if stay.joined < stop and (stay.left is None or stay.left > start)]
     # of one instant, leaving comes before joining
     turns = [(max(start, stay.joined), 1, stay.nthreads) for stay in there]
@@ -52,12 +45,9 @@ def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[st
 
 #: Departed workers whose stays are remembered, to count those that came and went. A guess that bounds memory.
 MAX_DEPARTED = 10_000
-
 #: Nanoseconds that a worker may claim beyond its age, besides 1 % of it, for clocks that drift. A guess.
 SLACK_NS = 5_000_000_000
-
 _UNMEASURED = place("finalized", Bucket.UNMEASURED)
-
 #: Activities of a GPU, which add up to the time that it was watched.
 GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
@@ -236,13 +226,7 @@ def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
 
 
 def check_snapshot(received: Received, presence: Presence, at: int) -> None:
-    """Check that a snapshot can be of this worker, and that no time shrinks; the reader checks the accounts.
-
-    Raises
-    ------
-    RefusedPayload
-        Naming what cannot be.
-    """
+    """Refuse a snapshot that cannot be of this worker; the reader checks the accounts."""
     nthreads, elapsed, _ = received.head
     if nthreads != presence.nthreads:
         raise RefusedPayload(f"nthreads is {nthreads}; expected {presence.nthreads}")

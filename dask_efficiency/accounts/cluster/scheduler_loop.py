@@ -10,7 +10,6 @@ from dask_efficiency.accounts.lines import Frame, Holdup, Stack
 
 #: Handlers, and hooks, that a window lists, the costliest first. A guess: reports show fewer.
 MAX_PARTS = 10
-
 #: Blocks that a window lists, the longest first. A guess: reports show fewer.
 MAX_BLOCKS = 10
 

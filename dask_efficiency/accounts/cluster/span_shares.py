@@ -33,42 +33,27 @@ from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
 NOBODY = ""
 #: Spans of a window that are kept apart. A guess that bounds memory.
 MAX_SPANS = 1_000
-
 #: Stands for the spans of a graph that is being taken in.
 _TAKEN_IN = "(graph)"
-
 #: Names that are weighed at the scheduler's looks, in the order of ``idle.SEEN``, and by workers' reports.
 _IDLE = tuple(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
 _REPORTED = tuple(str(bucket) for bucket in UNHELD_BUCKETS if bucket is not Bucket.IDLE)
-
 #: A cause that the scheduler sees some of, and workers report more: slots that it believed to be in use. Which of these
 #: waited for a round trip is known once they are reported; both are divided alike.
 _UNSEEN = cause_name(Bucket.IDLE, "scheduler")
 _ROUND_TRIPS = cause_name(Bucket.IDLE, "round-trips")
-
 #: Buckets of free slots, which are shared.
 SHARED = frozenset(UNHELD_BUCKETS)
-
 #: A span with those that it is in: ids, the outermost first.
 Path = tuple[str, ...]
-
 #: Unit of shares: all of an instant's time, in fixed point.
 WHOLE = 1 << 40
-
 #: Levels of nested spans that are kept apart; a deeper span counts at this level. A guess.
 MAX_DEPTH = 20
 
 
 def equal_shares(paths: Sequence[Path], whole: int = WHOLE) -> dict[str, int]:
-    """Share a whole among spans with work outstanding, by the last span of each path; sums to ``whole``.
-
-    Parameters
-    ----------
-    paths
-        At least one; none is empty.
-    whole
-        At least 0.
-    """
+    """Share a whole among spans with work outstanding, by the last span of each path; sums to ``whole``."""
     levels: dict[str, list[Path]] = {}
     for path in paths:
         levels.setdefault(path[0], []).append(path[1:])
@@ -85,12 +70,9 @@ def equal_shares(paths: Sequence[Path], whole: int = WHOLE) -> dict[str, int]:
 
 
 class SpanShares:
-    """Weights by which a window's free time is divided among spans; they are called by their ids.
+    """Weights by which a window's free time is divided among spans, called by their ids.
 
-    Parameters
-    ----------
-    is_own
-        Selects the spans whose time with work outstanding is added up, as :attr:`own_ns`.
+    ``is_own`` selects those of :attr:`own_ns`.
     """
 
     def __init__(self, is_own: Callable[[str], bool] = lambda span: False) -> None:
@@ -115,19 +97,7 @@ class SpanShares:
         self._weighed = self._unseen_before = 0
 
     def accrue(self, spans: tuple[Path, ...], free: Sequence[int], elapsed: int, *, graphs: bool) -> None:
-        """Count a time with these spans outstanding, and free slots by cause.
-
-        Parameters
-        ----------
-        spans
-            Distinct paths.
-        free
-            By :data:`~dask_efficiency.accounts.cluster.idle.SEEN`.
-        elapsed
-            Not negative.
-        graphs
-            True if a graph was being taken in.
-        """
+        """Count a time with these spans outstanding, free slots by ``idle.SEEN``, maybe a graph being taken in."""
         if (spans, graphs) != self._sharing:
             self._sharing = spans, graphs
             self._parts = equal_shares((*spans, (_TAKEN_IN,)) if graphs else spans or ((NOBODY,),))
@@ -174,20 +144,10 @@ class SpanShares:
                     _add(weights, span, part)
 
     def divide(self, name: str, ns: int) -> dict[str, int]:
-        """Divide some free time among spans.
+        """Divide nanoseconds of one of :data:`SHARED`, or of a cause of ``idle``, exactly among spans.
 
-        Parameters
-        ----------
-        name
-            One of :data:`SHARED`, or a cause of ``idle``, by :func:`~dask_efficiency.accounts.buckets.cause_name`.
-        ns
-            Nanoseconds.
-
-        Returns
-        -------
-        dict
-            Nanoseconds by span; sums to ``ns``. Time that the scheduler did not see is divided as all idle time or, if
-            it saw none, as the time with work outstanding.
+        Time that the scheduler did not see is divided as all idle time or, if it saw none, as the time with work
+        outstanding.
         """
         weights = self._weights.get(_UNSEEN if name == _ROUND_TRIPS else name, {})
         if not any(weights.values()) and name.startswith(Bucket.IDLE):

@@ -15,17 +15,13 @@ from dask_efficiency.accounts.cluster.presence import Presence
 #: Width of the first bins, nanoseconds: a quarter of the shortest time between two new heartbeats; finer bins would
 #: show no more.
 FIRST_WIDTH_NS = 250_000_000
-
 #: Bins of a timeline; beyond, neighbours are merged. A guess: some 5 pixels each on a page.
 MAX_BINS = 240
-
 #: A worker whose last snapshot is this close to the end counts as unchanged until then. A guess: no message is more
 #: exact.
 CLOCK_SLACK_NS = 50_000_000
-
 #: Columns of a bin: the activities, which add up to the time of the slots, and then their causes.
 COLUMNS = (*ACTIVITIES, *CAUSE_NAMES)
-
 _N = len(ACTIVITIES)
 #: Slice of an account that holds them.
 _WHERE = slice(WHERE["activity"].start, WHERE["cause_activity"].stop)
@@ -33,7 +29,6 @@ _WHERE = slice(WHERE["activity"].start, WHERE["cause_activity"].stop)
 Row = NDArray[np.int64]
 #: Start, stop, and the time by column.
 _Piece = tuple[int, int, Row]
-
 _NOTHING: Row = np.zeros(len(COLUMNS), np.int64)
 _ALL_UNMEASURED: Row = np.array([name == Bucket.UNMEASURED for name in COLUMNS], np.int64)
 
@@ -91,13 +86,6 @@ class ActivityFeed:
 
         Stretches end by ``at``: if a worker's first snapshot travelled more slowly than a later one, its time seems
         later than it was, and a window may end in between. The part beyond ``at`` is read later.
-
-        Parameters
-        ----------
-        present
-            The workers that are there.
-        at
-            Now, monotonic nanoseconds.
         """
         read = self._read
         there, found = 0, []
@@ -144,13 +132,7 @@ class ActivityFeed:
 
 
 class TimelineRecorder:
-    """Sorts stretches into bins, from ``at`` on.
-
-    Parameters
-    ----------
-    at
-        Monotonic nanoseconds; earlier time is left out.
-    """
+    """Sorts stretches into bins, from ``at`` on; earlier time is left out."""
 
     def __init__(self, *, at: int) -> None:
         self._start = at
@@ -186,15 +168,7 @@ class TimelineRecorder:
         self._bins[first : first + bins] += done[1:] - done[:-1]
 
     def timeline(self, *, at: int, uncovered: ActivityStretches | None = None) -> Timeline:
-        """The timeline until ``at``.
-
-        Parameters
-        ----------
-        at
-            When it ends; no later than :meth:`stop` was called with.
-        uncovered
-            Stretches to add, as from :meth:`ActivityFeed.uncovered`.
-        """
+        """The timeline until ``at``, with stretches added as from :meth:`ActivityFeed.uncovered`."""
         whole = TimelineRecorder(at=self._start)
         whole._stop, whole._width, whole._bins = at, self._width, self._bins.copy()
         if uncovered is not None:

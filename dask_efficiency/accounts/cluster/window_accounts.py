@@ -6,14 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from dask_efficiency.accounts.buckets import (
-    UNKNOWN,
-    Bucket,
-    cause_name,
-    causes_of,
-    fit_causes,
-    scale_down,
-)
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket, cause_name, causes_of, fit_causes, scale_down
 from dask_efficiency.accounts.cluster.span_shares import NOBODY, SHARED, SpanShares
 from dask_efficiency.accounts.details import MergedProfiles
 from dask_efficiency.accounts.gpu import GpuTotals
@@ -78,9 +71,7 @@ class WindowAccounts:
 
 #: Between the names of a span and of a span in it.
 SEPARATOR = "/"
-
 _UNKNOWN = cause_name(Bucket.IDLE, UNKNOWN)
-
 #: By row, nanoseconds by bucket or by cause.
 Rows = dict[str, dict[str, int]]
 
@@ -96,13 +87,9 @@ class BySpan:
 
 
 def divide(accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str], bool]) -> BySpan:
-    """A closed window's time by span.
+    """A closed window's time by span; it adds up to ``accounts.workers``, bucket by bucket.
 
-    Returns
-    -------
-    BySpan
-        ``spans`` add up to ``accounts.workers``, bucket by bucket. No span has ``no-work``, ``lost-worker``,
-        ``unmeasured``, and time of tasks whose spans no answer named.
+    No span has ``no-work``, ``lost-worker``, ``unmeasured``, and time of tasks whose spans no answer named.
     """
     spans = {span: dict(row) for span, row in accounts.spans.items()}
     causes = {span: dict(row) for span, row in accounts.span_causes.items()}
@@ -140,14 +127,9 @@ def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[s
 
 
 def rolled_up(rows: Mapping[str, Mapping[str, int]], paths: Mapping[str, str]) -> Rows:
-    """Sum rows by path, each with all below it; those at the top add up to the whole.
+    """Sum rows of spans by path, such as ``"outer/inner"``, each with all below it.
 
-    Parameters
-    ----------
-    rows
-        By span id.
-    paths
-        Of each span, such as ``"outer/inner"``; several may have the same.
+    Those at the top add up to the whole.
     """
     found: Rows = {}
     for span, row in rows.items():

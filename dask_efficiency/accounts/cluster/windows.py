@@ -26,13 +26,10 @@ _PAUSED = place("finalized", Bucket.PAUSED)
 _IDLE_CAUSES = frozenset(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
-
 #: Stands for an outcome: tasks finished on workers that left or fell silent before they reported them.
 WITHOUT_ACCOUNT = "without account"
-
 #: (start, stop) in nanoseconds by the scheduler's clock.
 Interval = tuple[int, int]
-
 #: Intervals that are kept; later ones extend the last. A guess that bounds memory.
 MAX_INTERVALS = 10_000
 
@@ -82,21 +79,11 @@ class _AtOpening(NamedTuple):
 class ClusterWindow:
     """A window on a cluster from ``at`` on, until :meth:`stop`.
 
-    Answers are counted as they come: counting those of a thousand workers takes two seconds, and the scheduler must not
-    block that long.
+    It keeps the part of the spans selected by ``is_own`` apart.
 
-    Parameters
-    ----------
-    cluster
-        The cluster's accounts, for workers that do not answer.
-    at
-        Monotonic nanoseconds by the clock of ``cluster``.
-    graphs, running
-        True if a graph is being taken in, and if a task is processing, at that instant.
-    scheduler
-        The scheduler's own processors at that instant.
-    is_own
-        Selects the spans whose part of each worker's time is kept; None keeps none.
+    Answers are counted as they come: counting those of a thousand workers takes two seconds, and the scheduler must not
+    block that long. ``graphs`` and ``running`` tell if a graph is being taken in, and if a task is processing, at the
+    opening; ``scheduler`` are the scheduler's own processors.
     """
 
     def __init__(

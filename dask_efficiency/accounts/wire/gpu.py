@@ -51,23 +51,7 @@ def _encode_device(device: DeviceTotals) -> dict[str, Any]:
 
 
 def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
-    """Check plain data and read it.
-
-    Parameters
-    ----------
-    payload
-        The result of :func:`encode_gpu`.
-    name
-        Its name in error messages.
-
-    Raises
-    ------
-    RefusedPayload
-        If a field is missing or has a wrong type, a number is negative, fractional or absurdly large, a reading is
-        not finite, names are too many or too long, a device is there twice, the kernels, copies and idle time of a
-        device do not add up to elapsed, its shares and unattributed time do not add up to kernels + copies, or
-        more kernel time is attributed than there is.
-    """
+    """Check and read what :func:`encode_gpu` made; ``name`` is that of the payload in error messages."""
     given = mapping(name, payload)
     totals = GpuTotals(
         meter=text(f"{name}.meter", given.get("meter")),
@@ -230,13 +214,7 @@ class HeldGpu:
 
 
 def read_gpu(payload: object, last: HeldGpu | None = None) -> HeldGpu:
-    """GPU accounts after a payload; ``last`` as they were, None where the payload has all of them.
-
-    Raises
-    ------
-    RefusedPayload
-        As of :func:`~dask_efficiency.accounts.wire.gpu.decode_gpu`.
-    """
+    """GPU accounts after a payload; ``last`` as they were, None where the payload has all of them."""
     given = mapping("gpu", payload)
     kept = _kept(given["k"]) if "k" in given else last.kept if last is not None else _kept(None)
     by_prefix = read_table(
@@ -351,9 +329,7 @@ class _Kernels(Sequence[KernelTotals]):
     __hash__ = None  # type: ignore[assignment] # as of any sequence that is compared by what it holds
 
 
-def _kept(
-    value: object,
-) -> tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]:
+def _kept(value: object) -> tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]:
     entries = listed("gpu.k", value)
     if len(entries) != 4:
         raise RefusedPayload(f"gpu.k is {short(value)}; expected a meter, its description, devices and readings")

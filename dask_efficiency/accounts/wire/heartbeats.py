@@ -48,14 +48,11 @@ from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, 
 #: Least seconds between two snapshots of a worker: no reader looks more often. Dask's heartbeats of up to ten workers
 #: are 0.5 s apart, so every other one repeats the last snapshot.
 REPORT_SECONDS = 1.0
-
 #: Heartbeats that carry each change. Of large clusters the scheduler reads as few as every fourth, and a connection
 #: that breaks may lose one more; the next complete heartbeat mends that.
 REPEATS = 4
-
 #: One heartbeat in this many is complete, in case asking for one fails. A guess: its bytes average out.
 EVERYTHING = 128
-
 _Number = TypeVar("_Number")
 
 
@@ -285,27 +282,11 @@ def is_repeated(payload: object, last: object) -> bool:
 
 
 def read(payload: object, last: Received | None = None) -> Received | NotMeasured | Missed:
-    """Check a payload and read it.
+    """Check and read a payload: a snapshot as complete, and as checked, as one that was sent in full.
 
-    Parameters
-    ----------
-    payload
-        Made by a :class:`HeartbeatWriter`, or :func:`~dask_efficiency.accounts.wire.snapshots.encode_not_measured`.
-    last
-        The last snapshot read of this worker, if any; an older payload than this must not come here.
-
-    Returns
-    -------
-    Received, NotMeasured or Missed
-        A received snapshot is as complete, and as checked, as one that was sent in full.
-
-    Raises
-    ------
-    RefusedPayload
-        On another schema, a missing or mistyped field, a negative, fractional (so NaN too) or
-        absurdly large number, too many or too long names, buckets that do not
-        add up to nthreads x elapsed, prefixes that do not add up to the buckets (to at most ``spill``) or that
-        shrank, or GPU accounts out of order.
+    ``last`` is the last snapshot read of this worker, if any; an older payload than this must not come here. Refused
+    are another schema, missing or mistyped fields, absurd numbers, too many or too long names, accounts that do not add
+    up, and totals that shrank.
     """
     fields = mapping("snapshot", payload)
     check_schema(fields.get("schema"))
@@ -454,13 +435,7 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 
 
 def _gained(name: str, now: WireTable[str], then: WireTable[str] | None) -> tuple[Ints, Ints]:
-    """Growth of each row of a table that was sent in full, or under other names.
-
-    Raises
-    ------
-    RefusedPayload
-        If one shrank.
-    """
+    """Growth of each row of a table that was sent in full, or under other names; refused if one shrank."""
     at = np.arange(len(now.rows))
     if then is None:
         return at, now.rows

@@ -54,7 +54,6 @@ GROUPS = {
 }
 #: Groups of numbers outside the accounts, with names that travel too; fields of a snapshot.
 EXTRAS = ("outside", "details", "amounts")
-
 #: Group and name of each number, and its name in error messages.
 FIELDS = tuple((group, name) for group, (names, *_) in GROUPS.items() for name in names)
 NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
@@ -62,19 +61,14 @@ NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELD
 
 #: Version of all messages; raised with each change. The scheduler refuses any other.
 SCHEMA = 5
-
 #: Activity outside the slots: CPU time of the plugin on the worker.
 OWN_WORK = "dask-efficiency itself"
-
 #: Activity outside the slots: CPU time of threads that are neither a task's nor the event loop's.
 OTHER_CPU = "CPU of other threads"
-
 #: Activity outside the slots: time in which these were ready to run and waited for a core.
 OTHER_CORE_WAIT = "other threads waiting for a core"
-
 #: Detail: time in which tasks' threads were ready to run and waited for a core.
 CORE_WAIT = "thread-noncpu: waiting for a core"
-
 _UNHELD = frozenset(map(str, UNHELD_BUCKETS))
 _OUTCOMES = frozenset(map(str, Outcome))
 

@@ -12,7 +12,6 @@ from dask_efficiency.accounts.details import WindowDetails
 
 #: Stands for prefixes beyond the number that a ledger keeps apart.
 OTHER = "(other)"
-
 #: Activities of a held slot, whatever the outcome of its task.
 ACTIVE_BUCKETS = (
     Bucket.THREAD_CPU,
@@ -25,17 +24,9 @@ ACTIVE_BUCKETS = (
 
 #: Buckets of a finalized task's time, in the order of a row of the ledger.
 TASK_BUCKETS = (*ACTIVE_BUCKETS, Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
-
 #: Buckets of free slots only. The scheduler splits the worker's ``idle`` into ``idle``, ``no-work`` and, of a paused
 #: worker, ``paused``: only it knows if work was outstanding, and which tasks it would have sent.
-FREE_BUCKETS = (
-    Bucket.PAUSED,
-    Bucket.RETIRING,
-    Bucket.WAITING_ON_DATA,
-    Bucket.CONSTRAINED,
-    Bucket.IDLE,
-)
-
+FREE_BUCKETS = (Bucket.PAUSED, Bucket.RETIRING, Bucket.WAITING_ON_DATA, Bucket.CONSTRAINED, Bucket.IDLE)
 #: All buckets of a free slot's time.
 UNHELD_BUCKETS = (*FREE_BUCKETS, Bucket.SPILL)
 

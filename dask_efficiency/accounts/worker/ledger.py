@@ -20,7 +20,6 @@ from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, ActivityVi
 
 #: Stretches of spilling in which free slots may still turn out to have waited. A guess: reports clear them.
 MAX_UNDECIDED = 1_000
-
 #: Departed workers whose recomputed results are kept apart; later ones share :data:`OTHER`. A guess that bounds a
 #: heartbeat.
 MAX_LOSSES = 100
@@ -39,7 +38,6 @@ _UNHELD, _HELD = tuple(map(str, UNHELD_BUCKETS)), tuple(map(str, TASK_BUCKETS))
 _SUCCEEDED, _RESCHEDULED = Outcome.SUCCEEDED, Outcome.RESCHEDULED
 _TAKES_TASKS = Availability.RUNNING
 _NOTHING = Used(0, 0)
-
 #: A reservation that ended, its task's outcome, and the time used, in the order of :class:`Used`.
 Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
@@ -47,24 +45,11 @@ Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 class Ledger:
     """The accounts of ``nthreads`` slots from ``at`` on.
 
-    Every method takes ``at``, monotonic nanoseconds; an ``at`` earlier than one already seen
-    counts as that one. Between two calls each slot is in one place: held by a task, or free and
-    named after what keeps it free. So the sum is exact by construction:
+    Every method takes ``at``, monotonic nanoseconds; an ``at`` earlier than one already seen counts as that one.
+    Between two calls each slot is in one place: held by a task, or free and named after what keeps it free. So the sum
+    is exact by construction, and no finalized bucket ever shrinks:
 
-        sum of finalized buckets + running == nthreads x elapsed
-
-    and no finalized bucket ever shrinks.
-
-    Parameters
-    ----------
-    nthreads
-        Slots, at least 1.
-    at
-        When the accounts begin.
-    max_prefixes
-        Prefixes kept apart; later ones are recorded under :data:`OTHER`.
-    max_windows
-        Windows kept at once; the oldest goes when one more is opened.
+    sum of finalized buckets + running == nthreads x elapsed
     """
 
     def __init__(self, nthreads: int, *, at: int, max_prefixes: int = 100, max_windows: int = MAX_WINDOWS) -> None:
@@ -117,16 +102,10 @@ class Ledger:
         return key in self._held or key in self._excess
 
     def observe(self, availability: Availability, waiting: int, constrained: int, ready: int = 0, *, at: int) -> None:
-        """Set the reasons why slots are free from ``at`` on.
+        """Set the reasons why slots are free from ``at`` on; a worker that retires names all of its free slots.
 
-        Parameters
-        ----------
-        availability
-            The worker's readiness; one that retires names all of its free slots.
-        waiting, constrained
-            Tasks that wait for a fetch, and tasks held back by a resource: each names one slot.
-        ready
-            Tasks that could run at once: each of them, and of those held back, names one slot of a paused worker.
+        Each task that waits for a fetch, and each that a resource holds back, names one slot; of a paused worker, each
+        that is ready or held back by a resource.
         """
         if at > self._at:
             self._advance(at)
@@ -144,14 +123,8 @@ class Ledger:
         """Record a stretch in which the event loop spilled or read back, and so gave no task to a free slot.
 
         Free slots of a worker that takes tasks count as ``spill``, one for each task that is ready or waits for a
-        fetch. Other tasks may be on their way: see :meth:`delayed`.
-
-        Parameters
-        ----------
-        ready
-            Tasks that are ready.
-        start, stop
-            The stretch; time that the ledger has seen already stays as it is.
+        fetch. Other tasks may be on their way: see :meth:`delayed`. Time that the ledger has seen already stays as it
+        is.
         """
         self._advance(start)
         slots, since = self.slots_free, self._at
@@ -185,10 +158,7 @@ class Ledger:
     ) -> SlotReservation | None:
         """Take a slot for a task, or queue it until one is free.
 
-        Returns
-        -------
-        SlotReservation or None
-            None if the key has a reservation already, which stays.
+        None if the key has a reservation already, which stays.
         """
         if key in self._held or key in self._excess:
             return None
@@ -209,13 +179,7 @@ class Ledger:
         return reservation
 
     def release(self, key: object, *, at: int) -> SlotReservation | None:
-        """Free a task's slot; its outcome is given later, to :meth:`finalize`.
-
-        Returns
-        -------
-        SlotReservation or None
-            None if the key held no slot.
-        """
+        """Free a task's slot, None if it held none; its outcome is given later, to :meth:`finalize`."""
         reservation = self._held.pop(key, None)
         if reservation is None:
             reservation = self._excess.pop(key, None)
@@ -255,23 +219,7 @@ class Ledger:
         library: int = 0,
         spill: int = 0,
     ) -> None:
-        """Record a released reservation for good; see :meth:`finalize_many`.
-
-        Parameters
-        ----------
-        reservation
-            The result of :meth:`release`; finalized once.
-        outcome
-            Only a task that succeeded for the first time is split; else all its time is one bucket.
-        cpu, wall
-            Nanoseconds of CPU and of wall time in the task's thread.
-        gpu
-            Nanoseconds of that wall time, and not of the CPU's, in which the thread waited for a kernel of its task.
-        library
-            Nanoseconds of the rest in which it waited for threads of libraries that computed.
-        spill
-            Nanoseconds outside the thread in which the event loop spilled or read back, for whatever task.
-        """
+        """Record a released reservation for good, once; see :meth:`finalize_many`."""
         self.finalize_many([(reservation, outcome, cpu, wall, gpu, library, spill)])
 
     def finalize_many(self, tasks: Iterable[Final]) -> None:
@@ -341,14 +289,8 @@ class Ledger:
     def balance(self, *, at: int, used: Mapping[object, Used] | None = None) -> Balance:
         """The accounts at ``at``.
 
-        Parameters
-        ----------
-        at
-            Now.
-        used
-            Key of a task that holds a slot, or a :class:`~dask_efficiency.accounts.worker.reservations.SlotReservation`
-            that ended and is
-            not finalized, to what its thread used so far, for the activity view; the rest is ``overhead``.
+        ``used`` maps a key that holds a slot, or a reservation that ended and is not finalized, to what its thread used
+        so far, for the activity view; the rest is ``overhead``.
         """
         self._advance(at)
         self.undecided.clear()

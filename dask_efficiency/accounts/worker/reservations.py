@@ -55,19 +55,7 @@ class ActivityView:
         self._reported = [0] * len(ACTIVE_BUCKETS)
 
     def count(self, reservation: SlotReservation, used: Sequence[int], held: int) -> None:
-        """Count what a reservation did since the last time.
-
-        Each activity is given what it lacks of ``used``, in their order, and the last one the rest.
-
-        Parameters
-        ----------
-        reservation
-            One that is not finalized.
-        used
-            Nanoseconds so far, by :data:`ACTIVE_BUCKETS`; the last value is not looked at.
-        held
-            Nanoseconds held so far.
-        """
+        """Count what a reservation did so far: each activity has what it lacks of ``used``, the last one the rest."""
         counted = reservation.counted
         if counted is None:
             counted = reservation.counted = [0] * len(ACTIVE_BUCKETS)
@@ -83,14 +71,7 @@ class ActivityView:
     def finalize(self, reservation: SlotReservation, split: Sequence[int], *, succeeded: bool) -> None:
         """Note how the time of a reservation is split for good.
 
-        Parameters
-        ----------
-        reservation
-            One that has ended.
-        split
-            Nanoseconds by :data:`ACTIVE_BUCKETS`.
-        succeeded
-            True if the split is in the finalized buckets from now on; else the view keeps it.
+        Only if it ``succeeded`` is the split in the finalized buckets from now on.
         """
         self.count(reservation, split, reservation.ns)
         assert reservation.counted is not None
@@ -100,12 +81,9 @@ class ActivityView:
                 self._provisional[i] -= ns
 
     def report(self, finalized: Mapping[str, int]) -> dict[str, int]:
-        """The view at this instant, by bucket, in nanoseconds.
+        """The view now, in ns by bucket.
 
-        Parameters
-        ----------
-        finalized
-            The buckets of the tasks that succeeded and, under ``spill``, of free slots.
+        ``finalized`` are the buckets of tasks that succeeded and, under ``spill``, of free slots.
         """
         view = [finalized[name] + ns for name, ns in zip(_NAMES, self._provisional, strict=True)]
         corrections = self._corrections
@@ -123,7 +101,6 @@ class ActivityView:
 
 #: Windows open at once; the oldest goes when one more is opened. A guess: each client has one or two.
 MAX_WINDOWS = 64
-
 #: Pairs of span and prefix that a window keeps apart; later ones share a row. A guess that bounds an answer.
 MAX_WINDOW_ROWS = 5_000
 
@@ -141,13 +118,7 @@ class _Window:
 
 
 class SlotWindows:
-    """The windows of one ledger that are open.
-
-    Parameters
-    ----------
-    max_windows
-        Windows kept at once; the oldest goes when one more is opened.
-    """
+    """The windows of one ledger that are open."""
 
     def __init__(self, max_windows: int = MAX_WINDOWS) -> None:
         self._max_windows = max_windows
@@ -165,14 +136,9 @@ class SlotWindows:
         return tuple(self._windows)
 
     def open(self, window_id: str, *, at: int, free: Sequence[int], held: dict[SlotReservation, int]) -> None:
-        """Begin a window; one that is open under this id begins anew.
+        """Begin a window.
 
-        Parameters
-        ----------
-        free
-            Nanoseconds of the free slots so far, by :data:`~dask_efficiency.accounts.worker.balance.UNHELD_BUCKETS`.
-        held
-            Nanoseconds for which each reservation that is not finalized has held its slot so far.
+        ``free`` and ``held`` are the nanoseconds so far of free slots and of reservations that are not finalized.
         """
         self._windows.pop(window_id, None)
         while len(self._windows) >= self._max_windows:
@@ -180,14 +146,7 @@ class SlotWindows:
         self._windows[window_id] = _Window(at, list(free), held)
 
     def finalize(self, reservation: SlotReservation, outcome: Outcome, row: Row) -> None:
-        """Record the part of a reservation that lies in each window.
-
-        Parameters
-        ----------
-        row
-            Nanoseconds of the whole reservation, by the first of
-            :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
-        """
+        """Record the part of a reservation that lies in each window; ``row`` is all of it, by first task buckets."""
         for window in self._windows.values():
             window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
             before = window.before.pop(reservation, 0)

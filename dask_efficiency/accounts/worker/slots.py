@@ -78,7 +78,6 @@ from dask_efficiency.accounts.worker.reservations import SlotReservation
 
 #: States of a task whose thread is, or was, at work; an unwanted transfer is ``cancelled``, too.
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
-
 _SUCCEEDED = Outcome.SUCCEEDED
 _new = tuple.__new__  # for every task: to call the class takes one more call of a Python function
 
@@ -144,12 +143,7 @@ class Seceded(NamedTuple):
 class Slots:
     """Applies the log of a worker to the slots of its ledger.
 
-    Parameters
-    ----------
-    ledger
-        The accounts of its slots.
-    seceded
-        Keys of the tasks that had left their slots before the log begins.
+    The tasks in ``seceded`` had left their slots before the log begins.
     """
 
     def __init__(self, ledger: Ledger, seceded: Iterable[Any] = ()) -> None:

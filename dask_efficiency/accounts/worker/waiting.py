@@ -12,24 +12,18 @@ from dask_efficiency.accounts.worker.balance import OTHER
 
 #: Stands for a cause: threads of a library computed for a waiting task.
 LIBRARY = "library"
-
 #: Stands for a cause: such threads computed for a task that computed too, while slots were free.
 FREE_SLOT_LIBRARY = "library-beside"
-
 #: Pairs of span and prefix with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
 MAX_KEYS = 5_000
-
 #: Prefixes with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
 MAX_PREFIXES = 1_000
-
 #: Recent samples of a cause, nanoseconds, beyond which all recent ones are halved, so that old ones fade. A guess:
 #: 10 minutes of one thread.
 MAX_RECENT_NS = 600_000_000_000
-
 #: (span, prefix)
 Key = tuple[str, str]
 Row = dict[str, int]
-
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 
@@ -102,17 +96,7 @@ class WaitingSums:
         self._active: Row = {}
 
     def add(self, key: Key, cause: str, ns: int) -> None:
-        """Add a sample.
-
-        Parameters
-        ----------
-        key
-            Span and prefix of the task.
-        cause
-            Cause of its thread's waiting, or :data:`LIBRARY`, or :data:`FREE_SLOT_LIBRARY`.
-        ns
-            For how long, more than 0.
-        """
+        """Add a sample of more than 0 ns; the cause may be :data:`LIBRARY` or :data:`FREE_SLOT_LIBRARY`."""
         if cause == FREE_SLOT_LIBRARY:
             if key in self._free_slots or len(self._free_slots) < MAX_KEYS:
                 self._free_slots[key] += ns
@@ -140,20 +124,7 @@ class WaitingSums:
     # -- threads of libraries ----------------------------------------------------------------
 
     def library(self, key: Key, waited: int) -> int:
-        """Nanoseconds of a task's waiting in which libraries' threads computed; it uses samples up.
-
-        Parameters
-        ----------
-        key
-            Span and prefix of a task that is being finalized.
-        waited
-            Nanoseconds in its thread and not on the CPU, at least 0.
-
-        Returns
-        -------
-        int
-            0 to ``waited``.
-        """
+        """Nanoseconds of a task's waiting, 0 to all, in which libraries' threads computed; it uses samples up."""
         if not self.any_library:
             return 0
         samples = self._computed.get(key)
@@ -169,18 +140,7 @@ class WaitingSums:
     # -- causes ------------------------------------------------------------------------------
 
     def explain(self, noncpu: Mapping[str, int]) -> dict[str, Row]:
-        """Split the bucket ``thread-noncpu``.
-
-        Parameters
-        ----------
-        noncpu
-            The bucket's nanoseconds by prefix, so far: no value falls from call to call.
-
-        Returns
-        -------
-        dict
-            By prefix and cause, so far; each sums to its prefix, and no value falls from call to call.
-        """
+        """Split the bucket ``thread-noncpu`` of each prefix by cause, so far; no value falls from call to call."""
         if OTHER in noncpu:  # the ledger keeps no more prefixes apart, and those it does not know are in this one
             _fold(self._prefixes, OTHER, [prefix for prefix in self._prefixes if prefix not in noncpu])
         for prefix, ns in noncpu.items():
@@ -209,20 +169,7 @@ class WaitingSums:
         return dict(self._free_slots - mark[1])
 
     def since(self, mark: object, noncpu: Mapping[Key, int]) -> dict[Key, Row]:
-        """Split the ``thread-noncpu`` of a window's rows by what was sampled since its mark.
-
-        Parameters
-        ----------
-        mark
-            The result of :meth:`mark` at the window's opening.
-        noncpu
-            Nanoseconds by span and prefix.
-
-        Returns
-        -------
-        dict
-            By span and prefix, and cause; each sums to its row.
-        """
+        """Split the ``thread-noncpu`` of a window's rows by what was sampled since its mark; each sums to its row."""
         assert isinstance(mark, tuple)
         before_of = mark[0]
         sampled: dict[Key, Row] = {}

@@ -17,16 +17,12 @@ from dask_efficiency.show.figures import label
 
 #: Workers shown on a page with other figures, the least useful first. By eye.
 FEW_WORKERS = 20
-
 #: Workers that have a bar each on their own page; with more, the page shows their spread. By eye.
 MANY_WORKERS = 100
-
 #: GPUs shown on a page with other figures, the most idle first. By eye.
 FEW_GPUS = 16
-
 #: GPUs shown on their own page. By eye.
 MANY_GPUS = 100
-
 #: Share of the pie from which a wedge has room for its per cent, which the key repeats. By eye.
 LABELLED_SHARE = 0.07
 
@@ -36,7 +32,6 @@ WORKERS = ("y", "name", "nthreads", *ACTIVITIES)
 SPREAD = ("y", "name", "colour", "q0", "q10", "q50", "q90", "q100", "least", "most")
 PREFIXES = ("y", "name", "total", *map(str, TASK_BUCKETS))
 GPUS = ("y", "name", *GPU_ACTIVITIES)
-
 #: Values by column, all of equal length.
 Columns = Mapping[str, list[Any]]
 

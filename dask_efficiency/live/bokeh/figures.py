@@ -50,17 +50,7 @@ class PagePart(Protocol):
 
 
 class Text:
-    """Lines of HTML; an empty text takes no room.
-
-    Parameters
-    ----------
-    made_by
-        Makes the HTML.
-    every_ns
-        Nanoseconds between updates at least.
-    options
-        Size and style of the element.
-    """
+    """Lines of HTML, made anew after ``every_ns`` at least; an empty text takes no room."""
 
     def __init__(self, made_by: Callable[[TabView], str], *, every_ns: int = 0, **options: Any) -> None:
         self.made_by = made_by
@@ -98,14 +88,9 @@ class Growth:
 
 
 def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
-    """Difference between two versions of a table; None if they have too little in common.
+    """Difference between two versions of a table whose rows the increasing column ``order`` identifies.
 
-    Parameters
-    ----------
-    then, now
-        Two versions of the columns, each of equal length.
-    order
-        Column with increasing values that identifies a row.
+    None if they have too little in common.
     """
     if not then[order] or not now[order] or now[order][0] not in then[order]:
         return None
@@ -134,13 +119,7 @@ def _same(then: list[Any], now: list[Any]) -> int:
 
 
 class PieFigure:
-    """Thread time by activity, as a pie.
-
-    Parameters
-    ----------
-    options
-        Size of the figure.
-    """
+    """Thread time by activity, as a pie."""
 
     made_by = staticmethod(columns.pie)
     every_ns = 0
@@ -187,13 +166,7 @@ class PieFigure:
 
 
 class TimelineFigure:
-    """Threads by activity over time.
-
-    Parameters
-    ----------
-    options
-        Size and title of the figure.
-    """
+    """Threads by activity over time."""
 
     made_by = staticmethod(columns.timeline)
     every_ns = 0
@@ -269,7 +242,6 @@ return parts.map((part) => String(part).padStart(2, "0")).join(":")
 
 #: Rows that a figure of a whole window has room for at least: one or two would be walls of colour. By eye.
 MIN_ROWS = 6
-
 #: Options of a figure that is as high as its rows, on a page that scrolls.
 BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode": "stretch_width"}
 
@@ -277,20 +249,7 @@ BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode":
 class NamedRows:
     """Figure with one named row per row of its columns, the first on top; hidden without rows.
 
-    Parameters
-    ----------
-    name
-        Name of the columns in the document.
-    made_by
-        Makes the columns.
-    names
-        Names of the columns.
-    grows
-        True if the height follows the number of rows.
-    x_range
-        Range of the axis; shares by default.
-    options
-        Size of the figure.
+    Its height may grow with them.
     """
 
     every_ns = SLOW_NS
@@ -382,14 +341,7 @@ def worker_spread(**options: Any) -> NamedRows:
     rows.root.segment(x0="q0", x1="q100", y0="y", y1="y", line_width=2, **line)
     rows.root.hbar(y="y", left="q10", right="q90", height=0.56, fill_color="colour", **line)
     rows.root.scatter(
-        x="q50",
-        y="y",
-        marker="dash",
-        angle=1.5708,
-        size=18,
-        line_color="#1f2328",
-        line_width=2.5,
-        source=rows.source,
+        x="q50", y="y", marker="dash", angle=1.5708, size=18, line_color="#1f2328", line_width=2.5, source=rows.source
     )
     tooltips = (
         "<b>@name</b><br>half of the workers below @q50{0.0 %}, 8 of 10 within @q10{0.0 %} to @q90{0.0 %}"

@@ -39,17 +39,7 @@ if TYPE_CHECKING:
 
 
 class Page(DashboardComponent):
-    """Parts of a page below a headline; the headline also shows notices.
-
-    Parameters
-    ----------
-    tab
-        Source of what is drawn.
-    headline, parts
-        Texts and figures that :meth:`update` draws.
-    root
-        Bokeh model that contains all of them.
-    """
+    """Parts of a page below a headline; the headline also shows notices."""
 
     def __init__(self, tab: Tab, headline: Text, parts: Sequence[PagePart], root: Any) -> None:
         self._tab = tab
@@ -171,7 +161,6 @@ _CAUSE_STYLE = {"font-size": "14px", "line-height": "1.4", "color": "#444444", "
 _TABLE_STYLE = {"font-size": "13px", "line-height": "1.4", "margin": "4px 6px 4px 20px"}
 _TITLE_STYLE = {"font-size": "13px", "font-weight": "bold", "color": "#444444", "margin": "12px 20px 0"}
 _HEADLINE_STYLE = {"font-size": "clamp(12px, 1.5vw, 22px)", "line-height": "1.3", "margin": "6px 12px 4px"}
-
 #: Readable in a panel of JupyterLab, and larger on a wall.
 _FONT_SIZE = "clamp(11px, 1.3vw, 18px)"
 _KEY_LINE: dict[str, Any] = {
@@ -195,10 +184,7 @@ _TABS: WeakKeyDictionary[Scheduler, Tab] = WeakKeyDictionary()
 def show(scheduler: Scheduler, source: TabSource) -> None:
     """Put the pages on this scheduler's dashboard, or switch existing pages to this source.
 
-    Raises
-    ------
-    NoDashboardError
-        If the scheduler serves no Bokeh dashboard.
+    Raises NoDashboardError if it serves none.
     """
     tab = _TABS.get(scheduler)
     if tab is None:

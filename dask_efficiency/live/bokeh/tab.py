@@ -20,10 +20,8 @@ from dask_efficiency.show.log import logger
 
 #: Path of the page with Dask's links.
 LINK = "efficiency"
-
 #: Milliseconds between two requests of an open page; heartbeats bring news less often. A guess.
 UPDATE_MS = 2_000
-
 #: Milliseconds between two kept details of workers, GPUs and prefixes; the oldest begins the last minutes. A guess.
 KEEP_MS = 60_000
 

@@ -5,10 +5,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import FINALIZED
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.cluster.presence import (
-    WorkerStay,
-    attendance,
-)
+from dask_efficiency.accounts.cluster.presence import WorkerStay, attendance
 
 SPANS = st.tuples(st.integers(0, 20), st.none() | st.integers(1, 20), st.integers(1, 4))
 STAYS = st.lists(SPANS.map(lambda s: WorkerStay(s[0], None if s[1] is None else s[0] + s[1], s[2])), max_size=8)

@@ -459,12 +459,7 @@ def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
     ledger.reserve("x", "inc", at=0)
     ledger.observe(Availability.RUNNING, 1, 1, at=0)
     ledger.spilled(1, start=10, stop=20)
-    assert settled_of(ledger, 30) == {
-        "waiting-on-data": 20,
-        "spill": 20,
-        "constrained": 30,
-        "idle": 50,
-    }
+    assert settled_of(ledger, 30) == {"waiting-on-data": 20, "spill": 20, "constrained": 30, "idle": 50}
     assert ledger.balance(at=30).active["spill"] == 20
 
 
