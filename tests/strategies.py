@@ -16,11 +16,11 @@ from dask_efficiency.accounts.buckets import (
     cause_name,
     causes_of,
     fit_causes,
-    in_proportion,
 )
 from dask_efficiency.accounts.details import HolderRow, Holdup, SampleRow, WindowDetails
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.rows import divide
 from dask_efficiency.accounts.skew import LargestResult, LongestTask, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
@@ -95,7 +95,7 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
     whole = sum(tasks) + sum(free) + running
     held = draw(st.dictionaries(names, st.integers(0, n), max_size=1))
     again = draw(st.dictionaries(names, st.integers(1, 9), max_size=3))
-    recomputed = in_proportion([*again.values()], tasks[TASK_BUCKETS.index("recomputed")]) if again else []
+    recomputed = divide(again, tasks[TASK_BUCKETS.index("recomputed")]) if again else {}
     return Balance(
         nthreads=n,
         elapsed=whole // n,
@@ -105,7 +105,7 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
         active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks) - spilling, 0, 0, spilling, running]),
         holding={prefix: (running, slots) for prefix, slots in held.items()},
-        recomputed={mark: (ns, again[mark]) for mark, ns in zip(again, recomputed, strict=True)},
+        recomputed={mark: (ns, again[mark]) for mark, ns in recomputed.items()},
     )
 
 

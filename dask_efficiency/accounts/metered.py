@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dask_efficiency.accounts.rows import OTHER
+
 #: Units of ``context_meter``, if users give no others.
 SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 
@@ -33,10 +35,15 @@ OF_SHUFFLES = "p2p-"
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
 #: Ways of data: results are made, spilled, read back, found in memory, received, and sent to workers and clients;
 #: inputs of P2P shuffles are shuffled.
-WAYS = ("made", "spilled", "read-back", "found-in-memory", "received", "sent", "shuffled")
-#: Stands for labels beyond those that are kept apart.
-OTHER = "(other)"
-#: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
+WAYS = (
+    "made",
+    "spilled",
+    "read-back",
+    "found-in-memory",
+    "received",
+    "sent",
+    "shuffled",
+)  #: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
 MAX_METERED = 1_000
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload, listed, short, text, whole
+from dask_efficiency.accounts.rows import OTHER, kept_apart
 
 #: Largest relative error of a quantile. A guess: reports show two digits.
 MAX_ERROR = 0.01
@@ -127,10 +128,8 @@ def decode_sketch(name: str, payload: object) -> Sketch:
     return sketch
 
 
-#: Prefixes that a window keeps apart; later tasks count under :data:`OTHER`. A guess that bounds an answer.
+#: Prefixes that a window keeps apart; later ones are one. A guess that bounds an answer.
 MAX_PREFIXES = 200
-#: Stands for all other prefixes, as in the accounts.
-OTHER = "(other)"
 
 
 class LongestTask(NamedTuple):
@@ -201,8 +200,7 @@ def key_name(key: object) -> str:
 def merge_sizes(total: dict[str, TaskSizes], more: Mapping[str, TaskSizes]) -> None:
     """Add another worker's sizes of a window; ``more`` is not changed."""
     for name, sizes in more.items():
-        prefix = name if name in total or len(total) < MAX_PREFIXES else OTHER
-        total.setdefault(prefix, TaskSizes()).merge(sizes)
+        total.setdefault(kept_apart(name, total, MAX_PREFIXES), TaskSizes()).merge(sizes)
 
 
 def skew_by_prefix(sizes: Mapping[str, TaskSizes], alone: Mapping[str, int]) -> dict[str, Skew]:

@@ -8,7 +8,8 @@ from heapq import nlargest
 from operator import add, sub
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import WorkerCounters, WorkerTimes
 
 #: Workers exported at each end, the most and the least useful, if there are too many for all. A guess.

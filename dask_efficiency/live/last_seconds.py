@@ -9,7 +9,8 @@ from typing import Protocol
 
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import GpuCounters, GpuTimes, PrefixTimes, WorkerCounters, WorkerTimes, prefix_times
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import find

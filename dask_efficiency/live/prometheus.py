@@ -235,7 +235,7 @@ def _tasks(source: ExportSource) -> Iterator[Metric]:
 
 
 def _data(source: ExportSource) -> Iterator[Metric]:
-    amounts = source.cluster.amounts
+    amounts = source.cluster.extra("amounts")
     for name, unit, meaning in (
         ("data_bytes", BYTES, "Bytes of results and of messages of P2P shuffles, by the way they went"),
         ("data_items", COUNT, "How many results and messages of P2P shuffles they were, by the way they went"),
@@ -304,7 +304,7 @@ def _plugin(source: ExportSource) -> Iterator[Metric]:
         labels=["process"],
     )
     cost.add_metric(["scheduler"], source.cost_seconds)
-    cost.add_metric(["workers"], cluster.outside.get(OWN_WORK, 0) / 1e9)
+    cost.add_metric(["workers"], cluster.extra("outside").get(OWN_WORK, 0) / 1e9)
     yield cost
 
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
-from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence, devices_of, shared
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence, shared
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.report.gpu import device_label
 from dask_efficiency.show.figures import label, natural
 
@@ -204,7 +205,7 @@ class GpuCounters:
     @classmethod
     def of(cls, present: Iterable[Presence]) -> GpuCounters:
         """Totals of the GPUs of the workers that are present."""
-        found = list(devices_of(present))
+        found = [(worker, device) for worker in present for device in worker.devices]
         rows = [(device.kernels, device.copies, device.idle) for _, device in found]
         return cls(
             tuple((worker.address, worker.joined, device.uuid) for worker, device in found),

@@ -15,7 +15,8 @@ from dask_efficiency.accounts.details import (
     decode_details,
     encode_details,
 )
-from dask_efficiency.accounts.metered import OTHER, Metered
+from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.rows import OTHER
 from tests.strategies import nanoseconds, window_details
 
 

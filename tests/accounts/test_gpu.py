@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from dask_efficiency.accounts.gpu import MAX_KERNELS, OTHER, DeviceTotals, GpuTotals, KernelTotals, add_totals
+from dask_efficiency.accounts.gpu import MAX_KERNELS, DeviceTotals, GpuTotals, KernelTotals, add_totals
+from dask_efficiency.accounts.rows import OTHER
 from tests.strategies import any_gpu_totals
 
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import (
     MAX_BINS,
     MAX_ERROR,
     MAX_INDEX,
     MAX_PREFIXES,
-    OTHER,
     Sketch,
     Skew,
     TaskSizes,
@@ -31,7 +31,6 @@ from dask_efficiency.accounts.skew import (
     merge_sizes,
     skew_by_prefix,
 )
-from dask_efficiency.accounts.worker import balance
 from tests.strategies import SECOND, compared_tasks, plain_data, sizes_of
 
 numbers = st.integers(0, MAX_NANOSECONDS) | st.integers(0, 100) | st.sampled_from([0, 1, 2, MAX_NANOSECONDS])
@@ -224,7 +223,6 @@ def test_prefixes_beyond_the_bound_are_put_together():
     found = skew_of(*({f"w{i}-p{j}": [("k", 1, 1)] for j in range(MAX_PREFIXES)} for i in range(2)))
     assert len(found) == MAX_PREFIXES + 1
     assert found[OTHER].count == MAX_PREFIXES
-    assert OTHER == balance.OTHER
 
 
 # -- the wire --------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, UNKNOWN, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.last_seconds import (
     MIN_SHARE,
     SENTENCES,

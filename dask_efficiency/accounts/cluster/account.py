@@ -11,9 +11,10 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, Bucket, scale_down
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, Bucket
+from dask_efficiency.accounts.rows import cap, kept_apart
 from dask_efficiency.accounts.wire.snapshots import FIELDS
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, OTHER, Outcome
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Outcome
 
 #: Activities of a thread slot, in the order of :class:`~dask_efficiency.accounts.buckets.Bucket`: the view that
 #: accrues while tasks run, whatever their outcome.
@@ -147,9 +148,7 @@ class NamedSums:
         return np.array(found, np.intp)
 
     def _place(self, name: str) -> int:
-        if name not in self._places and len(self._places) >= self._max_names:
-            name = OTHER
-        return self._places.setdefault(name, len(self._places))
+        return self._places.setdefault(kept_apart(name, self._places, self._max_names), len(self._places))
 
     def add(self, places: NDArray[np.intp], gained: NDArray[np.int64], *, most: int) -> None:
         """Add rows, each to a place; no sum of their columns may be more than ``most``."""
@@ -192,9 +191,8 @@ def between(then: Totals, now: Totals) -> dict[str, int]:
         return {**gained, str(Bucket.RUNNING): running}
     # The final snapshot of a departed worker may show slots as free that seemed to run tasks.
     for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
-        buckets = sorted(group)
-        whole = sum(gained[bucket] for bucket in buckets)
-        scaled = scale_down([gained[bucket] for bucket in buckets], max(0, whole + running))
-        gained.update(zip(buckets, scaled, strict=True))
-        running = min(0, whole + running)
+        row = {bucket: gained[bucket] for bucket in sorted(group)}
+        left = sum(row.values()) + running
+        gained |= cap(row, max(0, left))
+        running = min(0, left)
     return gained

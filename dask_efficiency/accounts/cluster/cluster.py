@@ -255,23 +255,13 @@ class ClusterLedger(Presences):
         """Finalized tasks by :class:`~dask_efficiency.accounts.worker.balance.Outcome`."""
         return {outcome: n for outcome, n in self._of_all("tasks").items() if n}
 
-    @property
-    def outside(self) -> dict[str, int]:
-        """Nanoseconds of workers' activities outside their slots, by name."""
-        return self._extra_sums("outside")
-
-    @property
-    def details(self) -> dict[str, int]:
-        """Nanoseconds of parts of buckets, by name."""
-        return self._extra_sums("details")
-
-    @property
-    def amounts(self) -> dict[str, int]:
-        """Bytes and counts of data that were moved, by ``way/unit``."""
-        return self._extra_sums("amounts")
-
-    def _extra_sums(self, group: str) -> dict[str, int]:
+    def extra(self, group: str) -> dict[str, int]:
+        """Sums of one of :data:`EXTRAS` by name: time outside slots, parts of buckets, and data by ``way/unit``."""
         return {name: n for name, (n,) in self._extras[group].by_name().items() if n}
+
+    def extras(self) -> tuple[dict[str, int], ...]:
+        """Sums of each of :data:`EXTRAS`."""
+        return tuple(map(self.extra, EXTRAS))
 
     def recent_names(self, *, at: int) -> set[str]:
         """Names of the workers that are there, or left less than :data:`RECENT_NS` ago."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, scale_down
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster.span_shares import Path, SpanShares
+from dask_efficiency.accounts.rows import add, divide, in_proportion, kept_apart, scale_down
 
 #: Turns (work or none, workers or none) that are remembered. A guess: snapshots are recorded seconds after they are
 #: taken.
@@ -88,9 +90,8 @@ _RUNNING = slice(0, len(SEEN))
 _LOOKED, _AT_REST = len(SEEN), len(SEEN) + 1
 _HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
-#: Stand for a prefix: time in which nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
+#: Stands for a prefix: time in which nothing ran.
 NOTHING_RAN = "(nothing ran)"
-OTHER = "(other)"
 #: Prefixes kept apart, as many as in a cluster's ledger.
 MAX_PREFIXES = 1_000
 #: Keys of tasks that ran alone; beyond, the shorter half is forgotten. A guess: reports show a few.
@@ -279,11 +280,8 @@ class IdleWeights:
         #: Workers of the last state; and those that left since, which the next state may still hold.
         self._workers: Mapping[Hashable, WorkerSlots] = {}
         self._left: set[Hashable] = set()
-        self._state: ClusterState | None = None
         #: State until the last instant.
         self._accrued: ClusterState | None = None
-        self._causes: tuple[int, ...] = ()
-        self._causes_of_paused: tuple[int, ...] = ()
 
     @property
     def at(self) -> int:
@@ -302,7 +300,7 @@ class IdleWeights:
         if state is not None:
             self._follow(state)
             gained = self._count(state, elapsed, min(at_rest, elapsed) if state.queued else 0)
-            seen = tuple(map(add, seen, gained))
+            seen = tuple(map(operator.add, seen, gained))
         if state is self._accrued and len(self._history) > 1:
             self._history.pop()  # redundant between two others at which the same state held
         self._history.append(_Instant(at, seen))
@@ -360,33 +358,21 @@ class IdleWeights:
 
     def _count(self, state: ClusterState, elapsed: int, at_rest: int) -> list[int]:
         """Growth of an instant's sums by a state that held for a time."""
-        if state is not self._state:
-            self._state, self._causes = state, slots_by_cause(state)
-            self._causes_of_paused = paused_slots_by_cause(state)
-        causes = self._causes
-        of_all = tuple(map(add, causes, self._causes_of_paused))
+        causes, causes_of_paused = slots_by_cause(state), paused_slots_by_cause(state)
+        of_all = tuple(map(operator.add, causes, causes_of_paused))
         for shares in self.shares.values():
             shares.accrue(state.spans, of_all, elapsed, graphs=state.graphs)
-        lacking = of_all[_PARALLELISM]
-        if lacking:
-            running = state.running or {NOTHING_RAN: 1}
-            parts = scale_down([tasks * lacking * elapsed for tasks in running.values()], lacking * elapsed)
-            for prefix, ns in zip(running, parts, strict=True):
-                if prefix not in self.parallelism and len(self.parallelism) >= MAX_PREFIXES:
-                    prefix = OTHER
-                self.parallelism[prefix] = self.parallelism.get(prefix, 0) + ns
+        if lacking := of_all[_PARALLELISM]:
+            for prefix, ns in divide(state.running or {NOTHING_RAN: 1}, lacking * elapsed).items():
+                add(self.parallelism, {kept_apart(prefix, self.parallelism, MAX_PREFIXES): ns})
             if state.only is not None:
                 self._add_alone(*state.only, elapsed)
-        of_free = scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0)
+        of_free = in_proportion(causes, elapsed) if state.free else [0] * len(SEEN)
+        of_paused = in_proportion(causes_of_paused, elapsed) if state.paused else [0] * len(_OF_PAUSED)
         if at_rest:
             of_free[_ROUND_TRIPS] = of_free[_SCHEDULER] * at_rest // elapsed
             of_free[_SCHEDULER] -= of_free[_ROUND_TRIPS]
-        return [
-            *of_free,
-            elapsed,
-            at_rest,
-            *scale_down([slots * elapsed for slots in self._causes_of_paused], elapsed if state.paused else 0),
-        ]
+        return [*of_free, elapsed, at_rest, *of_paused]
 
     def _add_alone(self, key: Hashable, prefix: str, elapsed: int) -> None:
         known = self.alone.get(key)

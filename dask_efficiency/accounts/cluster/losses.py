@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_efficiency.accounts.buckets import scale_down
+from dask_efficiency.accounts.rows import cap, scale_down
 
 #: Reason of a worker that left, if none is known.
 NOT_KNOWN = "nobody knows why"
@@ -53,15 +53,12 @@ def by_prefix(
         prefix: ns + since * (slots if assigned is None else min(slots, assigned.get(prefix, 0)))
         for prefix, (ns, slots) in holding.items()
     }
-    kept = scale_down([*rows.values()], min(lost, sum(rows.values())))
-    return {prefix: ns for prefix, ns in zip(rows, kept, strict=True) if ns}
+    return {prefix: ns for prefix, ns in cap(rows, lost).items() if ns}
 
 
 def in_window(loss: Loss, ns: int) -> dict[str, int]:
     """Divide a window's part of a loss by prefix, pro rata; under "" is the rest."""
-    rows = {**loss.prefixes, "": loss.ns - sum(loss.prefixes.values())}
-    kept = scale_down([*rows.values()], min(ns, loss.ns))
-    return dict(zip(rows, kept, strict=True))
+    return cap({**loss.prefixes, "": loss.ns - sum(loss.prefixes.values())}, ns)
 
 
 def costs(

@@ -102,6 +102,12 @@ class Presence:
         return None if held is None else held.totals
 
     @property
+    def devices(self) -> Sequence[DeviceTotals]:
+        """Its GPUs at its last snapshot, without shares of prefixes."""
+        held = None if self.received is None else self.received.gpu
+        return () if held is None else held.devices
+
+    @property
     def unreported(self) -> int:
         """Finished tasks that are in no snapshot yet."""
         tasks = {} if self.received is None else self.received.tasks
@@ -207,17 +213,12 @@ class Presences:
     def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
         """Last readings of the GPU sensors of a worker that is present, by GPU; None without any."""
         presence = self.present.get(address)
-        gpu = None if presence is None else presence.gpu
-        return None if gpu is None else gpu.readings
+        held = None if presence is None or presence.received is None else presence.received.gpu
+        return None if held is None else held.readings
 
     def gpu_workers(self) -> dict[str, int]:
         """Count the present workers that use each GPU, by its UUID."""
-        found: dict[str, int] = {}
-        for presence in self.present.values():
-            if (gpu := presence.gpu) is not None:
-                for device in gpu.devices:
-                    found[device.uuid] = found.get(device.uuid, 0) + 1
-        return found
+        return dict(Counter(device.uuid for presence in self.present.values() for device in presence.devices))
 
 
 def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
@@ -241,48 +242,17 @@ def check_snapshot(received: Received, presence: Presence, at: int) -> None:
                 f"{elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
                 "for the rest is recorded already"
             )
-        return
-    if last.gpu is not None:
-        _check_gpu(received.gpu.totals if received.gpu is not None else None, last.gpu.totals)
-
-
-def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:
-    if now is None:
-        raise RefusedPayload("gpu is missing; expected GPU accounts, as before")
-    if now.kernel_ns < then.kernel_ns:
-        raise RefusedPayload(f"gpu.kernel_ns shrank from {then.kernel_ns} to {now.kernel_ns}")
-    devices = {device.uuid: device for device in now.devices}
-    for before in then.devices:
-        after = devices.get(before.uuid, DeviceTotals(before.uuid))
-        for activity in (*GPU_ACTIVITIES, "elapsed"):
-            if getattr(after, activity) < getattr(before, activity):
-                raise RefusedPayload(
-                    f"gpu.devices[{before.uuid!r:.80}].{activity} shrank "
-                    f"from {getattr(before, activity)} to {getattr(after, activity)}"
-                )
 
 
 def own_gpus(present: Iterable[Presence]) -> dict[str, dict[str, int]]:
     """Nanoseconds by activity of the GPUs that one worker uses alone, by a key that stays the same."""
-    found = list(devices_of(present))
+    found = [(worker, device) for worker in present for device in worker.devices]
     several = shared(device.uuid for _, device in found)
     return {
-        f"{worker.address} {worker.joined} {device.uuid}": {
-            "kernels": device.kernels,
-            "copies": device.copies,
-            "idle": device.idle,
-        }
+        f"{worker.address} {worker.joined} {device.uuid}": {name: getattr(device, name) for name in GPU_ACTIVITIES}
         for worker, device in found
         if device.uuid not in several
     }
-
-
-def devices_of(present: Iterable[Presence]) -> Iterator[tuple[Presence, DeviceTotals]]:
-    """Pairs of a worker and one of its GPUs."""
-    for presence in present:
-        if (gpu := presence.gpu) is not None:
-            for device in gpu.devices:
-                yield presence, device
 
 
 def shared(uuids: Iterable[str]) -> set[str]:

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name, in_proportion
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name
+from dask_efficiency.accounts.rows import add, divide
 from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
 
 #: Stands for no span, and for spans beyond :data:`MAX_SPANS`.
@@ -58,14 +59,15 @@ def equal_shares(paths: Sequence[Path], whole: int = WHOLE) -> dict[str, int]:
     for path in paths:
         levels.setdefault(path[0], []).append(path[1:])
     found: dict[str, int] = {}
-    for (span, below), part in zip(levels.items(), in_proportion([1] * len(levels), whole), strict=True):
+    parts = divide(dict.fromkeys(levels, 1), whole)
+    for span, below in levels.items():
         inner = [path for path in below if path]
         if len(inner) < len(below):
             inner.append((span,))  # its own tasks
         if len(inner) > 1 or inner[0] != (span,):
-            found |= equal_shares(inner, part)
+            found |= equal_shares(inner, parts[span])
         else:
-            found[span] = part
+            found[span] = parts[span]
     return found
 
 
@@ -110,16 +112,16 @@ class SpanShares:
         self._weighed += sum(slots * elapsed for name, slots in weighed if name == _UNSEEN)
         for span, part in self._parts.items():
             span, share = self._known(span), elapsed * part // WHOLE
-            _add(self._time, span, share)
-            _add(self._since, span, share)
+            add(self._time, {span: share})
+            add(self._since, {span: share})
             for name, slots in weighed:
-                _add(self._weights.setdefault(name, {}), span, slots * share)
+                add(self._weights.setdefault(name, {}), {span: slots * share})
 
     def taken_in(self, spans: Sequence[Path]) -> None:
         """Give the time of graphs that were being taken in to their spans, now that these are known."""
         for row in (self._time, self._since, self._last, *self._weights.values()):
             for span, part in equal_shares(spans, row.pop(_TAKEN_IN, 0)).items():
-                _add(row, self._known(span), part)
+                add(row, {self._known(span): part})
         if any(self._is_own(path[-1]) for path in spans):
             self.own_ns += self._taking_in
         self._taking_in = 0
@@ -139,9 +141,7 @@ class SpanShares:
         self._weighed += max(0, grown[_UNSEEN])
         for name, ns in grown.items():
             if ns > 0:
-                weights = self._weights.setdefault(name, {})
-                for span, part in zip(self._last, in_proportion([*self._last.values()], ns), strict=True):
-                    _add(weights, span, part)
+                add(self._weights.setdefault(name, {}), divide(self._last, ns))
 
     def divide(self, name: str, ns: int) -> dict[str, int]:
         """Divide nanoseconds of one of :data:`SHARED`, or of a cause of ``idle``, exactly among spans.
@@ -153,17 +153,15 @@ class SpanShares:
         if not any(weights.values()) and name.startswith(Bucket.IDLE):
             weights = {}
             for cause in _IDLE:
-                for span, weight in self._weights.get(cause, {}).items():
-                    _add(weights, span, weight)
+                add(weights, self._weights.get(cause, {}))
         if not any(weights.values()):
             weights = self._time
         if not any(weights.values()):
             return {NOBODY: ns} if ns else {}
-        found: dict[str, int] = {}
-        for span, part in zip(weights, in_proportion([*weights.values()], ns), strict=True):
-            if part:
-                _add(found, NOBODY if span == _TAKEN_IN else span, part)
-        return found
+        found = divide(weights, ns)
+        if _TAKEN_IN in found:
+            add(found, {NOBODY: found.pop(_TAKEN_IN)})
+        return {span: part for span, part in found.items() if part}
 
     def _known(self, span: str) -> str:
         return span if span in self._time or len(self._time) < MAX_SPANS else NOBODY
@@ -171,7 +169,3 @@ class SpanShares:
 
 def _unseen(causes: Mapping[str, int]) -> int:
     return causes.get(_UNSEEN, 0) + causes.get(_ROUND_TRIPS, 0)
-
-
-def _add(row: dict[str, int], name: str, ns: int) -> None:
-    row[name] = row.get(name, 0) + ns

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket, scale_down
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
 from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.rows import in_proportion
 
 #: Width of the first bins, nanoseconds: a quarter of the shortest time between two new heartbeats; finer bins would
 #: show no more.
@@ -205,8 +206,7 @@ def _as_much(like: Row, whole: int) -> Row:
     """Scale a row to a total of nanoseconds."""
     numbers = like.tolist()
     known = sum(numbers[:_N])
-    scaled = scale_down([whole * ns for ns in numbers[:_N]], whole)
-    return np.array([*scaled, *(whole * ns // known for ns in numbers[_N:])], np.int64)
+    return np.array([*in_proportion(numbers[:_N], whole), *(whole * ns // known for ns in numbers[_N:])], np.int64)
 
 
 def _stretches(found: list[_Piece]) -> ActivityStretches:

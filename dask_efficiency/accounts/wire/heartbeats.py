@@ -29,7 +29,7 @@ from dask_efficiency.accounts.checks import (
     whole,
     wholes,
 )
-from dask_efficiency.accounts.wire.gpu import GpuWriter, HeldGpu, read_gpu
+from dask_efficiency.accounts.wire.gpu import GpuWriter, HeldGpu, check_grown, read_gpu
 from dask_efficiency.accounts.wire.snapshots import (
     CAUSED_BUCKETS,
     EXTRAS,
@@ -328,6 +328,8 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     gpu = None
     if "g" in fields:
         gpu = read_gpu(fields["g"], base.gpu if base is not None else None)
+    if known is not None and known.gpu is not None:
+        check_grown(gpu, known.gpu)
     final = flag("f", fields.get("f", False))
     holding = _holding(fields["h"], numbers) if "h" in fields else {}
     gain = Gain(grown, at, gained, again)

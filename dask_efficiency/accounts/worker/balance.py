@@ -10,8 +10,6 @@ from typing import NamedTuple
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.details import WindowDetails
 
-#: Stands for prefixes beyond the number that a ledger keeps apart.
-OTHER = "(other)"
 #: Activities of a held slot, whatever the outcome of its task.
 ACTIVE_BUCKETS = (
     Bucket.THREAD_CPU,

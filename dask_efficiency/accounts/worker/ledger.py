@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.rows import OTHER, kept_apart
 from dask_efficiency.accounts.worker.balance import (
-    OTHER,
     TASK_BUCKETS,
     UNHELD_BUCKETS,
     Availability,
@@ -378,20 +378,17 @@ class Ledger:
         """Running time by prefix, and the slots held now."""
         rows: dict[str, tuple[int, int]] = {}
         for reservation, held in self._held_so_far().items():
-            prefix = reservation.prefix
-            if prefix not in rows and len(rows) >= self._max_prefixes:
-                prefix = OTHER
+            prefix = kept_apart(reservation.prefix, rows, self._max_prefixes)
             ns, slots = rows.get(prefix, (0, 0))
             rows[prefix] = ns + held, slots + (reservation.ns < 0)
         return rows
 
     def _note_recomputed(self, reservation: SlotReservation) -> None:
-        lost, mark = self._recomputed, reservation.recomputed or OTHER
-        row = lost.setdefault(mark if mark in lost or len(lost) < MAX_LOSSES else OTHER, [0, 0])
+        mark = kept_apart(reservation.recomputed or OTHER, self._recomputed, MAX_LOSSES)
+        row = self._recomputed.setdefault(mark, [0, 0])
         row[0] += reservation.ns
         row[1] += 1
 
     def _new_prefix(self, prefix: str) -> Row:
-        if len(self._prefixes) >= self._max_prefixes:
-            prefix = OTHER
+        prefix = kept_apart(prefix, self._prefixes, self._max_prefixes)
         return self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))

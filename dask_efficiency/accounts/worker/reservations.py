@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from dask_efficiency.accounts.buckets import scale_down
-from dask_efficiency.accounts.worker.balance import (
-    ACTIVE_BUCKETS,
-    OTHER,
-    TASK_BUCKETS,
-    UNHELD_BUCKETS,
-    Outcome,
-    WindowBalance,
-)
+from dask_efficiency.accounts.rows import OTHER, scale_down
+from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS, TASK_BUCKETS, UNHELD_BUCKETS, Outcome, WindowBalance
 
 _NAMES = tuple(map(str, ACTIVE_BUCKETS))
 

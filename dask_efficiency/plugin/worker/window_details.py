@@ -9,7 +9,8 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow, StackTable
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
-from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, LargestResult, LongestTask, TaskSizes, key_name
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.skew import MAX_PREFIXES, LargestResult, LongestTask, TaskSizes, key_name
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.show.log import logger
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.account import MAX_PENDING, NamedSums, Totals, between
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS
 from tests.strategies import standings
 
 WIDTH = len(TASK_BUCKETS)

@@ -24,17 +24,10 @@ from dask_efficiency.accounts.cluster.cluster import (
 )
 from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
-from dask_efficiency.accounts.worker.balance import (
-    FREE_BUCKETS,
-    OTHER,
-    TASK_BUCKETS,
-    Availability,
-    Balance,
-    Outcome,
-    Used,
-)
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Availability, Balance, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
@@ -1184,11 +1177,11 @@ def test_activities_outside_the_accounts_grow_and_are_bounded():
     cluster, _ = cluster_with_worker(1)
     many = {f"label-{i}": 1 for i in range(MAX_ACTIVITIES + 5)}
     cluster.receive("tcp://a", idle_payload(1, 10, outside={"get-data": 5}, details=many), at=10)
-    assert len(cluster.details) == MAX_ACTIVITIES + 1
-    assert cluster.details[OTHER] == 5
+    details = cluster.extra("details")
+    assert (len(details), details[OTHER]) == (MAX_ACTIVITIES + 1, 5)
     # A new ledger begins again at nothing; its activities are added.
     cluster.receive("tcp://a", idle_payload(1, 5, incarnation="b", outside={"get-data": 2}), at=20)
-    assert cluster.outside == {"get-data": 7}
+    assert cluster.extra("outside") == {"get-data": 7}
 
 
 def test_a_departed_name_is_recent_for_a_minute():

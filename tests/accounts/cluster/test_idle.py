@@ -8,7 +8,6 @@ from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster import idle
 from dask_efficiency.accounts.cluster.idle import (
     NOTHING_RAN,
-    OTHER,
     SEEN,
     Alone,
     ClusterState,
@@ -18,6 +17,7 @@ from dask_efficiency.accounts.cluster.idle import (
     paused_slots_by_cause,
     slots_by_cause,
 )
+from dask_efficiency.accounts.rows import OTHER
 
 SECOND = 1_000_000_000
 

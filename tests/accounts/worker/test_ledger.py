@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dask_efficiency.accounts.buckets import scale_down
+from dask_efficiency.accounts.rows import OTHER, scale_down
 from dask_efficiency.accounts.worker.balance import (
     FREE_BUCKETS,
-    OTHER,
     TASK_BUCKETS,
     Availability,
     Balance,

@@ -5,14 +5,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.rows import OTHER, divide
 from dask_efficiency.accounts.worker.waiting import (
     FREE_SLOT_LIBRARY,
     LIBRARY,
     MAX_KEYS,
     UNKNOWN,
     WaitingSums,
-    in_proportion,
 )
 
 SECOND = 1_000_000_000
@@ -35,7 +34,7 @@ def sums_of(*added):
 
 @given(st.dictionaries(causes, amounts, min_size=1).filter(lambda w: any(w.values())), amounts)
 def test_what_is_split_in_proportion_adds_up_and_is_off_by_less_than_one(weights, ns):
-    row = in_proportion(weights, ns)
+    row = divide(weights, ns)
     assert sum(row.values()) == ns
     whole = sum(weights.values())
     assert all(abs(row[name] * whole - weight * ns) < whole for name, weight in weights.items())
