@@ -21,7 +21,7 @@ from dask_efficiency.accounts.details import HolderRow, Holdup, SampleRow, Windo
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.rows import divide
-from dask_efficiency.accounts.skew import LargestResult, LongestTask, TaskSizes
+from dask_efficiency.accounts.skew import Most, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import (
@@ -165,8 +165,8 @@ def sizes_of(tasks: Mapping[str, Sequence[tuple[str, int, int]]]) -> dict[str, T
         found[prefix] = sizes = TaskSizes()
         sizes.ns.add([ns for _, ns, _ in of_prefix])
         sizes.nbytes.add([nbytes for _, _, nbytes in of_prefix if nbytes >= 0])
-        sizes.longest = max((LongestTask(ns, key) for key, ns, _ in of_prefix), default=None)
-        sizes.largest = max((LargestResult(nbytes, key) for key, _, nbytes in of_prefix if nbytes >= 0), default=None)
+        sizes.longest = max((Most(ns, key) for key, ns, _ in of_prefix), default=None)
+        sizes.largest = max((Most(nbytes, key) for key, _, nbytes in of_prefix if nbytes >= 0), default=None)
     return found
 
 

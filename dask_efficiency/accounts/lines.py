@@ -8,7 +8,7 @@ import re
 import sysconfig
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 #: Rows of a table: 1 MB, as a row of 20 shared frames takes some 500 bytes.
 MAX_ROWS = 2_000
@@ -64,13 +64,7 @@ class Holdup(NamedTuple):
     stack: Stack
 
 
-class _HasStack(Protocol):
-    def __hash__(self) -> int: ...
-
-    def _replace(self, *, stack: Stack) -> Self: ...
-
-
-_Row = TypeVar("_Row", bound=_HasStack)
+_Row = TypeVar("_Row", SampleRow, HolderRow)
 
 
 class StackTable(Generic[_Row]):

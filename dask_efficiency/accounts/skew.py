@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,17 +132,10 @@ def decode_sketch(name: str, payload: object) -> Sketch:
 MAX_PREFIXES = 200
 
 
-class LongestTask(NamedTuple):
-    """The task of a prefix that took the longest in its thread."""
+class Most(NamedTuple):
+    """The largest of some numbers, and the key of its task."""
 
-    ns: int
-    key: str
-
-
-class LargestResult(NamedTuple):
-    """The task of a prefix with the largest result."""
-
-    nbytes: int
+    n: int
     key: str
 
 
@@ -152,15 +145,15 @@ class TaskSizes:
 
     ns: Sketch = field(default_factory=Sketch)
     nbytes: Sketch = field(default_factory=Sketch)
-    longest: LongestTask | None = None
-    largest: LargestResult | None = None
+    longest: Most | None = None
+    largest: Most | None = None
 
     def merge(self, other: TaskSizes) -> None:
         """Add the tasks of another."""
         self.ns.merge(other.ns)
         self.nbytes.merge(other.nbytes)
-        self.longest = max((one for one in (self.longest, other.longest) if one is not None), default=None)
-        self.largest = max((one for one in (self.largest, other.largest) if one is not None), default=None)
+        self.longest = max(filter(None, (self.longest, other.longest)), default=None)
+        self.largest = max(filter(None, (self.largest, other.largest)), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,26 +209,14 @@ def skew_by_prefix(sizes: Mapping[str, TaskSizes], alone: Mapping[str, int]) -> 
     }
 
 
-def _skew(sizes: TaskSizes, longest: LongestTask, alone: int) -> Skew:
-    found = Skew(
-        count=sizes.ns.count,
-        # The estimate of a quantile may be beyond what is known to be the most.
-        median_seconds=min(sizes.ns.quantile(0.5), longest.ns) / 1e9,
-        p95_seconds=min(sizes.ns.quantile(0.95), longest.ns) / 1e9,
-        max_seconds=longest.ns / 1e9,
-        longest_key=longest.key,
-        alone_seconds=min(alone, longest.ns) / 1e9,
-    )
-    if sizes.largest is None:
-        return found
-    most = sizes.largest.nbytes
-    return replace(
-        found,
-        median_bytes=float(min(sizes.nbytes.quantile(0.5), most)),
-        p95_bytes=float(min(sizes.nbytes.quantile(0.95), most)),
-        max_bytes=float(most),
-        largest_key=sizes.largest.key,
-    )
+def _skew(sizes: TaskSizes, longest: Most, alone: int) -> Skew:
+    def figures(sketch: Sketch, most: int, unit: float) -> tuple[float, float, float]:
+        """Median, 95 % quantile and maximum; an estimate may be beyond what is known to be the most."""
+        return min(most, sketch.quantile(0.5)) / unit, min(most, sketch.quantile(0.95)) / unit, most / unit
+
+    largest = sizes.largest or Most(0, "")
+    seconds, nbytes = figures(sizes.ns, longest.n, 1e9), figures(sizes.nbytes, largest.n, 1.0)
+    return Skew(sizes.ns.count, *seconds, longest.key, *nbytes, largest.key, min(alone, longest.n) / 1e9)
 
 
 def encode_sizes(sizes: Mapping[str, TaskSizes]) -> list[list[Any]]:
@@ -245,8 +226,7 @@ def encode_sizes(sizes: Mapping[str, TaskSizes]) -> list[list[Any]]:
             prefix,
             encode_sketch(one.ns),
             encode_sketch(one.nbytes),
-            None if one.longest is None else list(one.longest),
-            None if one.largest is None else list(one.largest),
+            *(each and [*each] for each in (one.longest, one.largest)),
         ]
         for prefix, one in sizes.items()
     ]
@@ -260,8 +240,8 @@ def decode_sizes(payload: object) -> dict[str, TaskSizes]:
         sizes = TaskSizes(
             ns=decode_sketch("skew.ns", ns),
             nbytes=decode_sketch("skew.nbytes", nbytes),
-            longest=None if longest is None else LongestTask(*_most("skew.longest", longest)),
-            largest=None if largest is None else LargestResult(*_most("skew.largest", largest)),
+            longest=_most("skew.longest", longest),
+            largest=_most("skew.largest", largest),
         )
         tasks, known = sizes.ns.count, sizes.nbytes.count
         if known > tasks or (longest is None) != (not tasks) or (largest is None) != (not known):
@@ -275,9 +255,11 @@ def decode_sizes(payload: object) -> dict[str, TaskSizes]:
     return found
 
 
-def _most(name: str, value: object) -> tuple[int, str]:
-    amount, key = _parts(name, value, 2)
-    return whole(name, amount), text(name, key)
+def _most(name: str, value: object) -> Most | None:
+    if value is None:
+        return None
+    n, key = _parts(name, value, 2)
+    return Most(whole(name, n), text(name, key))
 
 
 def _parts(name: str, value: object, length: int) -> Sequence[Any]:
