@@ -172,6 +172,7 @@ class Skew:
     p95_bytes: float = 0.0
     max_bytes: float = 0.0
     largest_key: str = ""
+    #: Time in which the longest task ran alone in the cluster while threads were free for lack of others.
     alone_seconds: float = 0.0
 
     @property

@@ -47,8 +47,8 @@ WRONG_BY_METRICS = 0.5
 def confidence_of(score: float, *, wrong: float = WRONG_BY_TASKS) -> float:
     """Probability that a finding is right whose score is a multiple of what flags a worker.
 
-    ``wrong`` is the share of barely flagged findings that are wrong: by tasks it is 0.7 for a finding that is barely
-    flagged, 0.9 at twice as much, and nearly 1 at 5 times.
+    By tasks it is 0.7 for a finding that is barely flagged (``wrong`` is the share of those that are wrong), 0.9 at
+    twice as much, and nearly 1 at 5 times.
     """
     return 1.0 - wrong * math.pow(max(score, 1.0), -1.5)
 
@@ -57,12 +57,16 @@ def confidence_of(score: float, *, wrong: float = WRONG_BY_TASKS) -> float:
 class Evidence:
     """One signal of a worker compared with its peers."""
 
+    #: Such as ``duration``, in multiples of what is usual for the same work, or ``cpu_share``.
     signal: str
+    #: The worker's value; and of its peers' values the median, the lowest and the highest.
     value: float
     peers: float
     low: float
     high: float
+    #: Distance from its peers in units of their spread; positive is worse.
     z: float
+    #: Number of the worker's tasks, or other observations, behind it.
     tasks: int
 
 

@@ -87,39 +87,24 @@ class LoopBlock:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLoop:
-    """Time of the scheduler's event loop in a window.
+    """Time of the scheduler's event loop in a window."""
 
-    Parameters
-    ----------
-    seconds
-        Length of the window.
-    busy_seconds
-        Time in which it had something to do; None if unknown.
-    lag_seconds
-        Mean time that an event waits until the loop turns; None if unknown.
-    busy_with_work
-        Busy share of the time with work outstanding, in [0, 1]; None if unknown.
-    gc_seconds
-        Garbage collection, which is part of the others.
-    handlers
-        Handlers and periodic callbacks that took most, the costliest first.
-    hooks
-        Hooks of plugins that took most: part of the handlers' time.
-    handlers_seconds, hooks_seconds
-        Sums over all of them, also those not listed.
-    blocks
-        The longest stretches of time in which it was blocked.
-    """
-
+    #: Length of the window, and the time in it in which the loop had something to do; None if unknown.
     seconds: float
     busy_seconds: float | None
+    #: Mean time that an event waits until the loop turns; None if unknown.
     lag_seconds: float | None
+    #: Busy share of the time with work outstanding, in [0, 1]; None if unknown.
     busy_with_work: float | None
+    #: Garbage collection, which is part of the others.
     gc_seconds: float
+    #: Time of all handlers and periodic callbacks, and of plugins' hooks, which is part of it.
     handlers_seconds: float
     hooks_seconds: float
+    #: Those that took most, the costliest first.
     handlers: tuple[LoopPart, ...] = ()
     hooks: tuple[LoopPart, ...] = ()
+    #: The longest stretches of time in which it was blocked.
     blocks: tuple[LoopBlock, ...] = ()
 
 

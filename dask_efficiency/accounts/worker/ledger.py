@@ -16,7 +16,7 @@ from dask_efficiency.accounts.worker.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, ActivityView, Row, SlotReservation, SlotWindows
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, ActivityView, Row, SlotReservation, SlotWindow
 
 #: Stretches of spilling in which free slots may still turn out to have waited. A guess: reports clear them.
 MAX_UNDECIDED = 1_000
@@ -57,10 +57,10 @@ class Ledger:
             raise ValueError(f"nthreads is {nthreads}; expected at least 1")
         self.nthreads = nthreads
         self.started = at
-        self._at = at
-        #: Slots that no task holds now; read-only for others.
+        #: Last instant seen, slots that no task holds, and tasks that hold one, by key; read-only for others.
+        self.at = at
         self.slots_free = nthreads
-        self._held: dict[object, SlotReservation] = {}
+        self.held: dict[object, SlotReservation] = {}
         #: Reservations that ended and are not finalized.
         self._ended: dict[SlotReservation, None] = {}
         #: Reservations that came while all slots were held; each starts when one is free. Dask never admits more tasks
@@ -85,21 +85,17 @@ class Ledger:
         self._activity = ActivityView()
         #: Tasks that succeeded for the first time; counted separately, because an enum's hash is slow.
         self._succeeded = 0
-        self._windows = SlotWindows(max_windows)
-
-    @property
-    def held(self) -> Mapping[object, SlotReservation]:
-        """The tasks that hold slots, by key."""
-        return self._held
+        self._windows: dict[str, SlotWindow] = {}
+        self._max_windows = max_windows
 
     @property
     def windows(self) -> tuple[str, ...]:
         """Windows that are open, oldest first."""
-        return self._windows.names
+        return tuple(self._windows)
 
     def has(self, key: object) -> bool:
         """Check if a key holds a slot, or waits for one."""
-        return key in self._held or key in self._excess
+        return key in self.held or key in self._excess
 
     def observe(self, availability: Availability, waiting: int, constrained: int, ready: int = 0, *, at: int) -> None:
         """Set the reasons why slots are free from ``at`` on; a worker that retires names all of its free slots.
@@ -107,7 +103,7 @@ class Ledger:
         Each task that waits for a fetch, and each that a resource holds back, names one slot; of a paused worker, each
         that is ready or held back by a resource.
         """
-        if at > self._at:
+        if at > self.at:
             self._advance(at)
         self._availability = availability
         self._waiting = waiting
@@ -127,11 +123,11 @@ class Ledger:
         is.
         """
         self._advance(start)
-        slots, since = self.slots_free, self._at
+        slots, since = self.slots_free, self.at
         if not slots or stop <= since or self._availability is not _TAKES_TASKS:
             self._advance(stop)
             return
-        self._at = stop
+        self.at = stop
         spill = min(slots, self._waiting + ready)
         constrained = min(slots - spill, self._constrained)
         idle = slots - spill - constrained
@@ -160,53 +156,48 @@ class Ledger:
 
         None if the key has a reservation already, which stays.
         """
-        if key in self._held or key in self._excess:
+        if key in self.held or key in self._excess:
             return None
         slots = self.slots_free
-        if at > self._at:
+        if at > self.at:
             if slots:
                 if self._named:
-                    self._name(slots, at - self._at)
+                    self._name(slots, at - self.at)
                 else:
-                    self._free[_IDLE] += slots * (at - self._at)
-            self._at = at
-        reservation = SlotReservation(prefix, span, recomputed, self._at)
+                    self._free[_IDLE] += slots * (at - self.at)
+            self.at = at
+        reservation = SlotReservation(prefix, span, recomputed, self.at)
         if slots:
             self.slots_free = slots - 1
-            self._held[key] = reservation
+            self.held[key] = reservation
         else:
             self._excess[key] = reservation
         return reservation
 
     def release(self, key: object, *, at: int) -> SlotReservation | None:
         """Free a task's slot, None if it held none; its outcome is given later, to :meth:`finalize`."""
-        reservation = self._held.pop(key, None)
+        reservation = self.held.pop(key, None)
         if reservation is None:
             reservation = self._excess.pop(key, None)
             if reservation is not None:
                 reservation.ns = 0
                 self._ended[reservation] = None
             return reservation
-        if at > self._at:
+        if at > self.at:
             if self.slots_free:
                 self._advance(at)
             else:
-                self._at = at
-        reservation.ns = self._at - reservation.start
+                self.at = at
+        reservation.ns = self.at - reservation.start
         self._ended[reservation] = None
         if self._excess:
             waiting, promoted = next(iter(self._excess.items()))
             del self._excess[waiting]
-            promoted.start = self._at
-            self._held[waiting] = promoted
+            promoted.start = self.at
+            self.held[waiting] = promoted
         else:
             self.slots_free += 1
         return reservation
-
-    @property
-    def at(self) -> int:
-        """Last instant that the ledger has seen."""
-        return self._at
 
     def finalize(
         self,
@@ -229,7 +220,7 @@ class Ledger:
         is the rest. So the sum is exact, whatever was measured.
         """
         ended, prefixes = self._ended, self._prefixes
-        windows = self._windows if self._windows else None
+        windows = [*self._windows.values()]
         succeeded = 0
         for reservation, outcome, cpu, wall, gpu, library, spill in tasks:
             del ended[reservation]
@@ -262,8 +253,8 @@ class Ledger:
                     row[4] += spill
                 if reservation.counted is not None:
                     self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=True)
-                if windows is not None:
-                    windows.finalize(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
+                for window in windows:
+                    window.finalize(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
                 continue
             if outcome is _RESCHEDULED:  # of the view's own buckets it has one, as what succeeds
                 self._activity.finalize(reservation, (0, 0, 0, 0, 0, reservation.ns), succeeded=True)
@@ -276,13 +267,13 @@ class Ledger:
             if outcome is Outcome.RECOMPUTED:
                 self._note_recomputed(reservation)
             self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
-            if windows is not None:
-                windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
+            for window in windows:
+                window.finalize(reservation, outcome, [0] * i + [reservation.ns])
         self._succeeded += succeeded
 
     def finalize_all(self, outcome: Outcome, *, at: int) -> None:
         """Release and finalize all reservations with one outcome, as the worker closes with tasks running."""
-        for key in [*self._held, *self._excess]:
+        for key in [*self.held, *self._excess]:
             self.release(key, at=at)
         self.finalize_many([(reservation, outcome, *_NOTHING) for reservation in self._ended])
 
@@ -295,8 +286,8 @@ class Ledger:
         self._advance(at)
         self.undecided.clear()
         used = used or {}
-        for key, reservation in self._held.items():
-            self._activity.count(reservation, used.get(key, _NOTHING).split, self._at - reservation.start)
+        for key, reservation in self.held.items():
+            self._activity.count(reservation, used.get(key, _NOTHING).split, self.at - reservation.start)
         for reservation in self._ended:
             self._activity.count(reservation, used.get(reservation, _NOTHING).split, reservation.ns)
         finalized = dict(zip(_UNHELD, self._free, strict=True))
@@ -310,7 +301,7 @@ class Ledger:
         holding = self._holding()
         return Balance(
             nthreads=self.nthreads,
-            elapsed=self._at - self.started,
+            elapsed=self.at - self.started,
             finalized=finalized,
             running=sum(ns for ns, _ in holding.values()),
             prefixes=prefixes,
@@ -328,7 +319,10 @@ class Ledger:
         """
         self._advance(at)
         self.undecided.clear()
-        self._windows.open(window_id, at=self._at, free=self._free, held=self._held_so_far())
+        self._windows.pop(window_id, None)
+        while len(self._windows) >= self._max_windows:
+            del self._windows[next(iter(self._windows))]
+        self._windows[window_id] = SlotWindow(at=self.at, free=self._free, held=self._held_so_far())
 
     def close_window(self, window_id: str, *, at: int) -> WindowBalance | None:
         """End a window and return its accounts; None if no such window is open."""
@@ -336,16 +330,15 @@ class Ledger:
             return None
         self._advance(at)
         self.undecided.clear()
-        return self._windows.close(
-            window_id, nthreads=self.nthreads, at=self._at, free=self._free, held=self._held_so_far()
-        )
+        window = self._windows.pop(window_id)
+        return window.close(nthreads=self.nthreads, at=self.at, free=self._free, held=self._held_so_far())
 
     def _advance(self, at: int) -> None:
         """Charge the free slots for the time since the last call."""
-        if at > self._at:
+        if at > self.at:
             if self.slots_free:
-                self._name(self.slots_free, at - self._at)
-            self._at = at
+                self._name(self.slots_free, at - self.at)
+            self.at = at
 
     def _name(self, slots: int, elapsed: int) -> None:
         """Charge free slots for a time."""
@@ -371,7 +364,7 @@ class Ledger:
 
     def _held_so_far(self) -> dict[SlotReservation, int]:
         """For how long each reservation that is not finalized has held its slot."""
-        held = {reservation: self._at - reservation.start for reservation in self._held.values()}
+        held = {reservation: self.at - reservation.start for reservation in self.held.values()}
         return held | {reservation: reservation.ns for reservation in self._ended}
 
     def _holding(self) -> dict[str, tuple[int, int]]:

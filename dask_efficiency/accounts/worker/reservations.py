@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 
 from dask_efficiency.accounts.rows import OTHER, scale_down
@@ -100,74 +99,44 @@ MAX_WINDOW_ROWS = 5_000
 Row = list[int]
 
 
-@dataclass(eq=False, slots=True)
-class _Window:
-    opened: int
-    free: Row
-    #: Time for which each reservation that was not finalized had held its slot when the window opened.
-    before: dict[SlotReservation, int]
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-    tasks: dict[str, int] = field(default_factory=dict)
+class SlotWindow:
+    """The part of a ledger's accounts since a window opened.
 
+    ``free`` and ``held`` are the nanoseconds by then of free slots and of reservations that are not finalized.
+    """
 
-class SlotWindows:
-    """The windows of one ledger that are open."""
+    def __init__(self, *, at: int, free: Sequence[int], held: dict[SlotReservation, int]) -> None:
+        self._opened = at
+        self._free = list(free)
+        self._before = held
+        self._rows: dict[tuple[str, str], Row] = {}
+        self._tasks: dict[str, int] = {}
 
-    def __init__(self, max_windows: int = MAX_WINDOWS) -> None:
-        self._max_windows = max_windows
-        self._windows: dict[str, _Window] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._windows)
-
-    def __contains__(self, window_id: str) -> bool:
-        return window_id in self._windows
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Windows that are open, oldest first."""
-        return tuple(self._windows)
-
-    def open(self, window_id: str, *, at: int, free: Sequence[int], held: dict[SlotReservation, int]) -> None:
-        """Begin a window.
-
-        ``free`` and ``held`` are the nanoseconds so far of free slots and of reservations that are not finalized.
-        """
-        self._windows.pop(window_id, None)
-        while len(self._windows) >= self._max_windows:
-            del self._windows[next(iter(self._windows))]
-        self._windows[window_id] = _Window(at, list(free), held)
-
-    def finalize(self, reservation: SlotReservation, outcome: Outcome, row: Row) -> None:
-        """Record the part of a reservation that lies in each window; ``row`` is all of it, by first task buckets."""
-        for window in self._windows.values():
-            window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
-            before = window.before.pop(reservation, 0)
-            inside = scale_down(row, reservation.ns - before) if before else row
-            total = _window_row(window.rows, reservation.span, reservation.prefix)
-            for i, ns in enumerate(inside):
-                total[i] += ns
+    def finalize(self, reservation: SlotReservation, outcome: Outcome, split: Row) -> None:
+        """Record the part of a reservation that lies in the window; ``split`` is all of it, by first task buckets."""
+        self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
+        before = self._before.pop(reservation, 0)
+        total = self._row(reservation)
+        for i, ns in enumerate(scale_down(split, reservation.ns - before) if before else split):
+            total[i] += ns
 
     def close(
-        self, window_id: str, *, nthreads: int, at: int, free: Sequence[int], held: Mapping[SlotReservation, int]
+        self, *, nthreads: int, at: int, free: Sequence[int], held: Mapping[SlotReservation, int]
     ) -> WindowBalance:
-        """End an open window, and return its accounts; see :meth:`open`."""
-        window = self._windows.pop(window_id)
+        """The accounts of the window, which ends."""
         for reservation, ns in held.items():
-            _window_row(window.rows, reservation.span, reservation.prefix)[-1] += ns - window.before.get(reservation, 0)
-        meanwhile = [now - then for now, then in zip(free, window.free, strict=True)]
+            self._row(reservation)[-1] += ns - self._before.get(reservation, 0)
         return WindowBalance(
             nthreads=nthreads,
-            elapsed=at - window.opened,
-            free={str(b): ns for b, ns in zip(UNHELD_BUCKETS, meanwhile, strict=True)},
-            rows={key: tuple(row) for key, row in window.rows.items()},
-            tasks={str(outcome): n for outcome, n in window.tasks.items()},
+            elapsed=at - self._opened,
+            free={str(b): now - then for b, now, then in zip(UNHELD_BUCKETS, free, self._free, strict=True)},
+            rows={key: tuple(row) for key, row in self._rows.items()},
+            tasks={str(outcome): n for outcome, n in self._tasks.items()},
         )
 
-
-def _window_row(rows: dict[tuple[str, str], Row], span: str, prefix: str) -> Row:
-    """Row of a span and prefix; beyond the bound, the shared row."""
-    key = span, prefix
-    if key not in rows and len(rows) >= MAX_WINDOW_ROWS:
-        key = "", OTHER
-    return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))
+    def _row(self, reservation: SlotReservation) -> Row:
+        """Row of a span and prefix; beyond the bound, the shared row."""
+        key = reservation.span, reservation.prefix
+        if key not in self._rows and len(self._rows) >= MAX_WINDOW_ROWS:
+            key = "", OTHER
+        return self._rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))
