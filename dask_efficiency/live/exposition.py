@@ -5,15 +5,20 @@ There are no exemplars: only the OpenMetrics format has them, and Dask answers e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
 PREFIX = "dask_efficiency"
+
+#: Numbers by the value of a label, or by the values of several.
+Values = Mapping[Any, float]
+
+_Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 
 
 def seconds(
@@ -34,14 +39,23 @@ def seconds(
     return family
 
 
-def counter(name: str, meaning: str, value: float) -> CounterMetricFamily:
-    """A counter without labels."""
-    return CounterMetricFamily(f"{PREFIX}_{name}", meaning, value=value)
+def counter(name: str, meaning: str, value: float | Values, *labels: str) -> CounterMetricFamily:
+    """A counter, or one for each value of its labels."""
+    return _family(CounterMetricFamily, name, meaning, value, labels)
 
 
-def gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
-    """A gauge without labels."""
-    return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, value=float(value))
+def gauge(name: str, meaning: str, value: float | Values, *labels: str) -> GaugeMetricFamily:
+    """A gauge, or one for each value of its labels."""
+    return _family(GaugeMetricFamily, name, meaning, value, labels)
+
+
+def _family(kind: type[_Family], name: str, meaning: str, value: float | Values, labels: Sequence[str]) -> _Family:
+    if not isinstance(value, Mapping):
+        return kind(f"{PREFIX}_{name}", meaning, value=float(value))
+    family = kind(f"{PREFIX}_{name}", meaning, labels=labels)
+    for of, each in value.items():
+        family.add_metric([of] if isinstance(of, str) else of, each)
+    return family
 
 
 # -- text ------------------------------------------------------------------------------------------
