@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.live.last_seconds import Details, LastSeconds, ThreadTotals, window_of
+from dask_efficiency.live.last_seconds import Details, LastSeconds, window_of
+
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, Moment
 
 #: Nanoseconds of a bin at least: sixty bins can be sent to a page every other second. A guess.
 MIN_BIN_NS = 5_000_000_000
@@ -39,7 +42,7 @@ class Bins:
     threads: NDArray[np.float64]
 
 
-def binned(polls: Sequence[ThreadTotals], *, width: int) -> Bins:
+def binned(polls: Sequence[Moment], *, width: int) -> Bins:
     """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid.
 
     None without a report.
@@ -115,7 +118,7 @@ class TabView:
 
     last: LastSeconds
     #: Polls of the last minutes, at least one.
-    polls: Sequence[ThreadTotals]
+    polls: Sequence[Moment]
     #: Nanoseconds of a bin of the timeline.
     bin_ns: int
     #: Offset from the polls' clock to the epoch, in seconds.
@@ -142,24 +145,15 @@ class TabView:
         return binned(self.polls, width=self.bin_ns)
 
 
-def tab_view(
-    cluster: ClusterLedger,
-    polls: Iterable[ThreadTotals],
-    then: Details,
-    *,
-    since: float,
-    now: float,
-    heartbeat_seconds: float,
-    stragglers: Sequence[SlowWorker],
-) -> TabView:
+def tab_view(source: ClusterAccounts, then: Details, *, now: float, heartbeat_seconds: float) -> TabView:
     """View of a cluster's last minutes; times by worker, GPU and prefix begin at ``then``."""
     bin_ns = bin_width(heartbeat_seconds)
-    window = window_of(polls, width=bin_ns)
+    window = window_of(source.recent, width=bin_ns)
     return TabView(
-        last=LastSeconds.of(cluster, window, then=then),
+        last=LastSeconds.of(source.cluster, window, then=then),
         polls=window,
         bin_ns=bin_ns,
-        clock_offset=since - cluster.started / 1e9,
-        stragglers=stragglers,
+        clock_offset=source.since - source.cluster.started / 1e9,
+        stragglers=source.findings,
         now=now,
     )

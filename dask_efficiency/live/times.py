@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,7 @@ from dask_efficiency.report.gpu import device_label
 from dask_efficiency.show.figures import label, natural
 
 
-class Counters(Protocol):
-    """Cumulative nanoseconds by activity, one row per worker or GPU."""
-
-    @property
-    def keys(self) -> Sequence[Hashable]:
-        """Identity of each row's worker or GPU."""
-
-    @property
-    def nanoseconds(self) -> NDArray[np.int64]:
-        """Nanoseconds since the worker or GPU was first seen, shape (rows, activities)."""
-
-
-def gained(now: Counters, then: Counters | None) -> NDArray[np.int64]:
+def gained(now: WorkerTimes | GpuTimes, then: WorkerTimes | GpuTimes | None) -> NDArray[np.int64]:
     """Gain of each row of ``now`` since ``then``; all of it for new rows, or if ``then`` is None."""
     if then is None:
         return now.nanoseconds
@@ -59,44 +47,33 @@ _GOOD = [ACTIVITIES.index(bucket) for bucket in GOOD]
 _NO_WORK = ACTIVITIES.index(Bucket.NO_WORK)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerCounters:
-    """Totals of each worker's threads at one instant."""
+@dataclass(frozen=True)
+class WorkerTimes:
+    """Time of each worker's threads since it joined, or since an instant; workers are identified by position."""
 
     #: Identity of a worker; differs from that of an earlier worker with its name or address.
     keys: tuple[Hashable, ...]
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
-    #: By :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities).
+    #: By :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`, shape (workers, activities); zeros without a
+    #: heartbeat.
     nanoseconds: NDArray[np.int64]
 
     @classmethod
-    def of(cls, present: Iterable[Presence]) -> WorkerCounters:
-        """Totals of the workers that are present."""
+    def of(cls, present: Iterable[Presence]) -> WorkerTimes:
+        """Time of the workers that are present."""
         here = list(present)
         rows = [presence.account[WHERE["activity"]] for presence in here]
         return cls(
             tuple((presence.address, presence.joined) for presence in here),
             tuple(presence.name for presence in here),
             tuple(presence.nthreads for presence in here),
-            np.array(rows, np.int64).reshape(-1, len(ACTIVITIES)),
+            np.array(rows, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
         )
 
-
-@dataclass(frozen=True)
-class WorkerTimes:
-    """Time of each worker's threads between two instants; workers are identified by position."""
-
-    names: tuple[str, ...]
-    nthreads: tuple[int, ...]
-    #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities); zeros
-    #: without a heartbeat.
-    nanoseconds: NDArray[np.int64]
-
-    @classmethod
-    def between(cls, then: WorkerCounters | None, now: WorkerCounters) -> WorkerTimes:
-        """Time of the workers in ``now`` since ``then``, or since they joined."""
-        return cls(now.names, now.nthreads, gained(now, then))
+    def since(self, then: WorkerTimes | None) -> WorkerTimes:
+        """Time of these workers since an earlier instant."""
+        return replace(self, nanoseconds=gained(self, then))
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
@@ -193,9 +170,12 @@ def _label(gpu: Gpu) -> str:
     return f"{label(gpu.worker)} {label(device_label(gpu.model, gpu.uuid))}"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuCounters:
-    """Totals of each GPU at one instant, since it was watched."""
+@dataclass(frozen=True)
+class GpuTimes:
+    """Time of each GPU since it was watched, or since an instant; GPUs are identified by position.
+
+    A GPU used by several workers has a row for each, and is in no sum: each worker sees its own work only.
+    """
 
     keys: tuple[Hashable, ...]
     gpus: tuple[Gpu, ...]
@@ -203,8 +183,8 @@ class GpuCounters:
     nanoseconds: NDArray[np.int64]
 
     @classmethod
-    def of(cls, present: Iterable[Presence]) -> GpuCounters:
-        """Totals of the GPUs of the workers that are present."""
+    def of(cls, present: Iterable[Presence]) -> GpuTimes:
+        """Time of the GPUs of the workers that are present."""
         found = [(worker, device) for worker in present for device in worker.devices]
         rows = [(device.kernels, device.copies, device.idle) for _, device in found]
         return cls(
@@ -213,22 +193,9 @@ class GpuCounters:
             np.array(rows, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
         )
 
-
-@dataclass(frozen=True)
-class GpuTimes:
-    """Time of each GPU between two instants; GPUs are identified by position.
-
-    A GPU used by several workers has a row for each, and is in no sum: each worker sees its own work only.
-    """
-
-    gpus: tuple[Gpu, ...]
-    #: By :data:`~dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`, shape (gpus, activities).
-    nanoseconds: NDArray[np.int64]
-
-    @classmethod
-    def between(cls, then: GpuCounters | None, now: GpuCounters) -> GpuTimes:
-        """Time of the GPUs in ``now`` since ``then``, or since they were watched."""
-        return cls(now.gpus, gained(now, then))
+    def since(self, then: GpuTimes | None) -> GpuTimes:
+        """Time of these GPUs since an earlier instant."""
+        return replace(self, nanoseconds=gained(self, then))
 
     @cached_property
     def shared(self) -> tuple[bool, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from dask_efficiency.accounts.buckets import Breakdown, fit_known_causes
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
-from dask_efficiency.live.last_seconds import Details, LastSeconds, causes_since, done_since, mean_threads
-from dask_efficiency.live.times import Gpu, GpuCounters, WorkerCounters
+from dask_efficiency.accounts.rows import growth
+from dask_efficiency.live.last_seconds import Details, LastSeconds, mean_threads
+from dask_efficiency.live.times import Gpu, GpuTimes, WorkerTimes
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.model import EfficiencyReport
@@ -80,13 +81,13 @@ class Observation:
         gpus = [[row.get(a, 0) for a in GPU_ACTIVITIES] for row in self.gpus.values()]
         return Details(
             self.at,
-            WorkerCounters(
+            WorkerTimes(
                 tuple(names),
                 tuple(names),
                 tuple(self.workers[name].nthreads for name in names),
                 np.array(activity, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
             ),
-            GpuCounters(
+            GpuTimes(
                 tuple(self.gpus),
                 tuple(Gpu("", "", key) for key in self.gpus),
                 np.array(gpus, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
@@ -170,18 +171,17 @@ class TopView:
 
 def top_view(then: Observation | None, now: Observation, *, source: str) -> TopView:
     """View of the time between two observations of the same accounts; since they began if ``then`` is None."""
-    before: Mapping[str, WorkerObservation] = now.workers if then is None else then.workers
+    start = then or replace(now, at=now.started, activity={}, causes={}, tasks={}, more_workers=0)
     # If not all workers are named, a worker that is no longer named may still be present.
-    all_named = now.more_workers == (0 if then is None else then.more_workers) == 0
-    ended = {outcome: n - (0 if then is None else then.tasks.get(outcome, 0)) for outcome, n in now.tasks.items()}
-    did = done_since({} if then is None else then.activity, now.activity)
+    all_named = now.more_workers == start.more_workers == 0
+    did = Breakdown(growth(now.activity, start.activity))
     last = LastSeconds(
-        seconds=(now.at - (now.started if then is None else then.at)) / 1e9,
+        seconds=(now.at - start.at) / 1e9,
         nthreads=now.nthreads,
         did=did,
         then=None if then is None else then.details,
         now=now.details,
-        causes=causes_since({} if then is None else then.causes, now.causes, did),
+        causes=fit_known_causes(growth(now.causes, start.causes), did.to_nanoseconds()),
         not_sampled=now.not_sampled,
     )
     return TopView(
@@ -189,9 +189,9 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         last=last,
         workers=tuple(now.workers[name] for name in last.workers.names),
         more_workers=now.more_workers,
-        tasks={outcome: n for outcome, n in ended.items() if n > 0},
-        joined=tuple(sorted(now.workers.keys() - before.keys(), key=natural)) if all_named else (),
-        left=tuple(sorted(before.keys() - now.workers.keys(), key=natural)) if all_named else (),
+        tasks=growth(now.tasks, start.tasks),
+        joined=tuple(sorted(now.workers.keys() - start.workers.keys(), key=natural)) if all_named else (),
+        left=tuple(sorted(start.workers.keys() - now.workers.keys(), key=natural)) if all_named else (),
         life=_life(now),
     )
 

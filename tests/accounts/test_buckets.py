@@ -148,6 +148,14 @@ def test_where_more_is_known_than_the_bucket_holds_each_cause_is_scaled_down():
     }
 
 
+@given(rows, st.dictionaries(st.sampled_from([*map(str, CAUSES), "thread-cpu"]), nanoseconds))
+def test_the_causes_of_a_bucket_add_up_to_it_or_are_none(weights, buckets):
+    found = fit_known_causes(weights, buckets)
+    for bucket in CAUSES:
+        of_bucket = causes_of(found, bucket)
+        assert sum(of_bucket.values()) == buckets.get(bucket, 0) or not of_bucket
+
+
 def test_a_bucket_of_which_nothing_is_known_has_no_causes_here_unless_it_has_elsewhere():
     buckets = {"thread-noncpu": 7, "idle": 5, "overhead": 3}
     weights = {"idle/graph": 2}

@@ -17,9 +17,7 @@ from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import (
     QUANTILES,
-    GpuCounters,
     GpuTimes,
-    WorkerCounters,
     WorkerTimes,
     gained,
     prefix_times,
@@ -73,7 +71,7 @@ def presence(name: str, *, joined: int = 0, **activity: int) -> Presence:
 
 
 def times(here: list[Presence], then: list[Presence] | None = None) -> WorkerTimes:
-    return WorkerTimes.between(None if then is None else WorkerCounters.of(then), WorkerCounters.of(here))
+    return WorkerTimes.of(here).since(None if then is None else WorkerTimes.of(then))
 
 
 def shown_names(workers: WorkerTimes, at_most: int) -> list[str]:
@@ -148,7 +146,7 @@ def device(uuid: str, kernels: int, copies: int, idle: int) -> DeviceTotals:
 
 
 def gpu_times(here: list[Presence], then: list[Presence] | None = None) -> GpuTimes:
-    return GpuTimes.between(None if then is None else GpuCounters.of(then), GpuCounters.of(here))
+    return GpuTimes.of(here).since(None if then is None else GpuTimes.of(then))
 
 
 def labels(found: GpuTimes, at_most: int = 100) -> list[str]:

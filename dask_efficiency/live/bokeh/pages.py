@@ -31,11 +31,13 @@ from dask_efficiency.live.bokeh.figures import (
     worker_bars,
     worker_spread,
 )
-from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab, TabSource
+from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab
 from dask_efficiency.live.tab_view import TabView
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 
 
 class Page(DashboardComponent):
@@ -181,7 +183,7 @@ class NoDashboardError(RuntimeError):
 _TABS: WeakKeyDictionary[Scheduler, Tab] = WeakKeyDictionary()
 
 
-def show(scheduler: Scheduler, source: TabSource) -> None:
+def show(scheduler: Scheduler, source: ClusterAccounts) -> None:
     """Put the pages on this scheduler's dashboard, or switch existing pages to this source.
 
     Raises NoDashboardError if it serves none.
@@ -192,7 +194,7 @@ def show(scheduler: Scheduler, source: TabSource) -> None:
     tab.show(source)
 
 
-def hide(scheduler: Scheduler, source: TabSource) -> None:
+def hide(scheduler: Scheduler, source: ClusterAccounts) -> None:
     """Remove the links to the pages; does nothing if another source is shown."""
     tab = _TABS.get(scheduler)
     if tab is not None:
