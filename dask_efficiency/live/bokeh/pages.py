@@ -23,10 +23,10 @@ from dask_efficiency.live.bokeh.figures import (
     BESIDE_OTHERS,
     SLOW_NS,
     PagePart,
-    PieFigure,
     Text,
     TimelineFigure,
     gpu_bars,
+    pie_chart,
     prefix_bars,
     worker_bars,
     worker_spread,
@@ -80,7 +80,7 @@ class Page(DashboardComponent):
 def whole(tab: Tab) -> Page:
     """Headline, largest cause, pie with key, timeline, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
-    pie = PieFigure(width=300, height=330, title="Thread time while there was work")
+    pie = pie_chart(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
     )
@@ -108,7 +108,7 @@ def whole(tab: Tab) -> Page:
 def pie(tab: Tab) -> Page:
     """Pie with its key."""
     key = Text(texts.key_table, name="key", styles={"font-size": _FONT_SIZE, "margin": "0 12px"})
-    figure = PieFigure(aspect_ratio=1, sizing_mode="scale_height")
+    figure = pie_chart(aspect_ratio=1, sizing_mode="scale_height")
     return _stacked(tab, texts.headline, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
 
 
