@@ -217,10 +217,7 @@ def named_causes(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
 
 
 def fit_causes(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
-    """Divide a bucket's nanoseconds by :func:`cause_name`, given known ones by bare cause.
-
-    Weights beyond the bucket are scaled down; what they lack is :data:`UNKNOWN`.
-    """
+    """Divide a bucket's time by :func:`cause_name`: known weights, capped, and the rest :data:`UNKNOWN`."""
     known = cap({name: max(0, weights.get(cause, 0)) for cause, name in _NAMES[bucket].items()}, ns)
     known[_NAMES[bucket][UNKNOWN]] += ns - sum(known.values())
     return {name: n for name, n in known.items() if n}

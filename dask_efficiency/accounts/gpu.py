@@ -32,7 +32,6 @@ class DeviceTotals:
     name: str = ""
     #: From the start of the meter to the last instant whose records are complete.
     elapsed: int = 0
-    #: Time in which at least one kernel ran.
     kernels: int = 0
     #: Time in which no kernel ran, but a copy or fill did.
     copies: int = 0
@@ -83,7 +82,6 @@ class GpuTotals:
     dropped: int = 0
     #: Nanoseconds during which the meter gave way to a profiler.
     gaps: int = 0
-    #: CPU nanoseconds of the meter itself.
     cost: int = 0
     #: Tasks finalized before their use of the device was known, so that none of their time is ``gpu``.
     unknown_tasks: int = 0

@@ -38,7 +38,6 @@ class SampleRow(NamedTuple):
     bucket: str
     #: Empty for a bucket without causes.
     cause: str
-    #: Prefix of the tasks.
     prefix: str
     #: Stack of the task, without Dask's frames below it; empty where it is not kept.
     stack: Stack
@@ -47,11 +46,9 @@ class SampleRow(NamedTuple):
 class HolderRow(NamedTuple):
     """Row of a profile of the GIL: its holder while tasks of a prefix waited for it."""
 
-    #: Prefix of the tasks that waited.
     prefix: str
     #: Prefix of the holder's task; in parentheses if it was no task.
     holder: str
-    #: Stack of the holder.
     stack: Stack
 
 
@@ -59,7 +56,6 @@ class Holdup(NamedTuple):
     """One stretch of time in which one thread blocked others."""
 
     ns: int
-    #: As in :class:`HolderRow`.
     holder: str
     stack: Stack
 
@@ -68,10 +64,7 @@ _Row = TypeVar("_Row", SampleRow, HolderRow)
 
 
 class StackTable(Generic[_Row]):
-    """Adds up nanoseconds by row.
-
-    A full table adds new stacks without their frames, so that the sums by the other fields stay right.
-    """
+    """Adds up nanoseconds by row; beyond ``max_rows`` new stacks lose their frames, so that other sums stay right."""
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self._max_rows = max_rows

@@ -53,12 +53,10 @@ class Metered(NamedTuple):
     #: :data:`EXECUTE`, :data:`P2P`, :data:`TRANSFERS`, :data:`MEMORY`, or where else a worker spills: ``gather-dep``,
     #: ``get-data``, ``memory-monitor``.
     context: str
-    #: Id of the span.
     span: str
     #: Of the tasks; in the background of a shuffle, which part of it: ``background-comms`` or ``background-disk``; of
     #: results that were received, the sender's address.
     prefix: str
-    #: The user's own, or Dask's.
     label: str
     unit: str
 

@@ -60,10 +60,7 @@ Both = tuple[Processors, Processors]
 
 
 def others_share(workers: Iterable[Both], scheduler: Both | None = None) -> float | None:
-    """Share of some processes' processor time that other processes used, in [0, 1].
-
-    None if no machine's is known, as where the affinities of two overlap only partly.
-    """
+    """Share of some processes' processor time that others used; None if unknown, as where affinities overlap partly."""
     machines: dict[str, dict[int, list[ProcessorTime]]] = {}
     for then, now in workers:
         used = _between(then, now) or ProcessorTime(0, 0, 0)

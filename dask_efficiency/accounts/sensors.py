@@ -122,10 +122,7 @@ _NEAR = WRAP // 16
 
 
 class Rates(Generic[Name]):
-    """Growth rates of the counters of several devices between two readings.
-
-    A counter that is new, was reset, or was missing last time has no rate, so devices that come or go cause no jump.
-    """
+    """Growth rates of counters between two readings; one that is new, was reset, or was missing last time has none."""
 
     def __init__(self) -> None:
         self._at: float | None = None
@@ -162,10 +159,7 @@ def encode_sensors(readings: Mapping[str, float]) -> list[float | None]:
 
 
 def decode_sensors(payload: object) -> NDArray[np.float32]:
-    """Check and read what :func:`encode_sensors` made, in the order of :data:`HOST_SENSORS`.
-
-    NaN for what the host does not have.
-    """
+    """Check and read what :func:`encode_sensors` made, by :data:`HOST_SENSORS`; NaN for what the host does not have."""
     if not isinstance(payload, (list, tuple)) or len(payload) != len(HOST_SENSORS):
         raise RefusedPayload(f"sensors are {short(payload)}; expected {len(HOST_SENSORS)} numbers")
     for name, value in zip(HOST_SENSORS, payload, strict=True):

@@ -158,10 +158,7 @@ class TaskSizes:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """Comparison of the tasks of one prefix that succeeded.
-
-    Medians and 95 % quantiles are off by 1 % at most, the rest is exact.
-    """
+    """Comparison of the tasks of one prefix that succeeded; medians and quantiles to 1 %, the rest is exact."""
 
     count: int
     median_seconds: float

@@ -24,9 +24,9 @@ _Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 def seconds(
     name: str, meaning: str, label: str, keys: Iterable[str], rows: Mapping[str, Mapping[str, int]], *, of: str = ""
 ) -> CounterMetricFamily:
-    """Counter family of nanoseconds by key, exported as seconds; all keys are present from 0 on.
+    """Counters in seconds, of nanoseconds by key, all from 0 on.
 
-    ``of`` is the label of the row names; without it there is a single row, under any name.
+    ``of`` is the label of the rows, without it there is one.
     """
     family = CounterMetricFamily(f"{PREFIX}_{name}", meaning)
     total = f"{PREFIX}_{name}_total"
@@ -66,9 +66,9 @@ MAX_LABELS = 8_192
 
 
 def text(metrics: Iterable[Metric]) -> bytes:
-    """Text of counters and gauges with plain names and help, equivalent to ``generate_latest``.
+    """Text of metrics, equivalent to ``generate_latest``.
 
-    Numbers may be spelled differently, such as ``1000000.0`` for ``1e+06``.
+    Numbers may be spelled differently, ``1000000.0`` for ``1e+06``.
     """
     lines: list[str] = []
     for metric in metrics:
@@ -100,10 +100,7 @@ def with_ours(
     ours: Callable[[], bytes | None],
     left_out: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> type[Any]:
-    """Dask's handler of ``/metrics`` with our metrics appended, which ``left_out`` excludes from Dask's output.
-
-    ``ours`` returns None on failure, and must not raise.
-    """
+    """Dask's handler of ``/metrics``, with ours appended, which ``left_out`` keeps from its own; None is a failure."""
 
     class MetricsHandler(handler):  # type: ignore[misc]  # upstream's has no types
         """Handler with our metrics appended."""

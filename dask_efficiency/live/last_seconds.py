@@ -38,7 +38,6 @@ def window_of(polls: Iterable[Moment], *, width: int) -> list[Moment]:
 class Details:
     """Totals of each worker, GPU and prefix at one instant, as of the last heartbeats."""
 
-    #: Monotonic nanoseconds.
     at: int
     workers: WorkerTimes
     gpus: GpuTimes
@@ -54,10 +53,7 @@ class Details:
 
 @dataclass(frozen=True)
 class DetailsNow:
-    """Details of a cluster now, each kind read on first use, which must be soon.
-
-    Reading a thousand workers takes milliseconds, and most pages of a dashboard show one kind or none.
-    """
+    """Details of a cluster now, each kind read on first use: a thousand workers take milliseconds."""
 
     at: int
     cluster: ClusterLedger
@@ -82,21 +78,17 @@ class DetailsNow:
 class LastSeconds:
     """Activity of a cluster between two instants; each part is computed on first use."""
 
-    #: Wall seconds between the instants.
     seconds: float
-    #: Threads at the end.
     nthreads: int
     #: Thread time by activity, from heartbeats; empty without any.
     did: Breakdown
     #: Details at the start and the end. On a dashboard the start is up to a minute before or after that of :attr:`did`.
     then: Details | None
     now: Details | DetailsNow
-    #: Worker name to the reason why its time is not measured.
     not_measured: Mapping[str, str] = field(default_factory=dict)
     #: Parts of :attr:`did` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`; those of a bucket add up to it, or
     #: are absent.
     causes: Mapping[str, int] = field(default_factory=dict)
-    #: Worker name to the reason why its threads are not sampled.
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

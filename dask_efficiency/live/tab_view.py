@@ -35,7 +35,6 @@ class Bins:
     #: Monotonic nanoseconds, shape (bins,). A bin starts where the one before it stops.
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
-    #: Mean number of threads, shape (bins,).
     nthreads: NDArray[np.float64]
     #: Mean number of threads by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (bins,
     #: activities).
@@ -43,9 +42,7 @@ class Bins:
 
 
 def binned(polls: Sequence[Moment], *, width: int) -> Bins:
-    """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid.
-
-    None without a report.
+    """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid, if any reported.
 
     Workers report one after the other, each for the time since its own last report, so the gain between two polls does
     not add up to nthreads. A bin therefore spans several reports of each worker, and the reported shares are scaled to
@@ -117,15 +114,12 @@ class TabView:
     """Last minutes of a cluster: totals, timeline and stragglers."""
 
     last: LastSeconds
-    #: Polls of the last minutes, at least one.
     polls: Sequence[Moment]
     #: Nanoseconds of a bin of the timeline.
     bin_ns: int
     #: Offset from the polls' clock to the epoch, in seconds.
     clock_offset: float
-    #: Current stragglers, the most certain first.
     stragglers: Sequence[SlowWorker]
-    #: Seconds since the epoch.
     now: float
 
     @property

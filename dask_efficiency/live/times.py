@@ -77,7 +77,7 @@ class WorkerTimes:
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """Shares of each worker's time with work, shape (workers, activities); ``no-work`` is 0.
+        """Shares of each worker's time with work, shape (workers, activities).
 
         A row adds up to 1, or to 0 without work.
         """
@@ -102,10 +102,7 @@ class WorkerTimes:
         return (Bucket(ACTIVITIES[largest]), float(lost[largest])) if lost[largest] else None
 
     def shown(self, at_most: int) -> list[int]:
-        """Workers to show: all by name, or if there are more than ``at_most``, the least useful first.
-
-        Workers without work count as most useful.
-        """
+        """Workers to show: all by name; of more than ``at_most`` the least useful first, those without work last."""
         if len(self.names) > at_most:
             least_useful: list[int] = np.argsort(self.useful, kind="stable")[:at_most].tolist()
             return least_useful
@@ -241,7 +238,6 @@ MAX_PREFIXES = 10
 class PrefixTimes:
     """Prefixes with most time, the largest first, and the rest as one."""
 
-    #: Short and harmless.
     names: tuple[str, ...]
     #: Thread-seconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`, shape (prefixes, buckets).
     seconds: NDArray[np.float64]
@@ -250,10 +246,7 @@ class PrefixTimes:
 def prefix_times(
     then: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]], *, at_most: int = MAX_PREFIXES
 ) -> PrefixTimes:
-    """Thread time by prefix of the tasks that ended between two instants, by settled nanoseconds at both.
-
-    The rest is the last row, "(other)".
-    """
+    """Thread time by prefix of the tasks that ended between two instants; the rest is the last row, "(other)"."""
     nothing = (0,) * len(TASK_BUCKETS)
     # Subtract before converting: on a big cluster the nanoseconds of a year are too many for a float.
     grown = {

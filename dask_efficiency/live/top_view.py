@@ -54,13 +54,11 @@ class Observation:
     heartbeat_seconds: float
     nthreads: int
     workers: Mapping[str, WorkerObservation]
-    #: Number of workers that are not in ``workers``.
     more_workers: int
     #: Nanoseconds by activity of the whole cluster; monotone.
     activity: Mapping[str, int]
     #: Nanoseconds by bucket since the accounts began, including ``running``.
     buckets: Mapping[str, int]
-    #: Tasks that ended, by outcome.
     tasks: Mapping[str, int]
     #: By GPU that one worker uses alone, nanoseconds in kernels, copies and idle since it was watched.
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -70,7 +68,6 @@ class Observation:
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Parts of ``buckets`` by cause.
     bucket_causes: Mapping[str, int] = field(default_factory=dict)
-    #: Worker name to the reason why its threads are not sampled.
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -119,18 +116,13 @@ def baseline(observations: Iterable[Observation], now: Observation, *, seconds: 
 class TopView:
     """Activity of a cluster between two observations, and its current state."""
 
-    #: Address of the scheduler.
     source: str
     last: LastSeconds
-    #: State of each worker, in the order of ``last``.
     workers: tuple[WorkerObservation, ...]
-    #: Number of workers that are not in ``workers``.
     more_workers: int
-    #: Tasks that ended in between, by outcome.
     tasks: Mapping[str, int]
     joined: tuple[str, ...]
     left: tuple[str, ...]
-    #: Report of the accounts since they began.
     life: EfficiencyReport
 
     def to_dict(self) -> dict[str, Any]:

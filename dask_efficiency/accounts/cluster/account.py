@@ -67,10 +67,7 @@ _FROM, _TO = np.array(_PAIRS).T
 
 
 def gained(grown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Map a heartbeat's growth, by ``heartbeats.NUMBERS``, to what it adds to an account.
-
-    Numbers that shrank, as causes may, add nothing.
-    """
+    """Map a heartbeat's growth, by ``heartbeats.NUMBERS``, to an account; what shrank, as causes may, adds nothing."""
     account = np.zeros(WIDTH, np.int64)
     account[_TO] = grown[_FROM]
     return np.maximum(account, 0, out=account)
@@ -99,10 +96,7 @@ class ExactSums:
             self._whole += [[0] * columns for _ in range(missing)]
 
     def add(self, at: int | NDArray[np.intp], gained: NDArray[np.int64], *, most: int, distinct: bool = True) -> None:
-        """Add one row, or several, of which no column may sum to more than ``most``.
-
-        ``distinct`` if no row is in ``at`` twice.
-        """
+        """Add rows, of which no column may sum to more than ``most``; ``distinct`` if no row is in ``at`` twice."""
         if self._most + most >= MAX_PENDING:
             self._settle()
         if most >= MAX_PENDING:
@@ -175,7 +169,6 @@ class Totals:
     without_work: int = 0
     #: Nanoseconds with outstanding work and no worker.
     without_workers: int = 0
-    #: Parts of ``finalized`` by cause, by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`.
     causes: Mapping[str, int] = field(default_factory=dict)
 
 

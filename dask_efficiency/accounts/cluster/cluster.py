@@ -87,7 +87,6 @@ class ClusterLedger(Presences):
         #: Account of all presences; and those of closed ones by worker name, with an entry for each known name.
         self._account = ExactSums(1, WIDTH)
         self._closed: dict[str, NDArray[np.object_]] = {}
-        #: Causes of the free slots of each worker.
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
         self._prefixes = NamedSums(max_prefixes, len(TASK_BUCKETS))
@@ -100,9 +99,9 @@ class ClusterLedger(Presences):
         self._gpus: dict[str, GpuTotals] = {}
 
     def worker_joined(self, address: str, name: str, nthreads: int, *, at: int, asked: int | None = None) -> Presence:
-        """Begin a worker's presence; at an address still in use, end the old one.
+        """Begin a worker's presence, and end one at its address.
 
-        A worker that was present before the plugin was asked to meter at ``asked``, before all had answered.
+        It may have been ``asked`` to meter before it is known.
         """
         if address in self.present:
             self.worker_left(address, at=at)
@@ -287,11 +286,7 @@ class ClusterLedger(Presences):
         return self._prefixes.by_name()
 
     def gpu_by_worker(self) -> dict[str, GpuTotals]:
-        """GPU accounts since the cluster's began, by name of each worker that has asked for a GPU.
-
-        Each is one worker's view: of a GPU that several workers use, see :meth:`gpu_workers`, none sees what the others
-        do, so ``idle`` means idle for that worker.
-        """
+        """GPU accounts by worker name, as each one sees its GPUs: ``idle`` means idle for that worker."""
         found = dict(self._gpus)
         for presence in self.open():
             if (gpu := presence.gpu) is not None:

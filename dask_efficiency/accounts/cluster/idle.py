@@ -31,10 +31,7 @@ class _Turn(NamedTuple):
 
 
 class WorkClock:
-    """Clock of the time without outstanding work, and of that with work and no worker; also at recent instants.
-
-    Snapshots are recorded after they were taken, so the last :data:`MAX_TURNS` turns are remembered.
-    """
+    """Clock of the time without outstanding work, and of that with work and no worker; knows recent instants, too."""
 
     def __init__(self, *, at: int) -> None:
         self._turns: deque[_Turn] = deque([_Turn(at, False, False, 0, 0)], maxlen=MAX_TURNS)
@@ -131,7 +128,6 @@ class ClusterState:
     #: Free slots of paused workers; and tasks without a worker that could run on one of these.
     paused: int = 0
     held_up: int = 0
-    #: True while a graph is being taken in.
     graphs: bool = False
     #: Running tasks by prefix; of many, a sample.
     running: Mapping[str, int] = field(default_factory=dict)
@@ -146,7 +142,6 @@ class Alone:
     """A task that was the only one to run while slots were free for lack of others."""
 
     prefix: str
-    #: Nanoseconds of the wall clock.
     ns: int
 
 
@@ -270,17 +265,14 @@ class IdleWeights:
     def __init__(self, *, at: int) -> None:
         #: Slot-nanoseconds free for lack of parallelism, by the prefixes that ran then, in proportion to their tasks.
         self.parallelism: dict[str, int] = {}
-        #: Tasks that ran alone, by key.
         self.alone: dict[Hashable, Alone] = {}
         #: Shares of spans in the time of free slots, by window id.
         self.shares: dict[str, SpanShares] = {}
-        #: Sums after each of the last calls.
         self._history = deque([_Instant(at, _NOTHING)], maxlen=MAX_INSTANTS)
         self._accounts: dict[Hashable, _Account] = {}
         #: Workers of the last state; and those that left since, which the next state may still hold.
         self._workers: Mapping[Hashable, WorkerSlots] = {}
         self._left: set[Hashable] = set()
-        #: State until the last instant.
         self._accrued: ClusterState | None = None
 
     @property

@@ -24,7 +24,6 @@ class Loss:
     #: Nanoseconds by the cluster's clock.
     left: int = 0
     in_order: bool = False
-    #: Reason why it left; empty if unknown.
     reason: str = ""
     #: The way in which the scheduler noticed, if there is no reason.
     noticed: str = ""

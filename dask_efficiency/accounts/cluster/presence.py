@@ -65,7 +65,6 @@ class Presence:
     #: its activities, add up to nthreads x the time covered.
     account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
-    #: Its last snapshot.
     received: Received | None = None
     #: True if heartbeats were missed, so that the next readable one is a complete one.
     missed: bool = False
@@ -84,13 +83,11 @@ class Presence:
     reason: str | None = None
     off: bool = False
     left: int | None = None
-    #: Instant at which it was given its first task.
     first_task: int | None = None
     #: Its host's processors that it may use; None until it reported them.
     processors: Processors | None = None
     #: True if its closing was announced, so that it is not lost.
     closing: bool = False
-    #: Reason and cost of its leaving, as far as known.
     loss: Loss = field(default_factory=Loss)
     #: Tasks whose results it has reported to the scheduler.
     finished: int = 0

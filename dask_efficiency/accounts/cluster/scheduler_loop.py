@@ -22,7 +22,6 @@ class LoopFunction(NamedTuple):
     kind: str
     #: ``task-finished``; of a hook ``Burner.transition``.
     name: str
-    #: The function, and its first line.
     code: Frame
 
 
@@ -47,7 +46,6 @@ class LoopTotals:
     waited: int | None
     #: Sum of the squares of its turns.
     squares: int = 0
-    #: Garbage collection, in whichever thread.
     gc: int = 0
     #: Time with work outstanding, and its part without anything to do.
     with_work: int = 0
@@ -81,7 +79,6 @@ class LoopBlock:
     """One stretch of time in which the scheduler's event loop did nothing else."""
 
     seconds: float
-    #: Outermost first; empty if it was not sampled.
     stack: Stack
 
 

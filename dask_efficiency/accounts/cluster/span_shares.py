@@ -72,10 +72,7 @@ def equal_shares(paths: Sequence[Path], whole: int = WHOLE) -> dict[str, int]:
 
 
 class SpanShares:
-    """Weights by which a window's free time is divided among spans, called by their ids.
-
-    ``is_own`` selects those of :attr:`own_ns`.
-    """
+    """Weights by which a window's free time is divided among spans, by their ids; ``is_own`` selects :attr:`own_ns`."""
 
     def __init__(self, is_own: Callable[[str], bool] = lambda span: False) -> None:
         #: Time in which any own span had work outstanding.
@@ -87,7 +84,6 @@ class SpanShares:
         self._sharing: tuple[tuple[Path, ...], bool] | None = None
         self._parts: dict[str, int] = {}
         self._own_works = False
-        #: Weights by name and span.
         self._weights: dict[str, dict[str, int]] = {}
         #: Each span's share of the time, of all and since the last report.
         self._time: dict[str, int] = {}
@@ -144,10 +140,9 @@ class SpanShares:
                 add(self._weights.setdefault(name, {}), divide(self._last, ns))
 
     def divide(self, name: str, ns: int) -> dict[str, int]:
-        """Divide nanoseconds of one of :data:`SHARED`, or of a cause of ``idle``, exactly among spans.
+        """Divide time of one of :data:`SHARED`, or of a cause of ``idle``, exactly among spans.
 
-        Time that the scheduler did not see is divided as all idle time or, if it saw none, as the time with work
-        outstanding.
+        Unseen time as that seen.
         """
         weights = self._weights.get(_UNSEEN if name == _ROUND_TRIPS else name, {})
         if not any(weights.values()) and name.startswith(Bucket.IDLE):

@@ -41,9 +41,7 @@ class Timeline:
     Within a heartbeat a worker's activities are spread evenly; how much there was of each is exact.
     """
 
-    #: Width of a bin; the last one may be shorter.
     bin_ns: int
-    #: Length of the whole.
     elapsed_ns: int
     #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`; those without
     #: time are left out.

@@ -48,7 +48,6 @@ class WindowAccounts:
     outside: dict[str, int] = field(default_factory=dict)
     details: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, int] = field(default_factory=dict)
-    #: Counts of workers that came and went.
     attendance: dict[str, int] = field(default_factory=dict)
     #: Costs of workers that left; see :func:`~dask_efficiency.accounts.cluster.losses.costs`.
     losses: list[dict[str, Any]] = field(default_factory=list)
@@ -64,9 +63,7 @@ class WindowAccounts:
     in_spans: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Part that own tasks held, if the window keeps it.
     own: OwnPart | None = None
-    #: Share of the processors' time that other processes used; None if unknown.
     others_share: float | None = None
-    #: The profiles of the workers that answered.
     profiles: MergedProfiles = field(default_factory=MergedProfiles)
 
 
@@ -122,10 +119,7 @@ def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[s
 
 
 def rolled_up(rows: Mapping[str, Mapping[str, int]], paths: Mapping[str, str]) -> Rows:
-    """Sum rows of spans by path, such as ``"outer/inner"``, each with all below it.
-
-    Those at the top add up to the whole.
-    """
+    """Sum rows of spans by path, such as ``"outer/inner"``, each with all below it; the top adds up to the whole."""
     found: Rows = {}
     for span, row in rows.items():
         path = paths[span]

@@ -69,7 +69,6 @@ class _AtOpening(NamedTuple):
     running: int
     #: Nanoseconds without work until then.
     without_work: int
-    #: Its last snapshot.
     received: Received | None
     #: True if it was present when the window was opened.
     here: bool
@@ -78,13 +77,10 @@ class _AtOpening(NamedTuple):
 
 
 class ClusterWindow:
-    """A window on a cluster from ``at`` on, until :meth:`stop`.
-
-    It keeps the part of the spans selected by ``is_own`` apart.
+    """A window on a cluster from ``at`` on; the part of the spans that ``is_own`` selects is kept apart, too.
 
     Answers are counted as they come: counting those of a thousand workers takes two seconds, and the scheduler must not
-    block that long. ``graphs`` and ``running`` tell if a graph is being taken in, and if a task is processing, at the
-    opening; ``scheduler`` are the scheduler's own processors.
+    block that long. ``graphs`` and ``running`` tell if a graph is being taken in, and if a task is processing.
     """
 
     def __init__(
@@ -192,11 +188,7 @@ class ClosingWindow:
                 self._add_gpu(presence.name, self._cluster.gpu_of(presence))
 
     def close(self, scheduler: Processors | None = None) -> WindowAccounts:
-        """Close the accounts of the window.
-
-        A worker without an answer counts at its last heartbeat, with ``unmeasured`` for the silence. ``scheduler`` are
-        the scheduler's own processors as they are now.
-        """
+        """Close the accounts; a worker without an answer counts at its last heartbeat, then ``unmeasured``."""
         accounts, cluster, window = self._accounts, self._cluster, self._window
         if self._threads:
             accounts.elapsed = self._elapsed // self._threads
@@ -370,10 +362,7 @@ class ClosingWindow:
 
 
 def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop: int) -> float | None:
-    """Compute the mean number of cores that the workers shared, over the time with work and a worker.
-
-    None where there was no such time, or where a worker present in it never reported its processors.
-    """
+    """Mean number of cores that the workers shared while there was work; None if there was none, or unknown."""
 
     def without(at: int) -> int:
         return work.without_work(at=at) + work.without_workers(at=at)

@@ -209,7 +209,6 @@ class HeldGpu:
 
     kept: _Kept
     numbers: Mapping[str, int]
-    #: Without their shares.
     devices: tuple[DeviceTotals, ...]
     readings: Mapping[str, Mapping[str, float]]
     by_prefix: WireTable[Where]

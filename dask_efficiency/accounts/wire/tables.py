@@ -51,10 +51,7 @@ class TableWriter(Generic[Name]):
         return self._places.get(name, default)
 
     def take(self, seq: int, rows: Mapping[Name, Sequence[int]], names: Collection[Name] | None = None) -> None:
-        """Take the next state: the rows that may have changed, which must not change afterwards.
-
-        ``names`` are all that the table has now, if not those of ``rows``; the others lose their place.
-        """
+        """Take rows that may have changed, and must not change later; all but ``names`` lose their places."""
         places, held = self._places, self._rows
         for name, row in rows.items():
             place = places.get(name)
@@ -133,10 +130,7 @@ def read_table(
     columns: int,
     check: Callable[[str, Sequence[Any]], Sequence[Name]],
 ) -> TableChange[Name]:
-    """Apply a payload, as of :meth:`TableWriter.write`, to a table; None if the payload is complete.
-
-    ``name`` is the table's in error messages, and ``check`` reads the rows' names, or refuses them.
-    """
+    """Apply a payload, as of :meth:`TableWriter.write`, to a table, None if it is complete; ``check`` reads names."""
     at, sent = _rows(name, rows, columns)
     if table is None:
         table = WireTable((), np.zeros((0, columns), np.int64))

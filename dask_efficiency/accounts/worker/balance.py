@@ -49,10 +49,7 @@ class Availability(StrEnum):
 
 
 class Used(NamedTuple):
-    """Time of a task's thread so far, in nanoseconds; the GPU's and libraries' parts exclude CPU time.
-
-    ``spill`` is the time outside the thread in which the event loop spilled or read back.
-    """
+    """Time of a task's thread so far, in ns; GPU and libraries exclude CPU time, ``spill`` is outside of the thread."""
 
     cpu: int
     wall: int
@@ -76,7 +73,6 @@ class Balance:
     running: int
     #: Finalized nanoseconds by prefix, a value for each of :data:`TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]]
-    #: Number of finalized tasks, by :class:`Outcome`.
     tasks: Mapping[str, int]
     #: Activities of held slots so far, finalized or not, by :data:`ACTIVE_BUCKETS`; ``spill`` includes free slots.
     #: Monotone; with the free slots' other buckets it sums to nthreads * elapsed without a running term, in ns.
@@ -93,10 +89,8 @@ class WindowBalance:
 
     nthreads: int
     elapsed: int
-    #: Nanoseconds of the free slots, by bucket.
     free: Mapping[str, int]
     #: Nanoseconds by (span, prefix): a value for each of :data:`TASK_BUCKETS`, then ``running``.
     rows: Mapping[tuple[str, str], Sequence[int]]
     tasks: Mapping[str, int]
-    #: Causes and lines, which the ledger does not know.
     details: WindowDetails = field(default_factory=WindowDetails)

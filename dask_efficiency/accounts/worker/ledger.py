@@ -61,7 +61,6 @@ class Ledger:
         self.at = at
         self.slots_free = nthreads
         self.held: dict[object, SlotReservation] = {}
-        #: Reservations that ended and are not finalized.
         self._ended: dict[SlotReservation, None] = {}
         #: Reservations that came while all slots were held; each starts when one is free. Dask never admits more tasks
         #: than threads, but its hooks may show a start before the end that made room.
@@ -80,7 +79,6 @@ class Ledger:
         self._prefixes: dict[str, Row] = {}
         self._max_prefixes = max_prefixes
         self._tasks: dict[str, int] = {}
-        #: Recomputed nanoseconds and tasks by the worker that lost the results.
         self._recomputed: dict[str, list[int]] = {}
         self._activity = ActivityView()
         #: Tasks that succeeded for the first time; counted separately, because an enum's hash is slow.
@@ -137,10 +135,7 @@ class Ledger:
             self.undecided.append([since, stop, idle])
 
     def delayed(self, since: int) -> None:
-        """Count spilling since ``since`` as ``spill`` for a task that was on its way and takes a slot now.
-
-        Reported accounts stay as they are.
-        """
+        """Count unreported spilling since an instant as ``spill`` for a task that was on its way then."""
         for stretch in self.undecided:
             start, stop, slots = stretch
             waited = stop - max(start, since)
@@ -152,10 +147,7 @@ class Ledger:
     def reserve(
         self, key: object, prefix: str, span: str = "", *, recomputed: str = "", at: int
     ) -> SlotReservation | None:
-        """Take a slot for a task, or queue it until one is free.
-
-        None if the key has a reservation already, which stays.
-        """
+        """Take a slot for a task, or queue it until one is free; None if the key has a reservation already."""
         if key in self.held or key in self._excess:
             return None
         slots = self.slots_free

@@ -226,10 +226,7 @@ _KINDS = {kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spill
 
 
 def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
-    """Convert entries to lists that JSON can hold, each led by its kind, to read a log again without its worker.
-
-    Keys of tasks are texts afterwards.
-    """
+    """Convert entries to lists that JSON can hold, each led by its kind, to read a log again; keys become texts."""
     return [
         [type(entry).__name__, *(str(value) if name == "key" else value for name, value in entry._asdict().items())]
         for entry in entries

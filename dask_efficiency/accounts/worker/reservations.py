@@ -43,7 +43,6 @@ class ActivityView:
         self._provisional = [0] * len(ACTIVE_BUCKETS)
         #: Per activity, final minus provisional nanoseconds, not yet applied.
         self._corrections = [0] * len(ACTIVE_BUCKETS)
-        #: The view as it was reported last.
         self._reported = [0] * len(ACTIVE_BUCKETS)
 
     def count(self, reservation: SlotReservation, used: Sequence[int], held: int) -> None:
@@ -61,10 +60,7 @@ class ActivityView:
         self._provisional[-1] += left
 
     def finalize(self, reservation: SlotReservation, split: Sequence[int], *, succeeded: bool) -> None:
-        """Note how the time of a reservation is split for good.
-
-        Only if it ``succeeded`` is the split in the finalized buckets from now on.
-        """
+        """Note how a reservation is split for good; if it ``succeeded`` that is in the finalized buckets now."""
         self.count(reservation, split, reservation.ns)
         assert reservation.counted is not None
         for i, ns in enumerate(split):
@@ -73,10 +69,7 @@ class ActivityView:
                 self._provisional[i] -= ns
 
     def report(self, finalized: Mapping[str, int]) -> dict[str, int]:
-        """The view now, in ns by bucket.
-
-        ``finalized`` are the buckets of tasks that succeeded and, under ``spill``, of free slots.
-        """
+        """The view now, by bucket; ``finalized`` are those of tasks that succeeded and, as ``spill``, of free slots."""
         view = [finalized[name] + ns for name, ns in zip(_NAMES, self._provisional, strict=True)]
         corrections = self._corrections
         if any(corrections):
@@ -100,10 +93,7 @@ Row = list[int]
 
 
 class SlotWindow:
-    """The part of a ledger's accounts since a window opened.
-
-    ``free`` and ``held`` are the nanoseconds by then of free slots and of reservations that are not finalized.
-    """
+    """A ledger's accounts since a window opened, when free slots and unfinalized reservations had had so much time."""
 
     def __init__(self, *, at: int, free: Sequence[int], held: dict[SlotReservation, int]) -> None:
         self._opened = at

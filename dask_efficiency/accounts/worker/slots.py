@@ -126,7 +126,6 @@ class Ended(NamedTuple):
 
     reservation: SlotReservation
     outcome: Outcome
-    #: Entry of the log with its end.
     moved: Moved
     #: (CPU, wall) nanoseconds that it used in its slot, where it left that before.
     used: tuple[int, int] | None = None
@@ -141,14 +140,10 @@ class Seceded(NamedTuple):
 
 
 class Slots:
-    """Applies the log of a worker to the slots of its ledger.
-
-    The tasks in ``seceded`` had left their slots before the log begins.
-    """
+    """Applies the log of a worker to the slots of its ledger; the tasks in ``seceded`` had left theirs before."""
 
     def __init__(self, ledger: Ledger, seceded: Iterable[Any] = ()) -> None:
         self._ledger = ledger
-        #: Ended tasks that were not taken yet, oldest first.
         self._ended: list[Ended] = []
         #: Tasks that were cancelled and wanted again while their thread was at work: the scheduler will not
         #: take the result of that run, and has the task run once more.
@@ -184,10 +179,7 @@ class Slots:
                 self._spilled(entry)
 
     def take(self, *, all_of_them: bool) -> list[Ended]:
-        """The tasks that ended since the last call; but the last one where its stimulus may go on.
-
-        The same stimulus may add that the result of that one could not be stored.
-        """
+        """The tasks that ended since the last call; but the last one where its stimulus may still change it."""
         kept = [] if all_of_them else self._ended[-1:]
         taken = self._ended if all_of_them else self._ended[:-1]
         self._ended = kept

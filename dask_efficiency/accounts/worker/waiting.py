@@ -78,7 +78,6 @@ class WaitingSums:
         #: By key, from the first :data:`LIBRARY` sample on: :data:`LIBRARY`, and all else as one.
         self._computed: dict[Key, _Samples] = {}
         self.any_library = False
-        #: Nanoseconds of :data:`FREE_SLOT_LIBRARY` by key so far.
         self._free_slots: Counter[Key] = Counter()
         self._stopped = False
         #: Reported causes by prefix, and of the activity view.

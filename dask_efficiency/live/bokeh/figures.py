@@ -34,10 +34,7 @@ SLOW_NS = 5_000_000_000
 
 
 class PagePart:
-    """A figure or text of a page: its Bokeh model, and the function of the view whose result it draws.
-
-    It is drawn anew after ``every_ns`` nanoseconds at least.
-    """
+    """A figure or text of a page: a Bokeh model that draws a function of the view, every so many nanoseconds."""
 
     def __init__(self, root: Any, made_by: Callable[[TabView], Any], every_ns: int = 0) -> None:
         self.root = root
@@ -107,10 +104,7 @@ class Growth:
 
 
 def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
-    """Difference between two versions of a table whose rows the increasing column ``order`` identifies.
-
-    None if they have too little in common.
-    """
+    """Difference between versions of a table with rows in increasing ``order``; None if too little is in common."""
     if not then[order] or not now[order] or now[order][0] not in then[order]:
         return None
     dropped = then[order].index(now[order][0])
@@ -209,9 +203,9 @@ BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode":
 
 
 class NamedRows(Figure):
-    """Figure with one named row per row of its columns, the first on top; hidden without rows.
+    """Figure with one named row per row of its columns, of shares by default.
 
-    Its height may grow with them. The axis is one of shares, unless ``x_range`` is another.
+    Hidden without rows, and may grow with them.
     """
 
     def __init__(

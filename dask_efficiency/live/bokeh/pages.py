@@ -184,10 +184,7 @@ _TABS: WeakKeyDictionary[Scheduler, Tab] = WeakKeyDictionary()
 
 
 def show(scheduler: Scheduler, source: ClusterAccounts) -> None:
-    """Put the pages on this scheduler's dashboard, or switch existing pages to this source.
-
-    Raises NoDashboardError if it serves none.
-    """
+    """Put the pages on this scheduler's dashboard, or switch them to this source; NoDashboardError if it has none."""
     tab = _TABS.get(scheduler)
     if tab is None:
         tab = _TABS[scheduler] = _install(scheduler)

@@ -103,10 +103,7 @@ class Tab:
             self.notice = None
 
     def drawn(self, draw: Callable[[TabView], T], *, every_ns: int = 0) -> T:
-        """Result of a function of the view; reused while its view is less than ``every_ns`` older.
-
-        Computed once, however many pages are open.
-        """
+        """Result of a function of the view, one for all pages; kept until the view is ``every_ns`` older."""
         now = self.view
         assert now is not None
         then, made = self._drawn.get(draw, (None, None))
