@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -122,13 +122,8 @@ def _count(masks: Iterable[int]) -> int:
 
 def encode_processors(processors: Processors) -> dict[str, Any]:
     """Plain data, as it travels."""
-    return {
-        "machine": processors.machine,
-        "group": processors.group,
-        "affinity": f"{processors.affinity:x}",
-        "quota": processors.quota,
-        "used": None if processors.used is None else list(processors.used),
-    }
+    used = None if processors.used is None else list(processors.used)
+    return {**asdict(processors), "affinity": f"{processors.affinity:x}", "used": used}
 
 
 def decode_processors(payload: object) -> Processors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -82,19 +83,14 @@ READINGS: dict[str, str] = {
 }
 
 
-def _mean(values: Iterable[float]) -> float:
-    known = list(values)
-    return sum(known) / len(known)
-
-
 #: By sensor, the readings that are summed, and how several GPUs are combined: a fault of one of them must show.
 _OF_READINGS: dict[str, tuple[tuple[str, ...], Callable[[Iterable[float]], float]]] = {
-    "gpu_utilisation": (("utilisation_ratio",), _mean),
+    "gpu_utilisation": (("utilisation_ratio",), fmean),
     "gpu_memory": (("memory_used_bytes",), sum),
     "gpu_clock": (("sm_clock_hertz",), min),
     "gpu_temperature": (("temperature_celsius",), max),
     "gpu_power": (("power_watts",), sum),
-    "gpu_throttled": (("throttled_thermal",), _mean),
+    "gpu_throttled": (("throttled_thermal",), fmean),
     "gpu_pcie": (("pcie_received_bytes_per_second", "pcie_sent_bytes_per_second"), sum),
     "gpu_nvlink": (("nvlink_received_bytes_per_second", "nvlink_sent_bytes_per_second"), sum),
 }

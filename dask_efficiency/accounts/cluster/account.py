@@ -36,12 +36,11 @@ _ENDS = list(accumulate(map(len, PARTS.values())))
 #: Length of an account, and the slice of each part.
 WIDTH = _ENDS[-1]
 WHERE: dict[AccountPart, slice] = dict(zip(PARTS, map(slice, [0, *_ENDS], _ENDS), strict=False))
-_STARTS: dict[AccountPart, int] = dict(zip(PARTS, [0, *_ENDS], strict=False))
 
 
 def place(part: AccountPart, name: str) -> int:
     """Find the position of a number in an account."""
-    return _STARTS[part] + PARTS[part].index(name)
+    return int(WHERE[part].start) + PARTS[part].index(name)
 
 
 def named(row: NDArray[Any], part: AccountPart) -> dict[str, int]:

@@ -95,9 +95,11 @@ class ActivityFeed:
                 continue  # by far the most
             found.append(self._since_last(presence, at))
         if there < len(read):
-            for presence in [presence for presence in read if presence.left is not None]:
+            for presence, left in [(presence, presence.left) for presence in read if presence.left is not None]:
                 found.append(self._since_last(presence, at))
-                if _is_complete(presence, read[presence][1]):
+                recorded = _covered(presence.account[_WHERE])
+                lived = presence.nthreads * (left - presence.joined)
+                if recorded == _covered(read[presence][1]) and recorded >= lived:
                     del read[presence]
         return _stretches([piece for piece in found if piece is not None]) if found else _NO_STRETCHES
 
@@ -185,14 +187,6 @@ class TimelineRecorder:
         pairs = self._bins.reshape(MAX_BINS // 2, 2, -1).sum(axis=1)
         self._bins = np.concatenate([pairs, np.zeros_like(pairs)])
         self._width *= 2
-
-
-def _is_complete(presence: Presence, row: Row) -> bool:
-    """Check if all of a departed worker's time is recorded, and was read."""
-    if presence.left is None:
-        return True
-    recorded = _covered(presence.account[_WHERE])
-    return recorded == _covered(row) and recorded >= presence.nthreads * (presence.left - presence.joined)
 
 
 def _covered(row: Row) -> int:

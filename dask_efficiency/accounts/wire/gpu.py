@@ -138,57 +138,46 @@ class GpuWriter:
         self._kernels: TableWriter[Kernel] = TableWriter(2)
         self._rows: dict[Kernel, tuple[int, int]] = {}
         #: Values that rarely change, and the state of their last change.
-        self._kept: list[Any] | None = None
+        self._kept: tuple[Any, ...] = ()
         self._kept_at = -1
-        self._numbers: list[int] = []
-        self._readings: list[float] = []
 
-    def take(self, gpu: GpuTotals, seq: int) -> None:
-        """Note a state."""
-        kept = [
+    def write(self, gpu: GpuTotals, seq: int, since: int) -> dict[str, Any]:
+        """Note a state, and give the changes after another; -1 for everything."""
+        kept = (
             gpu.meter[:MAX_NAME_LENGTH],
             gpu.description[:MAX_NAME_LENGTH],
-            [[device.uuid, device.name[:MAX_NAME_LENGTH]] for device in gpu.devices],
-            [[uuid, *row] for uuid, row in gpu.readings.items()],
-        ]
+            tuple((device.uuid, device.name[:MAX_NAME_LENGTH]) for device in gpu.devices),
+            tuple((uuid, *row) for uuid, row in gpu.readings.items()),
+        )
         if kept != self._kept:
             self._kept, self._kept_at = kept, seq
-        self._numbers = [getattr(gpu, name) for name in NUMBERS]
+        numbers = [getattr(gpu, name) for name in NUMBERS]
         for device in gpu.devices:
-            self._numbers += [getattr(device, name) for name in DEVICE_NUMBERS]
-        self._readings = [number for row in gpu.readings.values() for number in row.values()]
+            numbers += [getattr(device, name) for name in DEVICE_NUMBERS]
         rows: dict[Where, tuple[int]] = {}
         for at, shares in enumerate((gpu.hidden, gpu.bounds, *(device.shares for device in gpu.devices))):
             for prefix, ns in shares.items():
                 rows[at, prefix] = (ns,)
         self._by_prefix.take(seq, rows)
         self._take_kernels(gpu.kernels, seq)
+        readings = [number for row in gpu.readings.values() for number in row.values()]
+        found: dict[str, Any] = {"a": numbers, "r": readings}
+        found["b"], found["p"] = self._by_prefix.write(since)
+        found["c"], found["n"] = self._kernels.write(since)
+        if self._kept_at > since:
+            found["k"] = self._kept
+        return found
 
     def _take_kernels(self, kernels: Sequence[KernelTotals], seq: int) -> None:
         now: dict[Kernel, tuple[int, int]] = {}
         for prefix, name, launches, ns in kernels:
             key = prefix, name[:MAX_NAME_LENGTH]
-            before = now.get(key)
-            now[key] = (launches, ns) if before is None else (before[0] + launches, before[1] + ns)
+            before = now.get(key, (0, 0))
+            now[key] = before[0] + launches, before[1] + ns
         if len(self._rows) <= MAX_KERNELS:
             now = {**dict.fromkeys(self._rows, (0, 0)), **now}
         self._rows = now
         self._kernels.take(seq, now)
-
-    def write(self, since: int) -> dict[str, Any]:
-        """Changes after a state; -1 for everything."""
-        shares, places = self._by_prefix.write(since)
-        kernels, names = self._kernels.write(since)
-        found: dict[str, Any] = {"a": list(self._numbers), "r": list(self._readings), "b": shares, "c": kernels}
-        if self._kept_at > since:
-            found["k"] = _copied(self._kept)
-        found["p"] = [list(each) if isinstance(each, tuple) else each for each in places]
-        found["n"] = [list(each) if isinstance(each, tuple) else each for each in names]
-        return found
-
-
-def _copied(plain: Any) -> Any:
-    return [_copied(each) for each in plain] if isinstance(plain, list) else plain
 
 
 # -- changes, on the scheduler ---------------------------------------------------------------------

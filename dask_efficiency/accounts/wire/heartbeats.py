@@ -160,8 +160,7 @@ class HeartbeatWriter:
         if snapshot.gpu is not None:
             if self._gpu is None:
                 self._gpu = GpuWriter()
-            self._gpu.take(snapshot.gpu, seq)
-            payload["g"] = self._gpu.write(since)
+            payload["g"] = self._gpu.write(snapshot.gpu, seq, since)
         return payload
 
 

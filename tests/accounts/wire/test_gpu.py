@@ -118,9 +118,7 @@ def used(ns: int = 10, **changes: Any) -> GpuTotals:
 
 
 def sent(totals: GpuTotals) -> dict[str, Any]:
-    writer = GpuWriter()
-    writer.take(totals, 1)
-    return writer.write(-1)
+    return GpuWriter().write(totals, 1, -1)
 
 
 def plain(totals: GpuTotals) -> GpuTotals:
@@ -144,8 +142,7 @@ def test_what_changed_is_enough_for_who_has_the_state_before(states):
     writer = GpuWriter()
     last = None
     for seq, totals in enumerate(states):
-        writer.take(totals, seq)
-        last = read_gpu(writer.write(seq - 1 if seq else -1), last)
+        last = read_gpu(writer.write(totals, seq, seq - 1 if seq else -1), last)
         assert plain(last.totals) == plain(totals)
 
 
@@ -162,8 +159,7 @@ def test_a_kernel_s_name_travels_once_even_if_it_is_not_always_among_the_first()
     last = None
     for seq in range(6):
         kernels = [KernelTotals("f", f"kernel-{seq % 2}", 1, 5 + seq)]
-        writer.take(used(kernels=kernels), seq)
-        payload = writer.write(seq - 1 if seq else -1)
+        payload = writer.write(used(kernels=kernels), seq, seq - 1 if seq else -1)
         last = read_gpu(payload, last)
         assert plain(last.totals).kernels == tuple(kernels)
         assert ("kernel-" in repr(payload)) is (seq < 2)
@@ -172,8 +168,8 @@ def test_a_kernel_s_name_travels_once_even_if_it_is_not_always_among_the_first()
 def test_kernels_whose_names_are_remembered_are_bounded():
     writer = GpuWriter()
     for seq in range(3 * MAX_KERNELS):
-        writer.take(used(kernels=[KernelTotals("f", f"kernel-{seq}", 1, 5)]), seq)
-    assert len(writer.write(-1)["n"]) <= 2 * (2 * MAX_KERNELS + 2)
+        payload = writer.write(used(kernels=[KernelTotals("f", f"kernel-{seq}", 1, 5)]), seq, -1)
+    assert len(payload["n"]) <= 2 * (2 * MAX_KERNELS + 2)
 
 
 @pytest.mark.parametrize(
