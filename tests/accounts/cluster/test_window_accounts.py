@@ -22,7 +22,7 @@ def added(rows) -> dict[str, int]:
     return {name: ns for name, ns in total.items() if ns}
 
 
-def test_what_tasks_held_and_the_share_of_free_time_are_a_spans():
+def test_a_span_has_the_time_of_its_tasks_and_its_share_of_free_time():
     accounts = WindowAccounts(
         100,
         100,
@@ -80,7 +80,7 @@ def test_spans_and_the_rest_add_up_to_the_workers_and_own_parts_to_the_own_spans
 # -- the tree --------------------------------------------------------------------------------------
 
 
-def test_a_span_has_what_the_spans_in_it_have():
+def test_a_span_has_the_time_of_the_spans_in_it():
     assert parents("a/b/c") == ["a/b", "a"]
     paths = {"1": "a", "2": "a/b/c", "3": "d", "4": "a/b/c"}
     rows = rolled_up({"1": {"idle": 1}, "2": {"idle": 1, "spill": 4}, "3": {}, "4": {"idle": 1}}, paths)

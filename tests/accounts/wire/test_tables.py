@@ -75,7 +75,7 @@ TestTableMachine = TableMachine.TestCase
 TestTableMachine.settings = settings(max_examples=100, stateful_step_count=30)
 
 
-def test_what_did_not_change_is_not_told():
+def test_only_changes_travel_and_a_place_is_given_to_another_name_when_its_own_has_left():
     writer: TableWriter[str] = TableWriter(3)
     rows = {f"name-{i}": (i << 40, 7, 0) for i in range(100)}
     writer.take(1, rows)
@@ -83,9 +83,6 @@ def test_what_did_not_change_is_not_told():
     assert writer.write(1) == ([7, 8, 7, 0], [])
     assert len(writer) == 100
     assert (writer.place("name-7", -1), writer.place("other", -1)) == (7, -1)
-
-
-def test_a_place_is_given_to_another_name_when_its_own_has_left():
     writer: TableWriter[str] = TableWriter(1)
     writer.take(1, {"a": (1,), "b": (2,)})
     writer.take(2, {"b": (2,)})

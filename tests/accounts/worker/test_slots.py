@@ -53,11 +53,8 @@ def worker() -> Worker:
     return Worker()
 
 
-def test_there_is_exactly_one_rule_for_each_case():
+def test_there_is_one_rule_for_each_case_of_states_of_dask():
     assert set(RULES) == set(product(HeldBefore, TaskSet))
-
-
-def test_the_states_of_the_rules_are_upstream_s():
     state = WorkerState(nthreads=1)
     known = {name for pair in state._TRANSITIONS_TABLE for name in pair}
     assert known >= AT_WORK
@@ -87,15 +84,12 @@ def test_the_outcome_of_a_task_follows_from_the_transition_that_ends_it(worker, 
     assert worker.held() == 10
 
 
-def test_a_task_that_is_cancelled_keeps_its_slot_while_its_thread_is_at_work(worker):
+def test_a_cancelled_task_keeps_its_slot_and_its_run_is_discarded_when_it_is_wanted_again(worker):
     worker.run("x")
     worker.move("x", "executing", "cancelled", "executing")
     worker.now = 10
     assert worker.held() == 10
     assert worker.outcomes == {}
-
-
-def test_the_run_of_a_task_that_was_cancelled_and_wanted_again_is_not_taken(worker):
     worker.run("x")
     worker.move("x", "executing", "cancelled", "executing")
     worker.move("x", "cancelled", "waiting", "executing")
