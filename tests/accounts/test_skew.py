@@ -93,7 +93,7 @@ def test_the_rule_of_the_paper_by_hand():
     assert sketch.quantile(1) == pytest.approx(100, rel=MAX_ERROR)
 
 
-def test_an_empty_sketch_knows_nothing_and_absurd_numbers_are_counted_within_bounds():
+def test_an_empty_sketch_has_no_quantile_and_absurd_numbers_are_counted_within_bounds():
     assert math.isnan(Sketch().quantile(0.5))
     assert Sketch() == sketch_of([])
     assert Sketch() != 0

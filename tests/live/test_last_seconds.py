@@ -26,7 +26,7 @@ def last_seconds(did: Mapping[str, int], causes: Mapping[str, int] | None = None
     return LastSeconds(seconds=9.0, nthreads=4, did=Breakdown(did), then=None, now=nobody, causes=causes or {})
 
 
-def test_a_line_says_what_was_useful_and_what_the_largest_loss_is() -> None:
+def test_a_line_has_the_useful_share_and_the_largest_loss() -> None:
     last = last_seconds({"thread-cpu": 6 * SECOND, "idle": 3 * SECOND, "spill": SECOND, "no-work": 50 * SECOND})
     assert in_a_line(last.report) == "60 % efficient; Threads idle: 3.0 s of thread time"
 
@@ -40,7 +40,7 @@ def test_there_is_a_sentence_for_every_cause_that_is_known() -> None:
     }
 
 
-def test_shares_are_of_the_time_with_work_the_largest_first_and_what_is_not_known_last() -> None:
+def test_shares_are_of_the_time_with_work_the_largest_first_and_the_unknown_last() -> None:
     causes = {"thread-noncpu/unknown": 40, "thread-noncpu/lock": 5, "thread-noncpu/gil": 15, "idle/unknown": 40}
     last = last_seconds({"thread-noncpu": 60, "idle": 40, "no-work": 900}, causes)
     assert last.cause_shares == {
@@ -105,7 +105,7 @@ def found(
     return {one.kind: (one.saves_seconds or 0.0, prefix) for one, prefix in told}
 
 
-def test_what_may_be_saved_is_the_time_of_all_threads() -> None:
+def test_the_time_of_all_threads_may_be_saved() -> None:
     assert found({Bucket.THREAD_CPU: 150, Bucket.SPILL: 40, Bucket.IDLE: 10}) == {
         "spill": (20.0, ""),
         "idle": (5.0, ""),

@@ -327,7 +327,7 @@ def test_prefixes_are_harmless_labels(source, name):
 
 
 @needs_promtool
-def test_promtool_finds_nothing_wrong_whatever_workers_are_called(source):
+def test_promtool_finds_nothing_wrong_with_hostile_names(source):
     source.join("a", *HOSTILE_NAMES, SURROGATE)
     gpu = watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)})
     source.report("a", 1, elapsed=4 * SECOND, cpu=3 * SECOND, gpu=gpu)
@@ -461,7 +461,7 @@ def test_broken_accounts_break_no_scrape(source, monkeypatch):
     assert source.metric("export_failures_total") == {(): 2.0 + 1 + 8}
 
 
-def test_a_meter_that_switched_itself_off_says_so(source):
+def test_a_meter_that_is_off_is_exported_as_off(source):
     source.off = "it failed"
     assert source.metric("meter_off") == {(): 1.0}
 

@@ -209,7 +209,7 @@ def test_unregistering_ends_the_series_and_a_new_registration_begins_at_zero(cli
     eventually(lambda: prometheus.value(rate) == pytest.approx(THREADS, rel=0.15))
 
 
-def test_what_a_worker_says_of_itself_is_what_the_scheduler_says_of_it(client, url):
+def test_a_worker_and_the_scheduler_export_the_same_seconds(client, url):
     """Under other names, so that no sum over both counts a thread-second twice."""
     ports = client.run(lambda dask_worker: (str(dask_worker.name), dask_worker.http_server.port))
     wait([client.submit(half_and_half, 0.4, pure=False, workers=[address]) for address in ports])

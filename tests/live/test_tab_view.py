@@ -115,7 +115,7 @@ def test_threads_are_shown_for_five_minutes_and_the_parts_since_what_was_kept() 
     assert found.last.workers.nanoseconds.sum() == 4 * 310 * SECOND
 
 
-def test_what_no_page_shows_is_not_read_and_what_is_shown_is_read_once() -> None:
+def test_figures_are_read_once_and_only_if_a_page_shows_them() -> None:
     meter = Meter()
     then = Details.of(meter.cluster, at=0)
     meter.run_until(20)

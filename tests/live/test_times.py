@@ -87,7 +87,7 @@ def test_shares_are_of_the_time_while_there_was_work() -> None:
     assert math.isnan(found.useful[1])
 
 
-def test_the_largest_loss_leaves_out_what_was_useful_and_the_time_without_work() -> None:
+def test_the_largest_loss_leaves_out_useful_time_and_time_without_work() -> None:
     found = times(
         [presence("a", thread_cpu=4, idle=1, spill=3, no_work=9), presence("b", gpu=1), presence("c", no_work=1)]
     )
@@ -208,7 +208,7 @@ def test_names_are_short_and_harmless() -> None:
 
 
 @given(st.lists(any_gpu_totals(), max_size=3), st.lists(any_gpu_totals(), max_size=3))
-def test_shares_are_of_a_whole_whatever_was_before(before: list[GpuTotals], now: list[GpuTotals]) -> None:
+def test_shares_of_gpus_add_up_to_one_or_to_nothing(before: list[GpuTotals], now: list[GpuTotals]) -> None:
     then = [gpu_presence(f"w{i}", *totals.devices) for i, totals in enumerate(before)]
     here = [gpu_presence(f"w{i}", *totals.devices) for i, totals in enumerate(now)]
     found = gpu_times(here, then)
@@ -233,7 +233,7 @@ def test_the_prefixes_come_by_the_time_they_took_since() -> None:
     assert found.seconds[0, TASK_BUCKETS.index("failed")] == 4
 
 
-def test_what_is_beyond_the_limit_is_the_last_row_with_what_the_ledger_folded() -> None:
+def test_prefixes_beyond_the_limit_are_the_last_row_with_those_the_ledger_folded() -> None:
     now = {f"p{i}": row(i) for i in range(1, 6)} | {OTHER: row(100)}
     found = prefix_times({}, now, at_most=2)
     assert found.names == ("p5", "p4", OTHER)

@@ -122,14 +122,14 @@ def test_no_scheduler_is_one_line():
 
 
 @pytest.mark.cluster
-def test_a_scheduler_without_the_plugin_says_how_to_put_it_there(bare_address, cluster):
+def test_a_scheduler_without_the_plugin_is_an_error_with_its_remedy(bare_address, cluster):
     with Client(cluster) as client:
         unregister(client)
     assert "register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(bare_address, "--once"))
 
 
 @pytest.mark.cluster
-def test_a_meter_that_failed_says_why(address, cluster, monkeypatch):
+def test_a_failed_meter_is_an_error_with_the_reason(address, cluster, monkeypatch):
     meter = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter
     monkeypatch.setattr(meter.guard, "off", "the meter on the scheduler failed: injected")
     assert "injected" in fails_in_one_line(run(address, "--once"))
@@ -245,7 +245,7 @@ WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from dask_efficiency.cli
 
 
 @pytest.mark.cluster
-def test_without_rich_one_view_is_plain_and_a_terminal_says_what_to_install(address):
+def test_without_rich_one_view_is_plain_and_a_terminal_lists_the_missing_package(address):
     command = [sys.executable, "-c", WITHOUT_RICH, "top"]
     with running(address, "--once", "--interval", "0.5s", command=command) as process:
         stdout, _ = process.communicate(timeout=120)

@@ -53,19 +53,19 @@ def test_new_accounts_are_compared_with_no_observation_of_the_old_ones():
     assert baseline([observation(1, {}, session="old")], observation(4, {}), seconds=1) is None
 
 
-def test_what_travels_is_read():
+def test_an_observation_that_travels_is_read():
     payload = asdict(NOW)
     assert read(payload) == NOW
     assert read(MappingProxyType(payload)) == NOW
 
 
 @pytest.mark.parametrize("payload", [{}, {"snapshot": {}}, {**asdict(NOW), "new": 1}, {**asdict(NOW), "workers": 5}])
-def test_what_is_no_observation_is_refused(payload):
+def test_other_data_than_an_observation_is_refused(payload):
     with pytest.raises(ValueError, match="version"):
         read(payload)
 
 
-def test_a_view_is_what_was_gained_in_between():
+def test_a_view_has_the_time_between_two_observations():
     last = VIEW.last
     assert last.seconds == 2
     assert last.did == Breakdown({"thread-cpu": 4 * SECOND, "thread-noncpu": SECOND, "idle": 3 * SECOND})

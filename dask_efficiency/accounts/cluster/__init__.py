@@ -77,7 +77,7 @@ one (``WildMachine``) sends what no worker would; after each step:
 5. What was gained between any two looks is not negative and adds up (``the_gain_since_the_last_look_adds_up``).
 6. A worker's row of a window sums to its threads times its presence in it, whatever becomes of it
    (``test_every_worker_s_buckets_sum_to_its_threads_times_its_presence`` in ``test_windows.py``).
-7. Sums are exact beyond 64 bits (``test_no_total_is_ever_off_however_large_and_later_prefixes_share_one``).
+7. Sums are exact beyond 64 bits (``test_sums_are_exact_however_large_and_later_prefixes_share_one``).
 
 **Why so.** Everything is integer nanoseconds, and each split is of time that is already counted, the last part being
 what the others leave: a wrong measurement can name time wrongly, but cannot make or lose any. What cannot be true

@@ -61,7 +61,7 @@ class SimulatedWorker:
     recorded_seq: int = -1
     covered: int = 0
     running: int = 0
-    said_goodbye: bool = False
+    closed_in_order: bool = False
     refusals: int = 0
     off: bool = False
     left: int | None = None
@@ -276,7 +276,7 @@ class ClusterMachine(RuleBasedStateMachine):
             self.ended.add(worker.recorded)
         worker.recorded, worker.recorded_seq = letter.incarnation, letter.seq
         worker.covered, worker.running = letter.taken, letter.running
-        worker.said_goodbye = letter.final
+        worker.closed_in_order = letter.final
         worker.refusals = 0
         self.recorded[letter.incarnation] = dict(letter.balance.finalized)
         if letter.final and worker.left is not None:
@@ -387,7 +387,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def gone(self, address):
         worker = self.alive.pop(address)
         worker.left = self.now
-        if worker.off or worker.said_goodbye:
+        if worker.off or worker.closed_in_order:
             self.close(worker)
 
     @rule(which=workers_)
@@ -397,7 +397,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.gone(address)
 
     @rule(which=workers_, arrives=st.booleans())
-    def say_goodbye(self, which, arrives):
+    def close_in_order(self, which, arrives):
         """A worker closes by itself; it is removed some time later."""
         worker = self.pick(which)
         if worker.ledger is not None and not worker.closing:
@@ -480,7 +480,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def only_the_time_of_vanished_workers_is_lost(self):
         for worker in self.ever:
             lost = 0
-            if worker.closed and worker.recorded is not None and not (worker.off or worker.said_goodbye):
+            if worker.closed and worker.recorded is not None and not (worker.off or worker.closed_in_order):
                 silence = max(worker.left - worker.covered, 0)
                 lost = worker.presence.nthreads * silence + worker.running
             assert worker.presence.part("finalized").get("lost-worker", 0) == lost

@@ -79,7 +79,7 @@ def test_idle_time_is_split_by_the_states_meanwhile_and_all_free_slots_share_the
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 4, "parallelism": 3 * SECOND // 4}
 
 
-def test_idle_slots_believed_to_be_in_use_wait_for_the_scheduler_or_for_round_trips_if_it_is_at_rest():
+def test_idle_slots_that_count_as_in_use_wait_for_the_scheduler_or_for_round_trips_if_it_is_at_rest():
     weights = after_a_second(state({"a": 1}))
     assert weights.split("a", 3 * SECOND) == {"scheduler": 2 * SECOND, "parallelism": SECOND}
     weights = IdleWeights(at=0)

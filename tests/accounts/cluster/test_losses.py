@@ -70,7 +70,7 @@ def test_the_reason_of_a_loss_is_the_given_one_or_how_it_was_noticed_or_unknown(
     others=small,
     cut=st.booleans(),
 )
-def test_the_rows_add_up_to_what_was_recomputed(marks, lost, others, cut):
+def test_the_rows_add_up_to_the_recomputed_time(marks, lost, others, cut):
     recomputed = {str(i): row for i, row in enumerate(marks)}
     known = sum(ns for ns, _ in marks)
     whole = max(0, known - others) if cut else known + others

@@ -100,7 +100,7 @@ def test_reports_of_workers_are_divided_by_the_time_since_the_last_one():
     assert shares.divide("paused", 8) == {"a": 6, "b": 2}
 
 
-def test_idle_slots_believed_to_be_in_use_are_of_the_time_since_the_last_report():
+def test_idle_slots_that_count_as_in_use_are_of_the_time_since_the_last_report():
     scheduler = cause_name(Bucket.IDLE, "scheduler")
     shares = SpanShares()
     shares.report({}, {scheduler: 1_000})

@@ -64,11 +64,11 @@ class SimulatedWorker:
         return window
 
     def close(self, window: ClusterWindow, at: int) -> None:
-        """Its last words."""
+        """It closes, with a final balance."""
         self.heartbeat(at, final=True)
-        words = self.ledger.close_window("w", at=at)
-        assert words is not None
-        window.worker_closed(self.presence, words)
+        balance = self.ledger.close_window("w", at=at)
+        assert balance is not None
+        window.worker_closed(self.presence, balance)
 
     def work(self, start: int, stop: int, *, prefix: str = "inc", outcome: Outcome = Outcome.SUCCEEDED) -> None:
         """A task that takes all its time as CPU."""
@@ -156,7 +156,7 @@ def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
         assert accounts.spans == {"span": {"thread-cpu": 600, "library-threads": filled}}
 
 
-def test_a_worker_that_does_not_answer_has_the_causes_that_its_heartbeats_told():
+def test_a_worker_that_does_not_answer_has_the_causes_of_its_heartbeats():
     _, worker, window = opened(1)
     worker.heartbeat(OPENED + 300)
     accounts = closed(window, {"a": "it was busy"}, at=CLOSED)
@@ -309,7 +309,7 @@ def test_a_worker_that_was_silent_at_the_opening_brings_no_time_of_before(dies):
 
 
 @pytest.mark.parametrize("removed", [1_600, 1_700, 1_800])
-def test_a_worker_with_last_words_counts_as_it_said(removed):
+def test_a_worker_that_closes_counts_by_its_final_balance(removed):
     # It closes at 1,700 with a task running, and is removed before, just then, or after.
     cluster, worker, window = opened(2)
     worker.ledger.reserve("x", "inc", "span", at=1_500)
@@ -326,7 +326,7 @@ def test_a_worker_with_last_words_counts_as_it_said(removed):
     assert accounts.tasks == {"cancelled": 1}
 
 
-def test_time_without_work_after_a_worker_s_last_words_is_not_its_own():
+def test_time_without_work_after_a_worker_closed_is_not_its_own():
     cluster, worker, window = opened(1)
     worker.close(window, at=1_500)
     cluster.worker_left("a", at=1_500)
@@ -355,7 +355,7 @@ def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
     assert accounts.not_measured == {"name-a": "its meter was restarted"}
 
 
-def test_the_last_words_of_a_meter_that_restarted_inside_are_not_of_the_whole_window():
+def test_the_final_balance_of_a_meter_that_restarted_inside_is_not_of_the_whole_window():
     cluster = new_cluster()
     worker, window = restarted_inside(cluster)
     worker.close(window, at=1_800)
@@ -421,7 +421,7 @@ instants = st.integers(OPENED, CLOSED)
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[str, int, list[tuple[int, int, Outcome]], list[int], int]:
     """How a worker fares in the window: what becomes of it, its threads, its tasks, heartbeats, and the turn."""
-    fate = draw(st.sampled_from(["answers", "is silent", "was silent", "joins", "dies", "says goodbye", "restarts"]))
+    fate = draw(st.sampled_from(["answers", "is silent", "was silent", "joins", "dies", "closes", "restarts"]))
     edges = sorted(draw(st.lists(st.integers(0, CLOSED), max_size=8, unique=True)))
     outcomes = [draw(st.sampled_from(Outcome)) for _ in edges]
     tasks = list(zip(edges[::2], edges[1::2], outcomes, strict=False))
@@ -460,7 +460,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
         if found is not None:
             workers[address].ledger.finalize(found, outcome, cpu=found.ns // 2, wall=found.ns)
 
-    def goodbye(worker, at):
+    def leave(worker, at):
         worker.ledger.finalize_all(Outcome.CANCELLED, at=at)
         worker.close(windows[0], at=at)
         cluster.worker_left(worker.address, at=at)
@@ -472,7 +472,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
     for i, (fate, nthreads, tasks, heartbeats, turn) in enumerate(all_lives):
         address = f"tcp://{i}"
         joined = turn if fate == "joins" else 0
-        until = turn if fate in ("dies", "says goodbye") else CLOSED
+        until = turn if fate in ("dies", "closes") else CLOSED
         expected[f"name-{address}"] = nthreads * (until - max(OPENED, joined))
         events.append((joined, 3 if fate == "joins" else 0, lambda a=address, n=nthreads, at=joined: join(a, n, at)))
         if fate not in ("joins", "was silent"):
@@ -483,8 +483,8 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
             events.append((turn, 4, lambda a=address, at=turn: restart(workers[a], at)))
         if fate == "dies":
             events.append((turn, 6, lambda a=address, at=turn: cluster.worker_left(a, at=at)))
-        if fate == "says goodbye":
-            events.append((turn, 6, lambda a=address, at=turn: goodbye(workers[a], at)))
+        if fate == "closes":
+            events.append((turn, 6, lambda a=address, at=turn: leave(workers[a], at)))
         for key, (start, stop, outcome) in enumerate(tasks):
             if stop <= until:
                 events.append((start, 5, lambda a=address, k=key, at=start: hold(a, k, at)))
@@ -507,14 +507,14 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
     assert 0 <= accounts.outstanding <= accounts.elapsed == CLOSED - OPENED
     for rows in (accounts.prefixes, accounts.spans):
         answered = [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate in ("answers", "joins")]
-        answered += [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate == "says goodbye"]
+        answered += [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate == "closes"]
         for bucket in (*TASK_BUCKETS, "running"):
-            told = sum(row.get(bucket, 0) for row in rows.values())
+            found = sum(row.get(bucket, 0) for row in rows.values())
             known = sum(accounts.workers.get(name, {}).get(bucket, 0) for name in answered)
             if rows is accounts.spans:
-                assert told == known
-            else:  # of the others, what heartbeats told
-                assert known <= told <= sum(row.get(bucket, 0) for row in accounts.workers.values())
+                assert found == known
+            else:  # of the others, what heartbeats had
+                assert known <= found <= sum(row.get(bucket, 0) for row in accounts.workers.values())
 
 
 @given(
@@ -523,7 +523,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
     ),
     st.lists(st.integers(OPENED + 300, CLOSED + 300), max_size=4).map(sorted),
 )
-def test_the_window_is_what_the_sum_is_of_wherever_an_event_loop_stands_still(stops, turns):
+def test_the_buckets_sum_to_the_window_wherever_an_event_loop_stands_still(stops, turns):
     cluster = new_cluster()
     workers = [SimulatedWorker(cluster, str(i), nthreads, joined=0) for i, (nthreads, *_) in enumerate(stops)]
     for worker in workers:
@@ -563,7 +563,7 @@ def looked(cluster: ClusterLedger, worker: SimulatedWorker, queued: int, *, unti
     cluster.idle.accrue(state, at=until)
 
 
-def test_a_window_of_a_paused_worker_has_what_it_could_run_and_what_the_scheduler_would_have_sent():
+def test_a_paused_workers_window_counts_its_ready_tasks_and_those_the_scheduler_would_have_sent():
     cluster, worker = paused_worker()
     looked(cluster, worker, 2, until=OPENED)
     worker.open(OPENED)
@@ -605,7 +605,7 @@ def test_without_a_look_only_a_paused_workers_own_tasks_count_as_paused():
     ),
     st.data(),
 )
-def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_taken_back(nthreads, life, data):
+def test_a_worker_s_free_time_is_divided_exactly_and_never_taken_back(nthreads, life, data):
     cluster = new_cluster()
     worker = SimulatedWorker(cluster, "a", nthreads, joined=0)
     opens = data.draw(st.integers(0, len(life) - 1))
@@ -629,12 +629,12 @@ def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_
         )
         if beats or i == len(life) - 1:
             worker.heartbeat(at)
-            now, said = cluster.finalized(), worker.ledger.balance(at=at).finalized
+            now, own = cluster.finalized(), worker.ledger.balance(at=at).finalized
             assert sum(now.values()) == nthreads * at == sum(cluster.activity().values())
             assert all(now[bucket] >= ns for bucket, ns in before.items())
             assert {b: ns for b, ns in now.items() if ns} == {b: ns for b, ns in cluster.activity().items() if ns}
-            assert now["paused"] >= said["paused"]
-            assert now["paused"] + now["idle"] + now["no-work"] == said["paused"] + said["idle"]
+            assert now["paused"] >= own["paused"]
+            assert now["paused"] + now["idle"] + now["no-work"] == own["paused"] + own["idle"]
             causes = cluster.totals(at=at).causes
             assert sum(ns for name, ns in causes.items() if name.startswith("idle/")) == now["idle"]
             before = now
@@ -647,7 +647,7 @@ def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_
         assert row == {bucket: ns for bucket, ns in gained.items() if ns}
 
 
-def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_all_have():
+def test_a_window_begins_for_each_worker_as_it_answers():
     cluster = new_cluster()
     early, late = (SimulatedWorker(cluster, name, 1, joined=0, gpu=watched(100, 50)) for name in "ab")
     for worker in (early, late):
@@ -677,18 +677,18 @@ def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
     cluster = new_cluster()
     workers = [SimulatedWorker(cluster, name, 1, joined=0) for name in "ab"]
 
-    def says(worker, *used):
+    def processors(worker, *used):
         worker.presence.processors = Processors("host", "", 0b11, used=ProcessorTime(*used))
 
     for answers, share in ((2, 0.3), (1, None)):
         window = ClusterWindow(cluster, at=OPENED, scheduler=Processors("host", "", 0b11, used=ProcessorTime(0, 0, 50)))
         for worker in workers:
-            says(worker, 1_000, 700, 100)
+            processors(worker, 1_000, 700, 100)
             worker.open(OPENED)
             window.opened_on(worker.address)
         closing = window.stop(at=CLOSED)
         for worker in workers[:answers]:
-            says(worker, 3_000, 2_300, 500)
+            processors(worker, 3_000, 2_300, 500)
             closing.take(worker.address, worker.answer(CLOSED))
         assert closing.close(Processors("host", "", 0b11, used=ProcessorTime(0, 0, 250))).others_share == share
 
@@ -742,7 +742,7 @@ def test_intervals_beyond_the_limit_stretch_the_last():
 
 
 @given(st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
-def test_intervals_cover_what_was_active_and_never_overlap(active, turns):
+def test_intervals_cover_the_active_time_and_never_overlap(active, turns):
     intervals, at, spent = ActiveIntervals(at=0, active=active), 0, 0
     for now_active, step in turns:
         spent += step * active
@@ -760,7 +760,7 @@ def watched(kernels: int, idle: int) -> GpuTotals:
     return GpuTotals("cupti", devices=(device,), kernel_ns=kernels, attributed_ns=kernels)
 
 
-def test_a_window_has_what_workers_had_of_their_gpus_from_edge_to_edge():
+def test_a_window_has_the_workers_gpu_time_from_edge_to_edge():
     cluster = new_cluster()
     before = SimulatedWorker(cluster, "a", 1, joined=0, gpu=watched(300, 100))
     refused = SimulatedWorker(cluster, "b", 1, joined=0, gpu=GpuTotals("none", "another profiler is attached"))

@@ -203,7 +203,7 @@ def test_some_heartbeats_in_a_row_can_be_lost_and_one_more_is_noticed(lost):
         assert read(heartbeat, last) == Missed("a", worker.seq)
 
 
-def test_a_heartbeat_of_another_ledger_or_for_a_scheduler_that_knows_nothing_is_missed():
+def test_a_heartbeat_of_another_ledger_or_for_a_new_scheduler_is_missed():
     worker = Worker(1)
     for _ in range(REPEATS):
         last = received(worker.heartbeat())
@@ -530,7 +530,7 @@ def test_too_many_names_are_refused_and_a_name_may_be_as_long_as_the_limit():
         decode(payload(p=[0, "a"] * (MAX_ROWS + 1)))
 
 
-def test_a_refusal_stays_short_whatever_it_refuses():
+def test_a_refusal_of_any_payload_is_short():
     longest = ["x" * 900 + str(i) for i in range(MAX_NAMES)]
     for broken in (
         payload(t=[longest, [], [], ""]),

@@ -162,7 +162,7 @@ def test_spilling_by_the_memory_manager_is_unnoticed_if_no_task_waits_for_the_lo
     assert worker.slots.unnoticed == 10
 
 
-def test_what_keeps_a_fetch_waiting_is_noticed(worker):
+def test_the_limit_that_keeps_a_fetch_waiting_is_noticed(worker):
     worker.slots.read([Spilled(10, 20, asked=True, ready=0, waiting=1, held_up=0)])
     assert worker.slots.unnoticed == 0
 

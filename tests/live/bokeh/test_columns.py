@@ -51,7 +51,7 @@ def test_the_figures_are_the_accounts_by_hand(tab: Tab) -> None:
     assert (prefixes["name"], prefixes["total"], prefixes["thread-cpu"]) == (["inc"], [40], [10])
 
 
-def test_the_pie_says_what_a_wedge_is_made_of(tab: Tab) -> None:
+def test_the_pie_lists_the_causes_of_a_wedge(tab: Tab) -> None:
     meter = Meter()
     meter.gil = 0.8
     pie = columns.pie(view_of(tab, meter))
@@ -79,7 +79,7 @@ def test_names_of_prefixes_are_text(tab: Tab) -> None:
     assert "script" not in texts.prefixes_key(now)
 
 
-def test_without_a_gpu_no_figure_is_there_and_a_page_of_its_own_says_so(tab: Tab) -> None:
+def test_without_a_gpu_no_figure_is_there_and_its_page_has_a_note(tab: Tab) -> None:
     now = view_of(tab, Meter())
     assert texts.few_gpus_title(now) == ""
     assert columns.all_gpus(now)["name"] == []

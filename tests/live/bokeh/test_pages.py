@@ -206,7 +206,7 @@ def client() -> Iterator[Client]:
 
 
 @pytest.mark.cluster
-def test_without_a_dashboard_there_is_no_tab_and_one_line_that_says_so(
+def test_without_a_dashboard_there_is_no_tab_but_one_line_in_the_log(
     without_a_dashboard: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Client(without_a_dashboard) as client, caplog.at_level(logging.INFO, "dask_efficiency"):

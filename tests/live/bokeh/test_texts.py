@@ -103,5 +103,5 @@ def test_with_many_gpus_the_title_gives_the_choice_and_the_idle_share(tab: Tab) 
     assert title.startswith("The 16 of 20 GPUs, idle 40 % of the time, that are idle most&emsp;")
 
 
-def test_durations_are_in_words() -> None:
+def test_durations_are_spelled_out() -> None:
     assert [texts.time_span(s) for s in (0.0, 59.6, 119.0, 300.2)] == ["0 s", "60 s", "119 s", "5 min"]
