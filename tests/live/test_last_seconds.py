@@ -58,9 +58,6 @@ def test_shares_are_of_the_time_with_work_the_largest_first_and_the_unknown_last
 def test_a_small_cause_is_not_called_the_largest(ns: float, found: bool) -> None:
     last = last_seconds({"thread-cpu": 50, "idle": 50}, {"idle/graph": round(ns)})
     assert (last.largest_cause is not None) is found
-
-
-def test_without_work_there_is_no_cause() -> None:
     assert last_seconds({"no-work": 100}).cause_shares == {}
 
 
@@ -74,15 +71,14 @@ Seconds = Mapping[str, float]
 
 
 class Settled(ClusterLedger):
-    """A cluster of which it is said what tasks of each prefix had settled."""
+    """A cluster whose tasks of each prefix had settled this."""
 
     def __init__(self, prefixes: Mapping[str, Seconds]) -> None:
         super().__init__(at=0)
-        self._said = prefixes
+        self._settled = prefixes
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
-        """As it was said."""
-        return {prefix: row(seconds) for prefix, seconds in self._said.items()}
+        return {prefix: row(seconds) for prefix, seconds in self._settled.items()}
 
 
 def row(seconds: Seconds) -> tuple[int, ...]:
@@ -101,21 +97,20 @@ def found(
     now = {bucket: round(1e9 * seconds) for bucket, seconds in did.items()}
     why = {name: round(1e9 * seconds) for name, seconds in (causes or {}).items()}
     polls = [Moment(0, dict.fromkeys(now, 0), 2, {}, then), Moment(100 * SECOND, now, 2, why)]
-    told = last_findings(Settled(prefixes or {}), polls)
-    return {one.kind: (one.saves_seconds or 0.0, prefix) for one, prefix in told}
+    findings = last_findings(Settled(prefixes or {}), polls)
+    return {one.kind: (one.saves_seconds or 0.0, prefix) for one, prefix in findings}
 
 
-def test_the_time_of_all_threads_may_be_saved() -> None:
+def test_the_time_of_all_threads_with_work_may_be_saved() -> None:
     assert found({Bucket.THREAD_CPU: 150, Bucket.SPILL: 40, Bucket.IDLE: 10}) == {
         "spill": (20.0, ""),
         "idle": (5.0, ""),
     }
-
-
-def test_time_without_work_costs_nothing_and_is_no_part_of_the_wall_clock() -> None:
-    """Two seconds are less than 3 % of the hundred, and more of the fifty in which there was work."""
+    # Two seconds are less than 3 % of the hundred, and more of the fifty in which there was work.
     assert found({Bucket.THREAD_CPU: 96, Bucket.IDLE: 4, Bucket.NO_WORK: 100}) == {"idle": (2.0, "")}
     assert found({Bucket.NO_WORK: 200}) == {}
+    assert last_findings(ClusterLedger(at=0), [Moment(0, {}, 2)]) == []
+    assert last_findings(ClusterLedger(at=0), []) == []
 
 
 def test_a_cause_whose_saving_is_not_known_is_left_out() -> None:
@@ -142,8 +137,3 @@ def test_of_a_cause_the_prefix_is_named_only_where_the_rest_of_its_bucket_is_too
         "thread-noncpu/gil": (30.0, "load"),  # at least 35 of its 60 s
         "thread-noncpu/sleep": (20.0, ""),  # all 25 s of the other may be of these 40
     }
-
-
-def test_one_poll_makes_no_finding() -> None:
-    assert last_findings(ClusterLedger(at=0), [Moment(0, {}, 2)]) == []
-    assert last_findings(ClusterLedger(at=0), []) == []

@@ -46,15 +46,12 @@ tables = st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(0, 10**1
 
 
 @given(tables, tables)
-def test_each_row_gains_what_its_own_counters_grew_by(
+def test_each_row_gains_the_growth_of_its_own_counters(
     then: dict[str, tuple[int, int]], more: dict[str, tuple[int, int]]
 ) -> None:
     now = {key: tuple(a + b for a, b in zip(row, then.get(key, (0, 0)), strict=True)) for key, row in more.items()}
     found = gained(Table(now), Table(then))
     assert dict(zip(now, map(tuple, found.tolist()), strict=True)) == more
-
-
-def test_a_counter_that_shrank_gained_nothing() -> None:
     assert gained(Table({"a": (3, 4)}), Table({"a": (5, 1)})).tolist() == [[0, 3]]
 
 
@@ -114,6 +111,8 @@ def test_the_spread_over_workers_by_hand() -> None:
     assert found.activities == ("thread-cpu", "idle")
     assert found.quantiles.tolist() == [pytest.approx([0, 0.1, 0.5, 0.9, 1])] * 2
     assert (found.least, found.most) == (("w0", "w10"), ("w10", "w0"))
+    assert spread(times([])).activities == ()
+    assert times([]).shown(3) == []
 
 
 activities = st.dictionaries(st.sampled_from(ACTIVITIES), st.integers(0, 10**15))
@@ -127,11 +126,6 @@ def test_any_spread_is_in_order_and_between_the_workers(rows: list[dict[str, int
     assert (np.diff(found.quantiles, axis=1) >= -1e-12).all()
     assert ((found.quantiles >= 0) & (found.quantiles <= 1 + 1e-12)).all()
     assert len(found.least) == len(found.most) == len(found.activities)
-
-
-def test_without_workers_there_is_no_spread() -> None:
-    assert spread(times([])).activities == ()
-    assert times([]).shown(3) == []
 
 
 def gpu_presence(name: str, *devices: DeviceTotals, joined: int = 0) -> Presence:
@@ -153,11 +147,6 @@ def labels(found: GpuTimes, at_most: int = 100) -> list[str]:
     return [found.gpus[gpu].label for gpu in found.shown(at_most)]
 
 
-def test_without_gpus_there_are_no_rows() -> None:
-    found = gpu_times([Presence("tcp://a", "a", 1, 0), gpu_presence("b")])
-    assert (found.gpus, found.shown(5), math.isnan(found.idle)) == ((), [], True)
-
-
 def test_a_gpu_counts_from_the_earlier_instant_or_from_when_it_was_watched() -> None:
     then = [gpu_presence("a", device("1", 5, 0, 5)), gpu_presence("b", device("2", 9, 0, 0))]
     # b is another worker of that name
@@ -171,33 +160,29 @@ def test_a_gpu_counts_from_the_earlier_instant_or_from_when_it_was_watched() -> 
     assert found.shares_of_all == {"kernels": 3 / 9, "copies": 1 / 9, "idle": 5 / 9}
 
 
-def test_few_gpus_are_in_the_order_of_their_workers() -> None:
+def test_few_gpus_are_in_the_order_of_their_workers_and_of_many_the_idlest_are_shown() -> None:
     here = [gpu_presence(name, device("2", 1, 0, 0), device("1", 1, 0, 0)) for name in ("w10", "w9")]
     assert labels(gpu_times(here)) == ["w9 GPU-1", "w9 GPU-2", "w10 GPU-1", "w10 GPU-2"]
-
-
-def test_of_many_gpus_those_that_are_idle_most_are_shown() -> None:
     found = gpu_times([gpu_presence(f"w{i}", device(str(i), 40 - i, 0, i)) for i in range(40)])
     assert labels(found, at_most=2) == ["w39 GPU-39", "w38 GPU-38"]
+    found = gpu_times([Presence("tcp://a", "a", 1, 0), gpu_presence("b")])
+    assert (found.gpus, found.shown(5), math.isnan(found.idle)) == ((), [], True)
 
 
 def test_a_gpu_of_several_workers_is_flagged_and_in_no_sum() -> None:
     found = gpu_times([gpu_presence("a", device("1", 1, 0, 1)), gpu_presence("b", device("1", 0, 0, 2))])
     assert found.shared == (True, True)
     assert math.isnan(found.idle)
+    found = own_gpus(
+        [gpu_presence("a", device("1", 1, 0, 1), device("2", 3, 4, 5)), gpu_presence("b", device("1", 0, 0, 2))]
+    )
+    assert found == {"tcp://a 0 GPU-2": {"kernels": 3, "copies": 4, "idle": 5}}
 
 
 def test_the_time_of_many_gpus_over_years_is_summed_exactly() -> None:
     century = 2**62
     found = gpu_times([gpu_presence(f"w{i}", device(str(i), century, 0, century)) for i in range(10)])
     assert found.idle == 0.5
-
-
-def test_a_live_view_has_the_gpus_that_are_one_workers_alone() -> None:
-    found = own_gpus(
-        [gpu_presence("a", device("1", 1, 0, 1), device("2", 3, 4, 5)), gpu_presence("b", device("1", 0, 0, 2))]
-    )
-    assert found == {"tcp://a 0 GPU-2": {"kernels": 3, "copies": 4, "idle": 5}}
 
 
 def test_names_are_short_and_harmless() -> None:
@@ -231,6 +216,8 @@ def test_the_prefixes_come_by_the_time_they_took_since() -> None:
     assert found.names == ("b", "a")
     assert found.seconds.sum(axis=1).tolist() == [7, 5]
     assert found.seconds[0, TASK_BUCKETS.index("failed")] == 4
+    assert prefix_times({}, {}).names == ()
+    assert prefix_times({"a": row(1)}, {"a": row(1)}).seconds.shape == (0, len(TASK_BUCKETS))
 
 
 def test_prefixes_beyond_the_limit_are_the_last_row_with_those_the_ledger_folded() -> None:
@@ -238,11 +225,6 @@ def test_prefixes_beyond_the_limit_are_the_last_row_with_those_the_ledger_folded
     found = prefix_times({}, now, at_most=2)
     assert found.names == ("p5", "p4", OTHER)
     assert found.seconds.sum(axis=1).tolist() == [5, 4, 106]
-
-
-def test_without_a_task_there_is_no_row() -> None:
-    assert prefix_times({}, {}).names == ()
-    assert prefix_times({"a": row(1)}, {"a": row(1)}).seconds.shape == (0, len(TASK_BUCKETS))
 
 
 books = st.dictionaries(names | st.just(OTHER), rows(), max_size=8)

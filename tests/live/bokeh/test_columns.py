@@ -73,10 +73,16 @@ def test_above_a_hundred_workers_there_is_the_spread_instead_of_bars(tab: Tab) -
     assert "101 workers" in texts.workers_title(now)
 
 
-def test_names_of_prefixes_are_text(tab: Tab) -> None:
+def test_names_of_prefixes_and_gpus_are_text(tab: Tab) -> None:
     now = view_of(tab, Meter(prefixes=("<script>", "$$x$$")))
     assert sorted(columns.prefixes(now)["name"]) == ["$\u2060$x$\u2060$", "<script>"]
     assert "script" not in texts.prefixes_key(now)
+    meter = Meter(1)
+    device = DeviceTotals("$$x$$", "<script>", SECOND, SECOND, unattributed=SECOND)
+    meter.gpu = lambda address, seconds: GpuTotals("cupti", "", (device,))
+    now = view_of(tab, meter)
+    assert columns.few_gpus(now)["name"] == ["tcp://0 <script> $\u2060$x$\u2060$"]
+    assert "script" not in texts.few_gpus_title(now)
 
 
 def test_without_a_gpu_no_figure_is_there_and_its_page_has_a_note(tab: Tab) -> None:
@@ -84,12 +90,3 @@ def test_without_a_gpu_no_figure_is_there_and_its_page_has_a_note(tab: Tab) -> N
     assert texts.few_gpus_title(now) == ""
     assert columns.all_gpus(now)["name"] == []
     assert texts.NO_GPU in texts.gpus_title(now)
-
-
-def test_names_of_gpus_are_text(tab: Tab) -> None:
-    meter = Meter(1)
-    device = DeviceTotals("$$x$$", "<script>", SECOND, SECOND, unattributed=SECOND)
-    meter.gpu = lambda address, seconds: GpuTotals("cupti", "", (device,))
-    now = view_of(tab, meter)
-    assert columns.few_gpus(now)["name"] == ["tcp://0 <script> $\u2060$x$\u2060$"]
-    assert "script" not in texts.few_gpus_title(now)

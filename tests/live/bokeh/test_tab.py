@@ -69,7 +69,7 @@ def test_the_last_minutes_begin_at_the_oldest_that_was_kept(tab: Tab) -> None:
     assert len(tab._kept) * KEEP_MS <= 6 * 60_000
 
 
-def test_a_tab_without_a_source_has_a_note_that_the_figures_stand_still(tab: Tab) -> None:
+def test_a_missing_source_and_a_failed_meter_have_a_notice(tab: Tab) -> None:
     meter = Meter()
     tab.show(meter)
     view = view_of(tab)
@@ -79,11 +79,6 @@ def test_a_tab_without_a_source_has_a_note_that_the_figures_stand_still(tab: Tab
     tab.show(meter)
     view_of(tab)
     assert tab.notice is None
-
-
-def test_a_failed_meter_s_reason_is_shown_as_text(tab: Tab) -> None:
-    meter = Meter()
-    tab.show(meter)
     meter.off = "<b>it</b> failed"
     tab.refresh()
     assert tab.notice == "Metering has stopped: &lt;b&gt;it&lt;/b&gt; failed"
