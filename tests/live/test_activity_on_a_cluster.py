@@ -46,7 +46,7 @@ def diary(tmp_path: Path) -> Diary:
 
 
 def live(client: Client) -> Observation:
-    """What a live view is told, as far as heartbeats have come."""
+    """A live view's figures, as far as heartbeats have come."""
     return read(client.sync(client.scheduler.efficiency, action="live"))
 
 
@@ -175,16 +175,16 @@ def test_a_long_spinning_task_shows_as_thread_cpu_at_every_scrape(client, diary)
     began = held(client)
     future = client.submit(spin_until_word, diary, pure=False)
     assert_gains(watched(client, diary), "thread-cpu", cpu=True)
-    told = future.result()
-    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(told["cpu"])
+    used = future.result()
+    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(used["cpu"])
 
 
 def test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape(client, diary):
     began = held(client)
     future = client.submit(wait_for_word, diary, pure=False)
     assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
-    told = future.result()
-    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(told["cpu"])
+    used = future.result()
+    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(used["cpu"])
 
 
 def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client, diary):

@@ -155,9 +155,9 @@ class Totals:
 
     def finalized(self) -> dict[str, int]:
         sums = [sum(row[i] for row in self.rows.values()) for i in range(len(TASK_BUCKETS))]
-        told = dict.fromkeys(map(str, FINALIZED), 0) | dict(zip(TASK_BUCKETS, sums, strict=True))
-        told[Bucket.SPILL] += self.free
-        return told
+        found = dict.fromkeys(map(str, FINALIZED), 0) | dict(zip(TASK_BUCKETS, sums, strict=True))
+        found[Bucket.SPILL] += self.free
+        return found
 
     def read(self, at_most: int = 2) -> dict[str, list[int]]:
         cluster: Any = self

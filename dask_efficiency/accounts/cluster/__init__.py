@@ -69,8 +69,8 @@ their threads. :mod:`~dask_efficiency.accounts.cluster.span_shares` says how spa
 one (``WildMachine``) sends what no worker would; after each step:
 
 1. Finalized time and ``running`` of each presence are its threads times the time covered
-   (``each_worker_is_accounted_for_from_joining_to_its_last_news_or_its_removal``); the activities add up to the same
-   without ``running`` (``what_the_slots_did_adds_up_too_without_what_runs``).
+   (``each_worker_is_accounted_for_from_joining_to_its_last_heartbeat_or_its_removal``); the activities add up to the same
+   without ``running`` (``the_activities_of_slots_add_up_too_without_running_tasks``).
 2. No total shrinks, whatever arrives (``no_total_shrinks``, in both machines).
 3. Only time of workers that vanished is lost (``only_the_time_of_vanished_workers_is_lost``).
 4. Causes of idle time add up to it (``the_causes_of_idle_time_add_up_to_it``).

@@ -27,11 +27,11 @@ from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Availability, Balance, Outcome, Used
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Availability, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
-# A failing state machine is shrunk for up to five minutes before it says how it failed.
+# A failing state machine is shrunk for up to five minutes before its failure is shown.
 pytestmark = pytest.mark.timeout(400)
 
 ADDRESSES = ("tcp://a", "tcp://b", "tcp://c")
@@ -74,21 +74,20 @@ class SimulatedWorker:
 
 @dataclass(frozen=True)
 class Letter:
-    """A payload on its way."""
+    """A snapshot on its way."""
 
     address: str
     payload: dict[str, Any]
-    incarnation: str
-    seq: int
+    snapshot: Snapshot
     taken: int
-    final: bool
-    balance: Balance
-    #: It tells what changed since this state of its ledger; -1 if everything.
-    since: int
 
     @property
-    def running(self) -> int:
-        return self.balance.running
+    def incarnation(self) -> str:
+        return self.snapshot.incarnation
+
+    @property
+    def seq(self) -> int:
+        return self.snapshot.seq
 
 
 class ClusterMachine(RuleBasedStateMachine):
@@ -216,17 +215,7 @@ class ClusterMachine(RuleBasedStateMachine):
         balance = worker.ledger.balance(at=self.now + worker.offset)
         snapshot = Snapshot(worker.incarnation, worker.seq, balance, {"get-data": worker.seq}, final=final)
         write = worker.writer.everything if final or answer else worker.writer.heartbeat
-        payload = write(snapshot)
-        letter = Letter(
-            worker.presence.address,
-            payload,
-            worker.incarnation,
-            worker.seq,
-            self.now,
-            final,
-            balance,
-            payload.get("s", -1),
-        )
+        letter = Letter(worker.presence.address, write(snapshot), snapshot, self.now)
         self.letters.append(letter)
         return letter
 
@@ -242,15 +231,18 @@ class ClusterMachine(RuleBasedStateMachine):
         unknown = [w for w in leaving if w.recorded is None]
         return unknown[0] if unknown else None
 
-    def deliver(self, letter):
-        worker = self.reader(letter)
-        stale = self.cluster.stale
-        if (
+    def is_stale(self, worker, letter):
+        return (
             worker is None
             or worker.off
             or letter.incarnation in self.ended
             or (worker.recorded == letter.incarnation and letter.seq <= worker.recorded_seq)
-        ):
+        )
+
+    def deliver(self, letter):
+        worker = self.reader(letter)
+        stale = self.cluster.stale
+        if self.is_stale(worker, letter):
             self.cluster.receive(letter.address, letter.payload, at=self.now)
             assert self.cluster.stale == stale + 1
             return
@@ -268,23 +260,25 @@ class ClusterMachine(RuleBasedStateMachine):
         assert self.cluster.stale == stale
         assert not worker.presence.missed
         assert worker.presence.received is not None
-        held = worker.presence.received.snapshot.balance
-        assert replace(held, finalized=+Counter(held.finalized), active=+Counter(held.active)) == replace(
-            letter.balance, finalized=+Counter(letter.balance.finalized), active=+Counter(letter.balance.active)
+        sent, read = (
+            replace(balance, finalized=+Counter(balance.finalized), active=+Counter(balance.active))
+            for balance in (letter.snapshot.balance, worker.presence.received.snapshot.balance)
         )
+        assert read == sent
         if worker.recorded is not None and worker.recorded != letter.incarnation:
             self.ended.add(worker.recorded)
         worker.recorded, worker.recorded_seq = letter.incarnation, letter.seq
-        worker.covered, worker.running = letter.taken, letter.running
-        worker.closed_in_order = letter.final
+        worker.covered, worker.running = letter.taken, sent.running
+        worker.closed_in_order = letter.snapshot.final
         worker.refusals = 0
-        self.recorded[letter.incarnation] = dict(letter.balance.finalized)
-        if letter.final and worker.left is not None:
+        self.recorded[letter.incarnation] = dict(sent.finalized)
+        if letter.snapshot.final and worker.left is not None:
             self.close(worker)
 
     def cannot_be_read(self, worker, letter):
-        """Whether it tells what changed since a state that the scheduler does not have."""
-        return letter.since >= 0 and (worker.recorded != letter.incarnation or worker.recorded_seq < letter.since)
+        """Whether it holds the changes since a state that the scheduler does not have."""
+        since = letter.payload.get("s", -1)
+        return since >= 0 and (worker.recorded != letter.incarnation or worker.recorded_seq < since)
 
     @rule(which=workers_)
     def answer(self, which):
@@ -314,7 +308,7 @@ class ClusterMachine(RuleBasedStateMachine):
         if worker.presence.missed and worker.ledger is not None and not worker.closing:
             worker.writer.begin_anew()
             letter = self.write(worker)
-            assert letter.since == -1
+            assert "s" not in letter.payload
             self.deliver(letter)
             assert worker.off or not worker.presence.missed
 
@@ -339,13 +333,7 @@ class ClusterMachine(RuleBasedStateMachine):
         worker = self.reader(letter)
         numbers = letter.payload["a"]
         payload = {**letter.payload, "a": [*numbers[:2], numbers[2] + 1, *numbers[3:]]}
-        if (
-            worker is None
-            or worker.off
-            or letter.incarnation in self.ended
-            or (worker.recorded == letter.incarnation and letter.seq <= worker.recorded_seq)
-            or self.cannot_be_read(worker, letter)
-        ):
+        if self.is_stale(worker, letter) or self.cannot_be_read(worker, letter):
             self.cluster.receive(letter.address, payload, at=self.now)
             return
         refused = self.cluster.refused
@@ -434,7 +422,7 @@ class ClusterMachine(RuleBasedStateMachine):
         return worker.presence.nthreads * (until - worker.presence.joined)
 
     @invariant()
-    def each_worker_is_accounted_for_from_joining_to_its_last_news_or_its_removal(self):
+    def each_worker_is_accounted_for_from_joining_to_its_last_heartbeat_or_its_removal(self):
         for worker in self.ever:
             assert worker.presence.finalized_ns + worker.presence.running == self.expected(worker)
             assert worker.presence.running >= 0
@@ -442,7 +430,7 @@ class ClusterMachine(RuleBasedStateMachine):
         assert self.cluster.leaving is any(w.left is not None and w.open for w in self.ever)
 
     @invariant()
-    def what_the_slots_did_adds_up_too_without_what_runs(self):
+    def the_activities_of_slots_add_up_too_without_running_tasks(self):
         for worker in self.ever:
             until = max(worker.left, worker.covered) if worker.closed else worker.covered
             did = worker.presence.nthreads * (until - worker.presence.joined)
@@ -467,14 +455,14 @@ class ClusterMachine(RuleBasedStateMachine):
         self.before = now
 
     @invariant()
-    def each_bucket_holds_what_the_ledgers_said_last(self):
-        said: Counter[str] = Counter()
+    def each_bucket_holds_the_last_figures_of_all_ledgers(self):
+        recorded: Counter[str] = Counter()
         for finalized in self.recorded.values():
-            said.update(finalized)
+            recorded.update(finalized)
         found = self.cluster.totals(at=self.now).finalized
         for bucket in (*FREE_BUCKETS, *TASK_BUCKETS):
             of_the_scheduler = found["no-work"] if bucket is Bucket.IDLE else 0
-            assert found[bucket] + of_the_scheduler == said[bucket]
+            assert found[bucket] + of_the_scheduler == recorded[bucket]
 
     @invariant()
     def only_the_time_of_vanished_workers_is_lost(self):
@@ -544,19 +532,20 @@ class WildMachine(RuleBasedStateMachine):
         self.did = self.cluster.activity()
         self.latest = 0
 
+    def seen(self, at):
+        self.latest = max(self.latest, at)
+        return at
+
     @rule(address=addresses, name=st.sampled_from(["x", "y", DEPARTED, OTHER]), at=instants)
     def join(self, address, name, at):
-        self.latest = max(self.latest, at)
-        self.presences.append(self.cluster.worker_joined(address, name, 2, at=at))
+        self.presences.append(self.cluster.worker_joined(address, name, 2, at=self.seen(at)))
 
     @rule(address=addresses, at=instants)
     def leave(self, address, at):
-        self.latest = max(self.latest, at)
-        self.cluster.worker_left(address, at=at)
+        self.cluster.worker_left(address, at=self.seen(at))
 
     @rule(address=addresses, snapshot=snapshots(nthreads=2), scale=st.sampled_from([1, 10, 10**3, 10**5]), at=instants)
     def receive(self, address, snapshot, scale, at):
-        self.latest = max(self.latest, at)
         balance = snapshot.balance
         smaller = replace(
             balance,
@@ -572,7 +561,7 @@ class WildMachine(RuleBasedStateMachine):
             replace(snapshot, balance=replace(smaller, finalized=finalized, elapsed=elapsed, active=active))
         )
         with contextlib.suppress(RefusedPayload):
-            self.cluster.receive(address, payload, at=at)
+            self.cluster.receive(address, payload, at=self.seen(at))
 
     @rule(address=addresses, more=st.integers(0, 9 * SECOND), at=instants)
     def receive_more(self, address, more, at):
@@ -580,7 +569,6 @@ class WildMachine(RuleBasedStateMachine):
         presence = self.cluster.present.get(address)
         if presence is None or presence.received is None:
             return
-        self.latest = max(self.latest, at)
         last = presence.received.snapshot
         grown = dict(last.balance.finalized)
         grown["idle"] = grown.get("idle", 0) + more
@@ -592,18 +580,16 @@ class WildMachine(RuleBasedStateMachine):
         elapsed = last.balance.elapsed + more
         balance = replace(last.balance, finalized=grown, elapsed=elapsed, prefixes=prefixes, active=active)
         with contextlib.suppress(RefusedPayload):
-            self.cluster.receive(address, encode(replace(last, seq=last.seq + 1, balance=balance)), at=at)
+            self.cluster.receive(address, encode(replace(last, seq=last.seq + 1, balance=balance)), at=self.seen(at))
 
     @rule(address=addresses, garbage=plain_data, at=instants)
     def receive_garbage(self, address, garbage, at):
-        self.latest = max(self.latest, at)
         with contextlib.suppress(RefusedPayload):
-            self.cluster.receive(address, garbage, at=at)
+            self.cluster.receive(address, garbage, at=self.seen(at))
 
     @rule(address=addresses, at=instants)
     def receive_off(self, address, at):
-        self.latest = max(self.latest, at)
-        self.cluster.receive(address, encode_not_measured("off"), at=at)
+        self.cluster.receive(address, encode_not_measured("off"), at=self.seen(at))
 
     @rule(outstanding=st.booleans(), at=instants)
     def work(self, outstanding, at):
@@ -611,8 +597,7 @@ class WildMachine(RuleBasedStateMachine):
 
     @rule(at=instants, grace=st.sampled_from([0, SECOND]))
     def poll(self, at, grace):
-        self.latest = max(self.latest, at)
-        self.cluster.accrue(at=at)
+        self.cluster.accrue(at=self.seen(at))
         self.cluster.close_departed(at=at, grace=grace)
         self.cluster.remember(at=at)
 
@@ -682,7 +667,7 @@ def test_time_before_the_first_ledger_is_unmeasured_and_no_clock_of_a_worker_mat
     assert totals(cluster) == {"idle": 50}
 
 
-def test_lost_repeated_and_late_heartbeats_cost_nothing():
+def test_lost_repeated_and_late_heartbeats_and_those_of_unknown_workers_cost_nothing():
     cluster, _ = cluster_with_worker()
     ledger = Ledger(1, at=0)
     letters = {at: metered(ledger, at=at, seq=at) for at in (10, 20, 30, 40)}
@@ -690,6 +675,10 @@ def test_lost_repeated_and_late_heartbeats_cost_nothing():
         cluster.receive("tcp://a", letters[taken], at=at)
     assert totals(cluster) == {"idle": 40}
     assert (cluster.stale, cluster.refused) == (3, 0)
+    cluster = ClusterLedger(at=0)
+    cluster.receive("tcp://nobody", idle_payload(1, 10), at=10)
+    cluster.worker_left("tcp://nobody", at=10)
+    assert (cluster.stale, totals(cluster)) == (1, {})
 
 
 def test_the_gap_of_a_restarted_meter_is_unmeasured_and_late_snapshots_of_the_former_are_stale():
@@ -756,9 +745,6 @@ def test_a_worker_whose_ledger_began_before_it_was_asked_for_loses_all_its_silen
     cluster.worker_left("tcp://a", at=55)
     cluster.close_departed(at=55 + GRACE_NS)
     assert totals(cluster) == {"no-work": 20, "idle": 60, "lost-worker": 10}
-
-
-def test_a_slow_first_snapshot_makes_no_worker_that_was_there_first_lose_less():
     # Metered from 10 on. The first snapshot is of 30 and comes at 45, the second of 50 comes at once; removed at 60.
     cluster = ClusterLedger(at=0)
     presence = cluster.worker_joined("tcp://a", "alice", 2, at=40)
@@ -774,7 +760,7 @@ def test_a_slow_first_snapshot_makes_no_worker_that_was_there_first_lose_less():
     assert cluster.by_prefix()["inc"].to_nanoseconds() == {"lost-worker": 30 + 10}
 
 
-def test_a_final_snapshot_after_the_removal_settles_what_ran_and_the_worker_was_there_until_then():
+def test_a_final_snapshot_after_the_removal_settles_running_tasks_and_the_worker_was_there_until_then():
     cluster, presence = cluster_with_worker()
     ledger = busy(1, since=0)
     cluster.receive("tcp://a", metered(ledger, at=10), at=10)
@@ -783,6 +769,20 @@ def test_a_final_snapshot_after_the_removal_settles_what_ran_and_the_worker_was_
     cluster.receive("tcp://a", metered(ledger, at=30, seq=2, final=True), at=30)  # its loop was blocked
     assert totals(cluster) == {"cancelled": 20, "idle": 10}
     assert (presence.left, cluster.leaving) == (30, False)
+    # Silent since 10, removed at 40: 30 seem to run, until its final snapshot has 24 of them idle.
+    cluster, _ = cluster_with_worker()
+    ledger = Ledger(1, at=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
+    cluster.worker_left("tcp://a", at=40)
+    then = cluster.totals(at=40)
+    assert then.running == 30
+    ledger.reserve("x", "inc", at=34)
+    ledger.finalize_all(Outcome.CANCELLED, at=44)
+    cluster.receive("tcp://a", metered(ledger, at=44, seq=2, final=True), at=44)
+    gained = between(then, cluster.totals(at=44))
+    # It was there for 4 longer than was known.
+    assert sum(gained.values()) == 4
+    assert min(gained.values()) >= 0
 
 
 def test_time_around_the_only_snapshot_of_a_worker_is_unmeasured():
@@ -812,24 +812,6 @@ def test_a_worker_that_joins_at_an_address_in_use_takes_it_over():
     cluster.receive("tcp://a", idle_payload(1, 5, incarnation="b"), at=25)
     assert {name: row.total_ns for name, row in cluster.by_worker().items()} == {"alice": 20, "bob": 5}
     assert second.finalized_ns == 5
-
-
-def test_a_meter_that_fails_on_a_new_worker_leaves_the_departed_one_alone():
-    # Neither has sent a snapshot, so neither has a ledger that could tell them apart.
-    cluster, first = cluster_with_worker()
-    second = cluster.worker_joined("tcp://a", "bob", 1, at=20)
-    cluster.receive("tcp://a", encode_not_measured("broken"), at=25)
-    assert (first.off, second.off) == (False, True)
-    assert cluster.reasons == {"bob": "broken"}
-
-
-def test_a_departed_worker_that_is_switched_off_counts_until_its_removal_only():
-    cluster, presence = cluster_with_worker()
-    cluster.receive("tcp://a", idle_payload(1, 10), at=10)
-    cluster.worker_left("tcp://a", at=20)
-    cluster.switch_off(presence, "broken", at=500)
-    cluster.close_departed(at=500, grace=0)
-    assert totals(cluster) == {"idle": 10, "unmeasured": 10}
 
 
 def test_idle_time_is_split_by_whether_work_was_outstanding_and_no_more_than_it_is_without_work():
@@ -877,7 +859,7 @@ def test_after_three_refusals_in_a_row_a_worker_is_not_measured():
     assert cluster.stale == 1
 
 
-def test_a_meter_that_is_off_is_unmeasured_from_its_last_snapshot_on():
+def test_a_meter_that_is_off_is_unmeasured_from_its_last_snapshot_until_its_removal():
     cluster, presence = cluster_with_worker(2)
     cluster.receive("tcp://a", metered(busy(2, since=0), at=10), at=10)
     cluster.receive("tcp://a", encode_not_measured("it failed"), at=20)
@@ -887,6 +869,18 @@ def test_a_meter_that_is_off_is_unmeasured_from_its_last_snapshot_on():
     assert totals(cluster) == {"idle": 10, "unmeasured": 70}
     assert cluster.reasons == {"alice": "it failed"}
     assert presence.running == 0
+    cluster, presence = cluster_with_worker()
+    cluster.receive("tcp://a", idle_payload(1, 10), at=10)
+    cluster.worker_left("tcp://a", at=20)
+    cluster.switch_off(presence, "broken", at=500)
+    cluster.close_departed(at=500, grace=0)
+    assert totals(cluster) == {"idle": 10, "unmeasured": 10}
+    # Neither has sent a snapshot, so neither has a ledger that could tell them apart.
+    cluster, first = cluster_with_worker()
+    second = cluster.worker_joined("tcp://a", "bob", 1, at=20)
+    cluster.receive("tcp://a", encode_not_measured("broken"), at=25)
+    assert (first.off, second.off) == (False, True)
+    assert cluster.reasons == {"bob": "broken"}
 
 
 @pytest.mark.parametrize(("silent", "seconds"), [({}, 30), ({"silent": 60 * SECOND}, 60)])
@@ -897,13 +891,6 @@ def test_a_silent_worker_is_given_up_on_after_a_while_that_grows_with_the_heartb
     cluster.accrue(at=seconds * SECOND + 1, **silent)
     assert totals(cluster) == {"unmeasured": seconds * SECOND + 1}
     assert presence.reason == f"no snapshot in {seconds} s"
-
-
-def test_messages_of_unknown_workers_are_counted_and_forgotten():
-    cluster = ClusterLedger(at=0)
-    cluster.receive("tcp://nobody", idle_payload(1, 10), at=10)
-    cluster.worker_left("tcp://nobody", at=10)
-    assert (cluster.stale, totals(cluster)) == (1, {})
 
 
 ROW = (0, 0, 0, 0, 0, 1, 0, 0, 0)
@@ -1133,23 +1120,6 @@ def test_the_history_is_bounded_and_finished_tasks_beyond_a_snapshot_are_unrepor
     for finished, unreported in ((5, 2), (2, 0)):
         presence.finished = finished
         assert presence.unreported == unreported
-
-
-def test_a_departed_worker_that_seemed_to_run_tasks_may_turn_out_to_have_been_free():
-    # Silent since 10, removed at 40: 30 seem to run, until its final snapshot has 24 of them idle.
-    cluster, _ = cluster_with_worker()
-    ledger = Ledger(1, at=0)
-    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
-    cluster.worker_left("tcp://a", at=40)
-    then = cluster.totals(at=40)
-    assert then.running == 30
-    ledger.reserve("x", "inc", at=34)
-    ledger.finalize_all(Outcome.CANCELLED, at=44)
-    cluster.receive("tcp://a", metered(ledger, at=44, seq=2, final=True), at=44)
-    gained = between(then, cluster.totals(at=44))
-    # It was there for 4 longer than was known.
-    assert sum(gained.values()) == 4
-    assert min(gained.values()) >= 0
 
 
 def test_a_slow_snapshot_makes_no_idle_time_of_time_without_work():

@@ -126,7 +126,7 @@ def test_a_worker_may_report_to_an_instant_that_is_over():
     assert weights.split("a", SECOND) == {"graph": SECOND}
 
 
-def test_time_between_forgotten_instants_is_in_proportion(monkeypatch):
+def test_time_between_forgotten_instants_is_in_proportion_and_looks_without_a_change_forget_nothing(monkeypatch):
     monkeypatch.setattr(idle, "MAX_INSTANTS", 2)
     weights = IdleWeights(at=0)
     for i, held in enumerate((state({"a": 1}), None, state({"a": 1}, graphs=True), None)):
@@ -135,9 +135,6 @@ def test_time_between_forgotten_instants_is_in_proportion(monkeypatch):
     half = {"graph": SECOND // 2, "parallelism": SECOND // 2}
     assert weights.split("a", SECOND, at=3 * SECOND // 2) == half
     assert weights.split("a", SECOND) == half
-
-
-def test_looks_that_see_no_change_forget_nothing(monkeypatch):
     monkeypatch.setattr(idle, "MAX_INSTANTS", 3)
     weights = IdleWeights(at=0)
     for held, until in ((state({"a": 1}), 10), (None, 20), (state({"a": 1}, graphs=True), 30)):
@@ -236,8 +233,8 @@ def states(draw) -> ClusterState:
     )
 
 
-@given(states())
-def test_the_causes_of_free_slots_add_up_to_them(given_state):
+@given(states(), st.integers(1, 10**9))
+def test_the_causes_of_free_slots_add_up_to_them(given_state, step):
     found = slots_by_cause(given_state)
     assert sum(found) == given_state.free
     assert min(found) >= 0
@@ -248,6 +245,11 @@ def test_the_causes_of_free_slots_add_up_to_them(given_state):
     work = given_state.queued + given_state.waiting + given_state.held_up
     # Each task makes one slot free for it, of whichever worker.
     assert found[SEEN.index("scheduler")] + found[SEEN.index("imbalance")] + paused <= work
+    # Slots without parallelism wait for the running prefixes.
+    weights = IdleWeights(at=0)
+    weights.accrue(given_state, at=step)
+    lacking = sum(causes[SEEN.index("parallelism")] for causes in (found, of_paused))
+    assert sum(weights.parallelism.values()) == lacking * step
 
 
 moves = st.lists(
@@ -315,14 +317,6 @@ def test_splits_at_any_instants_add_up_to_one(held, pieces):
             found[cause] = found.get(cause, 0) + ns
     for cause in SEEN:
         assert found.get(cause, 0) == pytest.approx(expected.get(cause, 0), abs=8 * len(SEEN) * pieces, rel=0)
-
-
-@given(states(), st.integers(1, 10**9))
-def test_waiting_for_prefixes_is_the_time_of_the_slots_without_parallelism(given_state, step):
-    weights = IdleWeights(at=0)
-    weights.accrue(given_state, at=step)
-    lacking = [f(given_state)[SEEN.index("parallelism")] for f in (slots_by_cause, paused_slots_by_cause)]
-    assert sum(weights.parallelism.values()) == sum(lacking) * step
 
 
 def test_the_work_clock_counts_time_without_work_and_without_workers_until_recent_instants():

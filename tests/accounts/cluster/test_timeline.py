@@ -208,7 +208,7 @@ def test_the_causes_of_a_worker_are_spread_over_the_time_in_which_they_grew() ->
 
 def ahead(cluster: Cluster, at: int) -> None:
     """A worker whose time seems to be 50 ms later than it is, by what it reports at an instant."""
-    # Its meter was there before the scheduler knew, so that its first snapshot says when it began.
+    # Its meter was there before the scheduler knew, so that its first snapshot has when it began.
     cluster.joins("x", at=SECOND // 2)
     cluster.reports("x", at=SECOND, since=SECOND // 4, way=SECOND // 20)
     cluster.reports("x", at=at, since=SECOND // 4)

@@ -33,7 +33,7 @@ from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.payloads import ledger_with_everything, through_msgpack
 from tests.strategies import SECOND, idle_payload, idle_snapshot, names, plain_data, snapshots
 
-# A failing state machine is shrunk for up to five minutes before it says how it failed.
+# A failing state machine is shrunk for up to five minutes before its failure is shown.
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -73,14 +73,11 @@ def normal(found: Snapshot | NotMeasured) -> Snapshot:
             rows[kernel.prefix, kernel.name, "launches"] += kernel.launches
             rows[kernel.prefix, kernel.name, "ns"] += kernel.ns
         gpu = replace(gpu, kernels=tuple(sorted((+rows).items())))  # type: ignore[arg-type] # to compare
-    return replace(
-        found,
-        balance=replace(
-            balance, finalized=some(balance.finalized), tasks=some(balance.tasks), active=some(balance.active)
-        ),
-        causes=SnapshotCauses(some(found.causes.finalized), some(found.causes.active), found.causes.not_sampled),
-        gpu=gpu,
+    balance = replace(
+        balance, finalized=some(balance.finalized), tasks=some(balance.tasks), active=some(balance.active)
     )
+    causes = SnapshotCauses(some(found.causes.finalized), some(found.causes.active), found.causes.not_sampled)
+    return replace(found, balance=balance, causes=causes, gpu=gpu)
 
 
 # -- what is in order ------------------------------------------------------------------------------
@@ -332,24 +329,23 @@ class HeartbeatMachine(RuleBasedStateMachine):
 
     def deliver(self, sent: dict[str, Any], made: Snapshot) -> None:
         last = self.last
-        of_it = last is not None and last.incarnation == made.incarnation
-        if of_it and made.seq <= last.seq:  # type: ignore[union-attr] # there is one
-            return  # as presence.is_stale says
+        of_it = last if last is not None and last.incarnation == made.incarnation else None
+        if of_it and made.seq <= of_it.seq:
+            return  # as presence.is_stale has it
         found = read(sent, last)
         since = sent.get("s", -1)
-        if since >= 0 and not (of_it and last.seq >= since):  # type: ignore[union-attr] # there is one
+        if since >= 0 and not (of_it and of_it.seq >= since):
             assert found == Missed(made.incarnation, made.seq)
             return
         assert isinstance(found, Received)
         assert normal(found.snapshot) == normal(made)
-        before = last.snapshot.balance.prefixes if of_it else {}  # type: ignore[union-attr] # there is one
+        then_balance = of_it.snapshot.balance if of_it else replace(made.balance, prefixes={}, recomputed={})
         gained = dict(zip(places(found), found.gain.prefixes.tolist(), strict=True))
         for place, name in enumerate(found.prefixes.names):
             assert name is not None
-            now, then = made.balance.prefixes[name], before.get(name, (0,) * 9)
+            now, then = made.balance.prefixes[name], then_balance.prefixes.get(name, (0,) * 9)
             assert gained.get(place, [0] * 9) == [a - b for a, b in zip(now, then, strict=True)]
-        now_again = sum(ns for ns, _ in made.balance.recomputed.values())
-        then_again = sum(ns for ns, _ in last.snapshot.balance.recomputed.values()) if of_it else 0  # type: ignore[union-attr] # there is one
+        now_again, then_again = (sum(ns for ns, _ in b.recomputed.values()) for b in (made.balance, then_balance))
         assert sum(found.gain.recomputed[:, 0].tolist()) == now_again - then_again
         self.last = found
 

@@ -13,7 +13,7 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, sha
 from dask_efficiency.accounts.wire.tables import MAX_ROWS, TableChange, TableWriter, WireTable, column_sums, read_table
 from tests.strategies import plain_data
 
-# A failing state machine is shrunk for up to five minutes before it says how it failed.
+# A failing state machine is shrunk for up to five minutes before its failure is shown.
 pytestmark = pytest.mark.timeout(400)
 
 NUMBERS = st.sampled_from([0, 1, 127, 128, (1 << 49) - 1, 1 << 49, 1 << 62]) | st.integers(0, 1 << 62)
@@ -24,7 +24,7 @@ def read(table: WireTable[str] | None, rows: object, names: object, *, columns: 
 
 
 class TableMachine(RuleBasedStateMachine):
-    """Rows come, grow, fall and go; payloads are lost: a reader of any state since the one told after gets the last."""
+    """Rows come, grow, fall and go; payloads are lost: a reader with the state a payload builds on gets the last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,10 +54,10 @@ class TableMachine(RuleBasedStateMachine):
             self.writer.take(self.seq, dict(self.rows))
         self.changed.clear()
         for start in {self.seq - last, -1}:
-            told = self.writer.write(start)
+            written = self.writer.write(start)
             readers = [None] if start < 0 else [self.tables[s] for s in self.tables if s >= start]
             for table in readers:
-                change = read(table, *told, columns=2)
+                change = read(table, *written, columns=2)
                 assert change.table.by_name == self.rows
                 former = {} if table is None else table.by_name
                 kept = table is None or change.table.names[: len(table.names)] == table.names

@@ -23,7 +23,7 @@ from dask_efficiency.accounts.worker.balance import (
 from dask_efficiency.accounts.worker.ledger import MAX_LOSSES, MAX_UNDECIDED, Ledger
 from tests.strategies import measurements, ticks
 
-# A failing state machine is shrunk for up to five minutes before it says how it failed.
+# A failing state machine is shrunk for up to five minutes before its failure is shown.
 pytestmark = pytest.mark.timeout(400)
 
 MAX_PREFIXES = 2
@@ -33,6 +33,13 @@ MAX_WINDOWS = 3
 def settled_of(ledger: Ledger, at: int) -> dict[str, int]:
     """Settled buckets that hold time."""
     return {bucket: ns for bucket, ns in ledger.balance(at=at).finalized.items() if ns}
+
+
+def holding(prefix: str = "inc", span: str = "", *, slots: int = 1, recomputed: str = "") -> Ledger:
+    """A ledger with a task in a slot since 0."""
+    ledger = Ledger(slots, at=0)
+    ledger.reserve("x", prefix, span, recomputed=recomputed, at=0)
+    return ledger
 
 
 def row(**buckets: int) -> tuple[int, ...]:
@@ -78,7 +85,7 @@ class ModelWorker:
         self.windows: dict[str, ModelWindow] = {}
         self.availability = Availability.RUNNING
         self.waiting = self.constrained = self.ready = 0
-        #: By time of spilling, as long as it is not told: from when to when a slot had no reason to be free.
+        #: By time of spilling, as long as it is not read: from when to when a slot had no reason to be free.
         self.undecided: list[list[tuple[int, int]]] = []
 
     def pass_time(self, at: int, *, spilling: int | None = None) -> None:
@@ -197,7 +204,7 @@ def check_window(found: WindowBalance, window: ModelWindow, model: ModelWorker) 
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Whatever is told to a ledger, it says what the model says, and every nanosecond is somewhere."""
+    """A ledger and the model agree after every step, and every nanosecond is in a bucket."""
 
     keys = st.sampled_from("abcdefg")
     ids = st.sampled_from("wxyz")
@@ -210,7 +217,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.before: Balance = self.ledger.balance(at=at)
 
     def peek(self):
-        """The ledger's accounts now, without telling it that time has passed."""
+        """The ledger's accounts now, of a copy: its own clock stands still."""
         return copy.deepcopy(self.ledger).balance(at=self.model.now)
 
     def tick(self, step, *, seen=True):
@@ -408,8 +415,7 @@ def test_an_idle_worker_of_two_threads_is_idle_twice_and_one_of_none_is_refused(
 
 def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
     # 4 slots, one held: of the 3 free ones the first waits, the second is constrained, the third idles.
-    ledger = Ledger(4, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding(slots=4)
     ledger.observe(Availability.RUNNING, 1, 1, at=0)
     assert settled_of(ledger, 10) == {"waiting-on-data": 10, "constrained": 10, "idle": 10}
     # 2 wait and 5 are constrained: only one slot is left for those, and none is idle.
@@ -421,8 +427,7 @@ def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
 
 
 def test_all_free_slots_of_a_retiring_worker_are_retiring_and_reasons_stay_as_observed():
-    ledger = Ledger(3, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding(slots=3)
     ledger.observe(Availability.RETIRING, 2, 2, 2, at=0)
     assert settled_of(ledger, 10) == {"retiring": 20}
     assert ledger.balance(at=10).running == 10
@@ -435,8 +440,7 @@ def test_all_free_slots_of_a_retiring_worker_are_retiring_and_reasons_stay_as_ob
 
 def test_a_paused_worker_names_a_free_slot_for_each_task_that_could_run_and_the_rest_as_elsewhere():
     # 5 slots, one held: 4 are free.
-    ledger = Ledger(5, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding(slots=5)
     ledger.observe(Availability.PAUSED, 0, 0, 0, at=0)
     assert settled_of(ledger, 10) == {"idle": 40}
     ledger.observe(Availability.PAUSED, 2, 1, 1, at=10)
@@ -454,8 +458,7 @@ def test_a_paused_worker_names_a_free_slot_for_each_task_that_could_run_and_the_
 
 def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
     # 5 slots, one held. From 10 to 20 the loop spills: one task waits for a fetch, one is ready, one is constrained.
-    ledger = Ledger(5, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding(slots=5)
     ledger.observe(Availability.RUNNING, 1, 1, at=0)
     ledger.spilled(1, start=10, stop=20)
     assert settled_of(ledger, 30) == {"waiting-on-data": 20, "spill": 20, "constrained": 30, "idle": 50}
@@ -470,7 +473,7 @@ def test_a_task_whose_message_lay_unread_while_the_loop_spilled_waited_from_its_
     ledger.delayed(4)
     ledger.reserve("x", "inc", at=21)
     assert settled_of(ledger, 21) == {"spill": 6 + 8, "idle": 4 + 2 + 1 + 21}
-    # What was told is not taken back: a second task comes too late.
+    # What was read is not taken back: a second task comes too late.
     ledger.delayed(0)
     assert settled_of(ledger, 21) == {"spill": 14, "idle": 28}
     # No more slots wait than were free.
@@ -521,8 +524,7 @@ def test_spilling_of_free_slots_is_of_no_prefix_and_in_the_window():
     ],
 )
 def test_measurements_are_clamped_to_the_time_held_in_order(cpu, gpu, wall, spill, expected):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
     assert ledger.balance(at=100).prefixes == {"inc": expected}
 
@@ -540,9 +542,8 @@ def test_measurements_are_clamped_to_the_time_held_in_order(cpu, gpu, wall, spil
         ("w3", Outcome.RESCHEDULED, "overhead"),
     ],
 )
-def test_wasted_time_is_one_bucket_whatever_was_measured(recomputed, outcome, bucket):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", recomputed=recomputed, at=0)
+def test_wasted_time_is_one_bucket_without_its_measurements(recomputed, outcome, bucket):
+    ledger = holding(recomputed=recomputed)
     ledger.finalize(ledger.release("x", at=100), outcome, cpu=50, wall=60, spill=10)
     assert settled_of(ledger, 100) == {bucket: 100}
     assert ledger.balance(at=100).tasks == {bucket if bucket != "overhead" else "rescheduled": 1}
@@ -582,8 +583,7 @@ def test_a_task_that_seceded_is_frozen_and_its_slot_serves_another():
 
 
 def test_a_key_has_one_reservation_which_waits_for_a_slot_and_is_finalized_once():
-    ledger = Ledger(2, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding(slots=2)
     ledger.reserve("x", "sum", at=50)
     assert ledger.slots_free == 1
     hold = ledger.release("x", at=100)
@@ -605,8 +605,7 @@ def test_a_key_has_one_reservation_which_waits_for_a_slot_and_is_finalized_once(
     assert second.ns == 0
     assert ledger.slots_free == 0
     # It is finalized once.
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     hold = ledger.release("x", at=10)
     ledger.finalize(hold, Outcome.SUCCEEDED)
     with pytest.raises(KeyError):
@@ -614,18 +613,24 @@ def test_a_key_has_one_reservation_which_waits_for_a_slot_and_is_finalized_once(
     assert settled_of(ledger, 10) == {"overhead": 10}
 
 
-def test_a_clock_that_runs_backwards_stands_still():
+def test_a_clock_that_runs_backwards_stands_still_and_so_does_a_balance():
     ledger = Ledger(1, at=100)
     ledger.reserve("x", "inc", at=110)
     hold = ledger.release("x", at=50)
     assert hold.ns == 0
     assert ledger.balance(at=0).elapsed == 10
-
-
-def test_a_task_that_began_before_the_window_gives_it_its_share():
-    # 100 held, 60 of them inside: 3/5 of 30 CPU, 30 elsewhere, 20 spill and 20 overhead.
     ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", "span", at=0)
+    then = ledger.balance(at=10)
+    ledger.reserve("x", "inc", at=10)
+    ledger.finalize_all(Outcome.FAILED, at=20)
+    assert then.finalized["idle"] == 10
+    assert then.prefixes == {}
+    assert sum(then.finalized.values()) == 10
+
+
+def test_a_task_that_began_before_the_window_gives_it_its_share_or_its_running_time():
+    # 100 held, 60 of them inside: 3/5 of 30 CPU, 30 elsewhere, 20 spill and 20 overhead.
+    ledger = holding(span="span")
     ledger.open_window("w", at=40)
     ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=30, wall=60, spill=20)
     window = ledger.close_window("w", at=110)
@@ -633,11 +638,7 @@ def test_a_task_that_began_before_the_window_gives_it_its_share():
     assert window.rows == {("span", "inc"): inside}
     assert {bucket: ns for bucket, ns in window.free.items() if ns} == {"idle": 10}
     assert window.elapsed == 70
-
-
-def test_a_task_that_is_still_running_gives_the_window_its_running_time():
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     ledger.open_window("w", at=40)
     window = ledger.close_window("w", at=50)
     assert window.rows == {("", "inc"): (*row(), 10)}
@@ -689,16 +690,6 @@ def test_a_closing_worker_finalizes_all_tasks_with_one_outcome():
     assert ledger.balance(at=30).tasks == {"cancelled": 3}
 
 
-def test_a_balance_does_not_change_when_the_ledger_goes_on():
-    ledger = Ledger(1, at=0)
-    then = ledger.balance(at=10)
-    ledger.reserve("x", "inc", at=10)
-    ledger.finalize_all(Outcome.FAILED, at=20)
-    assert then.finalized["idle"] == 10
-    assert then.prefixes == {}
-    assert sum(then.finalized.values()) == 10
-
-
 def active(ledger: Ledger, at: int, **used: tuple[int, ...]) -> dict[str, int]:
     """What held slots were doing so far."""
     given = {key: Used(*values) for key, values in used.items()}
@@ -706,26 +697,22 @@ def active(ledger: Ledger, at: int, **used: tuple[int, ...]) -> dict[str, int]:
 
 
 def test_the_activity_of_a_running_task_is_its_thread_s_use_so_far():
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     assert active(ledger, 10, x=(6, 8)) == {"thread-cpu": 6, "thread-noncpu": 2, "overhead": 2}
     assert active(ledger, 20, x=(7, 18)) == {"thread-cpu": 7, "thread-noncpu": 11, "overhead": 2}
     # With a GPU.
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "train", at=0)
+    ledger = holding("train")
     assert active(ledger, 10, x=(2, 10, 5)) == {"thread-cpu": 2, "gpu": 5, "thread-noncpu": 3}
     assert active(ledger, 20, x=(3, 20, 14)) == {"thread-cpu": 3, "gpu": 14, "thread-noncpu": 3}
     # While it waits for spilling.
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     assert active(ledger, 10, x=(2, 5, 0, 0, 4)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 4, "overhead": 1}
     assert active(ledger, 20, x=(2, 5, 0, 0, 14)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 14, "overhead": 1}
 
 
 def test_an_activity_once_accrued_is_never_taken_back():
     # 10 were called overhead, before it was known that 12 of 20 were CPU: the new 10 make up for it.
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     assert active(ledger, 10) == {"overhead": 10}
     ledger.finalize(ledger.release("x", at=20), Outcome.SUCCEEDED, cpu=12, wall=15)
     assert active(ledger, 20) == {"thread-cpu": 10, "overhead": 10}
@@ -735,8 +722,7 @@ def test_an_activity_once_accrued_is_never_taken_back():
 def test_gpu_time_known_late_is_made_up_for_by_time_that_comes_later():
     # 30 were called thread-noncpu before it was known that 20 of them were the GPU's. The next task is the GPU's
     # business in no way, and its time is lent: at 60 the view is what was settled.
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "train", at=0)
+    ledger = holding("train")
     assert active(ledger, 30, x=(0, 30)) == {"thread-noncpu": 30}
     ledger.finalize(ledger.release("x", at=30), Outcome.SUCCEEDED, gpu=20, wall=30)
     ledger.reserve("y", "load", at=30)
@@ -749,8 +735,7 @@ def test_gpu_time_known_late_is_made_up_for_by_time_that_comes_later():
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RECOMPUTED])
 def test_the_activity_of_a_task_does_not_depend_on_its_outcome(outcome):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     ledger.finalize(ledger.release("x", at=20), outcome, cpu=12, wall=15, spill=3)
     assert active(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "spill": 3, "overhead": 2}
 

@@ -127,7 +127,7 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     assert "2 GPUs, idle 40 % of the time" in title.text
 
 
-# -- what Dask keeps private; each test says what broke --------------------------------------
+# -- what Dask keeps private; each test's name is what broke --------------------------------------
 
 
 async def fetch(scheduler: Scheduler, path: str) -> str:
