@@ -35,14 +35,11 @@ def sums(timeline: Timeline) -> dict[str, int]:
     return {name: sum(row) for name, row in timeline.activity.items()}
 
 
-def test_a_stretch_is_spread_evenly_over_the_bins_that_it_touches() -> None:
+def test_a_stretch_and_its_causes_are_spread_evenly_over_the_bins_that_they_touch() -> None:
     recorder = TimelineRecorder(at=SECOND)
     recorder.add(stretch(SECOND, 2 * SECOND, idle=400, thread_cpu=4000))
     timeline = recorder.timeline(at=2 * SECOND)
     assert timeline == Timeline(FIRST_WIDTH_NS, SECOND, {"thread-cpu": (1000,) * 4, "idle": (100,) * 4})
-
-
-def test_causes_are_sorted_into_the_same_bins() -> None:
     recorder = TimelineRecorder(at=0)
     recorder.add(stretch(0, SECOND, idle=800, idle_graph=200, idle_parallelism=600))
     recorder.add(stretch(SECOND, 2 * SECOND, thread_noncpu=400, thread_noncpu_gil=400))

@@ -110,42 +110,35 @@ def test_sums_are_exact_however_large(largest):
     assert column_sums(np.zeros((0, 2), np.int64)) == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("names", "refusal"),
-    [
-        ([0, "a", 1, 7], "names of table is 7; expected at most 1000 characters"),
-        ([0, None, 1, "a" * (MAX_NAME_LENGTH + 1)], "names of table is .*; expected at most 1000 characters"),
-        ([0, "a", True, "b"], "names of table is True; expected a whole number"),
-        ([0, "a", -1, "b"], "names of table is -1; expected a whole number"),
-        ([0, "a", 1, "a"], "table has a name in two places"),
-        ([0, "a", 1], "names of table are .*; expected places and names in turn"),
-        ([0, "a", MAX_ROWS, "b"], f"table has {MAX_ROWS + 1} entries; expected at most {MAX_ROWS}"),
-    ],
-)
-def test_a_name_or_a_place_out_of_order_is_refused_among_good_ones(names, refusal):
-    with pytest.raises(RefusedPayload, match=refusal):
-        read(None, [0, 5], names, columns=1)
+ONE_ROW, THREE_NAMES = [0, 5], [0, "a", 1, "b", 2, None]
 
 
 @pytest.mark.parametrize(
-    ("rows", "refusal"),
+    ("rows", "names", "refusal"),
     [
-        (None, "table is None; expected rows of a place and 1 numbers"),
-        ([0, 1, 1], "expected rows of a place and 1 numbers"),
-        ([0, True], "table is True; expected a whole number"),
-        ([0, 1.0], "table is 1.0; expected a whole number"),
-        ([0, -1], "table is -1; expected a whole number"),
-        ([0, (1 << 62) + 1], r"expected a whole number from 0 to 2\*\*62"),
-        ([0, 1 << 70], r"table has 1180591620717411303424; expected at most 2\*\*62"),
-        ([1, 1, 0, 1], r"table has rows at \[1, 0\]; expected ascending places"),
-        ([3, 1], "table has a row at 3; expected one of 3"),
-        ([2, 1], "table has a row without a name"),
-        ([0, 1] * (MAX_ROWS + 1), "expected rows of a place"),
+        (ONE_ROW, [0, "a", 1, 7], "names of table is 7; expected at most 1000 characters"),
+        (ONE_ROW, [0, None, 1, "a" * (MAX_NAME_LENGTH + 1)], "names of table is .*; expected at most 1000 characters"),
+        (ONE_ROW, [0, "a", True, "b"], "names of table is True; expected a whole number"),
+        (ONE_ROW, [0, "a", -1, "b"], "names of table is -1; expected a whole number"),
+        (ONE_ROW, [0, "a", 1, "a"], "table has a name in two places"),
+        (ONE_ROW, [0, "a", 1], "names of table are .*; expected places and names in turn"),
+        (ONE_ROW, [0, "a", MAX_ROWS, "b"], f"table has {MAX_ROWS + 1} entries; expected at most {MAX_ROWS}"),
+        (None, THREE_NAMES, "table is None; expected rows of a place and 1 numbers"),
+        ([0, 1, 1], THREE_NAMES, "expected rows of a place and 1 numbers"),
+        ([0, True], THREE_NAMES, "table is True; expected a whole number"),
+        ([0, 1.0], THREE_NAMES, "table is 1.0; expected a whole number"),
+        ([0, -1], THREE_NAMES, "table is -1; expected a whole number"),
+        ([0, (1 << 62) + 1], THREE_NAMES, r"expected a whole number from 0 to 2\*\*62"),
+        ([0, 1 << 70], THREE_NAMES, r"table has 1180591620717411303424; expected at most 2\*\*62"),
+        ([1, 1, 0, 1], THREE_NAMES, r"table has rows at \[1, 0\]; expected ascending places"),
+        ([3, 1], THREE_NAMES, "table has a row at 3; expected one of 3"),
+        ([2, 1], THREE_NAMES, "table has a row without a name"),
+        ([0, 1] * (MAX_ROWS + 1), THREE_NAMES, "expected rows of a place"),
     ],
 )
-def test_a_row_out_of_order_is_refused(rows, refusal):
+def test_a_name_or_a_row_out_of_order_is_refused_among_good_ones(rows, names, refusal):
     with pytest.raises(RefusedPayload, match=refusal):
-        read(None, rows, [0, "a", 1, "b", 2, None], columns=1)
+        read(None, rows, names, columns=1)
 
 
 @given(st.lists(st.integers(-1, 1 << 63), max_size=12) | plain_data, st.lists(plain_data, max_size=4) | plain_data)

@@ -146,9 +146,11 @@ def test_where_all_slots_are_held_spilling_names_none(worker):
     assert worker.finalized(20) == {}
 
 
-def test_free_slots_wait_for_what_is_spilled_where_tasks_are_ready(worker):
+def test_spilling_is_noticed_by_ready_tasks_and_by_fetches_that_wait_for_memory(worker):
     worker.slots.read([Spilled(10, 20, asked=True, ready=1, waiting=0, held_up=0)])
     assert worker.finalized(20) == {"spill": 10, "idle": 30}
+    assert worker.slots.unnoticed == 0
+    worker.slots.read([Spilled(30, 40, asked=True, ready=0, waiting=1, held_up=0)])
     assert worker.slots.unnoticed == 0
 
 
@@ -160,11 +162,6 @@ def test_spilling_by_the_memory_manager_is_unnoticed_if_no_task_waits_for_the_lo
     worker.slots.read([Spilled(30, 40, asked=False, ready=0, waiting=0, held_up=0)])  # a task's own
     worker.slots.read([Spilled(50, 60, asked=True, ready=0, waiting=0, held_up=1)])
     assert worker.slots.unnoticed == 10
-
-
-def test_the_limit_that_keeps_a_fetch_waiting_is_noticed(worker):
-    worker.slots.read([Spilled(10, 20, asked=True, ready=0, waiting=1, held_up=0)])
-    assert worker.slots.unnoticed == 0
 
 
 def test_a_task_whose_message_was_sent_meanwhile_waited(worker):

@@ -77,6 +77,9 @@ def test_waiting_is_split_in_proportion_to_the_samples_of_its_prefix_and_beyond_
     assert sums.explain({"inc": 8}) == {"inc": {UNKNOWN: 7, "gil": 1}}
     sums = sums_of((INC, UNKNOWN, 10), (INC, "gil", 30))
     assert sums.explain({"inc": 400}) == {"inc": {UNKNOWN: 100, "gil": 300}}
+    # Prefixes that the ledger does not keep apart are one here too.
+    sums = sums_of((INC, "gil", 10), (("", "sum"), "sleep", 10), (("", "read"), "file", 10))
+    assert sums.explain({"inc": 10, OTHER: 20}) == {"inc": {"gil": 10}, OTHER: {"sleep": 10, "file": 10}}
 
 
 def test_waiting_after_the_end_of_sampling_is_unknown():
@@ -86,11 +89,6 @@ def test_waiting_after_the_end_of_sampling_is_unknown():
     assert sums.explain({"inc": 150}) == {"inc": {"gil": 100, UNKNOWN: 50}}
     assert sums.explain_activity(150) == {"gil": 100, UNKNOWN: 50}
     assert sums.since(mark, {INC: 5}) == {INC: {UNKNOWN: 5}}
-
-
-def test_prefixes_that_the_ledger_does_not_keep_apart_are_one_here_too():
-    sums = sums_of((INC, "gil", 10), (("", "sum"), "sleep", 10), (("", "read"), "file", 10))
-    assert sums.explain({"inc": 10, OTHER: 20}) == {"inc": {"gil": 10}, OTHER: {"sleep": 10, "file": 10}}
 
 
 def test_the_part_of_a_library_follows_the_samples_meanwhile():
