@@ -43,7 +43,8 @@ WAYS = (
     "received",
     "sent",
     "shuffled",
-)  #: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
+)
+#: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
 MAX_METERED = 1_000
 
 

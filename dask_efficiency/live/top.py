@@ -78,8 +78,8 @@ def blocks(file: IO[str], *, height: int | None = BLOCK_HEIGHT) -> Screen:
     gaps = chain([""], repeat("\n"))
 
     def show(view: TopView) -> None:
-        text = plain(view, width=shutil.get_terminal_size().columns, height=height)
-        print(next(gaps) + text, file=file, flush=True)
+        width = shutil.get_terminal_size().columns
+        print(next(gaps) + plain(view, width=width, height=height), file=file, flush=True)
 
     return show
 

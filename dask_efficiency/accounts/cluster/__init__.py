@@ -69,7 +69,7 @@ their threads. :mod:`~dask_efficiency.accounts.cluster.span_shares` says how spa
 one (``WildMachine``) sends what no worker would; after each step:
 
 1. Finalized time and ``running`` of each presence are its threads times the time covered
-   (``each_worker_is_accounted_for_from_joining_to_its_last_heartbeat_or_its_removal``); the activities add up to the same
+   (``each_worker_is_accounted_for_from_joining_to_its_last_heartbeat_or_its_removal``); the activities add up to it
    without ``running`` (``the_activities_of_slots_add_up_too_without_running_tasks``).
 2. No total shrinks, whatever arrives (``no_total_shrinks``, in both machines).
 3. Only time of workers that vanished is lost (``only_the_time_of_vanished_workers_is_lost``).
