@@ -212,7 +212,7 @@ class Ledger:
         is the rest. So the sum is exact, whatever was measured.
         """
         ended, prefixes = self._ended, self._prefixes
-        windows = [*self._windows.values()]
+        windows = tuple(self._windows.values()) if self._windows else ()
         succeeded = 0
         for reservation, outcome, cpu, wall, gpu, library, spill in tasks:
             del ended[reservation]
