@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.lines import EVENT_LOOP, HolderRow, Holdup, SampleRow, Stack
-from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key, in_proportion
+from dask_efficiency.accounts.rows import divide
+from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key
 from dask_efficiency.plugin.processors import Throttling
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
 from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, PythonLocks, WaitStates
@@ -334,7 +335,7 @@ class Look:
                 continue
             waits = self._waits.get(key) or self._former_waits.get(key)
             if waits:
-                for cause, ns in in_proportion(waits, rest).items():
+                for cause, ns in divide(waits, rest).items():
                     if ns:
                         self._add((key, cause, ns))
             else:

@@ -9,7 +9,8 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow, StackTable
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
-from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, LargestResult, LongestTask, TaskSizes, key_name
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, TaskSizes, key_name
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.show.log import logger
 
@@ -185,9 +186,9 @@ class _Row:
         self.sketch()
         found = TaskSizes(self.sizes.ns, self.sizes.nbytes)
         if self.longest >= 0:
-            found.longest = LongestTask(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
+            found.longest = Most(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
         if self.largest >= 0:
-            found.largest = LargestResult(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
+            found.largest = Most(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
         return found
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.metered import MAX_METERED, OTHER, SPILL_LABELS, Metered
+from dask_efficiency.accounts.metered import MAX_METERED, SPILL_LABELS, Metered
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.plugin.worker.fine_metrics import MAX_PREFIX_LENGTH, FineMetrics, ShuffleWatch, SpillMetrics
 
 

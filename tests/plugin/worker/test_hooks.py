@@ -317,7 +317,7 @@ class Accounts:
         sizes = self.pending.sizes.close_window(window)
         # Which of several that are equally long is named is not told.
         return balance, {
-            prefix: (s.ns.count, s.nbytes.count, s.longest and s.longest.ns, s.largest and s.largest.nbytes)
+            prefix: (s.ns.count, s.nbytes.count, s.longest and s.longest.n, s.largest and s.largest.n)
             for prefix, s in sizes.items()
         }
 
@@ -640,7 +640,7 @@ def test_the_extremes_of_tasks_that_are_told_of_together_are_named():
         accounts.catch_up()
         sizes = accounts.pending.sizes.close_window("w0")["inc"]
         assert (sizes.longest.key, sizes.largest.key) == ("key-1", "key-2")
-        assert (sizes.longest.ns, sizes.largest.nbytes) == (5 * MS - 2, 30)  # RAN is one nanosecond less at each end
+        assert (sizes.longest.n, sizes.largest.n) == (5 * MS - 2, 30)  # RAN is one nanosecond less at each end
 
 
 def test_the_size_of_a_task_counts_as_it_was_when_the_task_ended():

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.gpu import GpuUse
-from dask_efficiency.accounts.skew import LargestResult
+from dask_efficiency.accounts.skew import Most
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Moved, Run, TaskSet
@@ -270,8 +270,8 @@ def test_while_a_window_is_open_it_is_kept_what_each_task_took_and_made(worker):
     (train,) = worker.pending.sizes.close_window("w").values()
     assert (train.ns.count, train.nbytes.count) == (3, 1)
     assert train.longest is not None
-    assert train.longest.ns == 30
-    assert train.largest == LargestResult(70, "a")
+    assert train.longest.n == 30
+    assert train.largest == Most(70, "a")
 
 
 def test_tasks_that_succeeded_and_were_not_very_short_are_rated_by_their_size(worker):
