@@ -119,16 +119,10 @@ class _DeviceTime:
 class GpuLedger:
     """GPU time of one process since its meter was armed. Not thread-safe: one thread feeds it.
 
-    Device time is counted up to the instant before which nothing more is expected. The launch of a kernel is known
-    before its end, so a long kernel is waited for, up to a minute. A call is not known before it returns, so while a
-    task runs the figures stop at the last known call of its thread, up to a second ago.
-
-    Parameters
-    ----------
-    at
-        Instant at which the meter was armed, monotonic nanoseconds. Nothing before counts.
-    prefix_of
-        Gives the prefix of a task's key.
+    Nothing before ``at``, at which the meter was armed, counts. Device time is counted up to the instant before which
+    nothing more is expected. The launch of a kernel is known before its end, so a long kernel is waited for, up to a
+    minute. A call is not known before it returns, so while a task runs the figures stop at the last known call of its
+    thread, up to a second ago.
     """
 
     def __init__(self, at: int, prefix_of: Callable[[Any], str]) -> None:
@@ -164,37 +158,30 @@ class GpuLedger:
         lost: bool = False,
         final: bool = False,
     ) -> None:
-        """Take in a batch.
+        """Take in a batch, the last one if ``final``, and the windows of tasks that run or ended since the last call.
 
-        Parameters
-        ----------
-        batch
-            From :meth:`~dask_efficiency.gpu.meter.GpuMeter.flush`.
-        windows
-            Of all tasks that ended since the last call, and of all that run (``stop`` is -1). Read them *after* the
-            flush, and those that run before those that ended, so that none is missed in between.
-        devices
-            Devices of the meter.
-        not_tasks
-            :func:`threading.get_ident` of threads whose calls never belong to a task.
-        lost
-            True if the meter lost records since the last call or gave way to a profiler: missing records may never
-            arrive.
-        final
-            True for the last call.
+        Read the windows *after* the flush, and those of tasks that run before those that ended, so that none is missed
+        in between. Calls of threads in ``not_tasks`` never belong to a task. If records were ``lost`` since the last
+        call, or the meter gave way to a profiler, missing records are not waited for.
         """
         self._devices.update(devices)
         self._tasks.see(windows)
         self.known_until = max(self.known_until, batch.known_until)
         batch = replace(batch, operations=self._kernels.numbered(batch.operations, batch.names))
         joined = self._attribution.join(batch, not_tasks=not_tasks, lost=lost, final=final)
-        self._bound(batch.bounds)
+        for identity, ns in batch.bounds.items():
+            bounded = self._tasks.find(identity)
+            if bounded is not None:
+                bounded.bound = (bounded.bound or 0) + ns
+            self._bounds[UNATTRIBUTED if bounded is None else bounded.prefix] += ns
         self._open.update((task.number, task) for task in self._tasks.opened)
         self._tasks.opened.clear()
         self._count_kernels(joined.work)
         self._take(joined)
-        at_once = final or len(self._pending) > MAX_PENDING
-        until = self.known_until if at_once else min(joined.complete_until, self._asking_since())
+        until = self.known_until
+        if not final and len(self._pending) <= MAX_PENDING:
+            asking_since = max(self._tasks.asking_since(until), until - MAX_CALL)
+            until = min(joined.complete_until, asking_since)
         if until > self._counted_until:
             self._count_until(until)
         self._finalize_waits()
@@ -224,13 +211,9 @@ class GpuLedger:
         device = self._devices.get(number) or Device(f"device {number}")
         time = self._times.get(number) or _DeviceTime()
         elapsed = self._counted_until - self._since
+        idle = elapsed - time.kernels - time.copies
         return DeviceTotals(
-            device.uuid,
-            device.name,
-            elapsed=elapsed,
-            kernels=time.kernels,
-            copies=time.copies,
-            idle=elapsed - time.kernels - time.copies,
+            *(device.uuid, device.name, elapsed, time.kernels, time.copies, idle),
             shares=dict(+time.shares),
             unattributed=time.unattributed,
             tail=time.tail,
@@ -244,13 +227,6 @@ class GpuLedger:
             prefix = OTHER
         self._prefixes.add(prefix)
         return prefix
-
-    def _bound(self, bounds: Mapping[TaskId, int]) -> None:
-        for identity, ns in bounds.items():
-            task = self._tasks.find(identity)
-            if task is not None:
-                task.bound = (task.bound or 0) + ns
-            self._bounds[UNATTRIBUTED if task is None else task.prefix] += ns
 
     def _count_kernels(self, work: NDArray[np.void]) -> None:
         kernels = work[work["activity"] == KERNEL]
@@ -317,11 +293,7 @@ class GpuLedger:
         numbers, which = ranked(owners)
         tasks = [self._tasks.numbered(number) for number in numbers.tolist()]
         stops = np.array([FOREVER if task is None else task.stop for task in tasks], np.int64)
-        return stops[which] if len(stops) else np.empty(0, np.int64)
-
-    def _asking_since(self) -> int:
-        """Earliest start of a call that may be under way, at most :data:`MAX_CALL` ago."""
-        return max(self._tasks.asking_since(self.known_until), self.known_until - MAX_CALL)
+        return stops[which]
 
     def _finalize_waits(self) -> None:
         """Add waits to the use of their tasks, once their time has been counted or the task has ended."""
@@ -339,13 +311,13 @@ class GpuLedger:
                 self._uses[task.id] = task.use
 
     def _use(self, waits: NDArray[np.void], *, further: bool) -> None:
-        if not len(waits):
-            return
         tasks = [self._tasks.numbered(number) for number in waits["owner"].tolist()]
         used = np.array([self.known_until if task is None else task.used_until for task in tasks], np.int64)
         waits["start"] = np.maximum(np.maximum(waits["start"], used), self._since)
         waits["end"] = np.minimum(waits["end"], self._stops(waits["owner"]))
         waits = waits[waits["end"] > waits["start"]]
+        if not len(waits):
+            return
         stretches = self._stretches
         if further:
             # Some stretches in them may be missing, but nobody waits for these any longer.
@@ -385,7 +357,8 @@ class GpuLedger:
         if not len(self._stretches):
             return
         owners, which = ranked(self._stretches["owner"])
-        since = np.array([self._may_wait_since(number) for number in owners.tolist()], np.int64)
+        tasks = [self._tasks.numbered(number) for number in owners.tolist()]
+        since = np.array([FOREVER if task is None or task.known else task.last_call for task in tasks], np.int64)
         for number, start in zip(self._waits["owner"].tolist(), self._waits["start"].tolist(), strict=True):
             row = np.searchsorted(owners, number)
             if row < len(owners) and owners[row] == number:
@@ -393,10 +366,6 @@ class GpuLedger:
         self._stretches = self._stretches[self._stretches["end"] > since[which]]
         if len(self._stretches) > MAX_STRETCHES:
             self._stretches = self._stretches[np.argsort(self._stretches["end"], kind="stable")[-MAX_STRETCHES:]]
-
-    def _may_wait_since(self, number: int) -> int:
-        task = self._tasks.numbered(number)
-        return FOREVER if task is None or task.known else task.last_call
 
 
 def _bounded(use: GpuUse, bound: int) -> GpuUse:

@@ -20,26 +20,15 @@ RETURNS, BLOCKS, SPINS, BEGINS_GRAPH, ENDS_GRAPH = range(5)
 #: ``correlation`` the number that it shares with the call that launched it.
 OPERATION = np.dtype(
     [
-        ("start", np.int64),
-        ("end", np.int64),
-        ("device", np.int32),
-        ("stream", np.int64),
-        ("correlation", np.uint32),
-        ("activity", np.uint8),
-        ("name", np.int32),
+        *(("start", np.int64), ("end", np.int64), ("device", np.int32), ("stream", np.int64)),
+        *(("correlation", np.uint32), ("activity", np.uint8), ("name", np.int32)),
     ]
 )
 
 #: A thread's call into the driver. ``thread`` is the low 32 bits of what :func:`threading.get_ident` gives there.
 #: ``correlation`` is 0 where it launches no operation: it only waits, or it failed.
 CALL = np.dtype(
-    [
-        ("start", np.int64),
-        ("end", np.int64),
-        ("thread", np.uint32),
-        ("correlation", np.uint32),
-        ("waits", np.uint8),
-    ]
+    [("start", np.int64), ("end", np.int64), ("thread", np.uint32), ("correlation", np.uint32), ("waits", np.uint8)]
 )
 
 Operations = NDArray[np.void]
@@ -61,7 +50,6 @@ class TaskWindow(NamedTuple):
     task: TaskId
     #: End, monotonic nanoseconds; -1 while it runs.
     stop: int
-    #: Key of the task.
     key: Any
 
 
@@ -121,21 +109,14 @@ class NullMeter:
     """Meter that measures nothing, with the reason."""
 
     kind = "none"
-    dropped = 0
-    gaps = 0
+    devices: Mapping[int, Device] = {}
+    dropped = gaps = 0
 
     def __init__(self, reason: str) -> None:
         self.description = reason
-
-    @property
-    def devices(self) -> Mapping[int, Device]:
-        """No devices."""
-        return {}
 
     def flush(self) -> GpuBatch:
         """Empty batch."""
         return GpuBatch()
 
-    def close(self) -> GpuBatch:
-        """Empty batch."""
-        return GpuBatch()
+    close = flush

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import (
+    NOTHING,
     Int64,
     IntervalArrays,
     difference,
@@ -37,20 +38,9 @@ class Division:
 def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Division:
     """Divide a stretch of a device's time among the tasks that had work on it.
 
-    Parameters
-    ----------
-    work
-        Operations of one device, of dtype :data:`~dask_efficiency.gpu.attribution.WORK`.
-    stops
-        End of the task of each operation.
-    start, stop
-        The stretch. Work outside it does not count.
-
-    Returns
-    -------
-    Division
-        Where m tasks have work on the device at once, each gets 1/m of that time; NOBODY counts as a task. Shares
-        are rounded to nanoseconds by largest remainder.
+    ``work`` is of dtype WORK, with the end of the task of each operation in ``stops``. Where m tasks have work on the
+    device at once, each gets 1/m of that time; NOBODY counts as a task. Shares are rounded to nanoseconds by largest
+    remainder.
     """
     begin, end = np.maximum(work["start"], start), np.minimum(work["end"], stop)
     is_kernel = work["activity"] == KERNEL
@@ -132,22 +122,10 @@ class DeviceWaits:
 
 
 def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArray[np.void]:
-    """Label the time of each task in a stretch, up to the task's end.
+    """Label the time of each task in a stretch, up to the task's end: STRETCH rows by label, owner and time.
 
-    Parameters
-    ----------
-    work
-        Of dtype :data:`~dask_efficiency.gpu.attribution.WORK`, on all devices. Includes work that runs after the
-        stretch, as it may have been queued in it.
-    stops
-        End of the task of each operation.
-    start, stop
-        The stretch.
-
-    Returns
-    -------
-    array
-        Of dtype :data:`STRETCH`, sorted by label, owner and time.
+    ``work``, of dtype WORK, is that of all devices, and includes what runs after the stretch, as it may have been
+    queued in it; ``stops`` has the end of the task of each operation.
     """
     attributed = work["owner"] != NOBODY
     work, stops = work[attributed], stops[attributed]
@@ -161,13 +139,9 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     kernels = union(begin[is_kernel] + shift[is_kernel], end[is_kernel] + shift[is_kernel])
     copies = difference(union(begin[~is_kernel] + shift[~is_kernel], end[~is_kernel] + shift[~is_kernel]), kernels)
     others = difference(_others(work, ranks, start, stop), kernels)
-    found = [
-        (OWN_KERNEL, kernels),
-        (OTHERS_KERNEL, difference(others, copies)),
-        (OTHERS_KERNEL_AND_COPY, intersection(others, copies)),
-        (OWN_COPY, difference(copies, others)),
-    ]
-    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in found])
+    # In the order of the labels.
+    found = (kernels, difference(others, copies), intersection(others, copies), difference(copies, others))
+    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in enumerate(found)])
 
 
 def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: int) -> IntervalArrays:
@@ -190,33 +164,23 @@ def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: i
         parts, index = overlaps(IntervalArrays(due.start - shift, due.stop - shift), kernels)
         starts.append(parts.start + shift[index])
         ends.append(parts.stop + shift[index])
-    return union(np.concatenate(starts), np.concatenate(ends)) if starts else union(*np.empty((2, 0), np.int64))
+    return union(np.concatenate(starts), np.concatenate(ends)) if starts else NOTHING
 
 
 def _stretches(kind: int, laid: IntervalArrays, owners: Int64, span: int, start: int) -> NDArray[np.void]:
     found = np.empty(len(laid.start), STRETCH)
     rank = laid.start // span
-    found["start"] = laid.start - rank * span + start
-    found["end"] = laid.stop - rank * span + start
-    found["owner"] = owners[rank]
-    found["label"] = kind
+    found["start"], found["end"] = laid.start - rank * span + start, laid.stop - rank * span + start
+    found["owner"], found["label"] = owners[rank], kind
     return found
 
 
 def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> DeviceWaits:
     """Time of the threads of tasks in calls that wait, by what ran meanwhile.
 
-    Parameters
-    ----------
-    waits
-        Of dtype :data:`~dask_efficiency.gpu.attribution.WAIT`; they may overlap.
-    stretches
-        Of dtype :data:`STRETCH`: all stretches of these tasks in that time.
+    ``waits``, of dtype WAIT, may overlap and are not empty; ``stretches`` are all of these tasks in that time.
     """
     owners, ranks = ranked(waits["owner"])
-    if not len(owners):
-        none = np.empty(0, np.int64)
-        return DeviceWaits(none, none, none, none, none, none, none)
     start, stop = int(waits["start"].min()), int(waits["end"].max())
     span = stop - start + 1
     shift = ranks * span - start

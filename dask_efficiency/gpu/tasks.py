@@ -87,11 +87,6 @@ class TaskTable:
     """Tasks of one process: the windows of each thread, and an account of each task that used a GPU.
 
     Windows come for every task, but most tasks never call the driver: an account is opened when a task is looked up.
-
-    Parameters
-    ----------
-    prefix_of
-        Gives the prefix of a key.
     """
 
     def __init__(self, prefix_of: Callable[[Any], str]) -> None:

@@ -24,20 +24,12 @@ class TorchEventMeter:
 
     The time between the two covers the task's kernels and copies on that stream and the waits between them: an upper
     bound if the task uses no other stream. It sees no kernels and no devices. With several task threads a stream has
-    kernels of several tasks between two events, so it refuses.
-
-    Parameters
-    ----------
-    task_threads
-        Number of threads of this process that run tasks.
-
-    Raises
-    ------
-    TorchEventsRefused
-        With more than one task thread, or without torch and its CUDA.
+    kernels of several tasks between two events, so it refuses, as it does without torch and its CUDA.
     """
 
     kind = "torch-events"
+    #: Events do not see a device as a whole.
+    devices: Mapping[int, Device] = {}
     gaps = 0
 
     def __init__(self, *, task_threads: int) -> None:
@@ -52,30 +44,21 @@ class TorchEventMeter:
         self._cuda: Any = torch.cuda
         self._driver = driver
         self._pending: deque[tuple[TaskId, Any, Any]] = deque()
-        self._dropped = 0
+        #: Tasks without a bound.
+        self.dropped = 0
         self._closed = False
         self.description = f"events of torch {torch.__version__}: an upper bound"
-
-    @property
-    def devices(self) -> Mapping[int, Device]:
-        """No devices: events do not see a device as a whole."""
-        return {}
-
-    @property
-    def dropped(self) -> int:
-        """Tasks without a bound."""
-        return self._dropped
 
     def around(self, task: TaskId, key: Any = None) -> Callable[[], object]:
         """Record an event before a task, in its thread; returns the function to call there after it. Never raises."""
         start = self._record()
         if start is None:
-            return _nothing
+            return lambda: None
 
         def after() -> None:
             stop = self._record()
             if stop is None or len(self._pending) >= MAX_PENDING:
-                self._dropped += 1
+                self.dropped += 1
             else:
                 self._pending.append((task, start, stop))
 
@@ -92,7 +75,7 @@ class TorchEventMeter:
                     return GpuBatch(bounds=bounds, known_until=task.start)
                 bounds[task] = round(start.elapsed_time(stop) * 1e6)
             except RuntimeError:  # events of two devices, or a device that has failed
-                self._dropped += 1
+                self.dropped += 1
             self._pending.popleft()
         return GpuBatch(bounds=bounds, known_until=now)
 
@@ -100,7 +83,7 @@ class TorchEventMeter:
         """Bounds of the tasks whose work is done; does not wait for the device."""
         self._closed = True
         batch = self.flush()
-        self._dropped += len(self._pending)
+        self.dropped += len(self._pending)
         self._pending.clear()
         return batch
 
@@ -108,17 +91,11 @@ class TorchEventMeter:
         """Event on the current stream; None if that would make a context, or fails."""
         try:
             device = self._cuda.current_device()
-            if self._closed or not any(found.number == device for found in self._active()):
+            found = libcuda.devices(self._driver)
+            if self._closed or not any(one.active and one.number == device for one in found):
                 return None
             event = self._cuda.Event(enable_timing=True)
             event.record()
             return event
         except RuntimeError:
             return None
-
-    def _active(self) -> list[libcuda.CudaDevice]:
-        return [device for device in libcuda.devices(self._driver) if device.active]
-
-
-def _nothing() -> None:
-    pass

@@ -21,7 +21,6 @@ from dask_efficiency.gpu.meter import (
     KERNEL,
     OPERATION,
     RETURNS,
-    SPINS,
     Calls,
     Operations,
 )
@@ -98,17 +97,9 @@ _DATED: Mapping[int, RecordLayout] = {
 
 
 def layout_for(version: int) -> RecordLayout | None:
-    """Layout of a version of CUPTI.
+    """Layout of a version from ``cuptiGetVersion``: 18 is CUDA 12.1, 28 the first update of 12.9, 130001 that of 13.0.
 
-    Parameters
-    ----------
-    version
-        From ``cuptiGetVersion``: 18 is CUDA 12.1, 28 the first update of 12.9, 130001 that of 13.0.
-
-    Returns
-    -------
-    RecordLayout or None
-        None for a version whose header has not been checked: a guess could take a kernel's grid for its time.
+    None for a version whose header has not been checked: a guess could take a kernel's grid for its time.
     """
     return _COUNTED.get(version) or _DATED.get(version // 100)
 
@@ -133,36 +124,15 @@ class Decoded:
 
 
 def decode(
-    buffer: bytes | bytearray | memoryview | NDArray[np.uint8],
-    valid: int,
-    layout: RecordLayout,
-    sizes: Mapping[int, int] | None = None,
-    *,
-    waiting: int = SPINS,
+    content: bytes | NDArray[np.uint8], layout: RecordLayout, sizes: Mapping[int, int] | None = None, *, waiting: int
 ) -> Decoded:
-    """Read a buffer that CUPTI has completed.
+    """Read records one after another, as CUPTI wrote them; one of unknown size ends the reading, and counts as dropped.
 
-    Parameters
-    ----------
-    buffer
-        Records one after another, as CUPTI wrote them.
-    valid
-        Bytes of it that are filled.
-    layout
-        Of this version of CUPTI, from :func:`~dask_efficiency.gpu.cupti.decode.layout_for`.
-    sizes
-        Bytes of records by kind, measured with ``cuptiActivityGetNextRecord``. They take precedence over the layout,
-        and may have kinds that it lacks.
-    waiting
-        Effect of waiting calls on their threads, ``BLOCKS`` or ``SPINS``: the device's schedule flag.
-
-    Returns
-    -------
-    Decoded
-        A record of unknown size ends the reading, and counts as dropped.
+    ``sizes`` in bytes by kind, measured with ``cuptiActivityGetNextRecord``, take precedence over the layout, and may
+    have kinds that it lacks. ``waiting`` is the effect of waiting calls on their threads, BLOCKS or SPINS: the device's
+    schedule flag.
     """
-    valid = min(max(valid, 0), len(buffer))
-    words = np.frombuffer(buffer, np.uint32, count=valid // 4)
+    words = np.frombuffer(content, np.uint32, count=len(content) // 4)
     at, kinds, lost = _walk(words, {**layout.sizes, **(sizes or {})})
     kernels, names = _operations(words, at[kinds == CONCURRENT_KERNEL], KERNEL_OFFSETS, KERNEL)
     copies, _ = _operations(words, at[kinds == MEMCPY], COPY_OFFSETS, COPY)
@@ -171,10 +141,8 @@ def decode(
     driver = _calls(words, at[kinds == DRIVER], does.DRIVER_TABLE, waiting)
     operations = np.concatenate([kernels, copies, fills])
     timed = (operations["end"] >= operations["start"]) & (operations["start"] > 0)
-    untimed = len(operations) - int(timed.sum())
-    if untimed:
-        operations = operations[timed]
-    return Decoded(operations, np.concatenate([runtime, driver]), names, lost + untimed)
+    lost += len(operations) - int(timed.sum())
+    return Decoded(operations[timed], np.concatenate([runtime, driver]), names, lost)
 
 
 def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.uint32], int]:
@@ -208,8 +176,7 @@ def _operations(
     found["device"] = words[at + offsets["deviceId"] // 4]
     found["stream"] = words[at + offsets["streamId"] // 4]
     found["correlation"] = words[at + offsets["correlationId"] // 4]
-    found["activity"] = activity
-    found["name"] = _UNNAMED
+    found["activity"], found["name"] = activity, _UNNAMED
     if "name" not in offsets:
         return found, np.empty(0, np.uint64)
     pointers, found["name"] = np.unique(_long(words, at, offsets["name"]), return_inverse=True)
@@ -224,12 +191,10 @@ def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.u
     failed = words[at + CALL_OFFSETS["returnValue"] // 4] != 0
     # CUPTI writes 0 where it has no time.
     keep = (what > 0) & (start > 0) & (end >= start) & ~(failed & (what == does.BEGINS_GRAPH))
-    if not keep.all():
-        at, what, start, end, failed = at[keep], what[keep], start[keep], end[keep], failed[keep]
+    at, what, start, end, failed = at[keep], what[keep], start[keep], end[keep], failed[keep]
     effects = np.array([RETURNS, RETURNS, waiting, waiting, BEGINS_GRAPH, ENDS_GRAPH], np.uint8)
     found = np.empty(len(at), CALL)
-    found["start"] = start
-    found["end"] = end
+    found["start"], found["end"] = start, end
     found["thread"] = words[at + CALL_OFFSETS["threadId"] // 4]
     found["correlation"] = words[at + CALL_OFFSETS["correlationId"] // 4]
     found["correlation"][failed | (what > does.COPIES)] = 0

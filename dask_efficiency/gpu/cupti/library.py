@@ -43,13 +43,7 @@ class CuptiError(OSError):
 
 
 class Cupti:
-    """Functions of one libcupti. Each raises :class:`CuptiError` if CUPTI returns an error.
-
-    Parameters
-    ----------
-    path
-        File of the library. If the process has loaded it already, it is not loaded again.
-    """
+    """Functions of the libcupti in a file, loaded once; each raises CuptiError if CUPTI returns an error."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -133,17 +127,9 @@ class Cupti:
 
 
 def find(newest: int | None = None) -> str | None:
-    """Path of the libcupti to use: loaded in this process, else named by :data:`VARIABLE`, else installed.
+    """Path of the libcupti to use: loaded in this process, else named by :data:`VARIABLE`, else installed; else None.
 
-    Parameters
-    ----------
-    newest
-        Newest major version that the driver can run; None for any.
-
-    Returns
-    -------
-    str or None
-        A path; None where there is no libcupti.
+    Of those installed, one of at most the major version ``newest``, which the driver can run; None for any.
     """
     loaded = _loaded()
     if loaded or (named := os.environ.get(VARIABLE)):
@@ -197,14 +183,8 @@ class RecordClock:
     """Converts times of CUPTI's records to monotonic nanoseconds, along a line through readings of both clocks.
 
     CUPTI's clock is the wall clock by default. After a ``torch.profiler`` has run, it is the tick counter of the
-    processor, whose rate is measured from the first reading on.
-
-    Parameters
-    ----------
-    first
-        Reading from before any record.
-    wall
-        Wall clock at that time, nanoseconds.
+    processor, whose rate is measured from the first reading on. That is from before any record, when the wall clock
+    stood at ``wall`` nanoseconds.
     """
 
     def __init__(self, first: ClockPair, *, wall: int) -> None:

@@ -42,14 +42,9 @@ _MONITOR = "torch.profiler._cupti_monitor"
 
 
 class KinetoWatch:
-    """Calls a function before Kineto takes over CUPTI, in the thread that starts the profiler.
+    """Calls a function before Kineto takes over CUPTI, in the thread that starts the profiler; logs its exceptions.
 
     It replaces two functions in torch's module; :meth:`close` puts them back.
-
-    Parameters
-    ----------
-    about_to
-        The function, without arguments. An exception is logged, and the profiler goes on.
     """
 
     def __init__(self, about_to: Callable[[], object]) -> None:
@@ -138,13 +133,8 @@ class CuptiMeter:
     """Measures every kernel, copy and blocking call of this process, from CUPTI's activity records.
 
     It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` uses CUDA, it
-    measures nothing and :attr:`gaps` grows.
-
-    Raises
-    ------
-    CuptiRefused
-        If CUDA has no context yet, libcupti is missing or of an unknown version, the callbacks have not been compiled,
-        or another profiler runs.
+    measures nothing and :attr:`gaps` grows. It raises CuptiRefused if CUDA has no context yet, libcupti is missing or
+    of an unknown version, the callbacks have not been compiled, or another profiler runs.
     """
 
     kind = "cupti"
@@ -157,11 +147,13 @@ class CuptiMeter:
         path = library.find(libcuda.driver_major(driver))
         if path is None:
             raise CuptiRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
-        self._devices = {device.number: Device(device.uuid, device.name) for device in found}
+        self.devices: Mapping[int, Device] = {device.number: Device(device.uuid, device.name) for device in found}
         self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
         self._names = KernelNames()
         self._lock = OnePool.lock
-        self._dropped = self._gaps = 0
+        #: Records without a buffer, without times, or that could not be read.
+        self.dropped = 0
+        self._gaps = 0
         self._sizes: dict[int, int] = {}
         #: Instant at which Kineto took CUPTI, monotonic nanoseconds; None while this meter has it.
         self._away_since: int | None = None
@@ -193,28 +185,15 @@ class CuptiMeter:
         self.description = f"CUPTI {version}, {layout.kernel_record}, {how}"
 
     @property
-    def devices(self) -> Mapping[int, Device]:
-        """Devices that the process may use, by number."""
-        return self._devices
-
-    @property
-    def dropped(self) -> int:
-        """Records without a buffer, without times, or that could not be read."""
-        return self._dropped
-
-    @property
     def gaps(self) -> int:
         """Nanoseconds without records, because Kineto had CUPTI or the wall clock was set."""
         away = time.monotonic_ns() - self._away_since if self._away_since is not None else 0
         return self._gaps + away
 
     def flush(self) -> GpuBatch:
-        """Batch of what became known since the last flush. Takes CUPTI back if a torch.profiler has ended.
+        """Batch of what became known since the last flush; CuptiRefused if it can measure no longer.
 
-        Raises
-        ------
-        CuptiRefused
-            If it can measure no longer.
+        Takes CUPTI back if a torch.profiler has ended.
         """
         with self._lock:
             if self._closed:
@@ -223,13 +202,12 @@ class CuptiMeter:
                 self._leave()
                 raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one client")
             try:
-                if self._away_since is not None:
-                    return self._return() if not self._kineto.running else self._collect(self._known_until)
-                if self._kineto.running:
+                if not self._kineto.running:
+                    return self._flush() if self._away_since is None else self._return()
+                if self._away_since is None:
                     # It began without being noticed before. What CUPTI holds goes to Kineto, which ignores it.
                     self._leave()
-                    return self._collect(self._known_until)
-                return self._flush()
+                return self._collect(self._known_until)
             except CuptiError as error:
                 raise CuptiRefused(str(error)) from error
 
@@ -341,11 +319,11 @@ class CuptiMeter:
         with_records = self._pool.lent()
         known = min(begin, int(self._free_at[with_records].min())) if with_records.any() else begin
         self._known_until = max(self._known_until, known)
-        self._dropped += self._cupti.dropped()
+        self.dropped += self._cupti.dropped()
         return self._batch(self._decode(content)) if filled else GpuBatch(known_until=self._known_until)
 
     def _decode(self, content: NDArray[np.uint8]) -> Decoded:
-        return decode(content, len(content), self._layout, self._sizes, waiting=self._waiting)
+        return decode(content, self._layout, self._sizes, waiting=self._waiting)
 
     def _batch(self, decoded: Decoded) -> GpuBatch:
         operations, calls = decoded.operations, decoded.calls
@@ -353,7 +331,7 @@ class CuptiMeter:
             for field in ("start", "end"):
                 records[field] = self._clock.monotonic(records[field])
         credible = operations["end"] < time.monotonic_ns() + _FUTURE_NS
-        self._dropped += decoded.dropped + len(operations) - int(credible.sum())
+        self.dropped += decoded.dropped + len(operations) - int(credible.sum())
         names = self._names.at(decoded.pointers.tolist())
         return GpuBatch(operations[credible], calls, names, known_until=self._known_until)
 

@@ -158,13 +158,7 @@ _COMMS = "background-comms"
 
 
 class ShuffleWatch:
-    """Adds up how long a worker takes to receive from P2P shuffles, and how long it still sends at their barriers.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    """
+    """Adds up how long a worker takes to receive from P2P shuffles, and how long it still sends at their barriers."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

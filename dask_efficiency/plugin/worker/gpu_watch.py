@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
 
@@ -25,6 +24,9 @@ from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
 from dask_efficiency.show.log import logger
+
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Seconds between two flushes, and between two looks for a framework.
 INTERVAL_SECONDS = 0.5
@@ -40,48 +42,29 @@ MAX_TASKS = 20_000
 
 _NO_USE = GpuUse()
 
-Around = Callable[[TaskId, Any], Callable[[], object] | None]
-
 
 class GpuWatch:
     """Picks the best available meter once a framework has initialised CUDA, flushes it, and keeps the accounts.
 
+    With the option ``auto`` that is CUPTI, else events of torch, else nothing, with the reasons; ``cupti`` and
+    ``torch-events`` are that one or nothing, ``off`` is nothing.
+
     Until then its thread wakes up twice a second and looks for a module. Other threads read values that the watch's
     thread has published, so nobody waits for it. A failure ends the metering, is logged once and is in :meth:`totals`.
     Of several watches in one process the first meters, as there is one CUPTI.
-
-    Parameters
-    ----------
-    option
-        ``auto``: CUPTI, else events of torch, else nothing, with the reasons. ``cupti``, ``torch-events``: that one or
-        nothing. ``off``: nothing.
-    windows
-        Gives windows of tasks that run, then of tasks that ended since the last call; first called when there is a
-        meter. Called in the watch's thread, as are the next two.
-    not_tasks
-        Gives idents of threads whose work is no task's.
-    surround
-        Called with the function to call around each task, or None to end that.
-    task_threads
-        Number of threads of the process that run tasks.
     """
 
     _owner: GpuWatch | None = None
     _owning = threading.Lock()
 
     def __init__(
-        self,
-        option: str,
-        *,
-        windows: Callable[[], Iterable[TaskWindow]],
-        not_tasks: Callable[[], Collection[int]] = frozenset,
-        surround: Callable[[Around | None], object] = lambda around: None,
-        task_threads: int = 1,
+        self, option: str, threads: TaskThreads, *, not_tasks: Callable[[], Collection[int]], task_threads: int
     ) -> None:
         self._option = option
-        self._windows = windows
+        self._threads = threads
+        #: Gives idents of threads whose work is no task's.
         self._not_tasks = not_tasks
-        self._surround = surround
+        #: Number of threads of the process that run tasks.
         self._task_threads = task_threads
         self._meter: GpuMeter | None = None
         self._ledger: GpuLedger | None = None
@@ -99,10 +82,10 @@ class GpuWatch:
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._watch, name="dask-efficiency-gpu", daemon=True)
-        if option == "off":
-            return
-        if self._own():
-            self._thread.start()
+        with GpuWatch._owning:
+            if option != "off" and GpuWatch._owner is None:
+                GpuWatch._owner = self
+                self._thread.start()
 
     @property
     def armed(self) -> bool:
@@ -168,7 +151,8 @@ class GpuWatch:
                     if resting and not final and _cuda_in_use():
                         self._arm()
             else:
-                self._flush(final)
+                self._take(self._meter.close() if final else self._meter.flush(), final=final)
+                self._publish()
         except (CuptiRefused, TorchEventsRefused) as refusal:
             self._replace_meter(str(refusal))
         finally:
@@ -189,7 +173,7 @@ class GpuWatch:
             logger.info("GPU time is not metered: %s", meter.description)
         else:
             if isinstance(meter, TorchEventMeter):
-                self._surround(meter.around)
+                self._threads.surround("gpu", meter.around)
             # From here on windows are noted, also of running tasks.
             self._take(meter.flush())
         self._publish()
@@ -212,11 +196,6 @@ class GpuWatch:
                 reasons.append(str(refusal))
         return NullMeter("; ".join(reasons) or f"no meter is called {self._option!r}")
 
-    def _flush(self, final: bool) -> None:
-        assert self._meter is not None
-        self._take(self._meter.close() if final else self._meter.flush(), final=final)
-        self._publish()
-
     def _take(self, batch: GpuBatch, *, final: bool = False) -> None:
         """Add a batch to the accounts, with the tasks that were at work."""
         assert self._meter is not None
@@ -224,7 +203,7 @@ class GpuWatch:
         if self._meter.kind == "none":
             return
         uncertain = self._meter.dropped + self._meter.gaps
-        windows = [*self._windows()]
+        windows = self._threads.windows()
         since = self._known[0] if self._known[0] >= 0 else time.monotonic_ns()
         self._ledger.add(
             batch,
@@ -262,8 +241,8 @@ class GpuWatch:
         logger.info("GPU time is not metered any more: %s", reason)
         former, self._meter = self._meter, NullMeter(reason)
         if former is not None:
-            _close_quietly(former.close)
-        self._surround(None)
+            _close_quietly(former)
+        self._threads.surround("gpu", None)
         self._totals = replace(self._totals, meter="none", description=reason)
 
     def _fail(self, error: Exception) -> None:
@@ -272,21 +251,15 @@ class GpuWatch:
 
     def _end(self) -> None:
         """Clean up, even after a failure."""
-        used = [used.close for used in (self._meter, self._nvml) if used is not None]
-        for leave in (partial(self._surround, None), *used):
-            _close_quietly(leave)
+        self._threads.surround("gpu", None)
+        for used in (self._meter, self._nvml):
+            if used is not None:
+                _close_quietly(used)
         with GpuWatch._owning:
             if GpuWatch._owner is self:
                 GpuWatch._owner = None
         while self._waiting:
             _resolve(*self._waiting.popleft())
-
-    def _own(self) -> bool:
-        """Become the watch of this process, unless there is one."""
-        with GpuWatch._owning:
-            if GpuWatch._owner is None:
-                GpuWatch._owner = self
-            return GpuWatch._owner is self
 
 
 def _prefix_of(key: Any) -> str:
@@ -295,13 +268,7 @@ def _prefix_of(key: Any) -> str:
 
 
 def _not_ended(windows: Iterable[TaskWindow]) -> set[TaskId]:
-    found: set[TaskId] = set()
-    for task, stop, _ in windows:
-        if stop < 0:
-            found.add(task)
-        elif found:
-            found.discard(task)
-    return found
+    return {task for task, stop, _ in windows if stop < 0} - {task for task, stop, _ in windows if stop >= 0}
 
 
 def _cuda_in_use() -> bool:
@@ -312,10 +279,10 @@ def _cuda_in_use() -> bool:
     return driver is not None and libcuda.in_use(driver)
 
 
-def _close_quietly(leave: Callable[[], object]) -> None:
+def _close_quietly(used: GpuMeter | Nvml) -> None:
     """Close something that may have failed already."""
     try:
-        leave()
+        used.close()
     except Exception:
         logger.debug("while the GPU watch ended", exc_info=True)
 

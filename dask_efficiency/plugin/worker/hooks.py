@@ -44,7 +44,7 @@ SAMPLE = 4
 
 
 class HookCost:
-    """Times the hooks of the first few tasks of each interval; upstream counts the tasks."""
+    """CPU time of hooks, from those of the first few tasks of each interval; upstream counts the tasks."""
 
     def __init__(self) -> None:
         self._tasks = 0
@@ -54,18 +54,11 @@ class HookCost:
         #: Estimated nanoseconds of all calls so far; only grows.
         self.spent = 0
 
-    @property
-    def enough(self) -> bool:
-        """True if this interval's sample is complete."""
-        return self._timed >= SAMPLE
-
-    def timed(self, hook: Callable[..., object], *args: Any, ends: bool) -> None:
-        """Call a hook and time it, less the time of reading the clock; ``ends`` if it is the last of a task."""
-        before = thread_time_ns()
-        began = thread_time_ns()
-        hook(*args)
-        self._timed_ns += thread_time_ns() - began - (began - before)
+    def add(self, ns: int, *, ends: bool) -> bool:
+        """Add the time of a hook, the last one of a task if it ``ends``; True if this interval's sample is complete."""
+        self._timed_ns += ns
         self._timed += ends
+        return self._timed >= SAMPLE
 
     def next_interval(self, tasks: int) -> None:
         """Add the interval that ends; ``tasks`` is the number that the worker has executed since its start."""
@@ -77,28 +70,19 @@ class HookCost:
 
 
 class TimedHook:
-    """Replaces a plugin's hook and times it, until the sample is complete.
-
-    Parameters
-    ----------
-    hook
-        The hook.
-    cost
-        Sums of times.
-    plugin
-        Plugin that has the hook.
-    """
+    """Replaces a plugin's hook and times it, until the sample is complete."""
 
     def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: ReferenceType[Any]) -> None:
-        self._hook = hook
-        self._cost = cost
-        self._plugin = plugin
+        self._hook, self._cost, self._plugin = hook, cost, plugin
 
-    def __call__(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Call the hook."""
-        self._cost.timed(self._hook, key, start, finish, ends=start == "executing")
+    def __call__(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        """Call the hook, and add its time less that of reading the clock."""
+        before = thread_time_ns()
+        began = thread_time_ns()
+        self._hook(key, start, finish)
+        complete = self._cost.add(thread_time_ns() - began - (began - before), ends=start == "executing")
         plugin = self._plugin()
-        if self._cost.enough and plugin is not None and plugin.transition is self:
+        if complete and plugin is not None and plugin.transition is self:
             plugin.transition = self._hook
 
 
@@ -170,27 +154,7 @@ _new = tuple.__new__
 
 
 class WorkerHooks:
-    """Follows one worker's tasks; all its methods are called on the event loop.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    slots
-        Read the log.
-    pending
-        Finalizes ended tasks.
-    spills
-        Times in which the event loop spilled; writes to the log.
-    threads
-        Use of threads by tasks.
-    log
-        The log.
-    failed
-        Called with an exception.
-    at
-        Now, monotonic nanoseconds.
-    """
+    """Follows one worker's tasks and writes the log; all its methods are called on the event loop."""
 
     def __init__(
         self,
@@ -220,8 +184,8 @@ class WorkerHooks:
         self._room = 0
         self._failed = failed
         self._recorder: LogReader | None = None
-        #: Worker's half, which has this hook.
-        self._plugin: ReferenceType[Any] | None = None
+        #: Gives the worker's half, which has this hook.
+        self._plugin: Callable[[], Any] = lambda: None
         #: Tasks that left their slots and are in their threads.
         self._left = {ts.key for ts in worker.state.long_running}
         #: Stimulus of the last entry, if that tells which task spilled; and, for a recorder, with its number.
@@ -251,10 +215,9 @@ class WorkerHooks:
             self.catch_up()
         except Exception as error:
             self._failed(error)
-        plugin = None if self._plugin is None else self._plugin()
+        plugin, self._plugin = self._plugin(), lambda: None
         if plugin is not None:
             vars(plugin).pop("transition", None)
-        self._plugin = None
 
     def record(self, recorder: LogReader | None) -> None:
         """Log the details for a trace, and have a recorder read the log from here on; None ends that."""
@@ -264,7 +227,7 @@ class WorkerHooks:
     def sample(self) -> None:
         """Time the hooks of the next tasks; called at each heartbeat."""
         self.cost.next_interval(self._state.executed_count)
-        plugin = None if self._plugin is None else self._plugin()
+        plugin = self._plugin()
         if plugin is not None:
             plugin.transition = TimedHook(self.transition, self.cost, ref(plugin))
 

@@ -77,29 +77,6 @@ class Look:
 
     A task that began since the look before stands for all the time since: so tasks shorter than the interval, most of
     which are never seen, are right in sum.
-
-    Parameters
-    ----------
-    threads
-        Threads of the process.
-    states
-        Causes of waiting.
-    throttling
-        Effect of the CPU limit.
-    libraries
-        Threads that are not Python's.
-    stacks
-        Makes stacks; None without a GIL.
-    running
-        Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
-    loop_ident
-        Thread of the event loop.
-    cores
-        Cores that the process may use.
-    nthreads
-        Gives the number of the worker's threads.
-    add, row, hold
-        Called with results: for the sums, for the profile, and long holders of the GIL.
     """
 
     def __init__(
@@ -118,18 +95,14 @@ class Look:
         row: Callable[[tuple[SampleRow | HolderRow, int]], object],
         hold: Callable[[Holdup], object],
     ) -> None:
-        self._threads = threads
-        self._states = states
-        self._throttling = throttling
-        self._libraries = libraries
+        self._threads, self._states, self._throttling, self._libraries = threads, states, throttling, libraries
+        #: None without a GIL.
         self._stacks = stacks
+        #: Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
         self._running = running
-        self._loop_ident = loop_ident
-        self._cores = cores
-        self._nthreads = nthreads
-        self._add = add
-        self._row = row
-        self._hold = hold
+        self._loop_ident, self._cores, self._nthreads = loop_ident, cores, nthreads
+        #: Called with results: for the sums, for the profile, and long holders of the GIL.
+        self._add, self._row, self._hold = add, row, hold
         #: True while a window needs stacks.
         self.stacks_wanted = False
         self.wants_libraries = False
@@ -172,10 +145,6 @@ class Look:
 
     # -- a look ------------------------------------------------------------------------------
 
-    def glimpse(self) -> None:
-        """Read short states first; call as soon as the GIL is there."""
-        self._threads.glimpse()
-
     def go_on(self, at: int) -> None:
         """Count without a look: threads that have not run since they were seen waiting still wait for the same.
 
@@ -197,14 +166,8 @@ class Look:
     def sample(self, at: int, *, gil_wait: int, stopped: int = 0) -> None:
         """Look at the threads.
 
-        Parameters
-        ----------
-        at
-            Now, in monotonic nanoseconds.
-        gil_wait
-            Nanoseconds for which the caller waited for the GIL.
-        stopped
-            Nanoseconds for which the process stood still since the last look.
+        The caller waited ``gil_wait`` nanoseconds for the GIL; the process stood still for ``stopped`` since the last
+        look.
         """
         before, self._last = self._last, at
         elapsed = self._elapsed = max(1, at - before)
@@ -215,8 +178,13 @@ class Look:
                 self._frames = frames_of_others()
             seen = self._see(at, before)
             at_python_locks = self._at_python_locks(seen) if computed else set()
-            shares = self._shares_of_libraries(seen, at_python_locks, computed, elapsed)
-            self._beside_tasks(seen, computed - self._waited_for_libraries(seen, at_python_locks, elapsed), elapsed)
+            waited = sum(
+                elapsed if thread.fresh else max(0, thread.watched.recent)
+                for thread in seen
+                if thread.state == LOCK and thread.ident not in at_python_locks
+            )
+            shares = self._shares_of_libraries(waited, computed)
+            self._beside_tasks(seen, computed - waited)
             waiting_for_gil = self._waiting_for_gil(seen)
             handed_over = self._was_handed_over(gil_wait, seen)
             holders = self._may_have_held(seen, waiting_for_gil, handed_over)
@@ -389,14 +357,12 @@ class Look:
         frames = self._frames or frames_of_others()
         return {ident for ident in locked if self._python_locks.hold_up(frames.get(ident))}
 
-    def _shares_of_libraries(
-        self, seen: Sequence[_Seen], at_python_locks: set[int], computed: int, elapsed: int
-    ) -> tuple[float, float]:
+    def _shares_of_libraries(self, waited: int, computed: int) -> tuple[float, float]:
         """Shares of the waiting for libraries since the last look in which their threads computed, or lacked a core.
 
-        If they have all cores, further tasks wait for these cores too.
+        Tasks waited so many nanoseconds at locks that may be of libraries, whose threads computed for so many. If they
+        have all cores, further tasks wait for these cores too.
         """
-        waited = self._waited_for_libraries(seen, at_python_locks, elapsed)
         if not waited:
             return 0.0, 0.0
         library = min(1.0, computed / waited)
@@ -404,23 +370,14 @@ class Look:
         if computed and library < 1:
             self.wants_libraries = True
             core = self._libraries.core_wait(self._last)
-            busy = (computed + core) / (self._cores * elapsed)
+            busy = (computed + core) / (self._cores * self._elapsed)
             if busy >= (_HALF_OF_THEM if core > computed else _ALL_CORES):
                 return library, 1.0 - library
         return library, min(1.0 - library, core / waited)
 
-    @staticmethod
-    def _waited_for_libraries(seen: Sequence[_Seen], at_python_locks: set[int], elapsed: int) -> int:
-        """Nanoseconds that tasks waited since the last look at locks that may be of libraries."""
-        return sum(
-            elapsed if thread.fresh else max(0, thread.watched.recent)
-            for thread in seen
-            if thread.state == LOCK and thread.ident not in at_python_locks
-        )
-
-    def _beside_tasks(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> None:
+    def _beside_tasks(self, seen: Sequence[_Seen], computed: int) -> None:
         """Count the work of libraries' threads in free slots for the tasks at work."""
-        free = max(0, self._nthreads() - len(seen)) * elapsed
+        free = max(0, self._nthreads() - len(seen)) * self._elapsed
         part = min(computed, free) // max(1, len(seen))
         if part > 0:
             for thread in seen:

@@ -76,18 +76,12 @@ class WorkerHalf(Protocol):
     recording: str | None
     #: Tasks to profile in the recording: number of each prefix, by who asked for them.
     profile: dict[str, dict[str, int]]
-    #: Options of these names.
     gpu: str
     waiting: bool
     sensors: bool
 
     def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
         """Dask's hook; the meter may replace it on the instance."""
-
-
-def _in_threads(parts: Parts[WorkerPart]) -> int:
-    """CPU nanoseconds of parts in threads of this process."""
-    return sum(part.in_threads for part in parts)
 
 
 def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
@@ -114,7 +108,6 @@ class WorkerMeter:
         self.worker = worker
         self.session = plugin.session
         address = worker.address
-        #: Id of its ledger.
         self.incarnation = uuid.uuid4().hex
         off = f"dask_efficiency switched its meter on {address} off"
         self._guard = Guard("the meter", off, partial(stop, worker, self.incarnation))
@@ -149,7 +142,8 @@ class WorkerMeter:
         self._process_metrics = counted = ProcessMetrics(worker)
         self._sensors = WorkerSensors(worker)
         self.threads = TaskThreads(worker)
-        self._process = ProcessThreads(self.threads, partial(_in_threads, self._parts))
+        parts = self._parts
+        self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in parts))
         self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(worker, self.threads, enabled=plugin.waiting)
         #: Transitions of tasks that were not read yet.
@@ -168,11 +162,7 @@ class WorkerMeter:
             rate=partial(self._rates_guard, counted.counter.add),
         )
         self._metered = MeteredWindows(
-            self._metrics.metered,
-            self._shuffles.metered,
-            self._pending.made,
-            counted.transfers,
-            levels=counted.memory,
+            self._metrics.metered, self._shuffles.metered, self._pending.made, counted.transfers, levels=counted.memory
         )
         self.hooks = WorkerHooks(
             worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at
@@ -190,7 +180,7 @@ class WorkerMeter:
         self.asked_to_record = plugin.recording, plugin.profile
         self.worker.metrics[METRIC] = self.heartbeat
         self.worker.handlers[OP] = self.handle
-        self.threads.attach()
+        self.threads.meter.attach()
         self.spills.start()
         self._shuffles.start()
         self._gpu.start(plugin.gpu)
@@ -205,20 +195,21 @@ class WorkerMeter:
 
     def detach(self) -> None:
         """Take the hooks away, and send the final snapshot of a worker that closes."""
-        if self._closes():
-            self._guard(lambda: self.worker.log_event(FINAL_SNAPSHOT, self._final_snapshot()))
-        self._remove()
-
-    def _remove(self) -> None:
         worker = self.worker
-        self._parts.stop()
-        self.hooks.detach()
+        if self._closes():
+            self._guard(lambda: worker.log_event(FINAL_SNAPSHOT, self._final_snapshot()))
         if worker.metrics.get(METRIC) == self.heartbeat:
             del worker.metrics[METRIC]
         if worker.handlers.get(OP) == self.handle:
             del worker.handlers[OP]
+        self.stop_measuring()
+
+    def stop_measuring(self) -> None:
+        """Measure nothing more; after a failure, tasks that ended are not finalized."""
+        self._parts.stop()
+        self.hooks.detach()
         self._gpu.stop()
-        self._guard(self._finalize_rest, monotonic_ns())  # while the watch of the GPUs can be asked
+        self._guard(self._finalize_rest)  # while the watch of the GPUs can be asked
         self._causes.stop()
         self._sensors.stop()
         self.spills.stop()
@@ -237,7 +228,7 @@ class WorkerMeter:
         self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
-        self._finalize_rest(at)
+        self._finalize_rest()
         self._ledger.finalize_all(Outcome.CANCELLED, at=at)
         windows = {}
         for window in self._ledger.windows:
@@ -252,17 +243,6 @@ class WorkerMeter:
             **self._process_facts(),
         }
         return self._final
-
-    def stop_measuring(self) -> None:
-        """Measure nothing more, after a failure."""
-        self._parts.stop()
-        self.hooks.detach()
-        self._gpu.stop()
-        self._causes.stop()
-        self._sensors.stop()
-        self.spills.stop()
-        self._shuffles.stop()
-        self.threads.restore()
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -306,7 +286,7 @@ class WorkerMeter:
         return self._kept_back.is_due(self.spills.last, undecided=bool(self._ledger.undecided))
 
     def _task_rates(self) -> dict[str, Any]:
-        core_wait = None if self._threads_guard.off is not None else self._process.core_wait.all
+        core_wait = None if self._threads_guard.off is not None else self._process.core_wait
         return self._process_metrics.encode(self.threads.live(), cpu=self.threads.cpu(), core_wait=core_wait)
 
     async def handle(
@@ -322,7 +302,7 @@ class WorkerMeter:
         if action == EVERYTHING:
             self._reported_at = None
             self._heartbeats.begin_anew()
-            self._rates_guard(self._process_metrics.begin_anew)
+            self._rates_guard(self._process_metrics.writer.begin_anew)
             return {}
         if action not in (SNAPSHOT, OPEN, CLOSE, ASK_FINAL_SNAPSHOT):
             part = self._parts.answering(action) if self.off is None else None
@@ -363,8 +343,9 @@ class WorkerMeter:
             known["processors"] = encode_processors(own_processors())
         except Exception:  # then a bound of the ideal runtime is missing, and no figure is wrong
             logger.exception("dask_efficiency cannot find out which processors %s may use", self.worker.address)
-        off = stays_off()
-        return {**known, STAYS_OFF: off} if off else known
+        if off := stays_off():
+            known[STAYS_OFF] = off
+        return known
 
     def _open_window(self, window: str, at: int) -> None:
         self._ledger.open_window(window, at=at)
@@ -388,10 +369,10 @@ class WorkerMeter:
         self.hooks.observe(at)
         self.hooks.catch_up(report=True)
 
-    def _finalize_rest(self, at: int) -> None:
-        """Finalize every ended task with what is known of it."""
+    def _finalize_rest(self) -> None:
+        """Finalize every ended task, with the GPU use that is known."""
         self.hooks.catch_up()
-        self._pending.rest(at=at)
+        self._pending.rest(at=monotonic_ns())
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
@@ -401,8 +382,8 @@ class WorkerMeter:
             outside[BY_MEMORY_MANAGER] = self._slots.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
-        if self.threads.actors:
-            outside["actor methods"] = self.threads.actors
+        if in_methods := self.threads.meter.in_methods:
+            outside["actor methods"] = in_methods
         for part in self._parts:
             outside.update(part.outside())
         if self._heartbeats_ns:

@@ -48,23 +48,9 @@ class _Waiting(NamedTuple):
 class PendingTasks:
     """Finalizes ended tasks when their fine metrics have arrived and, if the GPU is watched, their use of it.
 
-    Parameters
-    ----------
-    ledger
-        Receives finalized tasks.
-    metrics
-        Upstream's times of spilling.
-    threads
-        Use of threads by tasks.
-    spills
-        Times in which the event loop spilled.
-    library
-        Gives, if anything was sampled, a function for the part of an ended task's waiting, in nanoseconds, in which
-        threads of libraries computed.
-    use
-        Gives the GPU use of a task that ended at an instant; None while unknown.
-    rate
-        Called with the tasks that succeeded and were not very short.
+    ``library`` gives, if anything was sampled, a function for the part of an ended task's waiting in which threads of
+    libraries computed; ``use`` the GPU use of a task that ended at an instant, None while unknown. ``rate`` is called
+    with the tasks that succeeded and were not very short.
     """
 
     def __init__(
@@ -192,13 +178,7 @@ class PendingTasks:
             cpu = max(0, cpu - use.spun)
             library = max(0, min(used.library, used.wall - cpu - use.kernel))
             self._ledger.finalize(
-                reservation,
-                _SUCCEEDED,
-                cpu=cpu,
-                gpu=use.kernel,
-                wall=used.wall,
-                library=library,
-                spill=used.spill,
+                reservation, _SUCCEEDED, cpu=cpu, gpu=use.kernel, wall=used.wall, library=library, spill=used.spill
             )
             self._explain(use, min(used.wall, reservation.ns) - cpu - use.kernel - library)
 

@@ -32,14 +32,6 @@ class SpillWatch:
     The data of a worker is a zict buffer, or holds such buffers, as with dask-cuda. The calls that move an item to the
     slower memory and back are timed, on this worker only, and so is the eviction by the memory manager. If the data is
     something else, nothing is noted and nothing breaks.
-
-    Parameters
-    ----------
-    data
-        The worker's data.
-    spilled
-        Called on the event loop after each time, with start and stop, monotonic nanoseconds, and True if the memory
-        manager asked for it. May not raise.
     """
 
     def __init__(self, data: Any, spilled: Callable[[int, int, bool], object]) -> None:

@@ -14,21 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
-from typing import Protocol
 
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
 
 RUNNING = "running"
-GIL, STOPPED, LOCK, SLEEP, FILE, NETWORK, CHILD, UNKNOWN = (
-    "gil",
-    "stopped",
-    "lock",
-    "sleep",
-    "file",
-    "network",
-    "child-process",
-    "unknown",
-)
+GIL, STOPPED, LOCK, SLEEP = "gil", "stopped", "lock", "sleep"
+FILE, NETWORK, CHILD, UNKNOWN = "file", "network", "child-process", "unknown"
 
 #: Descriptors of one poll or select that are read. A guess: more are servers.
 MAX_DESCRIPTORS = 32
@@ -93,59 +84,20 @@ def _numbers(table: str) -> dict[int, str]:
 CALLS: Mapping[str, Mapping[int, str]] = {"x86_64": _numbers(_X86_64), "aarch64": _numbers(_AARCH64)}
 
 
-class Sleeper(Protocol):
-    """More kernel data on a sleeping thread; see ThreadFiles."""
-
-    def wait_channel(self) -> str:
-        """Kernel function in which it sleeps; "" if unknown."""
-
-    def is_uninterruptible(self) -> bool:
-        """True if it sleeps uninterruptibly."""
-
-
 class WaitStates:
-    """Names the causes for which threads wait.
+    """Names the causes for which threads wait; futexes are unknown causes where none is known to be the GIL's.
 
-    Parameters
-    ----------
-    machine
-        From :func:`platform.machine`.
-    is_gil
-        True for the address of a futex of the GIL; None if unknown: then futexes are unknown causes.
-    link
-        Gives the target of a descriptor, from ``/proc/self/fd``.
-    memory
-        Gives bytes of memory at an address; empty at an invalid one.
-
-    Raises
-    ------
-    KeyError
-        If the calls of the machine are not known.
+    The machine is one of :data:`CALLS`, as of :func:`platform.machine`.
     """
 
-    def __init__(
-        self,
-        machine: str,
-        *,
-        is_gil: Callable[[int], bool] | None,
-        link: Callable[[int], str],
-        memory: Callable[[int, int], bytes],
-    ) -> None:
+    def __init__(self, machine: str, reader: HeldReader, *, is_gil: Callable[[int], bool] | None) -> None:
         self._kinds = {number: _KINDS[name] for number, name in CALLS[machine].items()}
+        self._link = reader.link
+        self._memory = reader.memory
         self._is_gil = is_gil
-        self._link = link
-        self._memory = memory
 
-    def state(self, syscall: bytes, sleeper: Sleeper) -> str:
-        """RUNNING, or the cause for which a thread waits.
-
-        Parameters
-        ----------
-        syscall
-            Content of ``/proc/self/task/TID/syscall``.
-        sleeper
-            The thread, for further reading.
-        """
+    def state(self, syscall: bytes, sleeper: ThreadFiles) -> str:
+        """RUNNING, or the cause for which a thread waits, by its file ``syscall`` and further reading."""
         words = syscall.split()
         if not words:
             return UNKNOWN
@@ -172,18 +124,18 @@ class WaitStates:
             return self._any_of(self._selected(*arguments[:4]), arguments[0])
         return kind
 
-    def _descriptor(self, descriptor: int, sleeper: Sleeper) -> str:
+    def _descriptor(self, descriptor: int, sleeper: ThreadFiles) -> str:
         cause = _linked(self._link(descriptor))
         if cause is CHILD and descriptor <= 2:  # its own output, which nobody reads
             return UNKNOWN
         return self._file(sleeper) if cause is FILE else cause
 
-    def _file(self, sleeper: Sleeper) -> str:
+    def _file(self, sleeper: ThreadFiles) -> str:
         """FILE, or CHILD for a named pipe."""
         channel = sleeper.wait_channel()
         return CHILD if "pipe" in channel or "fifo" in channel or channel == "wait_for_partner" else FILE
 
-    def _page(self, sleeper: Sleeper) -> str:
+    def _page(self, sleeper: ThreadFiles) -> str:
         channel = sleeper.wait_channel()
         if channel:
             if "rwsem" in channel or "mmap" in channel:  # another thread changes the memory map

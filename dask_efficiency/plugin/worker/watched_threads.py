@@ -28,23 +28,6 @@ DASK_NAMES = ("MainThread", "IO loop", "Profile", "Dask", "TCP-Executor", "Async
 class Watched:
     """Thread that runs tasks, with the nanoseconds of its present task that have no witness yet."""
 
-    __slots__ = (
-        "at",
-        "clocks",
-        "core",
-        "cpu",
-        "files",
-        "glimpse",
-        "key",
-        "looked",
-        "recent",
-        "rest",
-        "slept_since",
-        "stack",
-        "start",
-        "state",
-    )
-
     def __init__(self, files: ThreadFiles, clocks: ThreadClocks, at: int) -> None:
         self.files = files
         #: Last reading, and its instant.
@@ -91,15 +74,7 @@ class Watched:
 
 
 class WatchedThreads:
-    """Finds the threads of this process, and keeps open files of each that runs tasks.
-
-    Parameters
-    ----------
-    reader
-        Reads their files.
-    executors
-        Executors of the worker.
-    """
+    """Finds the threads of this process, and keeps open files of each that runs tasks on one of the executors."""
 
     def __init__(self, reader: HeldReader, executors: Mapping[str, Any]) -> None:
         self._reader = reader
@@ -122,9 +97,7 @@ class WatchedThreads:
 
     def close(self) -> None:
         """Give all descriptors back."""
-        for watched in self._watched.values():
-            watched.files.close()
-        for files in self._others.values():
+        for files in (*(watched.files for watched in self._watched.values()), *self._others.values()):
             files.close()
         self._watched.clear()
         self._others.clear()
@@ -208,13 +181,10 @@ class WatchedThreads:
     # -- CPU ---------------------------------------------------------------------------------
 
     def read_cpu(self) -> int:
-        """Read the CPU time of all threads of Python.
+        """Read the CPU time of all threads of Python, and return the nanoseconds that threads of libraries computed.
 
-        Returns
-        -------
-        int
-            Nanoseconds that threads of libraries computed since the last call: time of the process, less that of
-            Dask's threads, of threads that run tasks, and of ours. 0 if the process has several workers or a scheduler.
+        Since the last call: time of the process, less that of Dask's threads, of threads that run tasks, and of ours. 0
+        if the process has several workers or a scheduler.
         """
         process = time.process_time_ns()
         before = self._cpu_before = self._cpu
@@ -252,11 +222,6 @@ class LibraryThreads:
     """Reads the waits for a core of threads that are not Python's.
 
     Such are threads of Arrow, BLAS and OpenMP: a task that waits for them waits for a core as long as they do.
-
-    Parameters
-    ----------
-    reader
-        Reads their files.
     """
 
     def __init__(self, reader: HeldReader) -> None:

@@ -35,7 +35,8 @@ class Threads:
         running = [TaskWindow(TaskId(ident, start), -1, key) for ident, (start, key) in list(self.live.items())]
         return running + [self.done.popleft() for _ in range(len(self.done))]
 
-    def surround(self, around: Any) -> None:
+    def surround(self, owner: str, around: Any) -> None:
+        assert owner == "gpu"
         self.around = around
 
     def run(self, work: Callable[[], object], key: str = "x-1") -> tuple[TaskId, int]:
@@ -70,7 +71,7 @@ def watching(stub: ModuleType, threads: Threads, monkeypatch: pytest.MonkeyPatch
     watches = []
 
     def make(option: str = "auto", **kwargs: Any) -> GpuWatch:
-        options = {"windows": threads.windows, "surround": threads.surround, **kwargs}
+        options = {"threads": threads, "not_tasks": frozenset, "task_threads": 1, **kwargs}
         watches.append(GpuWatch(option, **options))
         return watches[-1]
 
@@ -125,7 +126,7 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(stub, threads, 
 
 def test_of_a_task_that_had_not_ended_by_the_last_flush_nothing_is_known(stub, watching):
     windows: list[TaskWindow] = []
-    watch = watching(windows=lambda: list(windows))
+    watch = watching(threads=SimpleNamespace(windows=lambda: list(windows), surround=lambda owner, around: None))
     eventually(lambda: watch.armed)
     late, ended = TaskId(1, time.monotonic_ns()), TaskId(2, time.monotonic_ns())
     stop = time.monotonic_ns()
@@ -287,7 +288,7 @@ def test_a_failure_is_logged_once_and_goes_no_further(stub, watching, caplog):
         raise ZeroDivisionError("of the test's")
 
     with caplog.at_level(logging.ERROR, "dask_efficiency"):
-        watch = watching(windows=fail)
+        watch = watching(threads=SimpleNamespace(windows=fail, surround=lambda owner, around: None))
         eventually(lambda: watch.totals().description)
         watch._thread.join(60)
     assert watch.totals().description == "failed: ZeroDivisionError: of the test's"

@@ -51,64 +51,62 @@ def clock(monkeypatch) -> Clock:
     return clock
 
 
-def test_the_mean_of_the_sample_counts_for_all_tasks_of_the_interval(clock):
-    def hook(takes: int) -> None:
-        clock.now += takes
+class Plugin:
+    """A worker's half, whose hook takes some time."""
 
-    spent = HookCost()
-    for takes in (100, 300):
-        spent.timed(hook, 10, ends=False)
-        spent.timed(hook, takes, ends=True)
-    spent.next_interval(50)
-    assert spent.spent == 50 * 210
+    def __init__(self, clock: Clock) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.cost = HookCost()
+        self.clock = clock
+        self.transition: Any = TimedHook(self.hook, self.cost, ref(self))
+
+    def hook(self, key: Any, start: str, finish: str) -> None:
+        self.calls.append((key, start, finish))
+        self.clock.now += key
+
+    def task(self, *takes: int) -> None:
+        """Hooks of one task, by the time that each takes; the last one ends it."""
+        for took in takes[:-1]:
+            self.transition(took, "waiting", "ready", stimulus_id="s")
+        self.transition(takes[-1], "executing", "memory")
 
 
-def test_an_interval_without_a_sample_counts_by_the_last_one(clock):
-    hooks = HookCost()
-    hooks.timed(lambda: setattr(clock, "now", clock.now + 100), ends=True)
-    hooks.next_interval(1)
-    hooks.next_interval(11)
-    assert hooks.spent == 11 * 100
+@pytest.fixture
+def plugin(clock) -> Plugin:
+    return Plugin(clock)
 
 
-def test_what_was_spent_never_shrinks(clock):
-    hooks = HookCost()
+def test_the_mean_of_the_sample_counts_for_all_tasks_of_the_interval(plugin):
+    plugin.task(10, 100)
+    plugin.task(10, 300)
+    plugin.cost.next_interval(50)
+    assert plugin.cost.spent == 50 * 210
+
+
+def test_an_interval_without_a_sample_counts_by_the_last_one(plugin):
+    plugin.task(100)
+    plugin.cost.next_interval(1)
+    plugin.cost.next_interval(11)
+    assert plugin.cost.spent == 11 * 100
+
+
+def test_the_cost_of_hooks_never_falls(plugin):
     spent = []
     for tasks, takes in ((10, 1_000), (20, 1), (30, -50)):  # less than reading the clock takes
-        hooks.timed(lambda takes=takes: setattr(clock, "now", clock.now + takes), ends=True)
-        hooks.next_interval(tasks)
-        spent.append(hooks.spent)
+        plugin.task(takes)
+        plugin.cost.next_interval(tasks)
+        spent.append(plugin.cost.spent)
     assert spent == [10_000, 10_010, 10_010]
 
 
-def test_a_sample_is_so_many_tasks_however_many_hooks_each_had(clock):
-    hooks = HookCost()
+def test_hooks_are_timed_until_the_sample_has_enough_tasks(plugin):
     for _ in range(SAMPLE):
-        assert not hooks.enough
-        hooks.timed(lambda: None, ends=False)
-        hooks.timed(lambda: None, ends=True)
-    assert hooks.enough
-    hooks.next_interval(SAMPLE)
-    assert not hooks.enough
-
-
-def test_a_hook_is_timed_until_there_are_enough_and_the_end_of_executing_is_that_of_a_task(clock):
-    calls: list[tuple[Any, ...]] = []
-
-    def hook(key: Any, start: str, finish: str) -> None:
-        calls.append((key, start, finish))
-
-    class Plugin:
-        transition: Any
-
-    plugin = Plugin()
-    plugin.transition = TimedHook(hook, HookCost(), ref(plugin))
-    for i in range(SAMPLE):
-        assert plugin.transition is not hook
-        plugin.transition(i, "waiting", "ready", stimulus_id="s")
-        plugin.transition(i, "executing", "memory")
-    assert calls[:2] == [(0, "waiting", "ready"), (0, "executing", "memory")]
-    assert plugin.transition is hook
+        assert isinstance(plugin.transition, TimedHook)
+        plugin.task(0, 0)
+    assert plugin.calls[:2] == [(0, "waiting", "ready"), (0, "executing", "memory")]
+    assert plugin.transition == plugin.hook
+    plugin.cost.next_interval(SAMPLE)
+    assert not plugin.cost.add(0, ends=True)
 
 
 @pytest.mark.cluster
@@ -252,14 +250,7 @@ class Accounts:
         )
         self.slots = Slots(self.ledger)
         self.hooks = WorkerHooks(
-            world.worker,
-            self.slots,
-            self.pending,
-            self.spills,
-            threads,
-            log,
-            failed=self.failures.append,
-            at=world.now,
+            world.worker, self.slots, self.pending, self.spills, threads, log, failed=self.failures.append, at=world.now
         )
         self.recorder = Recorder()
         self.hooks._recorder = self.recorder  # no clock runs yet

@@ -153,8 +153,9 @@ async def test_a_meter_holds_no_task_of_dasks_that_is_gone(scheduler, worker, me
 @within(metered)
 async def test_a_meter_that_fails_when_another_has_its_place_stops_only_itself(scheduler, worker, meter):
     stopped: list[str] = []
-    meter.stop_measuring = lambda: stopped.append(meter.incarnation)  # type: ignore[method-assign]
-    module.stop(worker, "of another")
-    assert stopped == []
-    module.stop(worker, meter.incarnation)
-    assert stopped == [meter.incarnation]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meter, "stop_measuring", lambda: stopped.append(meter.incarnation))
+        module.stop(worker, "of another")
+        assert stopped == []
+        module.stop(worker, meter.incarnation)
+        assert stopped == [meter.incarnation]

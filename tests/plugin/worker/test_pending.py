@@ -201,11 +201,7 @@ def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
 
 @pytest.mark.parametrize(
     ("outcome", "recomputed", "bucket"),
-    [
-        (Outcome.FAILED, "", "failed"),
-        (Outcome.CANCELLED, "", "cancelled"),
-        (Outcome.SUCCEEDED, "w3", "recomputed"),
-    ],
+    [(Outcome.FAILED, "", "failed"), (Outcome.CANCELLED, "", "cancelled"), (Outcome.SUCCEEDED, "w3", "recomputed")],
 )
 def test_what_was_wasted_waits_for_no_gpu_and_keeps_its_one_bucket(worker, outcome, recomputed, bucket):
     task = worker.run("x", start=0, stop=100, outcome=outcome, recomputed=recomputed)

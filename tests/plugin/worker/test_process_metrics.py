@@ -12,7 +12,6 @@ from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, 
 from dask_efficiency.plugin.worker import process_metrics
 from dask_efficiency.plugin.worker.process_metrics import (
     MAX_INPUTS,
-    CoreWait,
     ProcessMetrics,
     ProcessThreads,
     input_bytes,
@@ -45,24 +44,28 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     return told
 
 
-def test_waiting_is_told_apart_by_whose_thread_it_is_and_counts_from_now(waited: dict[int, int]) -> None:
+def test_waits_for_a_core_count_from_now_on_by_the_kind_of_thread(monkeypatch, waited):
+    alone(monkeypatch)
     loop = threading.get_native_id()
     waited.update({1: 500, 2: 100, loop: 7})
-    wait = CoreWait()
+    tasks = Threads({1, 3})
+    threads = ProcessThreads(tasks)
     waited.update({1: 530, 2: 105, 3: 2, loop: 9})
-    wait.read({1, 3})
-    assert (wait.all, wait.tasks, wait.others) == (39, 32, 5)
+    threads._began = 0, 0  # other threads have computed
+    threads.read()
+    assert (threads.core_wait, threads.details, threads.outside[OTHER_CORE_WAIT]) == (39, {CORE_WAIT: 32}, 5)
     del waited[1]  # it ended
     waited[2] = 106
-    wait.read({3})
-    assert (wait.all, wait.tasks, wait.others) == (40, 32, 6)
+    tasks.ids = {3}
+    threads.read()
+    assert (threads.core_wait, threads.details, threads.outside[OTHER_CORE_WAIT]) == (40, {CORE_WAIT: 32}, 6)
 
 
 def test_where_the_system_does_not_tell_nothing_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_metrics, "_THREADS", "/nowhere")
     threads = ProcessThreads(Threads(set()))
     threads.read()
-    assert threads.core_wait.all is None
+    assert threads.core_wait is None
     assert threads.details == {}
 
 
@@ -73,11 +76,10 @@ def alone(monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> None:
 
 def test_cpu_of_other_threads_is_what_neither_tasks_nor_the_loop_used(monkeypatch, waited):
     alone(monkeypatch)
-    clocks = iter([(20 * SECOND, 3 * SECOND), (21 * SECOND, 3 * SECOND)])
+    clocks = iter([(10 * SECOND, SECOND), (20 * SECOND, 3 * SECOND), (21 * SECOND, 3 * SECOND)])
     monkeypatch.setattr(process_metrics, "_clocks", lambda: next(clocks))
     tasks = Threads({1}, cpu=4 * SECOND)
     threads = ProcessThreads(tasks)
-    threads._began = 10 * SECOND, 1 * SECOND
     waited.update({1: 6, 2: 5})
     threads.read()
     assert threads.outside == {OTHER_CPU: 4 * SECOND, OTHER_CORE_WAIT: 5}

@@ -21,7 +21,7 @@ pytestmark = needs_threads
 
 @pytest.fixture
 def states(reader):
-    return WaitStates(platform.machine(), is_gil=find_gil(reader), link=reader.link, memory=reader.memory)
+    return WaitStates(platform.machine(), reader, is_gil=find_gil(reader))
 
 
 def comes_to(reader, states, thread, state):

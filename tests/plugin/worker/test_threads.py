@@ -501,7 +501,7 @@ def pooled():
 @pytest.fixture
 def threads(pooled) -> Iterator[TaskThreads]:
     threads = TaskThreads(pooled)
-    threads.attach()
+    threads.meter.attach()
     yield threads
     threads.restore()
 
@@ -592,7 +592,7 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys
         return lambda: calls.append(("after", task, threading.get_ident()))
 
     threads.windows()
-    threads.surround(around)
+    threads.surround("gpu", around)
     start, _, _, ident, _ = ran(pooled, threads)
     task = TaskId(ident, start)
     assert calls == [("before", task, ident), ("after", task, ident)]
@@ -604,8 +604,8 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys
 
 def test_a_profile_ends_where_the_gpu_s_meter_fails_to_begin(pooled, threads):
     calls: list[str] = []
-    threads.profile(lambda task, key: lambda: calls.append("ended"))
-    threads.surround(lambda task, key: 1 // 0)
+    threads.surround("profiles", lambda task, key: lambda: calls.append("ended"))
+    threads.surround("gpu", lambda task, key: 1 // 0)
     assert submit(pooled, lambda: calls.append("ran")).result() is not None
     assert calls == ["ended", "ran"]
 
@@ -620,21 +620,21 @@ def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(pooled, thr
 
         return around
 
-    threads.surround(noting("gpu"))
-    threads.profile(noting("profile"))
+    threads.surround("gpu", noting("gpu"))
+    threads.surround("profiles", noting("profile"))
     ran(pooled, threads)
     assert calls == ["profile key", "gpu key", "after gpu", "after profile"]
     threads.unwatch()
     ran(pooled, threads)
     assert calls[4:] == ["profile key", "after profile"]
-    threads.profile(None)
+    threads.surround("profiles", None)
     assert threads.meter.around is None
 
 
 def test_one_of_them_may_have_nothing_to_do_for_a_task(pooled, threads):
     calls: list[str] = []
-    threads.surround(lambda task, key: lambda: calls.append("after"))
-    threads.profile(lambda task, key: None)
+    threads.surround("gpu", lambda task, key: lambda: calls.append("after"))
+    threads.surround("profiles", lambda task, key: None)
     ran(pooled, threads)
     assert calls == ["after"]
 

@@ -23,12 +23,9 @@ GIL_AT = 0x5000
 
 
 def states(machine="x86_64", memory=b"", gil=True):
-    return WaitStates(
-        machine,
-        is_gil=(lambda address: address == GIL_AT) if gil else None,
-        link=lambda descriptor: LINKS.get(descriptor, ""),
-        memory=lambda address, nbytes: memory[:nbytes],
-    )
+    link, read = (lambda descriptor: LINKS.get(descriptor, "")), (lambda address, nbytes: memory[:nbytes])
+    reader = SimpleNamespace(link=link, memory=read)
+    return WaitStates(machine, reader, is_gil=(lambda address: address == GIL_AT) if gil else None)
 
 
 def sleeper(channel="", disk=False):

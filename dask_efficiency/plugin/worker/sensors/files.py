@@ -17,15 +17,10 @@ _MIN_OF_PAGE = 2048
 
 
 class KeptFiles:
-    """Reads files below a folder; a missing file stays missing.
+    """Reads files below a folder that is ``/proc``, ``/sys``, or looks like it; a missing file stays missing.
 
-    Parameters
-    ----------
-    root
-        ``/proc``, ``/sys``, or a folder that looks like it.
-    reader
-        Reads with the GIL held: after a release, a thread waits up to 5 ms to get it back while tasks compute. None for
-        files on which the kernel may sleep, such as those that ask the firmware of a network card.
+    With a reader, the GIL is held: after a release, a thread waits up to 5 ms to get it back while tasks compute. None
+    for files on which the kernel may sleep, such as those that ask the firmware of a network card.
     """
 
     def __init__(self, root: Path, reader: HeldReader | None = None) -> None:

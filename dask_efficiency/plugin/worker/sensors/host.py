@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Protocol
 
 from dask_efficiency.accounts.sensors import Rates
 from dask_efficiency.plugin.worker.sensors.files import MAX_BYTES, KeptFiles, words_of
 from dask_efficiency.plugin.worker.sensors.network import NetworkSensors, PauseFrames, Pauses, RdmaSensors
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
+#: Files of ``/proc/pressure`` by sensor.
+_PRESSURES = {"cpu_pressure": "cpu", "memory_pressure": "memory", "disk_pressure": "io"}
 
-def stalled_seconds(proc: KeptFiles, resource: str) -> float | None:
-    """Seconds since the start in which some thread waited for ``cpu``, ``memory`` or ``io``; None if not counted."""
-    line = proc.read(f"pressure/{resource}").partition(b"\n")[0]
-    kind, _, total = line.partition(b" ")[0], *line.rpartition(b"total=")[1:]
-    return int(total) / 1e6 if kind == b"some" and total.isdigit() else None
+
+class PressureSensors:
+    """Reads ``/proc/pressure``: shares of time in which some thread waited."""
+
+    def __init__(self, proc: KeptFiles) -> None:
+        self._proc = proc
+        self._rates: Rates[str] = Rates()
+
+    def read(self, at: float) -> dict[str, float]:
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
+        seconds: dict[str, float] = {}
+        for sensor, resource in _PRESSURES.items():
+            line = self._proc.read(f"pressure/{resource}").partition(b"\n")[0]
+            total = line.rpartition(b"total=")[2]
+            if line.startswith(b"some ") and total.isdigit():
+                seconds[sensor] = int(total) / 1e6
+        return self._rates.take(seconds, at=at)
 
 
 #: Cores whose clock is read, evenly spread: reading one may interrupt it.
@@ -33,7 +46,7 @@ _CPU = "devices/system/cpu"
 
 
 class CoreSensors:
-    """Reads ``/proc/stat``, ``loadavg`` and ``pressure``, and the clocks below ``/sys``."""
+    """Reads ``/proc/stat`` and ``loadavg``, and the clocks below ``/sys``."""
 
     def __init__(self, proc: KeptFiles, sys: KeptFiles) -> None:
         self._proc, self._sys = proc, sys
@@ -53,12 +66,8 @@ class CoreSensors:
             counters["all"] = sum(times)
             counters["computing"] = counters["all"] - times[_IDLE] - times[_IOWAIT] - times[_STEAL]
             counters["stolen"] = times[_STEAL]
-        stalled = stalled_seconds(self._proc, "cpu")
-        if stalled is not None:
-            counters["cpu_pressure"] = stalled
         for path in self._throttles:
-            count = self._sys.number(path)
-            if count is not None:
+            if (count := self._sys.number(path)) is not None:
                 counters[path] = count
         rates = self._rates.take(counters, at=at)
         found = self._now()
@@ -67,8 +76,6 @@ class CoreSensors:
             for sensor, part in (("host_cpu", "computing"), ("steal", "stolen")):
                 if part in rates:
                     found[sensor] = rates[part] / everything
-        if "cpu_pressure" in rates:
-            found["cpu_pressure"] = rates["cpu_pressure"]
         throttles = [rates[path] for path in self._throttles if path in rates]
         if throttles:
             found["cpu_throttles"] = sum(throttles)
@@ -95,7 +102,7 @@ _HEAD = 256
 
 
 class MemorySensors:
-    """Reads ``/proc/meminfo``, ``vmstat`` and ``pressure``."""
+    """Reads ``/proc/meminfo`` and ``vmstat``."""
 
     def __init__(self, proc: KeptFiles) -> None:
         self._proc = proc
@@ -104,25 +111,16 @@ class MemorySensors:
 
     def read(self, at: float) -> dict[str, float]:
         """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
-        counters: dict[str, float] = {}
-        for name, pages in self._swapped():
-            counters[name] = pages * self._page
-        stalled = stalled_seconds(self._proc, "memory")
-        if stalled is not None:
-            counters["memory_pressure"] = stalled
-        found = self._rates.take(counters, at=at)
-        for words in words_of(self._proc.read("meminfo", _HEAD)):
-            if words[0] == b"MemAvailable:":
-                found["memory_available"] = 1024.0 * int(words[1])
-        return found
-
-    def _swapped(self) -> list[tuple[str, int]]:
-        content = self._proc.read("vmstat")
-        found = []
+        content, swapped = self._proc.read("vmstat"), {}
         for row, sensor in _SWAP.items():
             begin = content.find(b"\n" + row + b" ")
             if begin >= 0:
-                found.append((sensor, int(content[begin + 2 + len(row) :].partition(b"\n")[0])))
+                pages = content[begin + 2 + len(row) :].partition(b"\n")[0]
+                swapped[sensor] = float(int(pages) * self._page)
+        found = self._rates.take(swapped, at=at)
+        for words in words_of(self._proc.read("meminfo", _HEAD)):
+            if words[0] == b"MemAvailable:":
+                found["memory_available"] = 1024.0 * int(words[1])
         return found
 
 
@@ -138,12 +136,11 @@ _NAME, _READS, _READ_MS, _WRITES, _WRITE_MS, _BUSY_MS = 2, 3, 6, 7, 10, 12
 
 
 class DiskSensors:
-    """Reads ``/proc/diskstats`` and ``pressure``."""
+    """Reads ``/proc/diskstats``."""
 
     def __init__(self, proc: KeptFiles) -> None:
         self._proc = proc
         self._rates: Rates[tuple[bytes, int]] = Rates()
-        self._stalled: Rates[str] = Rates()
 
     def read(self, at: float) -> dict[str, float]:
         """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
@@ -155,8 +152,7 @@ class DiskSensors:
                 for column in (_READS, _READ_MS, _WRITES, _WRITE_MS, _BUSY_MS):
                     counters[words[_NAME], column] = int(words[column])
         rates = self._rates.take(counters, at=at)
-        stalled = stalled_seconds(self._proc, "io")
-        found = self._stalled.take({} if stalled is None else {"disk_pressure": stalled}, at=at)
+        found = {}
         busy = [rates[disk, _BUSY_MS] / 1e3 for disk in disks if (disk, _BUSY_MS) in rates]
         if busy:
             found["disk_busy"] = min(max(busy), 1.0)
@@ -171,50 +167,28 @@ class DiskSensors:
         return found
 
 
-class _Source(Protocol):
-    def read(self, at: float) -> dict[str, float]: ...
-
-
 class HostSensors:
-    """Reads all sensors of a host.
+    """Reads all sensors of a host; OSError, AttributeError or TypeError if it has no such files or functions.
 
-    Parameters
-    ----------
-    proc, sys
-        Folders of the kernel, or copies for tests.
-    pauses
-        Counts the pause frames of an interface; by default from its driver.
-
-    Raises
-    ------
-    OSError, AttributeError, TypeError
-        If the system has no such files or functions.
+    ``pauses`` counts the pause frames of an interface; by default from its driver.
     """
 
     def __init__(self, proc: str = "/proc", sys: str = "/sys", pauses: Pauses | None = None) -> None:
-        self._closes: list[Callable[[], None]] = []
-        reader = HeldReader(MAX_BYTES)
-        self._closes.append(reader.close)
+        self._opened = ExitStack()
+        reader = self._opened.enter_context(closing(HeldReader(MAX_BYTES)))
         if pauses is None:
-            pauses = frames = PauseFrames()
-            self._closes.append(frames.close)
-        files, drivers = KeptFiles(Path(proc), reader), KeptFiles(Path(sys))
-        self._closes += (files.close, drivers.close)
-        self._sources: tuple[_Source, ...] = (
-            CoreSensors(files, drivers),
-            MemorySensors(files),
-            DiskSensors(files),
-            NetworkSensors(files, drivers, pauses),
-            RdmaSensors(drivers),
+            pauses = self._opened.enter_context(closing(PauseFrames()))
+        files = self._opened.enter_context(closing(KeptFiles(Path(proc), reader)))
+        drivers = self._opened.enter_context(closing(KeptFiles(Path(sys))))
+        self._sources = (
+            *(CoreSensors(files, drivers), MemorySensors(files), DiskSensors(files), PressureSensors(files)),
+            *(NetworkSensors(files, drivers, pauses), RdmaSensors(drivers)),
         )
 
     def read(self, at: float) -> dict[str, float]:
-        """Values now of the :data:`~dask_efficiency.accounts.sensors.HOST_SENSORS` that the host has.
+        """Values now, in seconds of a clock that is never set, of the HOST_SENSORS that the host has.
 
-        Parameters
-        ----------
-        at
-            Seconds of a clock that is never set. Rates are since the reading before.
+        Rates are since the reading before.
         """
         found: dict[str, float] = {}
         for source in self._sources:
@@ -223,5 +197,4 @@ class HostSensors:
 
     def close(self) -> None:
         """Give the descriptors back; safe to call twice."""
-        for close in self._closes:
-            close()
+        self._opened.close()

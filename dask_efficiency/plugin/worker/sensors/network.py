@@ -50,8 +50,7 @@ class NetworkSensors:
         self._readings += 1
         counters: dict[tuple[str, str], float] = {}
         self._read_interfaces(counters)
-        again = self._retransmitted()
-        if again is not None:
+        if (again := self._retransmitted()) is not None:
             counters["retransmits", ""] = again
         for interface in self._physical:
             for sensor, count in self._pauses(interface).items():
@@ -71,14 +70,10 @@ class NetworkSensors:
             counters["net_drops", name] = sum(int(rows[name][column]) for column in _DROPS)
 
     def _retransmitted(self) -> int | None:
-        names: list[bytes] = []
-        for words in words_of(self._proc.read("net/snmp")):
-            if words[0] != b"Tcp:":
-                continue
-            if not names:
-                names = words
-            elif b"RetransSegs" in names and len(words) == len(names):
-                return int(words[names.index(b"RetransSegs")])
+        # Two lines: the names, and the numbers.
+        rows = [words for words in words_of(self._proc.read("net/snmp")) if words[0] == b"Tcp:"]
+        if len(rows) == 2 and len(rows[0]) == len(rows[1]) and b"RetransSegs" in rows[0]:
+            return int(rows[1][rows[0].index(b"RetransSegs")])
         return None
 
 
@@ -123,8 +118,7 @@ class RdmaSensors:
         """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
         counters: dict[tuple[str, str], float] = {}
         for path, sensor, unit in self._files:
-            count = self._sys.number(path)
-            if count is not None:
+            if (count := self._sys.number(path)) is not None:
                 counters[sensor, path] = unit * count
         return summed(self._rates.take(counters, at=at))
 

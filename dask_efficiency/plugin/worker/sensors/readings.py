@@ -31,13 +31,6 @@ class WorkerSensors:
     one of the faults to find, would block the event loop, or the thread on which Dask (de)serialises. If heartbeats are
     rare, readings are too, and their rates cover all the time between. Each worker of a host reads for itself, so none
     depends on another.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    new_host
-        Makes the reader of the host; called in the other thread.
     """
 
     def __init__(self, worker: Worker, new_host: Callable[[], HostSensors] = HostSensors) -> None:
