@@ -29,7 +29,6 @@ MAX_AGE = 60_000_000_000
 MAX_CALLS = 250_000
 #: Calls under way between two batches that are linked; a process has fewer threads in CUDA at once.
 _MAX_LINKS = 64
-
 #: An operation and the number of the task that launched it; ``asked`` is the instant of the call.
 WORK = np.dtype([*OPERATION.descr, ("owner", np.int64), ("asked", np.int64)])
 #: A call of a task's own thread that waits for the device.

@@ -20,7 +20,6 @@ ASKS, COPIES, WAITS, BEGINS_GRAPH, ENDS_GRAPH = range(1, 6)
 #: A launch that takes at least this long, nanoseconds, has waited too: the queue was full, or the memory of the copy
 #: was pageable. A launch takes some 5 us.
 LONG = 50_000
-
 #: ``ASKS``: kernels, graphs, fills and asynchronous copies. ``WAITS``: synchronisations, and ``cudaFree``, which waits
 #: for the device.
 _RUNTIME = {

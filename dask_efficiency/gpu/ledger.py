@@ -26,7 +26,6 @@ MAX_PAIRS = 2000
 MAX_KERNEL_NAMES = 4000
 #: Pairs listed in totals, which travel with each heartbeat: those that took most time.
 MAX_LISTED = 50
-
 #: Characters of a kernel name; meters cut theirs at 120 already.
 _MAX_NAME = 200
 
@@ -88,7 +87,6 @@ class KernelTable:
 
 #: A second in nanoseconds.
 SECOND = 1_000_000_000
-
 #: Stands for prefixes beyond :data:`MAX_PREFIXES`.
 OTHER = "(other)"
 #: Stands for the prefix of work that no known task launched.
@@ -268,13 +266,12 @@ class GpuLedger:
         self._pending = left
 
     def _share(self, device: int, work: NDArray[np.void], stops: Int64, start: int, until: int) -> None:
-        division = divide(work, stops, start, until)
+        kernels, copies, owners, shares = divide(work, stops, start, until)
         time = self._times.setdefault(device, _DeviceTime())
-        time.kernels += division.kernels
-        time.copies += division.copies
-        time.tail += int(division.after.sum())
-        shares = (division.during + division.after).tolist()
-        for number, ns in zip(division.owners.tolist(), shares, strict=True):
+        time.kernels += kernels
+        time.copies += copies
+        time.tail += int(shares[:, 1].sum())
+        for number, ns in zip(owners.tolist(), shares.sum(axis=1).tolist(), strict=True):
             task = self._tasks.numbered(number)
             if task is None:
                 time.unattributed += ns
@@ -323,11 +320,10 @@ class GpuLedger:
             # Some stretches in them may be missing, but nobody waits for these any longer.
             beyond = label(self._pending, self._stops(self._pending["owner"]), self._counted_until, self.known_until)
             stretches = np.concatenate([stretches, beyond])
-        found = blocked(waits, stretches)
-        last = np.zeros(len(found.owners), np.int64)
-        np.maximum.at(last, np.searchsorted(found.owners, waits["owner"]), waits["end"])
-        columns = (found.kernel, found.contention, found.copy, found.wait, found.spun, found.busy, last)
-        for number, *parts, busy, end in zip(found.owners.tolist(), *(c.tolist() for c in columns), strict=True):
+        owners, uses = blocked(waits, stretches)
+        last = np.zeros(len(owners), np.int64)
+        np.maximum.at(last, np.searchsorted(owners, waits["owner"]), waits["end"])
+        for number, (*parts, busy), end in zip(owners.tolist(), uses.tolist(), last.tolist(), strict=True):
             if task := self._tasks.numbered(number):
                 task.use = GpuUse(*(old + new for old, new in zip(task.use, parts, strict=True)))
                 task.busy_in_use += busy

@@ -16,13 +16,10 @@ from dask_efficiency.accounts.sensors import Rates
 THERMAL = 0x20 | 0x40
 #: Power cap of the software, and power brake of the hardware.
 POWER = 0x04 | 0x80
-
 #: Devices up to which PCIe throughput is read: NVML watches each link for 20 ms.
 MAX_PCIE_DEVICES = 2
-
 #: Selects all NVLinks of a device together; of NVML's header.
 _ALL_LINKS = 0xFFFFFFFF
-
 #: Unit of NVLink counters, bytes.
 _NVLINK_BYTES = 1024
 

@@ -12,10 +12,8 @@ from dask_efficiency.show.log import logger
 
 #: Module whose functions start and stop every profiler of torch.
 _MODULE = "torch.autograd.profiler"
-
 #: Functions that begin a profile, and the one that ends it.
 _PREPARE, _ENABLE, _DISABLE = "_prepare_profiler", "_enable_profiler", "_disable_profiler"
-
 #: Longest wait of a user's profiler in another thread for ours to end, seconds. A guess.
 MAX_WAIT_SECONDS = 10.0
 

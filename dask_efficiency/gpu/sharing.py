@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,25 +20,15 @@ from dask_efficiency.gpu.meter import KERNEL
 from dask_efficiency.gpu.tasks import NOBODY
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
-    """Nanoseconds of one device. The shares add up to ``kernels + copies``."""
-
-    kernels: int
-    copies: int
-    #: Tasks by number; NOBODY for work that belongs to no task.
-    owners: Int64
-    #: Their shares while they ran, and after they had ended. All of NOBODY's share is in ``during``.
-    during: Int64
-    after: Int64
-
-
-def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Division:
+def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> tuple[int, int, Int64, Int64]:
     """Divide a stretch of a device's time among the tasks that had work on it.
 
     ``work`` is of dtype WORK, with the end of the task of each operation in ``stops``. Where m tasks have work on the
     device at once, each gets 1/m of that time; NOBODY counts as a task. Shares are rounded to nanoseconds by largest
     remainder.
+
+    Returns nanoseconds of kernels, and of copies alone; the tasks by number; and their shares, which add up to both, of
+    shape (tasks, 2): while they ran, as all of NOBODY's, and after they had ended.
     """
     begin, end = np.maximum(work["start"], start), np.minimum(work["end"], stop)
     is_kernel = work["activity"] == KERNEL
@@ -51,7 +39,7 @@ def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Divis
     stops = np.where(work["owner"] == NOBODY, stop, stops)
     groups = _by_group(ranks, begin, end, np.clip(stops, start, stop), start, stop)
     shares = _rounded(_fair(*groups, 2 * len(owners)), whole)
-    return Division(length(kernels), copies, owners, shares[0::2], shares[1::2])
+    return length(kernels), copies, owners, shares.reshape(-1, 2)
 
 
 def _by_group(
@@ -104,21 +92,6 @@ OWN_KERNEL, OTHERS_KERNEL, OTHERS_KERNEL_AND_COPY, OWN_COPY = range(4)
 
 #: A stretch of a task's time with one label. The stretches of a task are disjoint.
 STRETCH = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("label", np.uint8)])
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceWaits:
-    """Nanoseconds of tasks in calls that wait; ``kernel``, ``contention``, ``copy`` and ``wait`` are disjoint parts."""
-
-    owners: Int64
-    kernel: Int64
-    contention: Int64
-    copy: Int64
-    wait: Int64
-    #: Part of all four in calls that spin.
-    spun: Int64
-    #: Part of all four in which work of the task itself ran on a device.
-    busy: Int64
 
 
 def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArray[np.void]:
@@ -175,10 +148,13 @@ def _stretches(kind: int, laid: IntervalArrays, owners: Int64, span: int, start:
     return found
 
 
-def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> DeviceWaits:
+def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> tuple[Int64, Int64]:
     """Time of the threads of tasks in calls that wait, by what ran meanwhile.
 
     ``waits``, of dtype WAIT, may overlap and are not empty; ``stretches`` are all of these tasks in that time.
+
+    Returns the tasks by number, and nanoseconds of shape (tasks, 6): the parts kernel, contention, copy and wait, which
+    are disjoint; and of all four together, the part in calls that spin, and that in which work of the task itself ran.
     """
     owners, ranks = ranked(waits["owner"])
     start, stop = int(waits["start"].min()), int(waits["end"].max())
@@ -197,15 +173,9 @@ def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> DeviceWaits
     happened = sums.astype(np.int64).reshape(-1, 4)
     kernel, copy = happened[:, OWN_KERNEL], happened[:, OWN_COPY]
     others = happened[:, OTHERS_KERNEL] + happened[:, OTHERS_KERNEL_AND_COPY]
-    return DeviceWaits(
-        owners,
-        kernel,
-        others,
-        copy,
-        _by_rank(calls, span, len(owners)) - kernel - others - copy,
-        _by_rank(spinning, span, len(owners)),
-        kernel + copy + happened[:, OTHERS_KERNEL_AND_COPY],
-    )
+    wait = _by_rank(calls, span, len(owners)) - kernel - others - copy
+    busy = kernel + copy + happened[:, OTHERS_KERNEL_AND_COPY]
+    return owners, np.stack([kernel, others, copy, wait, _by_rank(spinning, span, len(owners)), busy], axis=1)
 
 
 def _by_rank(laid: IntervalArrays, span: int, count: int) -> Int64:

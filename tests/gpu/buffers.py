@@ -50,9 +50,9 @@ def operation(
     """Record of a kernel, copy or fill; only a kernel has a name."""
     values = {"start": start, "end": end, "deviceId": device, "streamId": stream, "correlationId": correlation}
     if activity == KERNEL:
-        return record(CONCURRENT_KERNEL, layout.kernel, KERNEL_OFFSETS, **values, name=name)
-    kind, size = {COPY: (MEMCPY, layout.memcpy), FILL: (MEMSET, layout.memset)}[activity]
-    return record(kind, size, COPY_OFFSETS, **values)
+        return record(CONCURRENT_KERNEL, layout.sizes[CONCURRENT_KERNEL], KERNEL_OFFSETS, **values, name=name)
+    kind = {COPY: MEMCPY, FILL: MEMSET}[activity]
+    return record(kind, layout.sizes[kind], COPY_OFFSETS, **values)
 
 
 kernel, copy = partial(operation, KERNEL), partial(operation, COPY)

@@ -19,7 +19,6 @@ SOURCE = Path(__file__).with_name("callbacks.c")
 
 #: Environment variable; anything but 0 keeps the build from looking for a compiler.
 NO_EXTENSION = "DASK_EFFICIENCY_NO_EXTENSION"
-
 #: ``nodelete``: CUPTI may call the functions until the process ends, so the library must stay loaded.
 _FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
 

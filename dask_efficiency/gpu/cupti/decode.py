@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,50 +50,32 @@ CALL_OFFSETS: Mapping[str, int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLayout:
-    """Sizes in bytes of the records of one version of CUPTI; the offsets above hold for all versions."""
+class RecordLayout(NamedTuple):
+    """Records of one version of CUPTI; the offsets above hold for all versions."""
 
     #: Name of the kernel record in the header.
     kernel_record: str
-    kernel: int
-    memcpy: int
-    memset: int
-    call: int = 40
-
-    @property
-    def sizes(self) -> Mapping[int, int]:
-        """Bytes of a record, by kind."""
-        return {
-            MEMCPY: self.memcpy,
-            MEMSET: self.memset,
-            DRIVER: self.call,
-            RUNTIME: self.call,
-            CONCURRENT_KERNEL: self.kernel,
-        }
+    #: Bytes of a record, by kind.
+    sizes: Mapping[int, int]
 
 
-_CUDA_12_1 = RecordLayout("CUpti_ActivityKernel9", kernel=208, memcpy=88, memset=88)
-_CUDA_12_8 = RecordLayout("CUpti_ActivityKernel9", kernel=208, memcpy=96, memset=88)
-_CUDA_13_0 = RecordLayout("CUpti_ActivityKernel10", kernel=216, memcpy=96, memset=88)
-_CUDA_13_1 = RecordLayout("CUpti_ActivityKernel11", kernel=224, memcpy=96, memset=88)
-_CUDA_13_3 = RecordLayout("CUpti_ActivityKernel12", kernel=232, memcpy=96, memset=88)
-_CUDA_13_4 = RecordLayout("CUpti_ActivityKernel13", kernel=248, memcpy=112, memset=104)
+def _layout(record: int, *, kernel: int, memcpy: int = 96, memset: int = 88) -> RecordLayout:
+    sizes = {MEMCPY: memcpy, MEMSET: memset, DRIVER: 40, RUNTIME: 40, CONCURRENT_KERNEL: kernel}
+    return RecordLayout(f"CUpti_ActivityKernel{record}", sizes)
+
 
 #: By ``CUPTI_API_VERSION``, which counted releases up to CUDA 12.9. 18 is CUDA 11.8 as well as 12.1: kernels of 11.8
 #: have the same offsets in records that are 8 bytes shorter, so sizes measured in a buffer take precedence.
 _COUNTED: Mapping[int, RecordLayout] = {
-    **dict.fromkeys((18, 20, 21, 22, 23, 24), _CUDA_12_1),
-    **dict.fromkeys((26, 27, 28), _CUDA_12_8),
+    **dict.fromkeys((18, 20, 21, 22, 23, 24), _layout(9, kernel=208, memcpy=88)),
+    **dict.fromkeys((26, 27, 28), _layout(9, kernel=208)),
 }
 #: From CUDA 13.0 on it is major, minor and patch, two digits each. Patches have not changed a layout.
 _DATED: Mapping[int, RecordLayout] = {
-    1300: _CUDA_13_0,
-    1301: _CUDA_13_1,
-    1302: _CUDA_13_1,
-    1303: _CUDA_13_3,
-    1304: _CUDA_13_4,
-    1305: _CUDA_13_4,
+    1300: _layout(10, kernel=216),
+    **dict.fromkeys((1301, 1302), _layout(11, kernel=224)),
+    1303: _layout(12, kernel=232),
+    **dict.fromkeys((1304, 1305), _layout(13, kernel=248, memcpy=112, memset=104)),
 }
 
 

@@ -17,7 +17,6 @@ from dask_efficiency.gpu.cupti.decode import DRIVER, RUNTIME
 
 #: Environment variable with the path of libcupti. A libcupti that the process has loaded takes precedence.
 VARIABLE = "DASK_EFFICIENCY_CUPTI"
-
 #: Reasons for users, by the code of ``CUptiResult``.
 _REASONS = {
     15: "CUPTI could not initialise",
@@ -165,7 +164,6 @@ def _major(path: str) -> int:
 
 #: Largest drift of two clocks between readings, nanoseconds; beyond, the wall clock was set.
 STEP_NS = 1_000_000
-
 #: A record clock within this of the wall clock, nanoseconds, is taken for it: a minute, as a tick counter is far off.
 _NEAR_NS = 60_000_000_000
 

@@ -36,7 +36,6 @@ from dask_efficiency.show.log import logger
 #: Functions that ``torch.autograd.profiler`` calls before a trace begins and when it ends. The first registers Kineto's
 #: buffers with CUPTI, which serves one client at a time.
 _PREPARE, _DISABLE = "_prepare_profiler", "_disable_profiler"
-
 #: Second way of ``torch.profiler`` to watch CUDA, with its own buffers and clock.
 _MONITOR = "torch.profiler._cupti_monitor"
 

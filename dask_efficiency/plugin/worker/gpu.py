@@ -30,8 +30,7 @@ class WorkerGpu:
     """
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
-        self._worker = worker
-        self._threads = threads
+        self._worker, self._threads = worker, threads
         self._watch: GpuWatch | None = None
         self._closed = True
         #: Totals of ended watches, and totals that were reported last.
@@ -67,14 +66,6 @@ class WorkerGpu:
             self._fail(error)
             return None
 
-    def check(self) -> None:
-        """Stop noting windows if the watch reads them no longer."""
-        if self._watch is not None and self._threads.watched:
-            with self._failing():
-                totals = self._watch.totals()
-                if totals.meter == "none" and totals.description:  # else it is about to begin
-                    self._threads.unwatch()
-
     async def catch_up(self) -> None:
         """Wait, a second at most, for all that is known by now; not at all if nothing is watched."""
         if self._watch is not None and self._threads.watched:
@@ -82,7 +73,7 @@ class WorkerGpu:
                 await self._watch.catch_up()
 
     def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
-        """Accounts so far; None if nothing has used a GPU."""
+        """Accounts so far; None if nothing has used a GPU. Windows end if the watch reads them no longer."""
         with self._failing():
             self._reported = self._before if self._closed else self._sum()
         found = self._reported
@@ -93,8 +84,10 @@ class WorkerGpu:
     def _sum(self) -> GpuTotals | None:
         """Totals of the present and the former watches."""
         now = None if self._watch is None else self._watch.totals()
-        if now is None or (now.meter == "none" and not now.description):
+        if now is None or (now.meter == "none" and not now.description):  # it is about to begin
             return self._before
+        if now.meter == "none":
+            self._threads.unwatch()
         return now if self._before is None else add_totals(self._before, now)
 
     @contextmanager

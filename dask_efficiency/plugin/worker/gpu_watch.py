@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two flushes, and between two looks for a framework.
 INTERVAL_SECONDS = 0.5
-
 #: Seconds between two readings of the sensors.
 READING_SECONDS = 1.0
-
 #: Modules that bring CUDA into a process; without one of them, nothing else is checked.
 FRAMEWORKS = ("torch", "cupy_backends", "numba.cuda.cudadrv.driver", "cuda.bindings.driver", "pycuda")
 
@@ -60,8 +58,7 @@ class GpuWatch:
     def __init__(
         self, option: str, threads: TaskThreads, *, not_tasks: Callable[[], Collection[int]], task_threads: int
     ) -> None:
-        self._option = option
-        self._threads = threads
+        self._option, self._threads = option, threads
         #: Gives idents of threads whose work is no task's.
         self._not_tasks = not_tasks
         #: Number of threads of the process that run tasks.
@@ -125,8 +122,6 @@ class GpuWatch:
         self._wake.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(seconds)
-
-    # -- the watch's own thread ----------------------------------------------------------------
 
     def _watch(self) -> None:
         try:

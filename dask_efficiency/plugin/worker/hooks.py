@@ -130,10 +130,8 @@ _PAUSES = frozenset({PauseEvent, UnpauseEvent})
 #: Used for every task: attributes of an enum's class are slow.
 _RUNNING = Status.running
 _EXECUTING, _LONG_RUNNING, _NEITHER = TaskSet.EXECUTING, TaskSet.LONG_RUNNING, TaskSet.NEITHER
-
 #: Nanoseconds without a hook, after which the log of stimuli is searched for pauses.
 _LOOK_BACK_NS = 50_000_000
-
 #: Entries at which the log is read; it is also read before each report of the accounts.
 MAX_ENTRIES = 200
 
@@ -169,14 +167,11 @@ class WorkerHooks:
         at: int,
     ) -> None:
         self.cost = HookCost()
-        self.slots = slots
-        self._worker = worker
+        self.slots, self._worker = slots, worker
         self._state = worker.state
         self._tasks = worker.state.tasks
         self._executing = worker.state.executing
-        self._pending = pending
-        self._spills = spills
-        self._threads = threads
+        self._pending, self._spills, self._threads = pending, spills, threads
         self._meter = threads.meter
         self._done = threads.meter.done
         self._log = log

@@ -22,20 +22,8 @@ from dask_efficiency.accounts.worker.balance import Balance, Outcome, Used, Wind
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Entry
 from dask_efficiency.accounts.worker.slots import Slots
+from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.names import (
-    ASK_FINAL_SNAPSHOT,
-    CLOCK,
-    CLOSE,
-    EVERYTHING,
-    FINAL_SNAPSHOT,
-    METRIC,
-    OP,
-    OPEN,
-    SENSORS,
-    SNAPSHOT,
-    STAYS_OFF,
-)
 from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.processors import own_processors
@@ -178,8 +166,8 @@ class WorkerMeter:
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self.asked_to_record = plugin.recording, plugin.profile
-        self.worker.metrics[METRIC] = self.heartbeat
-        self.worker.handlers[OP] = self.handle
+        self.worker.metrics[names.METRIC] = self.heartbeat
+        self.worker.handlers[names.OP] = self.handle
         self.threads.meter.attach()
         self.spills.start()
         self._shuffles.start()
@@ -197,11 +185,11 @@ class WorkerMeter:
         """Take the hooks away, and send the final snapshot of a worker that closes."""
         worker = self.worker
         if self._closes():
-            self._guard(lambda: worker.log_event(FINAL_SNAPSHOT, self._final_snapshot()))
-        if worker.metrics.get(METRIC) == self.heartbeat:
-            del worker.metrics[METRIC]
-        if worker.handlers.get(OP) == self.handle:
-            del worker.handlers[OP]
+            self._guard(lambda: worker.log_event(names.FINAL_SNAPSHOT, self._final_snapshot()))
+        if worker.metrics.get(names.METRIC) == self.heartbeat:
+            del worker.metrics[names.METRIC]
+        if worker.handlers.get(names.OP) == self.handle:
+            del worker.handlers[names.OP]
         self.stop_measuring()
 
     def stop_measuring(self) -> None:
@@ -263,7 +251,6 @@ class WorkerMeter:
             self._answers or (then is not None and at - then < REPEAT_NS) or self._keep_back()
         ):
             return dict(self._last_heartbeat)
-        self._gpu.check()
         self._shuffles.start()
         self._catch_up(at)
         payload = self._heartbeats.heartbeat(self._snapshot(at))
@@ -272,7 +259,7 @@ class WorkerMeter:
             payload["pace"] = rates
         sensors = self._sensors.latest()
         if sensors:
-            payload[SENSORS] = sensors
+            payload[names.SENSORS] = sensors
         self.hooks.sample()
         self._parts.each("heartbeat")
         self._heartbeats_ns += thread_time_ns() - began
@@ -297,19 +284,19 @@ class WorkerMeter:
         Actions: ``snapshot``; ``open`` or ``close`` a window now; ``clock``; ``everything`` in the next heartbeats;
         ``last-words`` of a worker that closes. Parts answer other actions.
         """
-        if action == CLOCK:
+        if action == names.CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
-        if action == EVERYTHING:
+        if action == names.EVERYTHING:
             self._reported_at = None
             self._heartbeats.begin_anew()
             self._rates_guard(self._process_metrics.writer.begin_anew)
             return {}
-        if action not in (SNAPSHOT, OPEN, CLOSE, ASK_FINAL_SNAPSHOT):
+        if action not in (names.SNAPSHOT, names.OPEN, names.CLOSE, names.ASK_FINAL_SNAPSHOT):
             part = self._parts.answering(action) if self.off is None else None
             return {} if part is None else await part.answer(action, {**asked, "window": window})
         if self.off is None:
             try:
-                if action == ASK_FINAL_SNAPSHOT:
+                if action == names.ASK_FINAL_SNAPSHOT:
                     return self._final_snapshot() if self._closes() else {}
                 self.hooks.catch_up()
                 await self._gpu.catch_up()
@@ -319,9 +306,9 @@ class WorkerMeter:
                     "snapshot": self._heartbeats.everything(self._snapshot(at)),
                     **self._process_facts(),
                 }
-                if action == OPEN:
+                if action == names.OPEN:
                     self._open_window(window, at)
-                elif action == CLOSE:
+                elif action == names.CLOSE:
                     balance = self._close_window(window, at)
                     if balance is not None:
                         answer["window"] = encode_window(balance, limit=limit)
@@ -344,7 +331,7 @@ class WorkerMeter:
         except Exception:  # then a bound of the ideal runtime is missing, and no figure is wrong
             logger.exception("dask_efficiency cannot find out which processors %s may use", self.worker.address)
         if off := stays_off():
-            known[STAYS_OFF] = off
+            known[names.STAYS_OFF] = off
         return known
 
     def _open_window(self, window: str, at: int) -> None:

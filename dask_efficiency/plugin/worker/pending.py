@@ -22,10 +22,8 @@ from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 #: Nanoseconds after a task's end at which an unknown GPU use counts as none: six flushes of the watch.
 LATE_NS = 3_000_000_000
-
 #: Tasks that wait for their GPU use; beyond, the oldest count as late.
 MAX_WAITING = 10_000
-
 #: Nanoseconds below which a task has no rate, and its inputs are not read.
 MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
 
@@ -66,11 +64,8 @@ class PendingTasks:
     ) -> None:
         self._ledger = ledger
         self._spill = metrics.spill
-        self._threads = threads
-        self._spills = spills
-        self._library = library
-        self._use = use
-        self._rate = rate
+        self._threads, self._spills, self._library = threads, spills, library
+        self._use, self._rate = use, rate
         #: Durations and sizes of tasks, while a window is open.
         self.sizes = SizesByWindow()
         self._waiting: deque[_Waiting] = deque()

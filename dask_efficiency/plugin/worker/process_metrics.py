@@ -19,6 +19,7 @@ from dask_efficiency.accounts.metered import (
     MEMORY,
     PROCESS,
     RECEIVED,
+    SECONDS,
     SENT,
     SPILL_LABELS,
     TRANSFERS,
@@ -26,6 +27,7 @@ from dask_efficiency.accounts.metered import (
 )
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.worker.fine_metrics import NewDigests
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 
 _THREADS = "/proc/self/task"
-
 #: Threads whose wait is read at each heartbeat; each takes 10 us.
 MAX_THREADS = 100
 
@@ -124,7 +125,6 @@ def _is_counted() -> bool:
 
 #: Multiple of its prefix's usual duration from which a running task is reported.
 LONG = 2.0
-
 #: Inputs that are read to estimate the size of all inputs of a task.
 MAX_INPUTS = 64
 
@@ -137,8 +137,8 @@ class ProcessMetrics:
         self.writer = TaskRateWriter()
         self._worker = worker
         self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
-        self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
-        self._seen = 0
+        self._disk: dict[str, list[Any]] = {SECONDS: [], BYTES: []}
+        self._new_digests = NewDigests(worker.digests_total)
         #: Bytes and messages so far by sender's address; further senders count as one.
         self._received: dict[str, list[int]] = {}
 
@@ -197,13 +197,11 @@ class ProcessMetrics:
             self._last_transfer = new[0]
 
     def _disk_totals(self) -> tuple[float, float]:
+        for key in self._new_digests():
+            if key[-2] in _DISK_LABELS and key[-1] in self._disk:
+                self._disk[key[-1]].append(key)
         total = self._worker.digests_total
-        if len(total) != self._seen:
-            for key in islice(list(total), self._seen, None):
-                if isinstance(key, tuple) and len(key) >= 3 and key[-2] in _DISK_LABELS and key[-1] in self._disk:
-                    self._disk[key[-1]].append(key)
-            self._seen = len(total)
-        seconds, nbytes = (sum(total.get(key, 0.0) for key in self._disk[unit]) for unit in ("seconds", "bytes"))
+        seconds, nbytes = (sum(total.get(key, 0.0) for key in keys) for keys in self._disk.values())
         return float(seconds), float(nbytes)
 
 

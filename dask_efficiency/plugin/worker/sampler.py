@@ -37,16 +37,12 @@ if TYPE_CHECKING:
 MIN_INTERVAL_NS = 50_000_000
 #: Nanoseconds between two looks, on average, at most, however long looks take.
 MAX_INTERVAL_NS = 1_000_000_000
-
 #: Share of a core that the looks may take; with the work on the event loop below the 0.3 % that the option promises.
 MAX_SHARE = 0.0022
-
 #: Nanoseconds below which a process does not count as stopped: a busy machine wakes threads up late.
 MIN_STOPPED_NS = 50_000_000
-
 #: Seconds after which an asleep sampler checks for tasks by itself.
 ASLEEP_SECONDS = 10.0
-
 #: Samples on their way to the event loop; beyond, the oldest go. A guess, to bound memory.
 MAX_SAMPLES = 100_000
 
@@ -62,8 +58,7 @@ class WaitingSampler:
         self.off: str | None = None
         #: As of the last :meth:`tick_now`.
         self.sums = WaitingSums()
-        self._worker = worker
-        self._task_threads = task_threads
+        self._worker, self._task_threads = worker, task_threads
         self._windows = SampleWindows()
         self._loop_ident = threading.get_ident()
         #: From the sampler's thread to the event loop.
@@ -90,8 +85,6 @@ class WaitingSampler:
     def spent(self) -> int:
         """CPU nanoseconds of the sampler itself so far, in its thread and on the event loop."""
         return self._spent + self._spent_on_loop
-
-    # -- on the event loop -------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin; called once."""
@@ -163,8 +156,6 @@ class WaitingSampler:
         if self.off is None:
             self.off = f"the sampler failed: {type(error).__name__}: {error}"[:500]
             logger.error("dask_efficiency no longer samples why tasks of this worker wait", exc_info=error)
-
-    # -- in its thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
         opened = ExitStack()

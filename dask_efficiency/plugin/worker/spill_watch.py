@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 #: Times that are kept; some spilling of a task that began before the first of them may be missed.
 MAX_TIMES = 20_000
-
 #: Heartbeats in a row that may repeat the last one, because of tasks in unread messages. A guess.
 MAX_KEPT_BACK = 3
 
@@ -35,8 +34,7 @@ class SpillWatch:
     """
 
     def __init__(self, data: Any, spilled: Callable[[int, int, bool], object]) -> None:
-        self._data = data
-        self._spilled = spilled
+        self._data, self._spilled = data, spilled
         self._loop = 0
         #: Sorted and disjoint: starts, stops, and nanoseconds of all times before each.
         self._starts: list[int] = []
@@ -53,8 +51,6 @@ class SpillWatch:
         self._reading: list[bool] = []
         self._replacements = Replacements()
 
-    # -- coming and going --------------------------------------------------------------------
-
     def start(self) -> None:
         """Begin; called in the event loop's thread, which is the only one noted."""
         self._loop = get_ident()
@@ -70,8 +66,6 @@ class SpillWatch:
         """Put everything back."""
         self.watching = False
         self._replacements.put_back()
-
-    # -- times -----------------------------------------------------------------------
 
     def between(self, start: int, stop: int) -> int:
         """Nanoseconds of spilling and reading back from one instant to another, up to now."""

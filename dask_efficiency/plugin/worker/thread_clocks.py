@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 _TASKS = "/proc/self/task"
-
 #: Bytes that are read of a file at most; ``stat`` is the longest.
 MAX_BYTES = 512
 
@@ -77,8 +76,7 @@ class ThreadFiles:
     """
 
     def __init__(self, reader: HeldReader, native_id: int) -> None:
-        self._reader = reader
-        self.native_id = native_id
+        self._reader, self.native_id = reader, native_id
         self._kept: dict[str, int] = {}
         try:
             self._schedstat = self._open("schedstat")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 #: Runs that the event loop has not claimed; beyond, the oldest go, as some may never be claimed.
 MAX_UNCLAIMED = 10_000
-
 #: Tasks that ended between two reads of the GPU watch; beyond, the oldest go.
 MAX_WINDOWS = 100_000
 
@@ -261,8 +260,6 @@ class TaskThreads:
         unclaimed = sum([run[2] for run in done.copy().values()])
         return self.claimed + unclaimed + sum(cpu for cpu, _ in self.live().values())
 
-    # -- for the GPU watch and profiles ---------------------------------------------------------
-
     @property
     def watched(self) -> bool:
         """True while windows are noted."""
@@ -293,8 +290,6 @@ class TaskThreads:
             profiles, gpu = self._around["profiles"], self._around["gpu"]
             both = None if profiles is None or gpu is None else partial(_nested, profiles, gpu)
             self.meter.around = both or profiles or gpu
-
-    # -- what they used ----------------------------------------------------------------------
 
     def measured_upstream(self, key: Any) -> int:
         """Nanoseconds, by upstream, of a task that ends now and ran in no metered thread; 0 if unknown.

@@ -20,10 +20,8 @@ from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
 RUNNING = "running"
 GIL, STOPPED, LOCK, SLEEP = "gil", "stopped", "lock", "sleep"
 FILE, NETWORK, CHILD, UNKNOWN = "file", "network", "child-process", "unknown"
-
 #: Descriptors of one poll or select that are read. A guess: more are servers.
 MAX_DESCRIPTORS = 32
-
 #: Kinds of calls: a cause, or what to read next.
 _FUTEX, _DESCRIPTOR, _POLL, _SELECT, _MEMORY = "a futex", "a descriptor", "poll", "select", "the memory map"
 _KINDS: Mapping[str, str] = {
@@ -185,14 +183,11 @@ def _linked(link: str) -> str:
 #: Nanoseconds for which the GIL is held to see another thread wait for it; below Python's switch interval of 5 ms, of
 #: which a half is enough for that thread to begin waiting.
 HOLD_NS = 4_000_000
-
 #: Tries to see it. A guess: the first mostly succeeds.
 TRIES = 25
-
 #: Bytes from ``_PyRuntime`` on that may have the GIL: observed offsets are 0x1b0 on Python 3.10 and 3.11, 0x12ec0 on
 #: 3.12 and 0x177b0 on 3.13.
 _RUNTIME_BYTES = 1 << 20
-
 #: Bytes around a seen address that belong to the GIL: its two mutexes and two condition variables take some 180 bytes
 #: on 64-bit Linux.
 _GIL_BYTES = 256
@@ -271,7 +266,6 @@ _METHODS = frozenset({"acquire", "wait", "wait_for", "join", "get", "put", "resu
 #: Entering a ``with`` block: an instruction up to Python 3.13, a name from then on.
 _ENTER = "BEFORE_WITH"
 _ENTER_NAME = "__enter__"
-
 #: Lines cached. A guess, to bound memory.
 MAX_KNOWN = 5_000
 

@@ -81,8 +81,6 @@ class WorkerCauses:
         elif self._enabled:
             self._sampler.tick_now()
 
-    # -- threads of libraries ------------------------------------------------------------------
-
     def library(self) -> Callable[[SlotReservation, int], int] | None:
         """Function for the part of an ended task's waiting, in nanoseconds, in which threads of libraries computed.
 
@@ -101,8 +99,6 @@ class WorkerCauses:
         except Exception as error:
             self._guard.fail(error)
             return 0
-
-    # -- snapshots and windows -----------------------------------------------------------------
 
     def of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
         """Causes of the accounts at this instant; ``parts`` as of :attr:`PendingTasks.overhead`."""

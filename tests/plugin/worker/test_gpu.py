@@ -140,14 +140,11 @@ def test_windows_end_when_the_meter_is_refused(worker, watches):
     gpu = WorkerGpu(worker, threads)
     watch = watches[-1]
     gpu.start("auto")
-    gpu.check()
     threads.windows()
-    watch.says = GpuTotals()  # it is about to meter, and looks at windows already
-    gpu.check()
-    assert threads.watched
-    watch.says = GpuTotals("none", "another profiler is attached")
-    gpu.check()
-    assert not threads.watched
+    for says, watched in ((GpuTotals(), True), (GpuTotals("none", "another profiler is attached"), False)):
+        watch.says = says  # at first it is about to meter, and reads windows already
+        gpu.totals(unknown_tasks=0)
+        assert threads.watched is watched
 
 
 def test_dask_s_own_threads_are_no_tasks():

@@ -11,9 +11,12 @@ from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 #: Bytes read of a file at most: ``/proc/diskstats`` of hundreds of disks.
 MAX_BYTES = 1 << 16
-
 #: Bytes below which an answer is the last: the kernel fills at least half a page, as lines are shorter than that.
 _MIN_OF_PAGE = 2048
+
+
+#: Counts so far by sensor and device, which is "" where there is only one; they become rates.
+Counters = dict[tuple[str, str], float]
 
 
 class KeptFiles:
@@ -24,8 +27,7 @@ class KeptFiles:
     """
 
     def __init__(self, root: Path, reader: HeldReader | None = None) -> None:
-        self.root = root
-        self._reader = reader
+        self.root, self._reader = root, reader
         self._kept: dict[str, int] = {}
 
     def read(self, path: str, nbytes: int = MAX_BYTES) -> bytes:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 READING_SECONDS = 1.0
 #: Share of a core that readings may take, as the option promises: long ones come less often.
 MAX_SHARE = 0.001
-
 #: Age, seconds, beyond which a reading is not sent: it would not match the heartbeat's time.
 MAX_AGE = 15.0
 
@@ -34,8 +33,7 @@ class WorkerSensors:
     """
 
     def __init__(self, worker: Worker, new_host: Callable[[], HostSensors] = HostSensors) -> None:
-        self._worker = worker
-        self._new_host = new_host
+        self._worker, self._new_host = worker, new_host
         self._host: HostSensors | None = None
         self._enabled = False
         #: Held while reading or closing.
@@ -72,8 +70,6 @@ class WorkerSensors:
             except RuntimeError:  # too many threads, or the worker ends
                 self._reading = self._enabled = False
         return self._encoded if self._enabled and at - self._read_at <= MAX_AGE else []
-
-    # -- in the other thread -------------------------------------------------------------------
 
     def _read(self) -> None:
         began = thread_time_ns()
