@@ -284,13 +284,8 @@ def _why_not() -> str | None:
     if platform.machine() not in CALLS:
         return f"the system calls of {platform.machine()} are not known"
     try:
-        reader = HeldReader()
-        try:
-            own = ThreadFiles(reader, threading.get_native_id())
+        with closing(HeldReader()) as reader, closing(ThreadFiles(reader, threading.get_native_id())) as own:
             clocks, syscall = own.clocks(), own.syscall()
-            own.close()
-        finally:
-            reader.close()
     except (OSError, AttributeError, TypeError) as error:
         return f"no /proc/self/task/*/syscall: {type(error).__name__}: {error}"[:500]
     if clocks is None or not clocks.cpu:

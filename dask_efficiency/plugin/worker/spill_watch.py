@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from time import monotonic_ns
@@ -55,7 +55,9 @@ class SpillWatch:
         """Begin; called in the event loop's thread, which is the only one noted."""
         self._loop = get_ident()
         put = self._replacements.put
-        for buffer in _buffers(self._data):
+        for buffer in (self._data, *getattr(self._data, "__dict__", {}).values()):
+            if not isinstance(buffer, Buffer):
+                continue
             reads = put(READ_BACK, buffer, partial(self._timed, reading=True))
             writes = put(WRITE_OUT, buffer, partial(self._timed, reading=False))
             self.watching = self.watching or bool(reads or writes)
@@ -82,33 +84,25 @@ class SpillWatch:
             if get_ident() != self._loop:
                 return call(*args, **kwargs)
             start = monotonic_ns()
-            self._begin(start, reading)
+            self._switch(start)
+            self._reading.append(reading)
             try:
                 return call(*args, **kwargs)
             finally:
                 stop = monotonic_ns()
-                self._end(stop)
+                self._switch(stop)
+                self._reading.pop()
                 if not self._reading:
                     self._note(start, stop)
                     self._spilled(start, stop, asked)
 
         return timed
 
-    def _begin(self, at: int, reading: bool) -> None:
-        """Begin a call; the enclosing one goes on after it."""
-        if self._reading:
-            self._report(at)
-        self._since = at
-        self._reading.append(reading)
-
-    def _end(self, at: int) -> None:
-        self._report(at)
-        self._since = at
-        self._reading.pop()
-
-    def _report(self, at: int) -> None:
-        if self.on_stretch is not None and at > self._since:
+    def _switch(self, at: int) -> None:
+        """Report the stretch that ends as a call begins or ends; after a call the enclosing one goes on."""
+        if self._reading and self.on_stretch is not None and at > self._since:
             self.on_stretch(self._since, at, self._reading[-1])
+        self._since = at
 
     def _note(self, start: int, stop: int) -> None:
         before = self._before[-1] + self._stops[-1] - self._starts[-1] if self._starts else 0
@@ -119,13 +113,6 @@ class SpillWatch:
         if len(self._starts) > MAX_TIMES:
             for times in (self._starts, self._stops, self._before):
                 del times[: MAX_TIMES // 2]
-
-
-def _buffers(data: Any) -> Iterator[Any]:
-    """Buffers among the data itself and its attributes."""
-    for candidate in (data, *getattr(data, "__dict__", {}).values()):
-        if isinstance(candidate, Buffer):
-            yield candidate
 
 
 class KeptBack:

@@ -260,11 +260,6 @@ class TaskThreads:
         unclaimed = sum([run[2] for run in done.copy().values()])
         return self.claimed + unclaimed + sum(cpu for cpu, _ in self.live().values())
 
-    @property
-    def watched(self) -> bool:
-        """True while windows are noted."""
-        return self.meter.windows is not None
-
     def windows(self) -> list[TaskWindow]:
         """Windows of the tasks that run (``stop`` is -1), then of those that ended since the last call.
 
@@ -362,8 +357,7 @@ class TaskThreads:
     def _measured_elsewhere(self, ts: TaskState) -> bool:
         if not self.meter.attached or getattr(ts.run_spec, "is_coro", False):
             return True
-        executor = self._worker.executors.get((ts.annotations or {}).get("executor", "default"))
-        return not _is_threads(executor)
+        return not _is_threads(self._worker.executors.get((ts.annotations or {}).get("executor", "default")))
 
 
 def _nested(outer: Around, inner: Around, task: TaskId, key: Any) -> Callable[[], object]:

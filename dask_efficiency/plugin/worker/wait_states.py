@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from types import CodeType, FrameType
 
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
@@ -235,8 +236,7 @@ def _addresses(reader: HeldReader) -> set[int]:
     seen: set[int] = set()
     try:
         assert thread.native_id is not None
-        files = ThreadFiles(reader, thread.native_id)
-        try:
+        with closing(ThreadFiles(reader, thread.native_id)) as files:
             for _ in range(TRIES):
                 time.sleep(0.0001)  # lets it take the GIL, and fall asleep
                 if go.locked():
@@ -248,8 +248,6 @@ def _addresses(reader: HeldReader) -> set[int]:
                         seen.add(int(words[1], 16))
                 if seen:
                     break
-        finally:
-            files.close()
     finally:
         stop = True
         if go.locked():

@@ -129,7 +129,7 @@ def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplo
         assert kernels(gpu) == 100
     totals = gpu.totals(unknown_tasks=0)
     assert (totals.meter, "injected" in totals.description) == ("none", True)
-    assert not threads.watched
+    assert threads.meter.windows is None
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     gpu.start("auto")
     assert kernels(gpu) == 100
@@ -144,7 +144,7 @@ def test_windows_end_when_the_meter_is_refused(worker, watches):
     for says, watched in ((GpuTotals(), True), (GpuTotals("none", "another profiler is attached"), False)):
         watch.says = says  # at first it is about to meter, and reads windows already
         gpu.totals(unknown_tasks=0)
-        assert threads.watched is watched
+        assert (threads.meter.windows is not None) is watched
 
 
 def test_dask_s_own_threads_are_no_tasks():

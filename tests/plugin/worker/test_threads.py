@@ -561,9 +561,9 @@ def test_runs_of_which_the_event_loop_never_hears_are_not_kept_for_ever(pooled, 
 
 def test_windows_are_noted_from_the_first_question_on(pooled, threads):
     ran(pooled, threads)
-    assert not threads.watched
+    assert threads.meter.windows is None
     assert threads.windows() == []
-    assert threads.watched
+    assert threads.meter.windows is not None
     start, stop, _, ident, _ = ran(pooled, threads)
     assert threads.windows() == [(TaskId(ident, start), stop, "key")]
     assert threads.windows() == []
@@ -599,7 +599,7 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys
     threads.unwatch()
     ran(pooled, threads)
     assert len(calls) == 2
-    assert not threads.watched
+    assert threads.meter.windows is None
 
 
 def test_a_profile_ends_where_the_gpu_s_meter_fails_to_begin(pooled, threads):

@@ -39,10 +39,8 @@ class NetworkSensors:
     def read(self, counters: Counters) -> dict[str, float]:
         """Add to the counters; no other sensor is read here."""
         if self._readings % LOOK_AGAIN == 0:
-            net = "class/net"
-            names = self._sys.names(net)
-            physical = [name for name in names if (self._sys.root / net / name / "device").exists()]
-            self._physical = physical[:MAX_INTERFACES]
+            found = self._sys.root.glob("class/net/*/device")
+            self._physical = sorted(device.parent.name for device in found)[:MAX_INTERFACES]
         self._readings += 1
         self._read_interfaces(counters)
         if (again := self._retransmitted()) is not None:
@@ -72,8 +70,6 @@ class NetworkSensors:
         return None
 
 
-_FOLDER = "class/infiniband"
-
 #: Files of a port, their sensors, and units: data is counted in words of four bytes. The last ones are Mellanox's.
 FILES: tuple[tuple[str, str, int], ...] = (
     ("counters/port_rcv_data", "rdma_read", 4),
@@ -92,12 +88,8 @@ class RdmaSensors:
 
     def __init__(self, sys: KeptFiles) -> None:
         self._sys = sys
-        ports = [
-            f"{_FOLDER}/{device}/ports/{port}"
-            for device in sys.names(_FOLDER)
-            for port in sys.names(f"{_FOLDER}/{device}/ports")
-        ]
-        there = [(f"{port}/{path}", sensor, unit) for port in ports[:MAX_PORTS] for path, sensor, unit in FILES]
+        ports = sorted(port.relative_to(sys.root) for port in sys.root.glob("class/infiniband/*/ports/*"))[:MAX_PORTS]
+        there = [(f"{port}/{path}", sensor, unit) for port in ports for path, sensor, unit in FILES]
         self._files = [file for file in there if (sys.root / file[0]).exists()]
 
     def read(self, counters: Counters) -> dict[str, float]:
