@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,45 +78,36 @@ class Device:
     name: str = ""
 
 
-class GpuMeter(Protocol):
-    """Meter of the devices of this process. All methods are called from one thread, which runs no tasks."""
+class MeterRefused(RuntimeError):
+    """A meter cannot be used in this process; the text gives the reason, for a report."""
+
+
+class GpuMeter:
+    """Meter of the devices of this process. All methods are called from one thread, which runs no tasks.
+
+    This base measures nothing: its description is the reason.
+    """
 
     #: ``cupti``, ``torch-events`` or ``none``.
-    kind: str
-    #: Method, with versions; if ``kind`` is ``none``, the reason.
-    description: str
+    kind = "none"
+    #: Devices seen so far, by the number that operations carry.
+    devices: Mapping[int, Device] = {}
+    #: Records, or tasks, lost so far.
+    dropped = 0
 
-    @property
-    def devices(self) -> Mapping[int, Device]:
-        """Devices seen so far, by the number that operations carry."""
-
-    @property
-    def dropped(self) -> int:
-        """Records lost so far."""
+    def __init__(self, description: str) -> None:
+        #: Method, with versions.
+        self.description = description
 
     @property
     def gaps(self) -> int:
         """Nanoseconds so far in which it gave way to a profiler of the user."""
+        return 0
 
     def flush(self) -> GpuBatch:
         """Batch of what became known since the last flush; called about twice a second."""
+        return GpuBatch()
 
     def close(self) -> GpuBatch:
         """Flush for the last time and leave the process as it was before. Safe to call twice."""
-
-
-class NullMeter:
-    """Meter that measures nothing, with the reason."""
-
-    kind = "none"
-    devices: Mapping[int, Device] = {}
-    dropped = gaps = 0
-
-    def __init__(self, reason: str) -> None:
-        self.description = reason
-
-    def flush(self) -> GpuBatch:
-        """Empty batch."""
         return GpuBatch()
-
-    close = flush

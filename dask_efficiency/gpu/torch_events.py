@@ -5,21 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from dask_efficiency.gpu import libcuda
-from dask_efficiency.gpu.meter import Device, GpuBatch, TaskId
+from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, MeterRefused, TaskId
 
 #: Tasks with pending events; beyond, further tasks are dropped, and counted.
 MAX_PENDING = 10_000
 
 
-class TorchEventsRefused(RuntimeError):
-    """Events of torch cannot measure in this process; the text gives the reason, for a report."""
-
-
-class TorchEventMeter:
+class TorchEventMeter(GpuMeter):
     """Records an event on torch's current stream in the task's thread, before and after each task.
 
     The time between the two covers the task's kernels and copies on that stream and the waits between them: an upper
@@ -28,26 +24,19 @@ class TorchEventMeter:
     """
 
     kind = "torch-events"
-    #: Events do not see a device as a whole.
-    devices: Mapping[int, Device] = {}
-    gaps = 0
 
     def __init__(self, *, task_threads: int) -> None:
         if task_threads != 1:
-            raise TorchEventsRefused(
-                f"torch's events need one task thread in a worker, and this one has {task_threads}"
-            )
+            raise MeterRefused(f"torch's events need one task thread in a worker, and this one has {task_threads}")
         torch = sys.modules.get("torch")
         driver = libcuda.loaded_driver()
         if torch is None or driver is None or not torch.cuda.is_initialized():
-            raise TorchEventsRefused("torch has not initialised CUDA in this process")
+            raise MeterRefused("torch has not initialised CUDA in this process")
         self._cuda: Any = torch.cuda
         self._driver = driver
         self._pending: deque[tuple[TaskId, Any, Any]] = deque()
-        #: Tasks without a bound.
-        self.dropped = 0
         self._closed = False
-        self.description = f"events of torch {torch.__version__}: an upper bound"
+        super().__init__(f"events of torch {torch.__version__}: an upper bound")
 
     def around(self, task: TaskId, key: Any = None) -> Callable[[], object]:
         """Record an event before a task, in its thread; returns the function to call there after it. Never raises."""

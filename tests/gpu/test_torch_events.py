@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.gpu.meter import TaskId
-from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
+from dask_efficiency.gpu.meter import MeterRefused, TaskId
+from dask_efficiency.gpu.torch_events import TorchEventMeter
 from tests.gpu.conftest import stub, stub_directory
 
 __all__ = ["stub", "stub_directory"]
@@ -95,8 +95,8 @@ def test_after_closing_it_makes_no_events(events: Any):
 
 
 def test_several_task_threads_or_no_cuda_are_refused(stub: ModuleType, events: Any, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(TorchEventsRefused, match="this one has 2"):
+    with pytest.raises(MeterRefused, match="this one has 2"):
         TorchEventMeter(task_threads=2)
     monkeypatch.setattr(sys.modules["torch"].cuda, "is_initialized", lambda: False)
-    with pytest.raises(TorchEventsRefused, match="has not initialised CUDA"):
+    with pytest.raises(MeterRefused, match="has not initialised CUDA"):
         TorchEventMeter(task_threads=1)

@@ -89,8 +89,6 @@ def layout_for(version: int) -> RecordLayout | None:
 
 #: Sizes of records are multiples of this, bytes.
 _ALIGNMENT = 8
-#: Stands for no name in an operation.
-_UNNAMED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ def _operations(
     found["device"] = words[at + offsets["deviceId"] // 4]
     found["stream"] = words[at + offsets["streamId"] // 4]
     found["correlation"] = words[at + offsets["correlationId"] // 4]
-    found["activity"], found["name"] = activity, _UNNAMED
+    found["activity"], found["name"] = activity, -1
     if "name" not in offsets:
         return found, np.empty(0, np.uint64)
     pointers, found["name"] = np.unique(_long(words, at, offsets["name"]), return_inverse=True)

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -30,7 +30,7 @@ from dask_efficiency.gpu.cupti.decode import (
     layout_for,
 )
 from dask_efficiency.gpu.cupti.library import ClockPair, Cupti, CuptiError, RecordClock
-from dask_efficiency.gpu.meter import BLOCKS, SPINS, Device, GpuBatch
+from dask_efficiency.gpu.meter import BLOCKS, SPINS, Device, GpuBatch, GpuMeter, MeterRefused
 from dask_efficiency.show.log import logger
 
 #: Functions that ``torch.autograd.profiler`` calls before a trace begins and when it ends. The first registers Kineto's
@@ -109,10 +109,6 @@ _CALLS = {RUNTIME: RUNTIME_CALLS, DRIVER: DRIVER_CALLS}
 _FUTURE_NS = 1_000_000_000
 
 
-class CuptiRefused(RuntimeError):
-    """CUPTI cannot be used in this process; the text gives the reason, for a report."""
-
-
 class OnePool:
     """Pool of this process: CUPTI serves one client at a time, and may call it until the process ends."""
 
@@ -128,11 +124,11 @@ class OnePool:
         return cls.pool
 
 
-class CuptiMeter:
+class CuptiMeter(GpuMeter):
     """Measures every kernel, copy and blocking call of this process, from CUPTI's activity records.
 
     It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` uses CUDA, it
-    measures nothing and :attr:`gaps` grows. It raises CuptiRefused if CUDA has no context yet, libcupti is missing or
+    measures nothing and :attr:`gaps` grows. It raises MeterRefused if CUDA has no context yet, libcupti is missing or
     of an unknown version, the callbacks have not been compiled, or another profiler runs.
     """
 
@@ -142,16 +138,14 @@ class CuptiMeter:
         driver = libcuda.loaded_driver()
         found = libcuda.devices(driver) if driver is not None else []
         if driver is None or not any(device.active for device in found):
-            raise CuptiRefused("nothing has initialised CUDA in this process")
+            raise MeterRefused("nothing has initialised CUDA in this process")
         path = library.find(libcuda.driver_major(driver))
         if path is None:
-            raise CuptiRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
-        self.devices: Mapping[int, Device] = {device.number: Device(device.uuid, device.name) for device in found}
+            raise MeterRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
+        self.devices = {device.number: Device(device.uuid, device.name) for device in found}
         self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
         self._names = KernelNames()
         self._lock = OnePool.lock
-        #: Records without a buffer, without times, or that could not be read.
-        self.dropped = 0
         self._gaps = 0
         self._sizes: dict[int, int] = {}
         #: Instant at which Kineto took CUPTI, monotonic nanoseconds; None while this meter has it.
@@ -164,24 +158,24 @@ class CuptiMeter:
             version = self._cupti.version
             layout = layout_for(version)
             if layout is None:
-                raise CuptiRefused(f"CUPTI {version} is not known to this version of dask-efficiency")
+                raise MeterRefused(f"CUPTI {version} is not known to this version of dask-efficiency")
             self._layout = layout
             self._pool = OnePool.get()
             self._kineto = KinetoWatch(self.give_way)
         except (OSError, AttributeError) as error:
-            raise CuptiRefused(str(error)) from error
+            raise MeterRefused(str(error)) from error
         try:
             if self._kineto.running or self._kineto.monitored:
-                raise CuptiRefused("a torch.profiler is running")
+                raise MeterRefused("a torch.profiler is running")
             with self._lock:
                 self._cupti.probe()
                 self._begin()
-        except (CuptiError, CuptiRefused) as error:
+        except (CuptiError, MeterRefused) as error:
             self._kineto.close()
-            raise CuptiRefused(str(error)) from error
+            raise MeterRefused(str(error)) from error
         self._at_exit = atexit.register(self.close)
         how = "chosen calls" if self._filtered else "all calls"
-        self.description = f"CUPTI {version}, {layout.kernel_record}, {how}"
+        super().__init__(f"CUPTI {version}, {layout.kernel_record}, {how}")
 
     @property
     def gaps(self) -> int:
@@ -190,7 +184,7 @@ class CuptiMeter:
         return self._gaps + away
 
     def flush(self) -> GpuBatch:
-        """Batch of what became known since the last flush; CuptiRefused if it can measure no longer.
+        """Batch of what became known since the last flush; MeterRefused if it can measure no longer.
 
         Takes CUPTI back if a torch.profiler has ended.
         """
@@ -199,7 +193,7 @@ class CuptiMeter:
                 return GpuBatch(known_until=self._known_until)
             if self._kineto.monitored:
                 self._leave()
-                raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one client")
+                raise MeterRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one client")
             try:
                 if not self._kineto.running:
                     return self._flush() if self._away_since is None else self._return()
@@ -208,7 +202,7 @@ class CuptiMeter:
                     self._leave()
                 return self._collect(self._known_until)
             except CuptiError as error:
-                raise CuptiRefused(str(error)) from error
+                raise MeterRefused(str(error)) from error
 
     def give_way(self) -> None:
         """Leave CUPTI to another client; safe to call from any thread.

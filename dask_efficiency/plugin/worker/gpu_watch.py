@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
@@ -17,12 +18,12 @@ from dask.utils import key_split
 from dask_efficiency.accounts.gpu import GpuTotals, GpuUse
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu import libcuda
-from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused
+from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, NullMeter, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, MeterRefused, TaskId, TaskWindow
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
-from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
+from dask_efficiency.gpu.torch_events import TorchEventMeter
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
@@ -148,12 +149,12 @@ class GpuWatch:
             else:
                 self._take(self._meter.close() if final else self._meter.flush(), final=final)
                 self._publish()
-        except (CuptiRefused, TorchEventsRefused) as refusal:
+        except MeterRefused as refusal:
             self._replace_meter(str(refusal))
         finally:
             for loop, flushed in asked:
                 _resolve(loop, flushed)
-        return not (isinstance(self._meter, NullMeter) and self._nvml is None)
+        return self._meter is None or self._meter.kind != "none" or self._nvml is not None
 
     def _arm(self) -> None:
         driver = libcuda.loaded_driver()
@@ -174,22 +175,22 @@ class GpuWatch:
         self._publish()
 
     def _best_meter(self) -> GpuMeter:
-        reasons = []
-        if self._option in ("auto", "cupti"):
+        reasons: list[str] = []
+        meters: dict[str, Callable[[], GpuMeter]] = {
+            CuptiMeter.kind: CuptiMeter,
+            TorchEventMeter.kind: partial(TorchEventMeter, task_threads=self._task_threads),
+        }
+        for kind in meters if self._option == "auto" else meters.keys() & {self._option}:
             try:
-                return CuptiMeter()
-            except CuptiRefused as refusal:
+                meter = meters[kind]()
+            except MeterRefused as refusal:
                 reasons.append(str(refusal))
-        if self._option in ("auto", "torch-events"):
-            try:
-                meter = TorchEventMeter(task_threads=self._task_threads)
-                if reasons:
-                    meter.description += f"; CUPTI cannot be used: {reasons[0]}"
-                    logger.info("GPU time is an upper bound: %s", meter.description)
-                return meter
-            except TorchEventsRefused as refusal:
-                reasons.append(str(refusal))
-        return NullMeter("; ".join(reasons) or f"no meter is called {self._option!r}")
+                continue
+            if reasons:
+                meter.description += f"; CUPTI cannot be used: {reasons[0]}"
+                logger.info("GPU time is an upper bound: %s", meter.description)
+            return meter
+        return GpuMeter("; ".join(reasons) or f"no meter is called {self._option!r}")
 
     def _take(self, batch: GpuBatch, *, final: bool = False) -> None:
         """Add a batch to the accounts, with the tasks that were at work."""
@@ -234,7 +235,7 @@ class GpuWatch:
     def _replace_meter(self, reason: str) -> None:
         """Stop metering; the accounts stay."""
         logger.info("GPU time is not metered any more: %s", reason)
-        former, self._meter = self._meter, NullMeter(reason)
+        former, self._meter = self._meter, GpuMeter(reason)
         if former is not None:
             _close_quietly(former)
         self._threads.surround("gpu", None)

@@ -15,8 +15,8 @@ import pytest
 
 from dask_efficiency.gpu import calls
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
-from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused, callbacks
-from dask_efficiency.gpu.meter import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, GpuBatch
+from dask_efficiency.gpu.cupti import CuptiMeter, callbacks
+from dask_efficiency.gpu.meter import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, GpuBatch, MeterRefused
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_refusal_has_its_reason_and_leaves_nothing_enabled(
     stub: ModuleType, arrange: Callable[[ModuleType], object], reason: str
 ):
     arrange(stub)
-    with pytest.raises(CuptiRefused, match=reason):
+    with pytest.raises(MeterRefused, match=reason):
         CuptiMeter()
     assert not any(stub.cupti.stub_enabled(kind) for kind in (1, 2, 4, 5, 10))
     assert not any(stub.cupti.stub_enabled_call(stub.RUNTIME, number) for number in RUNTIME_CALLS)
@@ -157,13 +157,13 @@ def test_without_the_compiled_callbacks_it_is_refused(
 ):
     monkeypatch.setattr("dask_efficiency.gpu.cupti.meter.OnePool.pool", None)
     monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "libcallbacks.so.1")
-    with pytest.raises(CuptiRefused, match=r"installed without libcallbacks\.so\.1"):
+    with pytest.raises(MeterRefused, match=r"installed without libcallbacks\.so\.1"):
         CuptiMeter()
 
 
 def test_a_later_failure_is_a_refusal_with_its_reason(stub: ModuleType, meter: CuptiMeter):
     stub.fail("cuptiActivityFlushAll", 15)
-    with pytest.raises(CuptiRefused, match="could not initialise"):
+    with pytest.raises(MeterRefused, match="could not initialise"):
         meter.flush()
 
 
@@ -284,7 +284,7 @@ def test_an_unannounced_profiler_is_noticed_by_torchs_flag(stub: ModuleType, pro
         meter.flush()
         assert stub.cupti.stub_enabled(stub.KERNEL)  # the other's
         assert meter.gaps > 0
-        with pytest.raises(CuptiRefused, match=r"torch\.profiler is running"):
+        with pytest.raises(MeterRefused, match=r"torch\.profiler is running"):
             CuptiMeter()
     stub.cupti.stub_other_end()
     assert stub.cupti.stub_other_unknown() == 1
@@ -313,7 +313,7 @@ def test_the_monitor_of_torch_ends_the_metering(stub: ModuleType, meter: CuptiMe
     module = ModuleType("torch.profiler._cupti_monitor")
     module.get_monitor = lambda: object()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.profiler._cupti_monitor", module)
-    with pytest.raises(CuptiRefused, match="CUPTI monitor"):
+    with pytest.raises(MeterRefused, match="CUPTI monitor"):
         meter.flush()
     assert stub.cupti.stub_enabled(stub.KERNEL)  # the monitor's, by now
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.gpu import GpuUse
-from dask_efficiency.gpu.meter import NullMeter, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.plugin.worker import gpu_watch
 from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
@@ -357,7 +357,7 @@ def test_sensors_are_read_even_if_nothing_can_be_metered(stub, watching, monkeyp
     watch = watching()
     readings = eventually(lambda: watch.totals().readings)
     assert readings == {"GPU-00010203-0405-0607-0809-0a0b0c0d0e0f": {"power_watts": 100.0}}
-    assert isinstance(watch._meter, NullMeter)
+    assert watch.totals().meter == "none"
     assert watch._thread.is_alive()
 
 
