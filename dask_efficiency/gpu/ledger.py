@@ -34,8 +34,8 @@ class KernelTable:
     """Launches and nanoseconds of kernels by prefix and name, of a bounded number of names."""
 
     def __init__(self) -> None:
+        #: By name, its number in order.
         self._names: dict[str, int] = {OTHER_KERNELS: 0}
-        self._texts = [OTHER_KERNELS]
         self._sums: dict[tuple[str, int], list[int]] = {}
 
     def numbered(self, operations: Operations, names: Sequence[str]) -> Operations:
@@ -67,7 +67,8 @@ class KernelTable:
     def totals(self) -> tuple[KernelTotals, ...]:
         """Kernels that took most time, and the sum of the rest."""
         ordered = sorted(self._sums.items(), key=lambda item: (-item[1][1], item[0]))
-        top = [KernelTotals(prefix, self._texts[name], *row) for (prefix, name), row in ordered[:MAX_LISTED]]
+        names = list(self._names)
+        top = [KernelTotals(prefix, names[name], *row) for (prefix, name), row in ordered[:MAX_LISTED]]
         rest = [row for _, row in ordered[MAX_LISTED:]]
         if rest:
             launches, ns = map(sum, zip(*rest, strict=True))
@@ -75,14 +76,9 @@ class KernelTable:
         return tuple(top)
 
     def _number(self, name: str) -> int:
-        name = name[:_MAX_NAME]
-        number = self._names.get(name)
-        if number is None:
-            if len(self._texts) >= MAX_KERNEL_NAMES:
-                return 0
-            number = self._names[name] = len(self._texts)
-            self._texts.append(name)
-        return number
+        if len(self._names) >= MAX_KERNEL_NAMES:
+            return self._names.get(name[:_MAX_NAME], 0)
+        return self._names.setdefault(name[:_MAX_NAME], len(self._names))
 
 
 #: A second in nanoseconds.

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from distributed import Worker
 
 from dask_efficiency.accounts.metered import (
     DASK_LABELS,
@@ -27,10 +29,6 @@ from dask_efficiency.accounts.metered import (
 )
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
 
 _Name = TypeVar("_Name", str, Metered)
 

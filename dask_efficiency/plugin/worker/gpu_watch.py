@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dask.utils import key_split
 
@@ -24,10 +24,8 @@ from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, MeterRefused, TaskId, 
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.torch_events import TorchEventMeter
+from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Seconds between two flushes, and between two looks for a framework.
 INTERVAL_SECONDS = 0.5

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice, product
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
+from distributed import Worker
 from distributed.core import Status
 from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, UnpauseEvent
 
@@ -31,13 +32,8 @@ from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import input_bytes
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.spill_watch import SpillWatch
-    from dask_efficiency.plugin.worker.threads import TaskThreads
-
+from dask_efficiency.plugin.worker.spill_watch import SpillWatch
+from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Tasks whose hooks are timed after each heartbeat; timing takes as long as the hook itself, so only some are.
 SAMPLE = 4

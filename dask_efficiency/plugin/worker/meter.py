@@ -9,10 +9,10 @@ import uuid
 from dataclasses import replace
 from functools import partial
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from distributed import __version__
+from distributed import Worker, __version__
 from distributed.core import Status
 
 from dask_efficiency.accounts.processors import encode_processors
@@ -39,10 +39,6 @@ from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import MeteredWindows
 from dask_efficiency.plugin.worker.worker_causes import WorkerCauses
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
 
 check_distributed(__version__)
 

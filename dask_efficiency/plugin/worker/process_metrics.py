@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distributed import Scheduler, Worker
+from distributed.worker_state_machine import TaskState
 
 from dask_efficiency.accounts.metered import (
     BYTES,
@@ -28,14 +29,8 @@ from dask_efficiency.accounts.metered import (
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.worker.fine_metrics import NewDigests
+from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
-
-if TYPE_CHECKING:
-    from distributed import Worker
-    from distributed.worker_state_machine import TaskState
-
-    from dask_efficiency.plugin.worker.threads import TaskThreads
-
 
 _THREADS = "/proc/self/task"
 #: Threads whose wait is read at each heartbeat; each takes 10 us.

@@ -12,7 +12,9 @@ from collections import deque
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from distributed import Worker
 
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow
@@ -23,15 +25,11 @@ from dask_efficiency.plugin.processors import Throttling, own_processors
 from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
+from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
 from dask_efficiency.plugin.worker.window_details import SampleWindows
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Nanoseconds between two looks, on average, at least: twenty looks a second show tasks of a second well.
 MIN_INTERVAL_NS = 50_000_000

@@ -7,17 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from distributed import Worker
 from zict import Buffer
 
 from dask_efficiency.accounts.worker.log import Entry, Spilled
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Times that are kept; some spilling of a task that began before the first of them may be missed.
 MAX_TIMES = 20_000

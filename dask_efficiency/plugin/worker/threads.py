@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from threading import get_ident, get_native_id
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from distributed import Reschedule
+from distributed import Reschedule, Worker
 from distributed import worker as upstream
+from distributed.worker_state_machine import TaskState
 
 from dask_efficiency.accounts.worker.balance import Used
 from dask_efficiency.accounts.worker.log import Run
@@ -21,11 +22,6 @@ from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from distributed import Worker
-    from distributed.worker_state_machine import TaskState
-
 
 #: Runs that the event loop has not claimed; beyond, the oldest go, as some may never be claimed.
 MAX_UNCLAIMED = 10_000

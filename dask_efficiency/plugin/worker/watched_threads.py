@@ -7,17 +7,14 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distributed import Scheduler, Worker
 
 from dask_efficiency.accounts.lines import Stack
+from dask_efficiency.accounts.worker.waiting import Key
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import RUNNING
-
-if TYPE_CHECKING:
-    from dask_efficiency.accounts.worker.waiting import Key
-
 
 #: Threads of Python that are watched; further ones count as a library's. A guess, to bound the cost of a look.
 MAX_THREADS = 256

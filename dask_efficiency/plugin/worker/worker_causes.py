@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+
+from distributed import Worker
 
 from dask_efficiency.accounts.buckets import Bucket, causes_of, fit_causes, named_causes
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.wire.snapshots import SnapshotCauses
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.accounts.worker.reservations import SlotReservation
+from dask_efficiency.accounts.worker.waiting import Key
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.worker.sampler import WaitingSampler
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import begin_window
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.accounts.worker.waiting import Key
 
 #: Reason for no samples if the user switched them off.
 SWITCHED_OFF = "efficiency.waiting is off"

@@ -6,14 +6,12 @@ import sys
 import threading
 from collections.abc import Callable
 from time import monotonic, thread_time_ns
-from typing import TYPE_CHECKING
+
+from distributed import Worker
 
 from dask_efficiency.accounts.sensors import encode_sensors
 from dask_efficiency.plugin.worker.sensors.host import HostSensors
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from distributed import Worker
 
 #: Seconds between two readings, at least: the rate of heartbeats.
 READING_SECONDS = 1.0
