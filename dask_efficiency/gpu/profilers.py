@@ -64,8 +64,6 @@ class Profilers:
         #: Reason why this process makes no more profiles; None while it may.
         self._never: str | None = None
 
-    # -- holders ----------------------------------------------------------
-
     def hold(self) -> None:
         """Allow profiles from now on."""
         with self._lock:
@@ -114,8 +112,6 @@ class Profilers:
                 setattr(self._module, name, original)
         self._placed.clear()
 
-    # -- ours --------------------------------------------------------------------------------
-
     def enter(self, profile: RunningProfile) -> None:
         """Enter a profile of ours that is about to begin in this thread; raises NotProfiled if it may not."""
         with self._entering, self._lock:
@@ -149,8 +145,6 @@ class Profilers:
                 self._entered = self._present = self._calling = None
                 self._left.set()
                 self._put_back_unless_used()
-
-    # -- the user's --------------------------------------------------------------------------
 
     def _beginning(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def begin(*args: Any, **kwargs: Any) -> Any:

@@ -193,8 +193,6 @@ class WorkerHooks:
             self._take(ts, at)
         self.observe(at)
 
-    # -- coming and going --------------------------------------------------------------------
-
     def attach(self, plugin: Any) -> None:
         """Have upstream call the hook, after the worker's data is watched."""
         self._plugin = ref(plugin)
@@ -221,8 +219,6 @@ class WorkerHooks:
         plugin = self._plugin()
         if plugin is not None:
             plugin.transition = TimedHook(self.transition, self.cost, ref(plugin))
-
-    # -- the hook ----------------------------------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         """Log a transition; Dask calls this hook in the middle of a stimulus."""
@@ -349,8 +345,6 @@ class WorkerHooks:
             return _EXECUTING
         return _LONG_RUNNING if ts in self._state.long_running else _NEITHER
 
-    # -- reading -----------------------------------------------------------------------------
-
     def catch_up(self, *, report: bool = False) -> None:
         """Read the log, and finalize all tasks that have ended; called between stimuli.
 
@@ -367,8 +361,6 @@ class WorkerHooks:
         if self._recorder is not None:
             self._recorder.read(entries, whole=whole)
         self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())
-
-    # -- free slots --------------------------------------------------------------------
 
     def _look(self, at: int) -> None:
         """Note the cause of free slots if it has changed."""

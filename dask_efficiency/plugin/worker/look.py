@@ -135,8 +135,6 @@ class Look:
             return stack
         return stack if self._threads.cpu_of(self._loop_ident) >= _MIN_WORK * self._elapsed else None
 
-    # -- a look ------------------------------------------------------------------------------
-
     def go_on(self, at: int) -> None:
         """Count without a look: threads that have not run since they were seen waiting still wait for the same.
 
@@ -240,8 +238,6 @@ class Look:
             seen[ident] = _Seen(ident, watched, key, fresh, core, watched.state)
         return seen
 
-    # -- witnesses ---------------------------------------------------------------------------
-
     def _at_wait(self, thread: _Seen, library: float, core: float) -> None:
         """Split waiting at a lock: threads of a library that computed, or that waited for a core, are its cause."""
         watched, key = thread.watched, thread.key
@@ -318,8 +314,6 @@ class Look:
                 watched.rest += orphan[1]
                 orphan[1] = 0
 
-    # -- waiting for a core ------------------------------------------------------------------
-
     def _waited_for_core(self, watched: Watched, key: Key, ns: int) -> None:
         if ns > 0:
             of = key, watched.stack if self.stacks_wanted else ()
@@ -339,8 +333,6 @@ class Look:
             part = ns * throttled // whole if throttled else 0
             self._count(key, THROTTLED, part, stack)
             self._count(key, CORE, ns - part, stack)
-
-    # -- libraries' threads ------------------------------------------------------------------
 
     def _at_python_locks(self, seen: Mapping[int, _Seen]) -> set[int]:
         """Idents of the threads that wait at locks of Python, and so for no library."""
@@ -375,8 +367,6 @@ class Look:
         if part > 0:
             for thread in seen.values():
                 self._add((thread.key, FREE_SLOT_LIBRARY, part))
-
-    # -- the GIL -----------------------------------------------------------------------------
 
     def _waiting_for_gil(self, seen: Mapping[int, _Seen]) -> set[int]:
         """Idents of the threads that wait for the GIL; threads without a task are read only if a task waits for it."""

@@ -157,8 +157,6 @@ class WorkerMeter:
         """Reason why it measures nothing any more; None while it works."""
         return self._guard.off
 
-    # -- coming and going --------------------------------------------------------------------
-
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self.asked_to_record = plugin.recording, plugin.profile
@@ -227,8 +225,6 @@ class WorkerMeter:
             **self._process_facts(),
         }
         return self._final
-
-    # -- answers -----------------------------------------------------------------------------
 
     def heartbeat(self, worker: Worker) -> dict[str, Any]:
         """Payload of a heartbeat: totals, so that a lost one costs nothing, and one may repeat the last.

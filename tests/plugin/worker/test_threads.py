@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import partial, wraps
+from functools import wraps
 from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
@@ -421,23 +421,6 @@ def test_upstream_is_restored_with_the_last_meter(leaving):
                 await worker.close()
             assert as_upstream_has_them()
 
-    asyncio.run(run())
-
-
-@pytest.mark.cluster
-def test_tasks_run_under_an_unknown_version_of_dask_and_the_report_says_that_they_were_not_metered(monkeypatch):
-    async def run() -> None:
-        async with client_of(None) as (client, _):
-            await client.submit(spin, 0.01)
-            report = await snapshot(client)
-            assert report.details["thread-noncpu: CPU not measured"] > 0
-            assert report.breakdown["thread-cpu"] == 0
-            assert report.breakdown["thread-noncpu"] > 0
-            assert not report.not_measured
-
-    another = partial(lambda original, *args: original(*args), RUN_TASK)
-    monkeypatch.setattr(upstream, "_run_task", another)
-    monkeypatch.setattr(sys.modules[__name__], "RUN_TASK", another)
     asyncio.run(run())
 
 
