@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +34,7 @@ WORK = np.dtype([*OPERATION.descr, ("owner", np.int64), ("asked", np.int64)])
 WAIT = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("spins", np.bool_)])
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """Operations and waits of a batch, with the tasks that they belong to."""
 
     #: Of dtype :data:`WORK`.

@@ -179,7 +179,7 @@ class GpuLedger:
         if until > self._counted_until:
             self._count_until(until)
         self._finalize_waits()
-        self._close()
+        self._count_hidden()
         self._forget()
 
     def uses(self) -> dict[TaskId, GpuUse]:
@@ -325,7 +325,7 @@ class GpuLedger:
                 task.busy_in_use += busy
                 task.used_until = max(task.used_until, end)
 
-    def _close(self) -> None:
+    def _count_hidden(self) -> None:
         """Count the hidden GPU time of tasks, once their time has been counted up to their end."""
         for task in [task for task in self._open.values() if task.known and task.stop <= self._counted_until]:
             del self._open[task.number]

@@ -117,12 +117,9 @@ class Cupti:
             raise CuptiError(function, -1, f"{self.path} has no such function")
         code = call(*arguments)
         if code != 0:
-            raise CuptiError(function, code, self._name(code))
-
-    def _name(self, code: int) -> str:
-        text = ctypes.c_char_p()
-        known = self._library.cuptiGetResultString(ctypes.c_int(code), ctypes.byref(text)) == 0
-        return text.value.decode(errors="replace") if known and text.value else ""
+            name = ctypes.c_char_p()
+            self._library.cuptiGetResultString(ctypes.c_int(code), ctypes.byref(name))
+            raise CuptiError(function, code, (name.value or b"").decode(errors="replace"))
 
 
 def find(newest: int | None = None) -> str | None:

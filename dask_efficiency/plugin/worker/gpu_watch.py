@@ -7,11 +7,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from dask.utils import key_split
 
@@ -20,7 +19,7 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, MeterRefused, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, MeterRefused, TaskId
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.torch_events import TorchEventMeter
@@ -131,7 +130,9 @@ class GpuWatch:
                     break
             self._turn(final=True)
         except Exception as error:
-            self._fail(error)
+            logger.exception("dask_efficiency no longer meters GPUs")
+            reason = f"failed: {type(error).__name__}: {error}"[:500]
+            self._totals = replace(self._totals, meter="none", description=reason)
         finally:
             self._end()
 
@@ -162,7 +163,8 @@ class GpuWatch:
         except (ImportError, RuntimeError) as error:
             logger.info("no readings of GPU sensors: %s", error)
         meter = self._meter = self._best_meter()
-        self._ledger = GpuLedger(at=time.monotonic_ns(), prefix_of=_prefix_of)
+        # The worker may have forgotten a task by the time of its GPU work.
+        self._ledger = GpuLedger(time.monotonic_ns(), lambda key: str(key_split(key))[:MAX_PREFIX_LENGTH])
         if meter.kind == "none":
             logger.info("GPU time is not metered: %s", meter.description)
         else:
@@ -199,17 +201,13 @@ class GpuWatch:
         uncertain = self._meter.dropped + self._meter.gaps
         windows = self._threads.windows()
         since = self._known[0] if self._known[0] >= 0 else time.monotonic_ns()
-        self._ledger.add(
-            batch,
-            windows,
-            devices=self._meter.devices,
-            not_tasks=self._not_tasks(),
-            lost=uncertain > self._uncertain,
-            final=final,
-        )
+        devices, lost = self._meter.devices, uncertain > self._uncertain
+        self._ledger.add(batch, windows, devices=devices, not_tasks=self._not_tasks(), lost=lost, final=final)
         self._uncertain = uncertain
         self._uses.update(self._ledger.uses())
-        self._known = since, self._ledger.known_until, _not_ended(windows)
+        running = {task for task, stop, _ in windows if stop < 0}
+        ended = {task for task, stop, _ in windows if stop >= 0}
+        self._known = since, self._ledger.known_until, running - ended
         for task in list(self._uses)[: max(0, len(self._uses) - MAX_TASKS)]:
             self._uses.pop(task, None)
 
@@ -239,10 +237,6 @@ class GpuWatch:
         self._threads.surround("gpu", None)
         self._totals = replace(self._totals, meter="none", description=reason)
 
-    def _fail(self, error: Exception) -> None:
-        logger.exception("dask_efficiency no longer meters GPUs")
-        self._totals = replace(self._totals, meter="none", description=f"failed: {type(error).__name__}: {error}"[:500])
-
     def _end(self) -> None:
         """Clean up, even after a failure."""
         self._threads.surround("gpu", None)
@@ -254,15 +248,6 @@ class GpuWatch:
                 GpuWatch._owner = None
         while self._waiting:
             _resolve(*self._waiting.popleft())
-
-
-def _prefix_of(key: Any) -> str:
-    """Prefix of a key; its worker may have forgotten the task by now."""
-    return str(key_split(key))[:MAX_PREFIX_LENGTH]
-
-
-def _not_ended(windows: Iterable[TaskWindow]) -> set[TaskId]:
-    return {task for task, stop, _ in windows if stop < 0} - {task for task, stop, _ in windows if stop >= 0}
 
 
 def _cuda_in_use() -> bool:

@@ -34,7 +34,10 @@ class KeptFiles:
         """Content of a file; empty if it is missing, or cannot be read now."""
         descriptor = self._kept.get(path)
         if descriptor is None:
-            descriptor = self._kept[path] = self._open(path)
+            descriptor = -1
+            with suppress(OSError):
+                descriptor = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+            self._kept[path] = descriptor
         if descriptor < 0:
             return b""
         content = more = self._once(descriptor, nbytes, 0)
@@ -70,11 +73,6 @@ class KeptFiles:
         for descriptor in kept.values():
             if descriptor >= 0:
                 os.close(descriptor)
-
-    def _open(self, path: str) -> int:
-        with suppress(OSError):
-            return os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
-        return -1
 
 
 def words_of(content: bytes) -> Iterator[list[bytes]]:
