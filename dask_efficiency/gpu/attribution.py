@@ -9,17 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import Int64, ranked
-from dask_efficiency.gpu.meter import (
-    BEGINS_GRAPH,
-    BLOCKS,
-    CALL,
-    ENDS_GRAPH,
-    OPERATION,
-    SPINS,
-    Calls,
-    GpuBatch,
-    Operations,
-)
+from dask_efficiency.gpu.meter import BEGINS_GRAPH, BLOCKS, CALL, ENDS_GRAPH, OPERATION, SPINS, Calls, GpuBatch
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, TaskTable
 
 #: Longest wait for the operation of a call, nanoseconds. A guess: kernels that run for a minute are rare.
@@ -85,7 +75,7 @@ class Attribution:
         self._tasks = tasks
         self._asked: list[_Asked] = []
         #: Operations whose call has not arrived: it may have been under way when the batch was made.
-        self._orphans: Operations = np.empty(0, OPERATION)
+        self._orphans: NDArray[np.void] = np.empty(0, OPERATION)
         #: Calls of task threads whose task is not known yet.
         self._undecided: Calls = np.empty(0, CALL)
         #: Start of the graph that each thread records.
@@ -150,7 +140,7 @@ class Attribution:
         order = np.argsort(new.correlation, kind="stable")
         self._asked.append(new.take(order, group[order], new.awaited))
 
-    def _match(self, operations: Operations, *, final: bool) -> NDArray[np.void]:
+    def _match(self, operations: NDArray[np.void], *, final: bool) -> NDArray[np.void]:
         old = len(self._orphans)
         if old:
             operations = np.concatenate([self._orphans, operations])

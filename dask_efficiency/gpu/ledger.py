@@ -34,7 +34,6 @@ class KernelTable:
     """Launches and nanoseconds of kernels by prefix and name, of a bounded number of names."""
 
     def __init__(self) -> None:
-        #: By name, its number in order.
         self._names: dict[str, int] = {OTHER_KERNELS: 0}
         self._sums: dict[tuple[str, int], list[int]] = {}
 

@@ -61,7 +61,6 @@ class GpuBatch:
     operations: Operations = field(default_factory=lambda: np.empty(0, OPERATION))
     #: Of dtype :data:`CALL`.
     calls: Calls = field(default_factory=lambda: np.empty(0, CALL))
-    #: Readable names of kernels.
     names: Sequence[str] = ()
     #: From a meter that sees no operations: an upper bound of each task's time on the device, nanoseconds.
     bounds: Mapping[TaskId, int] = field(default_factory=dict)

@@ -53,7 +53,6 @@ CALL_OFFSETS: Mapping[str, int] = {
 class RecordLayout(NamedTuple):
     """Records of one version of CUPTI; the offsets above hold for all versions."""
 
-    #: Name of the kernel record in the header.
     kernel_record: str
     #: Bytes of a record, by kind.
     sizes: Mapping[int, int]

@@ -168,7 +168,6 @@ _NEAR_NS = 60_000_000_000
 class ClockPair(NamedTuple):
     """Times of two clocks at one instant."""
 
-    #: Clock of the records.
     record: int
     #: Monotonic nanoseconds.
     monotonic: int

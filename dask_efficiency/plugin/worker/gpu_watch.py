@@ -56,11 +56,9 @@ class GpuWatch:
     def __init__(
         self, option: str, threads: TaskThreads, *, not_tasks: Callable[[], Collection[int]], task_threads: int
     ) -> None:
-        self._option, self._threads = option, threads
+        self._option, self._threads, self._task_threads = option, threads, task_threads
         #: Gives idents of threads whose work is no task's.
         self._not_tasks = not_tasks
-        #: Number of threads of the process that run tasks.
-        self._task_threads = task_threads
         self._meter: GpuMeter | None = None
         self._ledger: GpuLedger | None = None
         self._nvml: Nvml | None = None

@@ -164,13 +164,9 @@ class WorkerHooks:
     ) -> None:
         self.cost = HookCost()
         self.slots, self._worker = slots, worker
-        self._state = worker.state
-        self._tasks = worker.state.tasks
-        self._executing = worker.state.executing
+        self._state, self._tasks, self._executing = worker.state, worker.state.tasks, worker.state.executing
         self._pending, self._spills, self._threads = pending, spills, threads
-        self._meter = threads.meter
-        self._done = threads.meter.done
-        self._log = log
+        self._meter, self._done, self._log = threads.meter, threads.meter.done, log
         #: Entries up to which nothing checks whether to read the log.
         self._room = 0
         self._failed = failed

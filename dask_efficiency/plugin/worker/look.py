@@ -95,7 +95,6 @@ class Look:
         self._loop_ident, self._cores, self._nthreads = loop_ident, cores, nthreads
         #: Called with results: for the sums, for the profile, and long holders of the GIL.
         self._add, self._row, self._hold = add, row, hold
-        #: True while a window needs stacks.
         self.stacks_wanted = False
         self.wants_libraries = False
         self._frames: dict[int, FrameType] = {}

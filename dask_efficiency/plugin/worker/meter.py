@@ -103,14 +103,12 @@ class WorkerMeter:
         self.asked_to_record = plugin.recording, plugin.profile
         self._seq = 0
         self._heartbeats = HeartbeatWriter()
-        #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
         #: Payload of the last heartbeat, and the instant at which it was new; None to make the next one new.
         self._last_heartbeat: dict[str, Any] | None = None
         self._reported_at: int | None = None
         #: Accounts of the last snapshot, of a heartbeat or an answer.
         self.reported: Balance | None = None
-        #: Final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
         #: Answers that wait to be sent; heartbeats report nothing newer before them.
         self._answers = 0
@@ -130,7 +128,6 @@ class WorkerMeter:
         self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in parts))
         self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(worker, self.threads, enabled=plugin.waiting)
-        #: Transitions of tasks that were not read yet.
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._shuffles = ShuffleWatch(worker)

@@ -66,7 +66,6 @@ class PendingTasks:
         self._spill = metrics.spill
         self._threads, self._spills, self._library = threads, spills, library
         self._use, self._rate = use, rate
-        #: Durations and sizes of tasks, while a window is open.
         self.sizes = SizesByWindow()
         self._waiting: deque[_Waiting] = deque()
         #: Tasks that were finalized without their GPU use, as it was not known in time.

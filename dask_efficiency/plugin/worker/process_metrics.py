@@ -45,8 +45,7 @@ class ProcessThreads:
     """
 
     def __init__(self, threads: TaskThreads, counted: Callable[[], int] = lambda: 0) -> None:
-        self._task_threads = threads
-        self._counted = counted
+        self._task_threads, self._counted = threads, counted
         self._loop = threading.get_native_id()
         self._began = _clocks()
         self._other_cpu = 0
@@ -131,7 +130,7 @@ class ProcessMetrics:
         self.counter = TaskRateCounter()
         self.writer = TaskRateWriter()
         self._worker = worker
-        self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
+        self._last_transfer: Any = next(reversed(worker.transfer_incoming_log), None)
         self._disk: dict[str, list[Any]] = {SECONDS: [], BYTES: []}
         self._new_digests = NewDigests(worker.digests_total)
         #: Bytes and messages so far by sender's address; further senders count as one.

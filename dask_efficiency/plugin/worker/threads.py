@@ -52,7 +52,6 @@ class TaskMeter:
         self.recording = False
         #: Windows of ended tasks; None while nobody reads them.
         self.windows: deque[TaskWindow] | None = None
-        #: Called around each task.
         self.around: Around | None = None
         #: Called in the thread of the next task, before it; None while the sampler is awake.
         self.wake: Callable[[], object] | None = None

@@ -78,7 +78,6 @@ class WatchedThreads:
         self._first = {thread.native_id for thread in threading.enumerate()}
         self._watched: dict[int, Watched] = {}
         self._others: dict[int, ThreadFiles] = {}
-        #: Python's threads by ident.
         self.python: dict[int, threading.Thread] = {}
         #: Idents of those that belong to no library.
         self._known: set[int] = set()
