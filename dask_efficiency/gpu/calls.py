@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 #: Effects of a call, in order: launches work and returns at once; copies and waits for the copy; only waits; begins to
 #: record a graph, during which launches run nothing; ends the recording.
 ASKS, COPIES, WAITS, BEGINS_GRAPH, ENDS_GRAPH = range(1, 6)
-
 #: A launch that takes at least this long, nanoseconds, has waited too: the queue was full, or the memory of the copy
 #: was pageable. A launch takes some 5 us.
 LONG = 50_000
@@ -55,7 +54,6 @@ def _table(numbers: Mapping[int, str]) -> NDArray[np.uint8]:
 #: Effect of each call by its number; 0 where it has none here. The last entry stands for all higher numbers.
 RUNTIME_TABLE = _table(_RUNTIME)
 DRIVER_TABLE = _table(_DRIVER)
-
 #: Numbers for ``cuptiActivityEnableRuntimeApi`` and ``cuptiActivityEnableDriverApi``. Older CUPTIs refuse some.
 RUNTIME_CALLS: list[int] = np.flatnonzero(RUNTIME_TABLE).tolist()
 DRIVER_CALLS: list[int] = np.flatnonzero(DRIVER_TABLE).tolist()

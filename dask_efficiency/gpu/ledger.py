@@ -86,7 +86,6 @@ SECOND = 1_000_000_000
 OTHER = "(other)"
 #: Stands for the prefix of work that no known task launched.
 UNATTRIBUTED = "(unattributed)"
-
 #: Prefixes counted separately. A guess, to bound memory.
 MAX_PREFIXES = 1000
 #: Operations that wait for older ones, 60 bytes each: 24 MB. Beyond, they do not wait.

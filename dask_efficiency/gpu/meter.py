@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 #: Kinds of operations, in the field ``activity``.
 KERNEL, COPY, FILL = range(3)
-
 #: Effects of a call on its thread, in the field ``waits``: returns at once; waits for the device and leaves the core to
 #: others; waits and burns CPU. The last two begin and end the recording of a graph: launches in between run nothing.
 RETURNS, BLOCKS, SPINS, BEGINS_GRAPH, ENDS_GRAPH = range(5)
-
 #: Work on a device. Times are monotonic nanoseconds, ``name`` is an index into the batch's names or -1,
 #: ``correlation`` the number that it shares with the call that launched it.
 OPERATION = np.dtype(

@@ -89,7 +89,6 @@ def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:
 #: another task's kernel runs, on a device where work of its own is queued; the same, while its own copy runs; only its
 #: own copy runs.
 OWN_KERNEL, OTHERS_KERNEL, OTHERS_KERNEL_AND_COPY, OWN_COPY = range(4)
-
 #: A stretch of a task's time with one label. The stretches of a task are disjoint.
 STRETCH = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("label", np.uint8)])
 

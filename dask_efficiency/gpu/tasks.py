@@ -18,7 +18,6 @@ from dask_efficiency.gpu.meter import TaskId, TaskWindow
 NOBODY = -1
 #: End of a task that has not ended.
 FOREVER = (1 << 62) - 1
-
 #: CUPTI records the low 32 bits of a thread's ident.
 _LOW = 0xFFFFFFFF
 

@@ -16,7 +16,6 @@ from pathlib import Path
 LIBRARY_NAME = "libcallbacks.so.1"
 
 SOURCE = Path(__file__).with_name("callbacks.c")
-
 #: Environment variable; anything but 0 keeps the build from looking for a compiler.
 NO_EXTENSION = "DASK_EFFICIENCY_NO_EXTENSION"
 #: ``nodelete``: CUPTI may call the functions until the process ends, so the library must stay loaded.

@@ -20,10 +20,8 @@ from dask_efficiency.gpu.cupti.build import LIBRARY_NAME
 
 #: Compiled ``callbacks.c``; missing where the installation had no C compiler.
 LIBRARY = Path(__file__).with_name(LIBRARY_NAME)
-
 #: States of a buffer: free, lent to CUPTI, or returned with records.
 FREE, LENT, DONE = range(3)
-
 #: Fields of the table before its slots, as in ``struct pool``.
 _COUNT, _SIZE, _BASE, _REFUSED, _FOREIGN, _SLOTS = range(6)
 

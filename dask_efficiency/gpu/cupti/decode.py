@@ -13,22 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu import calls as does
-from dask_efficiency.gpu.meter import (
-    BEGINS_GRAPH,
-    CALL,
-    COPY,
-    ENDS_GRAPH,
-    FILL,
-    KERNEL,
-    OPERATION,
-    RETURNS,
-    Calls,
-    Operations,
-)
+from dask_efficiency.gpu.meter import BEGINS_GRAPH, CALL, COPY, ENDS_GRAPH, FILL, KERNEL, OPERATION, RETURNS
 
 #: ``CUpti_ActivityKind``, in the first four bytes of every record; the same in all versions.
 MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
-
 #: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end, as
 #: did memcpy and memset: tests/gpu/cupti/test_decode.py has the figures of the headers of CUDA 12.1 to 13.5.
 KERNEL_OFFSETS: Mapping[str, int] = {
@@ -86,17 +74,13 @@ def layout_for(version: int) -> RecordLayout | None:
     return _COUNTED.get(version) or _DATED.get(version // 100)
 
 
-#: Sizes of records are multiples of this, bytes.
-_ALIGNMENT = 8
-
-
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """Content of a buffer, with times of CUPTI's clock."""
 
     #: ``name`` is an index into ``pointers``.
-    operations: Operations
-    calls: Calls
+    operations: NDArray[np.void]
+    calls: NDArray[np.void]
     #: Addresses of kernel names, each once.
     pointers: NDArray[np.uint64]
     #: Records without times, plus one if the rest of the buffer could not be read.
@@ -127,7 +111,7 @@ def decode(
 
 def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.uint32], int]:
     """Start of each record, in words; its kind; and 1 if a rest could not be read, else 0."""
-    steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % _ALIGNMENT == 0}
+    steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % 8 == 0}
     begins: list[int] = []
     append, kind_at = begins.append, words.data
     position, end, lost = 0, len(words), 0
@@ -149,7 +133,7 @@ def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[
 
 def _operations(
     words: NDArray[np.uint32], at: NDArray[np.int64], offsets: Mapping[str, int], activity: int
-) -> tuple[Operations, NDArray[np.uint64]]:
+) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
     found = np.empty(len(at), OPERATION)
     found["start"] = _long(words, at, offsets["start"])
     found["end"] = _long(words, at, offsets["end"])
@@ -163,7 +147,9 @@ def _operations(
     return found, pointers
 
 
-def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.uint8], waiting: int) -> Calls:
+def _calls(
+    words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.uint8], waiting: int
+) -> NDArray[np.void]:
     numbers = words[at + CALL_OFFSETS["cbid"] // 4]
     what = table[np.minimum(numbers, len(table) - 1)]
     start = _long(words, at, CALL_OFFSETS["start"]).view(np.int64)

@@ -16,19 +16,9 @@ from numpy.typing import NDArray
 
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
+from dask_efficiency.gpu.cupti import decode as records
 from dask_efficiency.gpu.cupti import library
 from dask_efficiency.gpu.cupti.callbacks import BufferPool
-from dask_efficiency.gpu.cupti.decode import (
-    CONCURRENT_KERNEL,
-    DRIVER,
-    MEMCPY,
-    MEMSET,
-    RUNTIME,
-    Decoded,
-    KernelNames,
-    decode,
-    layout_for,
-)
 from dask_efficiency.gpu.cupti.library import ClockPair, Cupti, CuptiError, RecordClock
 from dask_efficiency.gpu.meter import BLOCKS, SPINS, Device, GpuBatch, GpuMeter, MeterRefused
 from dask_efficiency.show.log import logger
@@ -102,9 +92,8 @@ def _uses_cuda(activities: Any) -> bool:
 
 
 #: Kinds of records besides calls. Never KERNEL (3), which keeps kernels from running concurrently.
-_KINDS = (CONCURRENT_KERNEL, MEMCPY, MEMSET)
-_CALLS = {RUNTIME: RUNTIME_CALLS, DRIVER: DRIVER_CALLS}
-
+_KINDS = (records.CONCURRENT_KERNEL, records.MEMCPY, records.MEMSET)
+_CALLS = {records.RUNTIME: RUNTIME_CALLS, records.DRIVER: DRIVER_CALLS}
 #: A record that ends this long after its flush, nanoseconds, was misread.
 _FUTURE_NS = 1_000_000_000
 
@@ -144,7 +133,7 @@ class CuptiMeter(GpuMeter):
             raise MeterRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
         self.devices = {device.number: Device(device.uuid, device.name) for device in found}
         self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
-        self._names = KernelNames()
+        self._names = records.KernelNames()
         self._lock = OnePool.lock
         self._gaps = 0
         self._sizes: dict[int, int] = {}
@@ -156,7 +145,7 @@ class CuptiMeter(GpuMeter):
         try:
             self._cupti = Cupti(path)
             version = self._cupti.version
-            layout = layout_for(version)
+            layout = records.layout_for(version)
             if layout is None:
                 raise MeterRefused(f"CUPTI {version} is not known to this version of dask-efficiency")
             self._layout = layout
@@ -315,14 +304,14 @@ class CuptiMeter(GpuMeter):
         self.dropped += self._cupti.dropped()
         return self._batch(self._decode(content)) if filled else GpuBatch(known_until=self._known_until)
 
-    def _decode(self, content: NDArray[np.uint8]) -> Decoded:
-        return decode(content, self._layout, self._sizes, waiting=self._waiting)
+    def _decode(self, content: NDArray[np.uint8]) -> records.Decoded:
+        return records.decode(content, self._layout, self._sizes, waiting=self._waiting)
 
-    def _batch(self, decoded: Decoded) -> GpuBatch:
+    def _batch(self, decoded: records.Decoded) -> GpuBatch:
         operations, calls = decoded.operations, decoded.calls
-        for records in (operations, calls):
+        for rows in (operations, calls):
             for field in ("start", "end"):
-                records[field] = self._clock.monotonic(records[field])
+                rows[field] = self._clock.monotonic(rows[field])
         credible = operations["end"] < time.monotonic_ns() + _FUTURE_NS
         self.dropped += decoded.dropped + len(operations) - int(credible.sum())
         names = self._names.at(decoded.pointers.tolist())

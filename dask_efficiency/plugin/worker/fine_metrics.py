@@ -36,7 +36,6 @@ _Name = TypeVar("_Name", str, Metered)
 BY_MEMORY_MANAGER = "spill by the memory manager"
 #: Name for display of each context that holds no slot.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
-
 #: Characters of a label; longer ones are cut.
 MAX_LABEL_LENGTH = 200
 
@@ -152,9 +151,6 @@ class SpillMetrics:
         return read, written
 
 
-_COMMS = "background-comms"
-
-
 class ShuffleWatch:
     """Adds up how long a worker takes to receive from P2P shuffles, and how long it still sends at their barriers."""
 
@@ -182,7 +178,7 @@ class ShuffleWatch:
         return dict(self._ns)
 
     def _timed(self, label: str, handler: Callable[..., Any]) -> Callable[..., Any]:
-        metered = Metered(P2P, "", _COMMS, label, SECONDS)
+        metered = Metered(P2P, "", "background-comms", label, SECONDS)
 
         @wraps(handler)
         async def handle(*args: Any, **kwargs: Any) -> Any:

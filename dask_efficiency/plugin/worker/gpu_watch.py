@@ -32,7 +32,6 @@ INTERVAL_SECONDS = 0.5
 READING_SECONDS = 1.0
 #: Modules that bring CUDA into a process; without one of them, nothing else is checked.
 FRAMEWORKS = ("torch", "cupy_backends", "numba.cuda.cudadrv.driver", "cuda.bindings.driver", "pycuda")
-
 #: Ended tasks whose GPU use was not asked for; beyond, the oldest are dropped.
 MAX_TASKS = 20_000
 

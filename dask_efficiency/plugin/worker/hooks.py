@@ -84,10 +84,8 @@ class TimedHook:
 
 #: States between which a transition does not matter to slots.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
-
 #: States of a task that was received and has no slot.
 WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
-
 #: States besides ``flight`` in which a task may be in flight.
 MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
 
@@ -122,7 +120,6 @@ def noted(start: str, finish: str) -> bool:
 
 #: Events of upstream without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
-
 #: Used for every task: attributes of an enum's class are slow.
 _RUNNING = Status.running
 _EXECUTING, _LONG_RUNNING, _NEITHER = TaskSet.EXECUTING, TaskSet.LONG_RUNNING, TaskSet.NEITHER
@@ -325,7 +322,8 @@ class WorkerHooks:
             watched = self._meter.windows is not None
             if finish == "memory" and ts is not None:
                 if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
-                    nbytes = size_of(ts)
+                    # Of its input or, if it has none, of its output.
+                    nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
                 if ts.nbytes is not None:
                     made = ts.nbytes
             elif finish == "rescheduled" and key in self._meter.stopped_by_shuffle:
@@ -413,11 +411,6 @@ class WorkerHooks:
         if changes:
             self._log += reversed(changes)
             self._observed, self._waits = None, True
-
-
-def size_of(ts: Any) -> float:
-    """Bytes of a task's input or, if it has none, of its output."""
-    return (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
 
 
 def stored_ns(ts: Any) -> int:

@@ -26,7 +26,6 @@ LATE_NS = 3_000_000_000
 MAX_WAITING = 10_000
 #: Nanoseconds below which a task has no rate, and its inputs are not read.
 MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
-
 #: Nanoseconds of waiting below which causes are not looked up: such tasks are many, and no sample meets them.
 MIN_WAITED_NS = 50_000
 

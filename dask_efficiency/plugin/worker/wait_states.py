@@ -257,13 +257,8 @@ def _addresses(reader: HeldReader) -> set[int]:
 
 #: Modules of which every wait is at a lock of Python.
 _FILES = (str(threading.__file__), str(queue.__file__), os.path.dirname(str(concurrent.futures.__file__)) + os.sep)
-
 #: Methods by which a line waits for such a lock.
-_METHODS = frozenset({"acquire", "wait", "wait_for", "join", "get", "put", "result", "exception"})
-
-#: Entering a ``with`` block: an instruction up to Python 3.13, a name from then on.
-_ENTER = "BEFORE_WITH"
-_ENTER_NAME = "__enter__"
+_METHODS = frozenset({"acquire", "__enter__", "wait", "wait_for", "join", "get", "put", "result", "exception"})
 #: Lines cached. A guess, to bound memory.
 MAX_KNOWN = 5_000
 
@@ -300,11 +295,11 @@ def _waits(code: CodeType, at: int) -> bool:
     names: dict[int | None, set[str]] = {}
     for instruction in dis.get_instructions(code):
         line = instruction.positions.lineno if instruction.positions is not None else None
-        if instruction.offset == at and instruction.opname == _ENTER:
+        if instruction.offset == at and instruction.opname == "BEFORE_WITH":  # up to Python 3.13
             return True
         # In Python 3.14 the instruction that enters a block has a number as argument, and its name only as text.
         name = instruction.argval if isinstance(instruction.argval, str) else instruction.argrepr
         names.setdefault(line, set()).add(name)
         if instruction.offset >= at:
             break
-    return bool(names.get(line, set()) & (_METHODS | {_ENTER_NAME}))
+    return not _METHODS.isdisjoint(names.get(line, ()))

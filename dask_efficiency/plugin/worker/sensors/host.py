@@ -66,7 +66,6 @@ def _cpu_shares(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
 
 #: The rows of ``/proc/vmstat`` that count pages, by sensor.
 _SWAP = {b"pswpin": "swap_in", b"pswpout": "swap_out"}
-
 #: Bytes of ``/proc/meminfo`` up to the available memory.
 _HEAD = 256
 
@@ -96,7 +95,6 @@ def _read_pressures(proc: KeptFiles, counters: Counters) -> dict[str, float]:
 
 #: Whole disks: partitions, and devices made of disks, would count the same requests again.
 _DISK = re.compile(rb"(?:sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|dasd[a-z]+|nvme\d+n\d+|mmcblk\d+)\Z")
-
 #: Disks that are read; of more, the first. A guess, to bound the cost.
 MAX_DISKS = 64
 #: Columns of ``/proc/diskstats``: the name; and those that are counted: reads and their milliseconds; writes and their
