@@ -168,7 +168,8 @@ def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> J
     # Each further worker needs less, but at a disk, where some only wait for others.
     limits, found, flagged = dict.fromkeys(scores, limit), list[SlowWorker](), -1
     while True:
-        more = [one for worker in range(count) if (one := _finding(run, worker, scores, limits, disks)) is not None]
+        every = (_finding(run, worker, scores, limits, disks) for worker in range(count))
+        more = [finding for finding in every if finding is not None]
         if (number := sum(one.cause is not Cause.DISK for one in more)) <= flagged:
             break
         found, flagged = more, number
