@@ -11,14 +11,7 @@ if TYPE_CHECKING:
     from dask_efficiency.simulation.model.result import Prediction
     from dask_efficiency.simulation.model.sweeps import Sweep
 
-__all__ = [
-    "IdealLadder",
-    "Placements",
-    "Prediction",
-    "SimulationRefusedError",
-    "SimulationWarning",
-    "Sweep",
-]
+__all__ = ["IdealLadder", "Placements", "Prediction", "SimulationRefusedError", "SimulationWarning", "Sweep"]
 
 __getattr__, __dir__ = public(
     __name__,

@@ -139,12 +139,7 @@ def _value(text: str) -> Any:
 @json_option
 @scheduler_options
 def command(
-    source: str,
-    save: str | None,
-    html: str | None,
-    as_json: bool,
-    connection: Connection,
-    **asked: Any,
+    source: str, save: str | None, html: str | None, as_json: bool, connection: Connection, **asked: Any
 ) -> None:
     """Predict a recorded run on another cluster.
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
 from dask_efficiency.simulation.model.cores import Needs
-from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
+
+if TYPE_CHECKING:
+    from dask_efficiency.simulation.engine.cluster import VirtualCluster
+    from dask_efficiency.simulation.engine.worker import VirtualWorker
 
 #: Nanoseconds of a scheduler or a worker for a message that starts or ends no task, such as ``add-keys`` or
 #: ``free-keys``: measured, 300 of one batch took a scheduler 3.6 ms.
@@ -42,15 +43,8 @@ class Taking(NamedTuple):
 class Costs:
     """Draws costs in nanoseconds; the seed decides.
 
-    Parameters
-    ----------
-    network
-        True if a simulated network moves the bytes.
-    rare
-        Recorded costs above this quantile are cut off to it: where the simulation has processes wait for cores, larger
-        ones are taken for such waiting.
-    without
-        Parts that cost nothing, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
+    ``network`` is True if a simulated network moves the bytes. Recorded costs above the quantile ``rare`` are cut off
+    to it: where the simulation has processes wait for cores, larger ones are taken for such waiting.
     """
 
     def __init__(
@@ -94,11 +88,8 @@ class Costs:
     def prepare(self, prefix: int, crowd: float = 1.0) -> int:
         """Draw the time from a slot until the start in the thread.
 
-        Parameters
-        ----------
-        crowd
-            Number of other threads that may hold the GIL, as a share of the recorded number, in [0, 1]. Time beyond
-            :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them.
+        ``crowd`` is the number of other threads that may hold the GIL, as a share of the recorded number, in [0, 1]:
+        time beyond :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them.
         """
         return _crowded(int(self._prepare[prefix]()), crowd)
 
@@ -152,16 +143,8 @@ class Costs:
         return round(costs.latency * factor), Taking(computing, taking - computing)
 
 
-class WorkerIdentity(Protocol):
-    """Identity of a simulated worker, by which its costs are chosen."""
-
-    spec: WorkerSpec
-    #: In the simulation; that of ``spec`` is the recorded one.
-    address: str
-
-
 #: Called at the end of a task's thread with its worker and a function; calls the function when the run can go on.
-AtTaskEnd = Callable[[WorkerIdentity, Callable[[], None]], None]
+AtTaskEnd = Callable[["VirtualWorker", Callable[[], None]], None]
 
 
 class RunCosts(NamedTuple):
@@ -180,26 +163,12 @@ class RunCosts(NamedTuple):
 
 
 class TaskCosts:
-    """Costs of each run of a task on the worker that it is given to.
+    """Costs of each run of a task on the worker that it is given to."""
 
-    Parameters
-    ----------
-    costs
-        Draws the costs around a task.
-    at_end
-        By task: as of :attr:`RunCosts.at_end`.
-    """
-
-    def __init__(
-        self,
-        workload: Workload,
-        calibration: Calibration,
-        job: SimulationJob,
-        costs: Costs,
-        at_end: Callable[[int], AtTaskEnd | None],
-    ) -> None:
+    def __init__(self, cluster: VirtualCluster, calibration: Calibration) -> None:
+        workload, job = cluster.workload, cluster.job
         trace, prefixes = workload.trace, job.prefixes or {}
-        self._number, self._costs, self._at_end = workload.number, costs, at_end
+        self._number, self._costs, self._at_end = workload.number, cluster.costs, cluster.shuffles.at_end
         self._prefix = trace.tasks.prefix.data
         self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
         # Buffers, without an object for each value.
@@ -217,7 +186,7 @@ class TaskCosts:
         self._pace |= {name: [1.0 / speed] * columns for name, speed in job.cluster.speeds.items()}
         self._even = [1.0] * columns
 
-    def first(self, worker: WorkerIdentity, key: Any) -> int:
+    def first(self, worker: VirtualWorker, key: Any) -> int:
         """Extra time of a worker to read a task, above 0 for the first of its prefix where that was slow."""
         prefix = self._prefix[self._number[key]]
         if (worker.address, prefix) in self._read:
@@ -225,7 +194,7 @@ class TaskCosts:
         self._read.add((worker.address, prefix))
         return self._costs.cold(self._recorded.get(worker.spec.name, MISSING), prefix)
 
-    def of_run(self, worker: WorkerIdentity, key: Any) -> RunCosts:
+    def of_run(self, worker: VirtualWorker, key: Any) -> RunCosts:
         """Draw the costs of the run that begins."""
         task = self._number[key]
         prefix = self._prefix[task]

@@ -18,8 +18,6 @@ from dask_efficiency.runs.trace.files import load_trace, save_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 
-_MODULE = "dask_efficiency.simulation.engine"
-
 
 class SimulationError(RuntimeError):
     """A simulation failed."""
@@ -38,32 +36,10 @@ def simulate_seeds(
     processes: int | None = None,
     report: Callable[[float], object] = lambda runs: None,
 ) -> list[Simulated]:
-    """Simulate a recorded run, once for each seed.
+    """Simulate a recorded run, once for each seed, in their order; those in ``traces`` with traces.
 
-    Parameters
-    ----------
-    trace
-        The recorded run.
-    job
-        The cluster, and the changes.
-    seeds
-        One run each; the same seed gives the same run, to the nanosecond, on any machine.
-    traces
-        Seeds whose simulated runs are returned with traces.
-    processes
-        Number of processes at once; one for each core if None.
-    report
-        Called now and then with the number of runs that are done, fractions included.
-
-    Returns
-    -------
-    list of Simulated
-        In the order of the seeds.
-
-    Raises
-    ------
-    SimulationError
-        If a simulated run stands still, or its process ends with an error; with the reason.
+    The same seed gives the same run, to the nanosecond, on any machine. ``report`` is called now and then with the
+    number of runs that are done, fractions included. One process for each core runs at once, or ``processes``.
     """
     at_once = max(1, min(len(seeds), processes or CPU_COUNT))
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as name:
@@ -85,7 +61,7 @@ def simulate_seeds(
 def _start(folder: Path, seeds: Sequence[int]) -> subprocess.Popen[bytes]:
     # Hashes of texts must be the same in every process.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", _MODULE, str(folder), *map(str, seeds)]
+    command = [sys.executable, "-m", __package__, str(folder), *map(str, seeds)]
     with _errors_file(folder, seeds).open("wb") as errors:
         # It ends when its standard input closes, however this process ends.
         return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)

@@ -64,16 +64,8 @@ class _Files(MutableMapping[Any, Result]):
 class WorkerMemory:
     """Results of a worker, in memory and on disk.
 
-    Parameters
-    ----------
-    limit
-        The worker's memory limit, bytes; 0 is none.
-    unmanaged
-        Bytes of its process other than results.
-    disk
-        Speed of writing and reading results; None where nothing is spilled.
-    most
-        Most bytes that all its results can have.
+    ``limit`` is the worker's, 0 for none; ``unmanaged`` are the bytes of its process other than results, and ``most``
+    bounds those of all its results. Without a disk nothing is spilled.
     """
 
     def __init__(self, limit: int, unmanaged: int, disk: Disk | None, *, most: float = float("inf")) -> None:
@@ -82,18 +74,13 @@ class WorkerMemory:
         self._unmanaged = unmanaged
         self._files = _Files(disk or Disk())
         self._buffer: zict.Buffer[Any, Result] | None = None
-        self._plain: dict[Any, Result] = {}
         #: True if memory can get so full that something happens.
         self.limited = disk is not None and min(self._above["spill"], self._above["pause"]) < unmanaged + most
         if disk is not None and self._above["target"] < most:
-            self._buffer = zict.Buffer(
-                {}, zict.Cache(self._files, zict.WeakValueMapping()), n=self._above["target"], weight=_weight
-            )
-
-    @property
-    def data(self) -> MutableMapping[Any, Result]:
-        """Mapping in which Dask's worker keeps results."""
-        return self._plain if self._buffer is None else self._buffer
+            slow = zict.Cache(self._files, zict.WeakValueMapping())
+            self._buffer = zict.Buffer({}, slow, n=self._above["target"], weight=lambda key, result: result.nbytes)
+        #: Mapping in which Dask's worker keeps results.
+        self.data: MutableMapping[Any, Result] = {} if self._buffer is None else self._buffer
 
     @property
     def spilled(self) -> int:
@@ -129,7 +116,3 @@ class WorkerMemory:
     def ends(self, managed: int) -> bool:
         """True if the process uses so much that its nanny would end it."""
         return self.process(managed) > self._above["terminate"]
-
-
-def _weight(key: Any, result: Result) -> int:
-    return result.nbytes

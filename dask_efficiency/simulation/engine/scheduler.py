@@ -19,17 +19,7 @@ _NBYTES = attrgetter("nbytes")
 
 
 class VirtualScheduler(Scheduler):
-    """Dask's scheduler, without ports and background work.
-
-    Parameters
-    ----------
-    clock
-        Virtual time.
-    loop
-        Its event loop.
-    validate
-        Have Dask check its state after every step.
-    """
+    """Dask's scheduler, without ports and background work."""
 
     def __init__(self, clock: EventHeap, loop: Loop, *, validate: bool) -> None:
         upstream.BatchedSend = lambda *_args, **_kwargs: Stream(clock, TO_WORKER, loop)  # type: ignore[assignment, misc]

@@ -32,18 +32,8 @@ class SettingError(ValueError):
 def simulated_settings(recorded: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Make Dask's configuration of a simulated run.
 
-    Parameters
-    ----------
-    recorded
-        Configuration in a trace, which is untrusted: settings that do not change a schedule are left out, and
-        ``bandwidth`` is the scheduler's measurement at the start.
-    changed
-        Settings that differ from it.
-
-    Raises
-    ------
-    SettingError
-        With the setting, the value, and what was expected.
+    The recorded one, in a trace, is untrusted: settings that do not change a schedule are left out, and ``bandwidth``
+    is the scheduler's measurement at the start.
     """
     taken = {name: value for name, value in recorded.items() if name in SETTINGS}
     if "bandwidth" in recorded:
@@ -54,13 +44,7 @@ def simulated_settings(recorded: Mapping[str, Any], changed: Mapping[str, Any]) 
 
 
 def check_settings(config: Mapping[str, Any]) -> None:
-    """Refuse settings that change no schedule, and values that Dask cannot use.
-
-    Raises
-    ------
-    SettingError
-        With the setting, the value, and what was expected.
-    """
+    """Refuse settings that change no schedule, and values that Dask cannot use."""
     for name, value in config.items():
         kind = SETTINGS.get(name)
         if kind is None:

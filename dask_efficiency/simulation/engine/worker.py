@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask
 from dask.utils import parse_bytes
@@ -34,15 +33,16 @@ from distributed.worker_state_machine import (
 )
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.engine.costs import Costs, RunCosts, WorkerIdentity
+from dask_efficiency.simulation.engine.costs import RunCosts
 from dask_efficiency.simulation.engine.dask_patches import SmallTasks
 from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop, Stream
 from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
 from dask_efficiency.simulation.engine.transfers import WorkerTransfers
 from dask_efficiency.simulation.model.cores import HostCores
-from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import NetworkModel
+
+if TYPE_CHECKING:
+    from dask_efficiency.simulation.engine.cluster import VirtualCluster
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
@@ -65,70 +65,43 @@ _EVENTS: dict[str, type[StateMachineEvent]] = {
 }
 
 
-class VirtualWorker:
-    """Worker of the simulated cluster.
+#: Of a run that failed in the recorded run, too.
+_FAILURE: dict[str, Any] = {
+    "exception": Serialize(RuntimeError("it failed in the recorded run")),
+    "exception_text": "it failed in the recorded run",
+    "traceback": None,
+    "traceback_text": "",
+}
 
-    Parameters
-    ----------
-    spec, address
-        The worker, and its simulated address.
-    costs
-        Draws the costs of messages and transfers.
-    cores
-        Cores of its host; None if there are enough.
-    costs_of_run
-        Draws the costs of a run that begins, by key.
-    first
-        Gives the extra nanoseconds of its loop to read the first task of a prefix.
-    network
-        Moves results between hosts.
-    peers
-        Present workers, by address.
-    memory
-        Holds its results.
-    """
+
+class VirtualWorker:
+    """Worker of the simulated cluster; ``cores`` are those of its host, None if there are enough."""
 
     def __init__(
-        self,
-        clock: EventHeap,
-        spec: WorkerSpec,
-        address: str,
-        *,
-        costs: Costs,
-        cores: HostCores | None,
-        costs_of_run: Callable[[WorkerIdentity, Any], RunCosts],
-        first: Callable[[WorkerIdentity, Any], int],
-        network: NetworkModel,
-        peers: Mapping[str, VirtualWorker],
-        memory: WorkerMemory,
-        validate: bool,
+        self, cluster: VirtualCluster, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
     ) -> None:
-        self._clock, self.spec, self.address = clock, spec, address
-        self._costs = costs
-        self._costs_of_run, self._first = costs_of_run, first
-        self.loop = Loop(clock, cores)
-        self.transfers = WorkerTransfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
-        self._cores = self.loop.cores
-        self.stream = Stream(clock, TO_SCHEDULER, self.loop)
-        self.rows = WorkerRows(clock)
-        self.memory = memory
-        share = dask.config.get("distributed.worker.memory.transfer")
+        self._clock, self._costs, self._tasks = cluster.clock, cluster.costs, cluster.tasks
+        self.spec, self.address, self.memory = spec, address, memory
+        self.loop = Loop(self._clock, cores)
+        self.transfers = WorkerTransfers(self, cluster, cores)
+        self._cores, self._threads = self.loop.cores, self.loop.cores.threads
+        self.stream = Stream(self._clock, TO_SCHEDULER, self.loop)
+        self.rows = WorkerRows(self._clock)
+        config = dask.config.get
+        share = config("distributed.worker.memory.transfer")
         self.state = WorkerState(
             nthreads=spec.nthreads,
             address=address,
             data=memory.data,  # type: ignore[arg-type]  # keys and results of ours
             resources=dict(spec.resources),
             plugins={"rows": self.rows},
-            transfer_incoming_count_limit=dask.config.get("distributed.worker.connections.incoming"),
+            transfer_incoming_count_limit=config("distributed.worker.connections.incoming"),
             transfer_incoming_bytes_limit=spec.memory_limit * share if share and spec.memory_limit else float("inf"),
-            transfer_message_bytes_limit=parse_bytes(
-                dask.config.get("distributed.worker.transfer.message-bytes-limit")
-            ),
-            validate=validate,
+            transfer_message_bytes_limit=parse_bytes(config("distributed.worker.transfer.message-bytes-limit")),
+            validate=cluster.job.validate,
         )
         self.state.plugins["small-tasks"] = SmallTasks(self.state.tasks)
         self._free_slots = list(range(max(spec.nthreads, 1)))
-        self._threads = self._cores.threads
         #: By key: runs that have a slot or have seceded, and their inputs, which stay in memory while they run.
         self.running: dict[Any, RunRow] = {}
         self._inputs: dict[Any, list[Any]] = {}
@@ -136,15 +109,14 @@ class VirtualWorker:
         self._last_freed: tuple[int, int] | None = None
         #: Instant until which its event loop waits for the disk.
         self.blocked = 0
-        self._paused = self._monitored = False
-        self.closed = False
+        self._paused = self._monitored = self.closed = False
         #: True if its memory got so full that a nanny would have ended it.
         self.overfull = False
 
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """Take a batch of the scheduler's messages."""
         for message in batch:
-            if message["op"] == "compute-task" and (first := self._first(self, message["key"])):
+            if message["op"] == "compute-task" and (first := self._tasks.first(self, message["key"])):
                 self.loop.do(first, self.rows.blocked, first)
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
@@ -217,7 +189,7 @@ class VirtualWorker:
         """Block the loop for the time of writing and reading; returns both, in nanoseconds."""
         wrote, read = self.memory.waited()
         if wrote or read:
-            self.loop.do(wrote + read, _nothing)
+            self.loop.do(wrote + read, int)  # and nothing more
             self.blocked = max(self._clock.now, self.blocked) + wrote + read
         return wrote, read
 
@@ -244,7 +216,7 @@ class VirtualWorker:
     # -- computing -----------------------------------------------------------------------------
 
     def _execute(self, key: Any) -> None:
-        run, now = self._costs_of_run(self, key), max(self._clock.now, self.blocked)
+        run, now = self._tasks.of_run(self, key), max(self._clock.now, self.blocked)
         task = self.state.tasks[key]
         task.start_time = now / 1e9
         slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
@@ -302,24 +274,14 @@ class VirtualWorker:
         del self.running[key], self._inputs[key]
         if row.seceded < 0:
             self._free(row)
-        start, stop = row.start / 1e9, row.stop / 1e9
+        ran: dict[str, Any] = {"key": key, "run_id": row.run_id, "start": row.start / 1e9, "stop": row.stop / 1e9}
         if run.fails:
             row.ended = self._clock.now
             self.rows.keep(row)
-            self.handle(_failure(key, row.run_id, start, stop, self.stimulus("task-erred")))
+            self.handle(ExecuteFailureEvent(**ran, **_FAILURE, stimulus_id=self.stimulus("task-erred")))
             return
-        row.spill_ns = self.handle(
-            ExecuteSuccessEvent(
-                key=key,
-                run_id=row.run_id,
-                value=Result(run.nbytes),
-                start=start,
-                stop=stop,
-                nbytes=run.nbytes,
-                type=None,
-                stimulus_id=self.stimulus("task-finished"),
-            )
-        )
+        ran |= {"value": Result(run.nbytes), "nbytes": run.nbytes, "type": None}
+        row.spill_ns = self.handle(ExecuteSuccessEvent(**ran, stimulus_id=self.stimulus("task-finished")))
         row.ended = self._clock.now + row.spill_ns
         self.rows.keep(row)
 
@@ -349,21 +311,3 @@ class VirtualWorker:
         now = self._clock.now
         # A thread that has not begun yet counts as 0 s.
         return {key: max(now - row.start, 0) / 1e9 for key, row in self.running.items()}
-
-
-def _nothing() -> None:
-    """Do nothing, after the loop has waited."""
-
-
-def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str) -> ExecuteFailureEvent:
-    return ExecuteFailureEvent(
-        key=key,
-        run_id=run_id,
-        start=start,
-        stop=stop,
-        exception=Serialize(RuntimeError("it failed in the recorded run")),
-        traceback=None,
-        exception_text="it failed in the recorded run",
-        traceback_text="",
-        stimulus_id=stimulus_id,
-    )

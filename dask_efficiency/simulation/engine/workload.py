@@ -84,13 +84,7 @@ class Release:
 
 
 class Workload:
-    """Graphs of a trace, and releases of its clients.
-
-    Parameters
-    ----------
-    trace
-        A recorded run.
-    """
+    """Graphs of a trace, and releases of its clients."""
 
     def __init__(self, trace: RunTrace) -> None:
         self.trace = trace
@@ -101,6 +95,7 @@ class Workload:
         self._tasks = self._members()
         wanted = trace.tasks.wanted.tolist()
         self._wanted = [[task for task in tasks if wanted[task]] for tasks in self._tasks]
+        self._clients = [*map(self._client, trace.graphs.client.tolist())]
         self._heard = self._results()
         self.graphs = self._graphs()
         self.releases = self._releases()
@@ -121,10 +116,7 @@ class Workload:
     def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
         """Convert the constraints of tasks to annotations for a scheduler, by annotation and key.
 
-        Parameters
-        ----------
-        addresses
-            By recorded address of a worker: its simulated one. Hosts keep their names.
+        Addresses are the simulated ones by the recorded ones; hosts keep their names.
         """
         found: dict[str, dict[Key, Any]] = {}
         for task, constraint in self.trace.constraints.items():
@@ -159,26 +151,24 @@ class Workload:
             for task in tasks:
                 later = [at for at in heard.get(task, ()) if at >= received]
                 if later or task in heard:  # else it was there already
-                    found.setdefault(self._client(graph), []).append(min(later, default=received))
+                    found.setdefault(self._client(int(trace.graphs.client[graph])), []).append(
+                        min(later, default=received)
+                    )
         return {client: sorted(ats) for client, ats in found.items()}
 
     def _members(self) -> list[list[int]]:
         """By graph: its tasks, and those that it made run again."""
-        trace, transitions = self.trace, self.trace.transitions
-        count = len(trace.graphs)
-        members: list[dict[int, None]] = [{} for _ in range(count)]
-        for task, graph in enumerate(trace.tasks.graph.tolist()):
-            if graph != MISSING:
-                members[graph][task] = None
+        transitions, own = self.trace.transitions, self.trace.tasks.graph
         begun = np.flatnonzero((transitions.stimulus != MISSING) & (transitions.start == _RELEASED))
-        graphs = trace.stimuli.graph[transitions.stimulus[begun]].tolist()
-        for task, graph in zip(transitions.task[begun].tolist(), graphs, strict=True):
-            if graph != MISSING:
-                members[graph][task] = None
+        again = self.trace.stimuli.graph[transitions.stimulus[begun]]
+        members: list[dict[int, None]] = [{} for _ in range(len(self.trace.graphs))]
+        for tasks, graphs in ((np.arange(len(own)), own), (transitions.task[begun], again)):
+            for task, graph in zip(tasks.tolist(), graphs.tolist(), strict=True):
+                if graph != MISSING:
+                    members[graph][task] = None
         return [list(tasks) for tasks in members]
 
-    def _client(self, graph: int) -> str:
-        number = int(self.trace.graphs.client[graph])
+    def _client(self, number: int) -> str:
         return self.trace.clients[number] if number != MISSING else "client"
 
     def _graphs(self) -> list[Graph]:
@@ -187,7 +177,7 @@ class Workload:
         limits = constraints(trace, causes, causes.inputs(trace))
         found: list[Graph] = []
         for i, tasks in enumerate(self._tasks):
-            received, client = int(trace.graphs.received[i]), self._client(i)
+            received, client = int(trace.graphs.received[i]), self._clients[i]
             graph = Graph(
                 number=i,
                 client=client,
@@ -218,7 +208,7 @@ class Workload:
         releases, trace = self.trace.releases, self.trace
         rows = zip(releases.at.tolist(), releases.client.tolist(), releases.task.tolist(), strict=True)
         for at, number, task in rows:
-            client = trace.clients[number] if number != MISSING else "client"
+            client = self._client(number)
             release = found.get((at, number))
             if release is None:
                 after = self._heard_by(client, at)

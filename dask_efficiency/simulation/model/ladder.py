@@ -136,10 +136,6 @@ def _descending(simulated: dict[str, Ensemble], path: CriticalPath) -> Iterator[
     for name, runs in simulated.items():
         upper = min(upper, max(runs.median, full))
         yield Rung(name, upper, runs.median)
-    for name, bound in (
-        (FULL_SLOTS, full),
-        (ANY_CLUSTER, path.floor_seconds),
-        (NO_WAITING, path.chain_seconds),
-    ):
+    for name, bound in ((FULL_SLOTS, full), (ANY_CLUSTER, path.floor_seconds), (NO_WAITING, path.chain_seconds)):
         upper = min(upper, bound)
         yield Rung(name, upper)

@@ -13,21 +13,18 @@ from dask_efficiency import critical_path
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import PHASES, Graphs, Phases, Runs
 from dask_efficiency.simulation.engine.client import NoWorkerError, put_data, with_phases
-from dask_efficiency.simulation.model.events import EventHeap
 from tests.runs.trace.samples import traces
 
 
-def test_results_that_were_there_need_a_worker_at_the_start() -> None:
-    workload: Any = SimpleNamespace(data=[0, 1], trace=None)
-    scheduler: Any = None
+def cluster(data: list[int]) -> Any:
+    """A cluster without workers, and results from before the recording."""
+    return SimpleNamespace(workload=SimpleNamespace(data=data), scheduler=None, workers={})
+
+
+def test_results_from_before_the_recording_need_a_worker_at_the_start() -> None:
+    put_data(cluster([]))
     with pytest.raises(NoWorkerError, match="^2 results were there before the recording, but no worker is there"):
-        put_data(workload, scheduler, {}, {}, EventHeap(0))
-
-
-def test_where_nothing_was_there_no_worker_is_needed() -> None:
-    workload: Any = SimpleNamespace(data=[])
-    scheduler: Any = None
-    put_data(workload, scheduler, {}, {}, EventHeap(0))
+        put_data(cluster([0, 1]))
 
 
 def later(trace: RunTrace, ns: int) -> RunTrace:
