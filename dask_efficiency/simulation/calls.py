@@ -23,7 +23,7 @@ from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, 
 from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
-from dask_efficiency.simulation.model.result import Prediction, predict, predict_own
+from dask_efficiency.simulation.model.result import Prediction, predict
 from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
 from dask_efficiency.simulation.model.thread_waits import check_shares
 
@@ -111,14 +111,13 @@ def simulate(
     check_shares(trace, gil or {})
     job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
-    if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
-        with _engine(simulated_runs(trace, chosen)) as run:
-            found = predict_own(run, trace, chosen, notes, job=job)
+    is_own = job.to_dict() | {"validate": False} == own_job(trace, job).to_dict()
+    with _engine(OWN_SEEDS * (not is_own) + simulated_runs(trace, chosen)) as run:
+        judged = None if is_own else _trust(self_replay(run, trace, job), force=force)
+        found = predict(run, trace, job, chosen, judged, notes)
+    if is_own:
         _trust(found.self_replay, force=force)
-        return found
-    with _engine(OWN_SEEDS + simulated_runs(trace, chosen)) as run:
-        judged = _trust(self_replay(run, trace, job), force=force)
-        return predict(run, trace, job, chosen, judged, notes)
+    return found
 
 
 def sweep(
@@ -213,10 +212,8 @@ def place(
     if not hostfiles:
         raise ValueError("hostfiles is empty; expected at least one placement")
     notes = _check_trace(trace, force=force)
-    clusters = {
-        name: ClusterSpec.from_file(file, hostfile)
-        for name, hostfile in zip(_short_names(hostfiles), hostfiles, strict=True)
-    }
+    names = _short_names(hostfiles)
+    clusters = {name: ClusterSpec.from_file(file, one) for name, one in zip(names, hostfiles, strict=True)}
     for one in clusters.values():
         _check_cluster(trace, one)
     # All of them are on the same network.

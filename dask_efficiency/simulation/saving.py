@@ -73,24 +73,10 @@ def savings(report: EfficiencyReport, engine: Simulator = simulate_seeds) -> dic
     is divided by the threads that can compute, as far as it exceeds its median; and the cost of a slow worker comes
     from a replay (:attr:`~dask_efficiency.accounts.slow_worker.SlowWorker.seconds_lost`).
 
-    Parameters
-    ----------
-    report
-        With its trace.
-    engine
-        The simulator.
-
-    Returns
-    -------
-    dict
-        By kind of finding, followed by the name of a slow worker; under :data:`ALL` the saving of all together. Empty
-        if most of the time was not the cluster's, if there is no trace or it is too long, and if nothing is saved;
-        without simulated cures if the run's own simulation is off by more than 15 %.
-
-    Notes
-    -----
-    Intervals are as of :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`: differences of seeds, of
-    runs that compute, the recorded one included, and the error of the model.
+    The result is by kind of finding, followed by the name of a slow worker; under :data:`ALL` is the saving of all
+    together. It is empty if most of the time was not the cluster's, if there is no trace or it is too long, and if
+    nothing is saved; without simulated cures if the run's own simulation is off by more than 15 %. Intervals are as of
+    :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`.
     """
     trace = report.trace
     if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or largest_is_elsewhere(report):

@@ -31,15 +31,7 @@ class SimulationRefusedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SelfReplay:
-    """Simulation of a run on its own cluster, without changes.
-
-    Parameters
-    ----------
-    recorded
-        The recorded run.
-    runs
-        Its simulations.
-    """
+    """Recorded run, and its simulations on its own cluster, without changes."""
 
     recorded: RunFigures
     runs: Ensemble
@@ -64,13 +56,7 @@ class SelfReplay:
         return f"{100 * abs(self.error):.1f} % {than} than it did"
 
     def require(self, *, force: bool) -> None:
-        """Refuse to predict from a run whose own simulation is far off.
-
-        Raises
-        ------
-        SimulationRefusedError
-            If the error is above 15 %, without ``force``.
-        """
+        """Refuse to predict from a run whose own simulation is far off."""
         if abs(self.error) > MAX_ERROR and not force:
             raise SimulationRefusedError(
                 f"{self.doubt}; expected at most {100 * MAX_ERROR:.0f} %: force=True, or --force, predicts anyway"
@@ -80,11 +66,8 @@ class SelfReplay:
 def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJob:
     """Make the job of the run as it was.
 
-    Parameters
-    ----------
-    other
-        A job that is judged by this one: its facts on the recorded hosts (their cores, the network between them) and on
-        Python's lock are true of the recorded run, too.
+    What another job, which this one judges, knows of the recorded hosts (their cores, the network between them) and of
+    Python's lock is true of the recorded run, too.
     """
     own = ClusterSpec.from_trace(trace)
     if other is None:
@@ -98,20 +81,7 @@ def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJo
     return SimulationJob(own.with_cores({**cores, **own.cores}), gil=other.gil)
 
 
-def self_replay(
-    engine: Simulator, trace: RunTrace, other: SimulationJob | None = None, seeds: int = SEEDS
-) -> SelfReplay:
-    """Simulate a run on the cluster that it was recorded on.
-
-    Parameters
-    ----------
-    other
-        As of :func:`own_job`.
-
-    Raises
-    ------
-    EmptyTraceError
-        If no task ended in the trace.
-    """
+def self_replay(engine: Simulator, trace: RunTrace, other: SimulationJob | None = None) -> SelfReplay:
+    """Simulate a run on the cluster that it was recorded on, with what another job knows of it."""
     recorded = RunFigures.of(trace)
-    return SelfReplay(recorded, ensemble(engine, trace, own_job(trace, other), range(seeds), traced=False))
+    return SelfReplay(recorded, ensemble(engine, trace, own_job(trace, other), range(SEEDS), traced=False))

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf
 from numbers import Integral
 from typing import Any, Self
 
@@ -75,14 +75,15 @@ class ClusterSpec:
                 raise ValueError(f"expected a memory limit of worker {worker.name!r}, got {worker.memory_limit!r}")
         self._check_known(self.speeds)
         for name, speed in self.speeds.items():
-            if not (isfinite(speed) and speed > 0):
+            if not 0 < speed < inf:
                 raise ValueError(f"expected a speed above 0 of worker {name!r}, got {speed!r}")
         for host, count in self.cores.items():
-            if not (isfinite(count) and count > 0):
+            if not 0 < count < inf:
                 raise ValueError(f"the host {host!r} has {count} cores; expected more than 0")
         if isinstance(self.network, Topology):
-            _check_hosts(self.network, [worker.host for worker in self.workers])
-            _check_hosts(self.network, [self.scheduler_host] if self.scheduler_host else [])
+            for host in (*(worker.host for worker in self.workers), *filter(None, [self.scheduler_host])):
+                if self.network.host(host) is None:
+                    raise UnknownNameError("host", host, [known.name for known in self.network.hosts], "the topology")
 
     # -- from a run, or from a file ----------------------------------------------------------------
 
@@ -168,10 +169,9 @@ class ClusterSpec:
             workers += tuple(worker for worker, _ in copies)
             speeds |= {worker.name: speeds[original.name] for worker, original in copies if original.name in speeds}
             cores |= {worker.host: cores[original.host] for worker, original in copies if original.host in cores}
-        if nthreads is not None:
-            workers = tuple(replace(worker, nthreads=nthreads) for worker in workers)
-        if memory_limit is not None:
-            workers = tuple(replace(worker, memory_limit=memory_limit) for worker in workers)
+        sizes = {"nthreads": nthreads, "memory_limit": memory_limit}
+        given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+        workers = tuple(replace(worker, **given) for worker in workers)
         return replace(self._with(workers, speeds), cores=cores)
 
     def without_workers(self, *names: str) -> Self:
@@ -277,15 +277,9 @@ class ClusterSpec:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Read the data of :meth:`to_dict`."""
-        network = given["network"]
-        return cls(
-            workers=tuple(WorkerSpec(**worker) for worker in given["workers"]),
-            network=None if network is None else network_from_dict(network),
-            speeds=given["speeds"],
-            config=given["config"],
-            scheduler_host=given["scheduler_host"],
-            cores=given["cores"],
-        )
+        workers = tuple(WorkerSpec(**worker) for worker in given["workers"])
+        network = None if given["network"] is None else network_from_dict(given["network"])
+        return cls(**{**given, "workers": workers, "network": network})
 
 
 _WORKER = ("name", "address", "host", "nthreads", "memory_limit")
@@ -310,10 +304,3 @@ def _speeds(topology: Topology, workers: Iterable[WorkerSpec]) -> dict[str, floa
     """By worker: speed of its host, if it is not 1."""
     hosts = {worker.name: topology.host(worker.host) for worker in workers}
     return {name: host.speed for name, host in hosts.items() if host is not None and host.speed != 1.0}
-
-
-def _check_hosts(topology: Topology, hosts: Iterable[str]) -> None:
-    known = [host.name for host in topology.hosts]
-    for name in hosts:
-        if topology.host(name) is None:
-            raise UnknownNameError("host", name, known, "the topology")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
 import yaml
 
@@ -30,13 +32,7 @@ _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)", re.DOTALL | re.ASCII)
 
 
 def expand_names(pattern: str) -> list[str]:
-    """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros.
-
-    Raises
-    ------
-    ValueError
-        That says what was expected.
-    """
+    """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros."""
     if "[" not in pattern and "]" not in pattern:
         return [pattern]
     found = _RANGED.fullmatch(pattern)
@@ -57,20 +53,13 @@ def expand_names(pattern: str) -> list[str]:
 
 def abbreviate_names(names: Iterable[str]) -> str:
     """Abbreviate names: consecutive ones that differ only in a number at the end become a range."""
-    return ", ".join(_pattern(run) for run in _runs(names))
-
-
-def _runs(names: Iterable[str]) -> Iterator[list[str]]:
-    run: list[str] = []
+    runs: list[list[str]] = []
     for name in names:
-        if run and _follows(run[-1], name):
-            run.append(name)
-            continue
-        if run:
-            yield run
-        run = [name]
-    if run:
-        yield run
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ", ".join(map(_pattern, runs))
 
 
 def _follows(name: str, after: str) -> bool:
@@ -90,33 +79,17 @@ def _pattern(run: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """Contents of a cluster file.
-
-    Parameters
-    ----------
-    topology
-        Its network.
-    scheduler
-        The scheduler's host; empty if the file does not name it.
-    workers
-        By host, in the order of the file: its number of workers without a hostfile.
-    """
+    """Contents of a cluster file."""
 
     topology: Topology
+    #: The scheduler's host; empty if the file does not name it.
     scheduler: str
+    #: By host, in the order of the file: its number of workers without a hostfile.
     workers: Mapping[str, int]
 
 
 def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
-    """Read a cluster file.
-
-    Raises
-    ------
-    TextFileError
-        With the line, what is there and what was expected.
-    OSError
-        If the file cannot be read.
-    """
+    """Read a cluster file."""
     return parse_cluster_file(read_text(path), path)
 
 
@@ -250,29 +223,23 @@ def _link(one: str, other: str, section: YamlSection) -> Cable:
 # -- numbers without a unit ------------------------------------------------------------------------
 
 
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 6):
-        raise ValueError(f"expected a whole number of at least 0, got {text[:80]!r}")
+def _whole(text: str, least: int = 0) -> int:
+    whole = text.isascii() and text.isdecimal() and len(text) <= 6
+    if not whole or int(text) < least:
+        raise ValueError(f"expected a whole number of at least {least}, got {text[:80]!r}")
     return int(text)
 
 
 def _at_least_1(text: str) -> int:
-    if (value := _whole(text)) < 1:
-        raise ValueError(f"expected a whole number of at least 1, got {text!r}")
-    return value
+    return _whole(text, 1)
 
 
-def _above_0(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"expected a number above 0, got {text[:80]!r}")
-    return value
+def _above_0(text: str, most: float = inf, expected: str = "a number above 0") -> float:
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= most and value < inf:
+            return value
+    raise ValueError(f"expected {expected}, got {text[:80]!r}")
 
 
 def _share(text: str) -> float:
-    if (value := _above_0(text)) > 1:
-        raise ValueError(f"expected a part above 0 and at most 1, got {text[:80]!r}")
-    return value
+    return _above_0(text, 1, "a part above 0 and at most 1")

@@ -35,13 +35,7 @@ class SpillMoves:
 
 
 def spill_moves(trace: RunTrace, workers: Sequence[int]) -> SpillMoves:
-    """Work out the spilling of some workers, whose least recently used results leave memory first.
-
-    Parameters
-    ----------
-    workers
-        Numbers of the workers; the counts of other workers' runs are 0.
-    """
+    """Work out the spilling of some workers, whose least recently used results leave memory first; 0 for other runs."""
     found = {name: np.zeros(len(trace.runs), np.int64) for name in SpillMoves.__slots__}
     share = trace.config.get("distributed.worker.memory.target", TARGET)
     for worker in workers:
@@ -132,15 +126,7 @@ UNMANAGED = 150_000_000
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Speed of a disk for results.
-
-    Parameters
-    ----------
-    write, read
-        Bytes a second.
-    latency
-        Nanoseconds of each result, whatever its size.
-    """
+    """Speed of a disk for results: bytes a second, and nanoseconds of each result, whatever its size."""
 
     write: float = BANDWIDTH
     read: float = BANDWIDTH
@@ -200,13 +186,7 @@ def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:
 
 
 def read_unmanaged(trace: RunTrace) -> Int64:
-    """By worker: bytes of its process without results, the median of its heartbeats.
-
-    Returns
-    -------
-    array, shape (workers,)
-        The others' median for a worker without heartbeats.
-    """
+    """By worker: bytes of its process without results, the median of its heartbeats, or of other workers'."""
     series = trace.series
     unmanaged = series.memory - np.nan_to_num(series.managed) + np.nan_to_num(series.spilled)
     found = np.full(len(trace.workers), MISSING, np.int64)

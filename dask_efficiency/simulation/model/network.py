@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from typing import Any, Protocol
 
 from dask_efficiency.simulation.model.events import EventHeap
@@ -19,7 +19,6 @@ class NetworkModel(Protocol):
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
         """Send bytes from one host to another."""
-        ...
 
     def delay(self, source: str, destination: str) -> int:
         """Nanoseconds that a small message takes in addition to the recorded ones."""
@@ -51,23 +50,16 @@ class InstantNetwork:
 
 @dataclass(frozen=True, slots=True)
 class ConstantNetwork:
-    """Network on which every transfer has the same bandwidth, whatever else is under way.
-
-    Parameters
-    ----------
-    bandwidth
-        Bytes a second, above 0.
-    latency_seconds
-        Time from a message's start to its first byte.
-    """
+    """Network on which every transfer has the same bandwidth, in bytes a second, whatever else is under way."""
 
     bandwidth: float
+    #: From a message's start to its first byte.
     latency_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.bandwidth) and self.bandwidth > 0):
+        if not 0 < self.bandwidth < inf:
             raise ValueError(f"expected a bandwidth above 0 bytes a second, got {self.bandwidth!r}")
-        if not (isfinite(self.latency_seconds) and self.latency_seconds >= 0):
+        if not 0 <= self.latency_seconds < inf:
             raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
 
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102

@@ -13,55 +13,32 @@ from dask_efficiency.simulation.model.topology import Host, Topology
 from dask_efficiency.simulation.model.units import shown_bandwidth, shown_count, shown_seconds
 
 #: Prefix of a branch, of the last one, and of the lines below either.
-UNICODE = ("├─ ", "└─ ", "│  ", "   ")
-ASCII = ("|- ", "`- ", "|  ", "   ")
+_BRANCHES = ("├─ ", "└─ ", "│  ", "   ")
 
 #: Columns of a line: the names, their link, and a description.
 _Row = tuple[str, str, str]
 
 
-def draw_topology(
-    topology: Topology,
-    workers: Iterable[WorkerSpec] = (),
-    scheduler_host: str = "",
-    *,
-    branches: tuple[str, str, str, str] = UNICODE,
-) -> str:
-    """Draw a topology.
+def draw_topology(topology: Topology, workers: Iterable[WorkerSpec] = (), scheduler_host: str = "") -> str:
+    """Draw a topology, with the number of workers of each host.
 
-    The central switch is the root. Equal consecutive hosts of a switch share a line. A host on another switch than most
-    of its room is marked.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    workers
-        Their number is shown for each host.
-    scheduler_host
-        Name or address of the host to mark.
-    branches
-        :data:`UNICODE` or :data:`ASCII`.
-
-    Returns
-    -------
-    str
-        Lines without trailing spaces and without a newline at the end.
+    The central switch is the root. Equal consecutive hosts of a switch share a line. The scheduler's host is marked,
+    and so is a host on another switch than most of its room.
     """
     tree = _Tree(topology, workers, scheduler_host)
-    rows = [(tree.root, "", tree.description([tree.root])), *_rows(tree, tree.root, "", branches)]
+    rows = [(tree.root, "", tree.description([tree.root])), *_rows(tree, tree.root, "")]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"{label:<{widths[0]}}  {link:<{widths[1]}}  {text}".rstrip() for label, link, text in rows]
     return "\n".join([*lines, *tree.other_links()])
 
 
-def _rows(tree: _Tree, name: str, indent: str, branches: tuple[str, str, str, str]) -> Iterator[_Row]:
+def _rows(tree: _Tree, name: str, indent: str) -> Iterator[_Row]:
     """Make the lines below a switch, hosts first."""
     groups = tree.groups(name)
     for i, names in enumerate(groups):
         last = i == len(groups) - 1
-        yield indent + branches[last] + abbreviate_names(names), tree.link_of(names[0]), tree.description(names)
-        yield from _rows(tree, names[0], indent + branches[2 + last], branches)
+        yield indent + _BRANCHES[last] + abbreviate_names(names), tree.link_of(names[0]), tree.description(names)
+        yield from _rows(tree, names[0], indent + _BRANCHES[2 + last])
 
 
 class _Tree:
@@ -71,10 +48,8 @@ class _Tree:
         self._topology = topology
         self._hosts = {host.name: host for host in topology.hosts}
         self._order = {host.name: i for i, host in enumerate(topology.hosts)}
-        running = [topology.host(worker.host) for worker in workers]
-        self._workers = Counter(host.name for host in running if host is not None)
-        scheduler = topology.host(scheduler_host)
-        self._scheduler = "" if scheduler is None else scheduler.name
+        self._workers = Counter(topology.known_host(worker.host).name for worker in workers)
+        self._scheduler = topology.known_host(scheduler_host).name if scheduler_host else ""
         self.root = _middle(topology)
         #: By name: position of its link, and its parent.
         self._up: dict[str, tuple[int, str]] = {}
@@ -86,7 +61,6 @@ class _Tree:
         self._odd = _odd_hosts(topology, {name: parent for name, (_, parent) in self._up.items()})
 
     def groups(self, name: str) -> list[list[str]]:
-        """Group the children of a switch: runs of equal hosts, then each switch."""
         below = self._below[name]
         hosts = [one for one in below if one in self._hosts]
         alike = [list(names) for _, names in groupby(sorted(hosts, key=self._order.__getitem__), self._look)]
@@ -96,7 +70,6 @@ class _Tree:
         return replace(self._hosts[name], name="", address=""), self.link_of(name), self.description([name])
 
     def link_of(self, name: str) -> str:
-        """Describe the link towards the root."""
         i, _ = self._up[name]
         link = self._topology.links[i]
         up, down = (link.bandwidth, link.back) if link.ends[0] == name else (link.back, link.bandwidth)
@@ -123,7 +96,6 @@ class _Tree:
         return "; ".join(parts)
 
     def other_links(self) -> list[str]:
-        """Describe the links that are not in the tree, a line each."""
         used = {i for i, _ in self._up.values()}
         others = [link for i, link in enumerate(self._topology.links) if i not in used]
         return [

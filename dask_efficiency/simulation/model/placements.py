@@ -18,15 +18,7 @@ from dask_efficiency.simulation.model.units import note_not_simulated
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Placement of workers on hosts, with the prediction of a run.
-
-    Parameters
-    ----------
-    name
-        Name of its hostfile.
-    prediction
-        Prediction of the run.
-    """
+    """Placement of workers on hosts, by the name of its hostfile, with the prediction of a run."""
 
     name: str
     prediction: Prediction
@@ -70,20 +62,11 @@ def moved_between_hosts(trace: RunTrace) -> dict[tuple[str, str], int]:
 
 
 class LinkLoad(NamedTuple):
-    """Load of a link in its busier direction.
-
-    Parameters
-    ----------
-    name
-        The link's ends.
-    nbytes
-        Bytes that cross it.
-    seconds
-        Seconds for which they fill it.
-    """
+    """Load of a link, named by its ends, in its busier direction."""
 
     name: str
     nbytes: int
+    #: For which the bytes fill it.
     seconds: float
 
 

@@ -67,14 +67,7 @@ class UnplaceableError(ValueError):
 
 
 def check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
-    """Refuse a cluster that cannot run the recorded tasks.
-
-    Raises
-    ------
-    UnplaceableError
-        If tasks are restricted to workers or hosts that it lacks, need a resource that none of those has, or have
-        inputs larger than the memory of every worker.
-    """
+    """Refuse a cluster whose workers lack the places or the resources that a task needs, or memory for its inputs."""
     names = {worker.address: worker.name for worker in trace.workers}
     for task, constraints in trace.constraints.items():
         if not any(_may_run(worker, constraints, names) for worker in cluster.workers):
@@ -131,19 +124,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 def check_trace(trace: RunTrace, installed: str, *, force: bool) -> tuple[str, ...]:
-    """Check a trace before a simulation; returns its caveats, a sentence each.
+    """Check a trace before a simulation with the installed distributed; returns its caveats, a sentence each.
 
-    Parameters
-    ----------
-    installed
-        Version of distributed whose scheduler and workers are simulated.
-    force
-        Accept a trace in which work is missing.
-
-    Raises
-    ------
-    SimulationRefusedError
-        If tasks, runs or graphs of the trace were dropped, without ``force``.
+    A trace in which work is missing is refused, without ``force``.
     """
     dropped = {table: count for table, count in trace.dropped.items() if count}
     missing = ", ".join(f"{count} {table}" for table, count in dropped.items() if table in WORK)

@@ -12,7 +12,7 @@ from dask_efficiency.runs.path.path import CriticalPath, critical_path
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
+from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob, Simulator, ensemble
 from dask_efficiency.simulation.model.requirements import SIMULATED
@@ -34,12 +34,7 @@ COMPUTING_ERROR = 0.05
 def model_error(self_replay_error: float, *figures: tuple[Mapping[str, float], float]) -> float:
     """Estimate the error of the model, as a share of the prediction, apart from the spread of seeds.
 
-    Parameters
-    ----------
-    self_replay_error
-        Error of the run's own simulation, as a share.
-    *figures
-        For the recorded and the simulated run: seconds of its critical path by kind, and their sum.
+    Figures of the recorded and the simulated run are the seconds of its critical path by kind, and their sum.
     """
     computing = max(computing_share(*each) for each in figures)
     return max(abs(self_replay_error), MIN_MODEL_ERROR, COMPUTING_ERROR * computing)
@@ -184,40 +179,19 @@ def predict(
     trace: RunTrace,
     job: SimulationJob,
     seeds: Sequence[int],
-    self_replay: SelfReplay,
+    self_replay: SelfReplay | None = None,
     notes: tuple[str, ...] = (),
 ) -> Prediction:
-    """Simulate a job that has been checked."""
-    return _prediction(job, self_replay, ensemble(engine, trace, job, seeds), notes)
+    """Simulate a job that has been checked; without a self replay, it is that of the run's own cluster, and its own.
 
-
-def predict_own(
-    engine: Simulator,
-    trace: RunTrace,
-    seeds: Sequence[int],
-    notes: tuple[str, ...] = (),
-    *,
-    job: SimulationJob | None = None,
-) -> Prediction:
-    """Simulate a run on its own cluster, without changes: the self replay is the prediction.
-
-    Parameters
-    ----------
-    job
-        The job of the own cluster; None reads it from the trace.
+    The trace gets a note that it is a simulation, the prediction also those of the engine.
     """
-    job = job or own_job(trace)
-    recorded = RunFigures.of(trace)
+    recorded = RunFigures.of(trace) if self_replay is None else self_replay.recorded
     runs = ensemble(engine, trace, job, seeds)
-    return _prediction(job, SelfReplay(recorded, runs), runs, notes)
-
-
-def _prediction(job: SimulationJob, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> Prediction:
-    """Make a prediction, and note in its trace that it is a simulation; it gets the engine's notes, too."""
-    trace = runs.trace
-    if trace is None:
+    simulated = runs.trace
+    if simulated is None:
         raise RuntimeError(f"the engine gave no trace of seed {runs.nearest}")
-    if SIMULATED not in trace.notes:
-        trace = replace(trace, notes=(*trace.notes, SIMULATED))
-    all_notes = dict.fromkeys((*notes, *(note for note in trace.notes if note != SIMULATED)))
-    return Prediction(job, self_replay, runs, trace, tuple(all_notes))
+    if SIMULATED not in simulated.notes:
+        simulated = replace(simulated, notes=(*simulated.notes, SIMULATED))
+    all_notes = dict.fromkeys((*notes, *(note for note in simulated.notes if note != SIMULATED)))
+    return Prediction(job, self_replay or SelfReplay(recorded, runs), runs, simulated, tuple(all_notes))

@@ -19,59 +19,28 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Main figures of a run.
-
-    Parameters
-    ----------
-    name
-        Name of the run.
-    makespan_seconds
-        As from :func:`makespan_seconds`.
-    workers, nthreads
-        Number of workers that it ever had, and of their threads.
-    efficiency, busy
-        As from :func:`efficiency` and :func:`busy`.
-    kinds
-        Seconds of its critical path by kind, largest first; their sum is the makespan.
-    """
+    """Main figures of a run."""
 
     name: str
     makespan_seconds: float
+    #: Number of workers that it ever had, and of their threads.
     workers: int
     nthreads: int
     efficiency: float
     busy: float
+    #: Seconds of its critical path by kind, largest first; their sum is the makespan.
     kinds: Mapping[str, float]
 
     @classmethod
     def of(cls, trace: RunTrace) -> RunFigures:
-        """Compute the figures of a trace.
-
-        Raises
-        ------
-        EmptyTraceError
-            If no task ended in it.
-        """
-        nthreads = sum(worker.nthreads for worker in trace.workers)
-        return cls(
-            trace.name,
-            makespan_seconds(trace),
-            len(trace.workers),
-            nthreads,
-            efficiency(trace),
-            busy(trace),
-            CriticalPath.of(trace, Question()).seconds("kind"),
-        )
+        """Compute the figures of a trace."""
+        makespan, nthreads = makespan_seconds(trace), sum(worker.nthreads for worker in trace.workers)
+        kinds = CriticalPath.of(trace, Question()).seconds("kind")
+        return cls(trace.name, makespan, len(trace.workers), nthreads, efficiency(trace), busy(trace), kinds)
 
 
 def makespan_seconds(trace: RunTrace) -> float:
-    """Seconds from a client's first activity to the last result: the length of the run's critical path.
-
-    Raises
-    ------
-    EmptyTraceError
-        If no task ended in the trace.
-    """
+    """Seconds from a client's first activity to the last result: the length of the run's critical path."""
     scope = whole_scope(trace)
     return (scope.stop - scope.start) / 1e9
 
@@ -116,16 +85,9 @@ MAX_NOISE = 0.12
 
 
 def run_noise(kinds: Mapping[str, float], makespan_seconds: float) -> float:
-    """Estimate the standard deviation of a run's makespan, as a share of it.
+    """Estimate the standard deviation of a run's makespan, as a share of it, from the seconds of its path by kind.
 
     Tasks that sleep, or wait for something other than a core, take the same time in each run and add nothing.
-
-    Parameters
-    ----------
-    kinds
-        Seconds of its critical path by kind.
-    makespan_seconds
-        Their sum; for 0 the noise is 0.
     """
     if makespan_seconds <= 0:
         return 0.0
@@ -135,6 +97,4 @@ def run_noise(kinds: Mapping[str, float], makespan_seconds: float) -> float:
 
 def computing_share(kinds: Mapping[str, float], makespan_seconds: float) -> float:
     """Share of a run's critical path in which tasks compute, in [0, 1]."""
-    if makespan_seconds <= 0:
-        return 0.0
-    return min(max(kinds.get(Kind.COMPUTE_CPU, 0.0) / makespan_seconds, 0.0), 1.0)
+    return min(max(kinds.get(Kind.COMPUTE_CPU, 0.0) / makespan_seconds, 0.0), 1.0) if makespan_seconds > 0 else 0.0

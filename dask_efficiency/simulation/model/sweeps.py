@@ -145,15 +145,7 @@ def worker_seconds(prediction: Prediction) -> float:
 
 
 def parse_sizes(workers: str | Sequence[int]) -> tuple[int, ...]:
-    """Sort numbers of workers, or parse a list (``"4,6,12"``) or a range of doublings (``"2..64"``).
-
-    Raises
-    ------
-    ValueError
-        If there are none, or one is less than 1.
-    TypeError
-        If they are not whole numbers.
-    """
+    """Sort numbers of workers, or parse a list (``"4,6,12"``) or a range of doublings (``"2..64"``)."""
     numbers: Sequence[int] = _parse_range(workers.strip()) if isinstance(workers, str) else workers
     if not isinstance(numbers, Sequence):
         raise TypeError(f"workers is {workers!r:.80}; expected numbers of workers, such as [2, 4, 8]")

@@ -54,26 +54,12 @@ class Gil:
 def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     """Read from a trace which tasks hold the lock.
 
-    A trace tells how long each thread computed, not whether it held the lock. If a worker ran several tasks at once, it
-    shows: threads that hold the lock use at most one core together, and wait for each other in the rest of their time.
-    If it did not, the turns of its event loop show it, which needs the lock, too. Else all CPU of tasks counts as
-    Python's.
-
-    Parameters
-    ----------
-    trace
-        A recorded run.
-    shares
-        By prefix: known share of its tasks' time alone in which they hold the lock, in [0, 1].
-
-    Raises
-    ------
-    UnknownNameError, ValueError
-        As from :func:`check_shares`.
+    Known shares, by prefix, are taken. A trace tells how long each thread computed, not whether it held the lock. If a
+    worker ran several tasks at once, it shows: threads that hold the lock use at most one core together, and wait for
+    each other in the rest of their time. If it did not, the turns of its event loop show it, which needs the lock, too.
+    Else all CPU of tasks counts as Python's.
     """
-    known = dict(shares or {})
-    check_shares(trace, known)
-    runs = trace.runs
+    known, runs = shares or {}, trace.runs
     ran = (runs.start != MISSING) & (runs.stop > runs.start)
     took = np.where(ran, runs.stop - runs.start, 0)
     cpu = np.clip(np.where(ran, runs.cpu_ns, 0), 0, took)
@@ -108,15 +94,7 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
 
 
 def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
-    """Refuse shares of unknown prefixes, and shares outside [0, 1].
-
-    Raises
-    ------
-    UnknownNameError
-        If no task has a prefix.
-    ValueError
-        If a share is not in [0, 1].
-    """
+    """Refuse shares of unknown prefixes, and shares outside [0, 1]."""
     for name, share in shares.items():
         if name not in trace.prefixes:
             raise UnknownNameError("prefix", name, trace.prefixes)
@@ -230,11 +208,6 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
     A computing thread gets the cores that the others leave. Their use is in the trace: CPU of tasks, and the event
     loops' time around tasks; to that comes background work of every process. A run waits at most for as long as it did
     not compute.
-
-    Parameters
-    ----------
-    cores
-        By host: its cores.
     """
     runs, found = trace.runs, np.zeros(len(trace.runs))
     hosts = np.array([worker.host for worker in trace.workers] + [""])

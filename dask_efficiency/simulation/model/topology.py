@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
-from math import isfinite
+from math import inf
 from typing import Any, Self
 
 from dask_efficiency.simulation.model.events import EventHeap
@@ -18,78 +18,44 @@ ETHERNET_PAYLOAD = 1448 / 1538
 
 
 class TopologyError(ValueError):
-    """The topology is invalid.
-
-    Parameters
-    ----------
-    about
-        Name of the wrong host, switch or link.
-    wrong
-        The mistake.
-    """
+    """The topology is invalid: the host, switch or link that it is about, and the mistake."""
 
     def __init__(self, about: str, wrong: str) -> None:
         super().__init__(f"{about}: {wrong}")
         self.about = about
-        self.wrong = wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Machine that workers can run on.
-
-    Parameters
-    ----------
-    name
-        Unique among hosts and switches.
-    slots
-        Most workers that it can run.
-    nthreads
-        Threads of each of its workers.
-    memory
-        Bytes, of which each slot has an equal part; 0 is no limit.
-    address
-        Its name or number on the network, as in traces, if that is not its name.
-    speed
-        Speed of its workers as a multiple of the median recorded worker's.
-    loopback
-        Bytes a second between its own workers; None is without limit.
-    room
-        Its room, for the picture.
-    """
+    """Machine that workers can run on; its name is unique among hosts and switches."""
 
     name: str
+    #: Most workers that it can run, and threads of each.
     slots: int = 1
     nthreads: int = 1
+    #: Bytes, of which each slot has an equal part; 0 is no limit.
     memory: int = 0
+    #: Its name or number on the network, as in traces, if that is not its name.
     address: str = ""
+    #: Speed of its workers as a multiple of the median recorded worker's.
     speed: float = 1.0
+    #: Bytes a second between its own workers; None is without limit.
     loopback: float | None = None
+    #: For the picture.
     room: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """Link between two hosts or switches; its directions do not share their bandwidth (full duplex).
-
-    Parameters
-    ----------
-    ends
-        Two hosts or switches.
-    bandwidth
-        Bytes a second from the first to the second, above 0.
-    latency_seconds
-        Latency of each direction.
-    bandwidth_back
-        Bytes a second from the second to the first; None for the same.
-    queue_seconds
-        Longest wait of a message if the link is full: the time in which a switch sends its buffer.
-    """
+    """Link between two hosts or switches; its directions do not share their bandwidth (full duplex)."""
 
     ends: tuple[str, str]
+    #: Bytes a second from the first end to the second.
     bandwidth: float
     latency_seconds: float = 0.0
+    #: Bytes a second from the second end to the first; None for the same.
     bandwidth_back: float | None = None
+    #: Longest wait of a message if the link is full: the time in which a switch sends its buffer.
     queue_seconds: float = 0.0
 
     @property
@@ -105,15 +71,7 @@ class Cable:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Way from one host to another.
-
-    Parameters
-    ----------
-    links
-        Positions of the links, each with True if it is crossed from its first end to its second.
-    latency_seconds
-        Sum of their latencies.
-    """
+    """Way from one host to another: positions of links, each with True if it is crossed from its first end."""
 
     links: tuple[tuple[int, bool], ...]
     latency_seconds: float
@@ -125,19 +83,7 @@ class Topology:
 
     Concurrent transfers share each direction of a link max-min fairly; a transfer's first byte comes after the
     latencies of its links. A route has the fewest links, then the smallest latency, then the first links. Hosts forward
-    nothing.
-
-    Parameters
-    ----------
-    hosts, switches, links
-        In any order.
-    payload
-        Share of a link's bandwidth for data, above 0 and at most 1; the rest is for headers.
-
-    Raises
-    ------
-    TopologyError
-        If names are not unique, a link has an unknown end, a number is out of range, or hosts are not connected.
+    nothing. The payload is the share of a link's bandwidth for data; the rest is for headers.
     """
 
     hosts: tuple[Host, ...]
@@ -149,7 +95,11 @@ class Topology:
     def __post_init__(self) -> None:
         self._check_hosts()
         self._check_links()
-        self._check_connected()
+        first = self.hosts[0].name
+        reached = self._routes_from(first)
+        for host in self.hosts:
+            if host.name not in reached:
+                raise TopologyError(host.name, f"no links lead from here to {first!r}")
 
     # -- what is where -----------------------------------------------------------------------------
 
@@ -158,22 +108,17 @@ class Topology:
         return self._by_name.get(name)
 
     def route(self, source: str, destination: str) -> Route:
-        """Find the route between two hosts, by name.
-
-        Raises
-        ------
-        KeyError
-            If one of them is not a host's name.
-        """
+        """Find the route between two hosts, by name or address."""
         if source not in self._routes:
-            self._routes[source] = self._routes_from(self._host_called(source))
-        return self._routes[source][self._host_called(destination)]
+            self._routes[source] = self._routes_from(self.known_host(source).name)
+        return self._routes[source][self.known_host(destination).name]
 
-    def _host_called(self, name: str) -> str:
-        host = self._by_name.get(name)
+    def known_host(self, name: str) -> Host:
+        """Look up a host that is there, by name or address."""
+        host = self.host(name)
         if host is None:
             raise KeyError(f"no host {name!r} in the topology")
-        return host.name
+        return host
 
     @cached_property
     def _by_name(self) -> dict[str, Host]:
@@ -221,25 +166,16 @@ class Topology:
             "kind": "topology",
             "hosts": [asdict(host) for host in self.hosts],
             "switches": list(self.switches),
-            "links": [asdict(link) | {"ends": list(link.ends)} for link in self.links],
+            "links": [asdict(link) for link in self.links],
             "payload": self.payload,
         }
 
     @classmethod
-    def from_parts(
-        cls,
-        hosts: Iterable[Mapping[str, Any]],
-        switches: Iterable[str],
-        links: Iterable[Mapping[str, Any]],
-        payload: float,
-    ) -> Self:
+    def from_parts(cls, **given: Any) -> Self:
         """Read the data of :meth:`to_dict`, without its kind."""
-        return cls(
-            tuple(Host(**host) for host in hosts),
-            tuple(switches),
-            tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in links),
-            payload,
-        )
+        links = tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in given["links"])
+        hosts = tuple(Host(**host) for host in given["hosts"])
+        return cls(hosts, tuple(given["switches"]), links, given["payload"])
 
     # -- what must hold ----------------------------------------------------------------------------
 
@@ -272,19 +208,12 @@ class Topology:
             _check_above_0(link.name, "bandwidth", link.bandwidth)
             _check_above_0(link.name, "bandwidth_back", link.back)
             for quantity, seconds in (("latency", link.latency_seconds), ("queue", link.queue_seconds)):
-                if not (isfinite(seconds) and seconds >= 0):
+                if not 0 <= seconds < inf:
                     raise TopologyError(link.name, f"expected a {quantity} of at least 0 s, got {seconds!r}")
-
-    def _check_connected(self) -> None:
-        first = self.hosts[0].name
-        reached = self._routes_from(first)
-        for host in self.hosts:
-            if host.name not in reached:
-                raise TopologyError(host.name, f"no links lead from here to {first!r}")
 
 
 def _check_above_0(about: str, quantity: str, value: float) -> None:
-    if not (isfinite(value) and value > 0):
+    if not 0 < value < inf:
         raise TopologyError(about, f"expected a {quantity} above 0, got {value!r}")
 
 
@@ -292,18 +221,16 @@ class TopologyModel:
     """Topology at work: transfers share each direction of a link, and each loopback."""
 
     def __init__(self, topology: Topology, clock: EventHeap) -> None:
-        self._topology = topology
-        self._clock = clock
+        self._topology, self._clock = topology, clock
         capacities: list[float] = []
         for link in topology.links:
             capacities += [link.bandwidth * topology.payload, link.back * topology.payload]
-        self._capacities = capacities
         self._loopbacks: dict[str, Path] = {}
         for host in topology.hosts:
             if host.loopback is not None:
                 self._loopbacks[host.name] = (len(capacities),)
                 capacities.append(host.loopback)
-        self._links = SharedLinks(clock, capacities)
+        self._capacities, self._links = capacities, SharedLinks(clock, capacities)
         self._ways: dict[tuple[str, str], tuple[Path, int]] = {}
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Callable[[], object]) -> None:
@@ -327,13 +254,9 @@ class TopologyModel:
         """Look up the positions of the capacities that a transfer uses, and its latency in nanoseconds."""
         way = self._ways.get((source, destination))
         if way is None:
-            way = self._ways[source, destination] = self._found(source, destination)
+            route = self._topology.route(source, destination)
+            path = tuple(2 * i + (not forth) for i, forth in route.links)
+            if not path:
+                path = self._loopbacks.get(self._topology.known_host(source).name, ())
+            way = self._ways[source, destination] = path, round(1e9 * route.latency_seconds)
         return way
-
-    def _found(self, source: str, destination: str) -> tuple[Path, int]:
-        route = self._topology.route(source, destination)
-        if not route.links:
-            host = self._topology.host(source)
-            return (self._loopbacks.get(host.name, ()) if host else ()), 0
-        path = tuple(2 * i + (not forth) for i, forth in route.links)
-        return path, round(1e9 * route.latency_seconds)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.picture import ASCII, draw_topology
+from dask_efficiency.simulation.model.picture import draw_topology
 from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 from tests.simulation.model.test_cluster_file import LAB
 from tests.simulation.topologies import MBIT, topologies
@@ -31,13 +31,13 @@ def test_a_link_outside_the_tree_is_listed() -> None:
     ends = [("s", "t"), ("t", "u"), ("u", "s"), ("a", "t"), ("b", "u")]
     links = tuple(Cable(end, 100 * MBIT, 1e-3, bandwidth_back=10 * MBIT) for end in ends)
     topology = Topology((Host("a"), Host("b", speed=0.5)), ("s", "t", "u"), links)
-    assert draw_topology(topology, branches=ASCII) == "\n".join(
+    assert draw_topology(topology) == "\n".join(
         [
             "s",
-            "|- t     10 Mbit up, 100 Mbit down, 1 ms",
-            "|  `- a  100 Mbit up, 10 Mbit down, 1 ms  1 slot",
-            "`- u     100 Mbit up, 10 Mbit down, 1 ms",
-            "   `- b  100 Mbit up, 10 Mbit down, 1 ms  1 slot; 0.5 times as fast",
+            "├─ t     10 Mbit up, 100 Mbit down, 1 ms",
+            "│  └─ a  100 Mbit up, 10 Mbit down, 1 ms  1 slot",
+            "└─ u     100 Mbit up, 10 Mbit down, 1 ms",
+            "   └─ b  100 Mbit up, 10 Mbit down, 1 ms  1 slot; 0.5 times as fast",
             "also t - u: 100 Mbit, 10 Mbit back",
         ]
     )
@@ -46,9 +46,9 @@ def test_a_link_outside_the_tree_is_listed() -> None:
 @given(topologies())
 @settings(max_examples=30)
 def test_every_switch_is_drawn_once_and_every_host(topology: Topology) -> None:
-    lines = draw_topology(topology, branches=ASCII).splitlines()
+    lines = draw_topology(topology).splitlines()
     # A host's name and the switches' are made of a letter and a number.
-    labels = [line.lstrip(" |`-").partition("  ")[0] for line in lines if not line.startswith("also ")]
+    labels = [line.lstrip(" │├└─").partition("  ")[0] for line in lines if not line.startswith("also ")]
     drawn = [label for label in labels if label.startswith("s")]
     assert sorted(drawn) == sorted(topology.switches)
     assert sum(label.count("h") for label in labels) >= 1

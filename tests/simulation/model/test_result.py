@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.model.accuracy import self_replay
+from dask_efficiency.simulation.model.accuracy import own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.requirements import SIMULATED
-from dask_efficiency.simulation.model.result import COMPUTING_ERROR, MIN_MODEL_ERROR, Prediction, predict, predict_own
+from dask_efficiency.simulation.model.result import COMPUTING_ERROR, MIN_MODEL_ERROR, Prediction, predict
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
 
@@ -64,7 +64,8 @@ def test_notes_of_the_engine_come_along_each_once() -> None:
         runs = FakeEngine()(*arguments, **options)
         return [replace(run, trace=run.trace and replace(run.trace, notes=("known", "new", SIMULATED))) for run in runs]
 
-    found = predict_own(noting, recorded(), range(2), ("known",))
+    trace = recorded()
+    found = predict(noting, trace, own_job(trace), range(2), notes=("known",))
     assert found.notes == ("known", "new")
     assert found.trace.notes == ("known", "new", SIMULATED)
 

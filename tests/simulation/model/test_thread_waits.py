@@ -13,7 +13,7 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs, Series
 from dask_efficiency.simulation.model.calibration import calibrate
 from dask_efficiency.simulation.model.cores import BACKGROUND
-from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
+from dask_efficiency.simulation.model.thread_waits import check_shares, core_waits, few_cores, read_gil
 from tests.runs.trace.samples import damaged_traces
 
 
@@ -80,14 +80,11 @@ def test_the_given_share_of_a_prefix_is_used() -> None:
 
 
 @pytest.mark.parametrize("share", [1.5, -0.1, float("nan")])
-def test_what_is_no_share_is_refused_by_name(share: float) -> None:
+def test_a_share_outside_0_to_1_or_of_an_unknown_prefix_is_refused_by_name(share: float) -> None:
     with pytest.raises(ValueError, match=r"gil\['work'\] is .*expected"):
-        read_gil(recorded(0.5), {"work": share})
-
-
-def test_a_share_of_no_prefix_is_refused_by_name() -> None:
+        check_shares(recorded(0.5), {"work": share})
     with pytest.raises(UnknownNameError, match="'wrok'"):
-        read_gil(recorded(0.5), {"wrok": 0.5})
+        check_shares(recorded(0.5), {"wrok": 0.5})
 
 
 def recorded_use(workers: int, cpu_share: float, nthreads: int = 1) -> RunTrace:
