@@ -16,14 +16,20 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.progress import progress, until_stopped
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.engine.settings import simulated_settings
-from dask_efficiency.simulation.model.accuracy import SEEDS as OWN_SEEDS
-from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, Simulator, check_seeds, simulated_runs
 from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
-from dask_efficiency.simulation.model.result import Prediction, predict
+from dask_efficiency.simulation.model.result import SEEDS as OWN_SEEDS
+from dask_efficiency.simulation.model.result import (
+    Prediction,
+    SelfReplay,
+    SimulationWarning,
+    own_job,
+    predict,
+    self_replay,
+)
 from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
 from dask_efficiency.simulation.model.thread_waits import check_shares
 
@@ -134,8 +140,8 @@ def sweep(
 
     Parameters
     ----------
-    trace
-        A recorded run.
+    trace, seeds, force
+        As of :func:`simulate`.
     workers
         Numbers of workers, or a text as of ``--sweep``: ``"2..64"``, ``"4,6,12"``.
     cluster
@@ -144,8 +150,6 @@ def sweep(
         Threads of each worker; by default those of the cluster's workers.
     price_per_worker_hour
         Any currency; None leaves money out.
-    seeds, force
-        As of :func:`simulate`.
 
     Returns
     -------
@@ -186,14 +190,12 @@ def place(
 
     Parameters
     ----------
-    trace
-        A recorded run.
+    trace, seeds, force
+        As of :func:`simulate`.
     file
         A description of hosts, switches and links, as :meth:`ClusterSpec.from_file` reads it.
     hostfiles
         Placements: each gives the workers or slots of its hosts.
-    seeds, force
-        As of :func:`simulate`.
 
     Returns
     -------
@@ -257,9 +259,7 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
 
     Parameters
     ----------
-    trace
-        A recorded run.
-    seeds, force
+    trace, seeds, force
         As of :func:`simulate`.
 
     Returns

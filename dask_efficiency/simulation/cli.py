@@ -206,10 +206,7 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
     else:
         cluster = ClusterSpec.from_file(asked["cluster"], next(iter(asked["hostfile"]), None))
         tell(*cluster.picture().splitlines(), "", err=True)
-    if asked["remove"]:
-        cluster = cluster.without_workers(*asked["remove"])
-    if asked["config"]:
-        cluster = cluster.with_config(asked["config"])
+    cluster = cluster.without_workers(*asked["remove"]).with_config(asked["config"])
     if asked["workers"] or asked["threads"]:
         cluster = cluster.with_workers(asked["workers"] or len(cluster.workers), nthreads=asked["threads"])
     if given := dict(asked["cores"]):
@@ -236,7 +233,7 @@ def _ends_when_asked() -> Iterator[None]:
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
     """Collect the warnings of a simulation, to print them after it."""
-    from dask_efficiency.simulation.model.accuracy import SimulationWarning
+    from dask_efficiency.simulation.model.result import SimulationWarning
 
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket, cause_name
 from dask_efficiency.report.kinds import OTHERS
@@ -18,11 +17,15 @@ from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.engine.launch import simulate_seeds
-from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import NORMAL_95, Ensemble, Simulated, SimulationJob, Simulator
-from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
-from dask_efficiency.simulation.model.result import model_error
+from dask_efficiency.simulation.model.requirements import (
+    SimulationRefusedError,
+    UnplaceableError,
+    check_cluster,
+    check_trace,
+)
+from dask_efficiency.simulation.model.result import MAX_ERROR, model_error, own_job
 from dask_efficiency.simulation.model.run_figures import RunFigures, run_noise
 from dask_efficiency.straggler.wording import as_finding
 
@@ -43,7 +46,6 @@ MAX_LOCKED = 0.1
 
 #: Share of their time in threads that a prefix's tasks wait for the GIL, below which they do not hold it: a guess.
 SHARES_GIL = 0.05
-
 
 _CORE = cause_name(Bucket.THREAD_NONCPU, "core")
 
@@ -90,7 +92,7 @@ def savings(report: EfficiencyReport, engine: Simulator = simulate_seeds) -> dic
     sure = [share for kind, share in simulated.items() if kind not in BOUNDS]
     # A worker may be slow because of other processes: do not count both.
     not_simulated = [computed[_CORE]] if _CORE in computed else computed.values()
-    together = _product([simulated[ALL]] if ALL in simulated else sure, not_simulated)
+    together = _product([*([simulated[ALL]] if ALL in simulated else sure), *not_simulated])
     saved = {kind: share.saved(report) for kind, share in {**simulated, **computed, ALL: together}.items()}
     return {kind: one for kind, one in saved.items() if one.seconds > 0}
 
@@ -102,10 +104,9 @@ def _most(report: EfficiencyReport, lost_ns: int) -> float:
     return (idle + lost_ns) / 1e9 / report.mean_threads
 
 
-def _product(*shares: Iterable[_Share]) -> _Share:
-    found = list(chain(*shares))
-    error = math.exp(math.hypot(*(math.log(one.error) for one in found)))
-    return _Share(math.prod(one.share for one in found), error)
+def _product(shares: Sequence[_Share]) -> _Share:
+    error = math.exp(math.hypot(*(math.log(one.error) for one in shares)))
+    return _Share(math.prod(one.share for one in shares), error)
 
 
 # -- cures that need no simulation -----------------------------------------------------------------
@@ -120,10 +121,8 @@ def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[
             yield part.kind, _Share(max(share, 1.0 - _most(report, part.ns) / report.cluster_seconds), error)
     for one in report.stragglers:
         if one.seconds_lost:
-            yield (
-                f"{as_finding(one).kind}/{one.subject}",
-                _Share(1.0 - one.seconds_lost / report.cluster_seconds, error),
-            )
+            share = 1.0 - one.seconds_lost / report.cluster_seconds
+            yield f"{as_finding(one).kind}/{one.subject}", _Share(share, error)
 
 
 def _without_others(report: EfficiencyReport) -> float | None:
@@ -137,14 +136,13 @@ def _without_others(report: EfficiencyReport) -> float | None:
 
 def _split(report: EfficiencyReport) -> float | None:
     """Estimate the run with the longest task split: all threads with a core share it while nothing else ran."""
-    for one in report.long_tail[:1]:
-        skew = report.skew.get(one.prefix)
-        if skew is None or skew.longest_key != one.key:
-            break
-        threads = max(1.0, min(report.threads, report.cores or 1.0))
-        alone = min(skew.alone_seconds, one.seconds - one.median_seconds)
-        return 1.0 - alone * (1.0 - 1.0 / threads) / report.cluster_seconds
-    return None
+    longest = next(iter(report.long_tail), None)
+    skew = report.skew.get(longest.prefix) if longest else None
+    if longest is None or skew is None or skew.longest_key != longest.key:
+        return None
+    threads = max(1.0, min(report.threads, report.cores or 1.0))
+    alone = min(skew.alone_seconds, longest.seconds - longest.median_seconds)
+    return 1.0 - alone * (1.0 - 1.0 / threads) / report.cluster_seconds
 
 
 #: By kind of finding: computes the run's time with a cure that needs no simulation, as a share of the recorded time.
@@ -210,27 +208,20 @@ def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, 
         threads = sum(worker.nthreads for worker in jobs[name].cluster.workers)
         most = _most(report, sum(lost[kind] for kind in kinds))
         most = min(most, report.cluster_seconds - _with_chance(report, threads))
-        found[name] = _share(report, recorded, median, error, runs, most)
+        simulated, factor = Ensemble.of(runs), _error(recorded, error, runs)
+        shorter = min(recorded.makespan_seconds * (1.0 - simulated.median / median), most)
+        found[name] = _Share(max(1.0 - shorter / report.cluster_seconds, 0.0), factor)
     return found
 
 
-def _share(
-    report: EfficiencyReport,
-    recorded: RunFigures,
-    own: float,
-    own_error: float,
-    cured: Sequence[Simulated],
-    most: float,
-) -> _Share:
-    """Relate a cured run to the run's own simulation; ``most`` bounds the seconds saved."""
+def _error(recorded: RunFigures, own_error: float, cured: Sequence[Simulated]) -> float:
+    """Factor of the error of a cured run, given that of the run's own simulation."""
     runs = Ensemble.of(cured)
     kinds = next(one.kinds for one in cured if one.seed == runs.nearest)
     figures = ((recorded.kinds, recorded.makespan_seconds), (kinds, runs.median))
     low, high = runs.spread_with(math.hypot(*(run_noise(*one) for one in figures)))
     middle = max(runs.median, 1e-9)
-    error = max(high / middle, middle / low) * (1.0 + model_error(own_error, *figures))
-    shorter = min(recorded.makespan_seconds * (1.0 - runs.median / own), most)
-    return _Share(max(1.0 - shorter / report.cluster_seconds, 0.0), error)
+    return max(high / middle, middle / low) * (1.0 + model_error(own_error, *figures))
 
 
 def _with_chance(report: EfficiencyReport, threads: int) -> float:

@@ -19,6 +19,12 @@ bandwidths = st.sampled_from([1e6, 1e7, 1.25e8]) | st.floats(1.0, 1e9)
 latencies = st.just(0.0) | st.floats(0.0, 0.1)
 
 
+def star(hosts: Sequence[Host | str], bandwidth: float, **settings: float) -> Topology:
+    """Hosts, or their names, on one switch."""
+    made = tuple(Host(host) if isinstance(host, str) else host for host in hosts)
+    return Topology(made, ("top",), tuple(Cable((host.name, "top"), bandwidth) for host in made), **settings)
+
+
 @st.composite
 def topologies(draw: st.DrawFn, max_hosts: int = 6) -> Topology:
     """Switches in a random tree with a few more links, and hosts at them."""
@@ -86,6 +92,5 @@ def arrivals(topology: Topology, transfers: Sequence[Transfer]) -> list[float]:
             ends[i] = clock.now / 1e9
 
         clock.at(round(1e9 * at), model.transfer, source, destination, nbytes, arrived)
-    while clock.step():
-        pass
+    clock.run()
     return ends

@@ -99,15 +99,11 @@ class Costs:
 
     def at_scheduler(self, operation: str) -> int:
         """Cost for the scheduler of a worker's message, without transitions."""
-        if not self._messages:
-            return 0
-        return self._overheads.scheduler if operation in _ENDS else SMALL_MESSAGE
+        return (self._overheads.scheduler if operation in _ENDS else SMALL_MESSAGE) * self._messages
 
     def at_worker(self, operation: str) -> int:
         """Cost for a worker of a message from the scheduler."""
-        if not self._messages:
-            return 0
-        return self._overheads.worker if operation == "compute-task" else SMALL_MESSAGE
+        return (self._overheads.worker if operation == "compute-task" else SMALL_MESSAGE) * self._messages
 
     def cold(self, worker: int, prefix: int) -> int:
         """Extra cost, once, of a worker's first task of a prefix; MISSING is a worker that was not recorded."""

@@ -141,25 +141,16 @@ class SmallTasks(WorkerPlugin):
     def transition(self, key: Any, start: str, finish: str, **_kwargs: Any) -> None:
         """Free or restore the collections of a task that changed state."""
         if finish == "memory":
-            _make_small(self._tasks[key])
+            task = self._tasks[key]
+            for names, nothing in ((_SETS, NO_TASKS), (_DICTS, _NO_FACTS)):
+                for name in names:
+                    if not getattr(task, name):
+                        setattr(task, name, nothing)
+            # The message that reports the result has the times; the definition is sent again if the task runs again.
+            task.startstops, task.run_spec = _NO_TIMES, None
         elif start == "memory" and (left := self._tasks.get(key)) is not None:
-            _make_whole(left)
-
-
-def _make_small(task: TaskState) -> None:
-    for name in _SETS:
-        if not getattr(task, name):
-            setattr(task, name, NO_TASKS)
-    for name in _DICTS:
-        if not getattr(task, name):
-            setattr(task, name, _NO_FACTS)
-    # The message that reports the result has the times; the definition is sent again if the task runs again.
-    task.startstops, task.run_spec = _NO_TIMES, None
-
-
-def _make_whole(task: TaskState) -> None:
-    for name in _SETS:
-        if getattr(task, name) is NO_TASKS:
-            setattr(task, name, set())
-    if task.startstops is _NO_TIMES:
-        task.startstops = []
+            for name in _SETS:
+                if getattr(left, name) is NO_TASKS:
+                    setattr(left, name, set())
+            if left.startstops is _NO_TIMES:
+                left.startstops = []

@@ -22,14 +22,12 @@ _CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
 
 @dataclass(frozen=True, slots=True)
 class PlannedWorker:
-    """Worker, and when it joins and leaves; nanoseconds after the start of the run."""
+    """Worker, and when it joins and leaves: nanoseconds after the start of the run, -1 for never."""
 
     spec: WorkerSpec
-    #: 0 is at the start.
     joins: int = 0
-    #: Instant at which it is retired, and hands over its results before it leaves; -1 is never.
+    #: When it hands over its results before it leaves, and when it leaves at once.
     retires: int = -1
-    #: Instant at which it leaves at once; -1 is never.
     leaves: int = -1
     #: True if it is lost, so that Dask suspects the tasks that run on it.
     lost: bool = False
@@ -42,7 +40,7 @@ def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorke
     there all the time.
     """
     by_name = {worker.name: worker for worker in cluster.workers}
-    if not _changed(trace) or {worker.name for worker in trace.workers} != {*by_name}:
+    if not _changed(trace) or not _same_names(trace, cluster):
         return tuple(PlannedWorker(worker) for worker in cluster.workers)
     events, found = trace.worker_events, []
     lost = trace.runs.worker[trace.runs.outcome == RunOutcome.LOST]
@@ -70,13 +68,17 @@ def _changed(trace: RunTrace) -> bool:
     return bool((np.isin(events.change, _CHANGES) & (events.at > trace.start)).any())
 
 
+def _same_names(trace: RunTrace, cluster: ClusterSpec) -> bool:
+    return {worker.name for worker in trace.workers} == {worker.name for worker in cluster.workers}
+
+
 def membership_note(trace: RunTrace, cluster: ClusterSpec) -> tuple[str, ...]:
     """Note how a simulation treats workers that joined or left; empty if none did."""
     if not _changed(trace):
         return ()
-    if {worker.name for worker in trace.workers} != {worker.name for worker in cluster.workers}:
-        return ("Workers came or went in the recorded run: here, all are there from its start to its end.",)
-    return ("Workers come and go when they did in the recorded run.",)
+    if _same_names(trace, cluster):
+        return ("Workers come and go when they did in the recorded run.",)
+    return ("Workers came or went in the recorded run: here, all are there from its start to its end.",)
 
 
 #: Nanoseconds between two runs of the memory manager that moves results off a retiring worker, and between two checks

@@ -59,27 +59,10 @@ def _is_number(value: Any) -> bool:
     return value is False or (not isinstance(value, bool) and _reads(float, value) and float(value) >= 0)
 
 
-def _is_size(value: Any) -> bool:
-    return _is_number(value) or (isinstance(value, str) and _reads(parse_bytes, value))
-
-
 def _is_time(value: Any) -> bool:
     # Dask reads "s", and any word that ends in a unit, as one of that unit.
     is_text = isinstance(value, str) and any(character.isdigit() for character in value)
     return value is None or _is_number(value) or (is_text and _reads(parse_timedelta, value))
-
-
-def _are_times(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(name, str) and _is_time(time) for name, time in value.items())
-
-
-_FITS: Mapping[SettingKind, Callable[[Any], bool]] = {
-    SettingKind.SWITCH: lambda value: isinstance(value, bool),
-    SettingKind.NUMBER: _is_number,
-    SettingKind.SIZE: _is_size,
-    SettingKind.TIME: _is_time,
-    SettingKind.TIMES: _are_times,
-}
 
 
 def _reads(parse: Callable[[Any], Any], value: Any) -> bool:
@@ -88,3 +71,14 @@ def _reads(parse: Callable[[Any], Any], value: Any) -> bool:
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
     return True
+
+
+_FITS: Mapping[SettingKind, Callable[[Any], bool]] = {
+    SettingKind.SWITCH: lambda value: isinstance(value, bool),
+    SettingKind.NUMBER: _is_number,
+    SettingKind.SIZE: lambda value: _is_number(value) or (isinstance(value, str) and _reads(parse_bytes, value)),
+    SettingKind.TIME: _is_time,
+    SettingKind.TIMES: lambda value: (
+        isinstance(value, Mapping) and all(isinstance(name, str) and _is_time(time) for name, time in value.items())
+    ),
+}

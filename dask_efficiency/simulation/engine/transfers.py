@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 from dask.utils import parse_bytes
-from distributed.worker_state_machine import (
-    GatherDep,
-    GatherDepBusyEvent,
-    GatherDepNetworkFailureEvent,
-    GatherDepSuccessEvent,
-    RetryBusyWorkerEvent,
-)
+from distributed import worker_state_machine as machine
 
 from dask_efficiency.simulation.engine.costs import Taking
 from dask_efficiency.simulation.engine.messages import Loop
@@ -44,16 +38,14 @@ class WorkerTransfers:
         """Take in results from another worker, after earlier ones."""
         self._incoming.do(taking.computing, then, *arguments, idly=taking.waiting)
 
-    def gather(self, asked: GatherDep) -> None:
+    def gather(self, asked: machine.GatherDep) -> None:
         """Request results from another worker."""
         worker, start = self._worker, self._clock.now
         sender = self._cluster.workers.get(asked.worker)
         if sender is None or sender.closed:
             self._clock.at(start + self._costs.refused(), self._lost, asked)
         elif sender.transfers._busy(worker.spec.host):
-            event = GatherDepBusyEvent(
-                worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=worker.stimulus("gather-dep-busy")
-            )
+            event = machine.GatherDepBusyEvent(**self._answer(asked, "busy"))
             self._clock.at(start + self._costs.refused(), worker.handle, event)
         else:
             sender.transfers._outgoing += 1
@@ -62,7 +54,7 @@ class WorkerTransfers:
     def _busy(self, host: str) -> bool:
         return self._outgoing >= self._outgoing_limit * (2 if host == self._worker.spec.host else 1)
 
-    def _serve(self, asked: GatherDep, receiver: VirtualWorker, start: int) -> None:
+    def _serve(self, asked: machine.GatherDep, receiver: VirtualWorker, start: int) -> None:
         """Send results to another worker, which requested them at ``start``."""
         worker, clock, network = self._worker, self._clock, self._cluster.network
         if clock.now < worker.blocked:
@@ -79,7 +71,9 @@ class WorkerTransfers:
         ready = max(clock.now, worker.blocked) + latency + asking
         clock.at(ready, network.transfer, worker.spec.host, receiver.spec.host, nbytes, arrived)
 
-    def _arrived(self, asked: GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int) -> None:
+    def _arrived(
+        self, asked: machine.GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int
+    ) -> None:
         sender.transfers._outgoing -= 1
         if sender.closed:
             self._lost(asked)
@@ -87,19 +81,16 @@ class WorkerTransfers:
         if nbytes > MEASURED:
             bandwidth = nbytes / max((self._clock.now - start) / 1e9, 1e-3)
             self.bandwidth += NEWEST * (bandwidth - self.bandwidth)
-        worker = self._worker
-        worker.rows.transferred(sender.address, data, start)
-        stimulus = worker.stimulus("gather-dep-success")
-        worker.handle(
-            GatherDepSuccessEvent(worker=asked.worker, total_nbytes=asked.total_nbytes, data=data, stimulus_id=stimulus)
-        )
+        self._worker.rows.transferred(sender.address, data, start)
+        self._worker.handle(machine.GatherDepSuccessEvent(**self._answer(asked, "success"), data=data))
 
-    def _lost(self, asked: GatherDep) -> None:
+    def _lost(self, asked: machine.GatherDep) -> None:
         """Report that the requested worker is gone."""
-        stimulus = self._worker.stimulus("gather-dep-network-failure")
-        self._worker.handle(
-            GatherDepNetworkFailureEvent(worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=stimulus)
-        )
+        self._worker.handle(machine.GatherDepNetworkFailureEvent(**self._answer(asked, "network-failure")))
+
+    def _answer(self, asked: machine.GatherDep, kind: str) -> dict[str, Any]:
+        stimulus = self._worker.stimulus(f"gather-dep-{kind}")
+        return {"worker": asked.worker, "total_nbytes": asked.total_nbytes, "stimulus_id": stimulus}
 
     def retry_later(self, address: str) -> None:
         """Retry a worker that was too busy."""
@@ -107,4 +98,4 @@ class WorkerTransfers:
 
     def _retry(self, address: str) -> None:
         stimulus = self._worker.stimulus("retry-busy-worker")
-        self._worker.handle(RetryBusyWorkerEvent(worker=address, stimulus_id=stimulus))
+        self._worker.handle(machine.RetryBusyWorkerEvent(worker=address, stimulus_id=stimulus))

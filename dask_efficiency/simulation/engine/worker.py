@@ -7,30 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 from dask.utils import parse_bytes
+from distributed import worker_state_machine as machine
 from distributed.protocol import Serialize
-from distributed.worker_state_machine import (
-    AcquireReplicasEvent,
-    CancelComputeEvent,
-    ComputeTaskEvent,
-    Execute,
-    ExecuteFailureEvent,
-    ExecuteSuccessEvent,
-    FindMissingEvent,
-    FreeKeysEvent,
-    GatherDep,
-    Instruction,
-    PauseEvent,
-    RefreshWhoHasEvent,
-    RemoveReplicasEvent,
-    RemoveWorkerEvent,
-    RetryBusyWorkerLater,
-    SecedeEvent,
-    StateMachineEvent,
-    StealRequestEvent,
-    UnpauseEvent,
-    UpdateDataEvent,
-    WorkerState,
-)
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.engine.costs import RunCosts
@@ -53,15 +31,15 @@ MONITOR = 100_000_000
 #: Nanoseconds of a core that a thread needs to wake up: a guess, within what operating systems take.
 WAKE = 100_000
 
-_EVENTS: dict[str, type[StateMachineEvent]] = {
-    "cancel-compute": CancelComputeEvent,
-    "acquire-replicas": AcquireReplicasEvent,
-    "compute-task": ComputeTaskEvent,
-    "free-keys": FreeKeysEvent,
-    "remove-replicas": RemoveReplicasEvent,
-    "steal-request": StealRequestEvent,
-    "refresh-who-has": RefreshWhoHasEvent,
-    "remove-worker": RemoveWorkerEvent,
+_EVENTS: dict[str, type[machine.StateMachineEvent]] = {
+    "cancel-compute": machine.CancelComputeEvent,
+    "acquire-replicas": machine.AcquireReplicasEvent,
+    "compute-task": machine.ComputeTaskEvent,
+    "free-keys": machine.FreeKeysEvent,
+    "remove-replicas": machine.RemoveReplicasEvent,
+    "steal-request": machine.StealRequestEvent,
+    "refresh-who-has": machine.RefreshWhoHasEvent,
+    "remove-worker": machine.RemoveWorkerEvent,
 }
 
 
@@ -89,7 +67,7 @@ class VirtualWorker:
         self.rows = WorkerRows(self._clock)
         config = dask.config.get
         share = config("distributed.worker.memory.transfer")
-        self.state = WorkerState(
+        self.state = machine.WorkerState(
             nthreads=spec.nthreads,
             address=address,
             data=memory.data,  # type: ignore[arg-type]  # keys and results of ours
@@ -130,25 +108,25 @@ class VirtualWorker:
         given = message.copy()
         event = _EVENTS.get(given.pop("op"))
         if event is not None:
-            if event is ComputeTaskEvent:
+            if event is machine.ComputeTaskEvent:
                 self.rows.received(message["key"])
             self.handle(event(**given))
         elif message["op"] == "worker-status-change":
             retiring = message["status"] == "closing_gracefully"
-            self.handle((PauseEvent if retiring else UnpauseEvent)(stimulus_id=message["stimulus_id"]))
+            self.handle((machine.PauseEvent if retiring else machine.UnpauseEvent)(stimulus_id=message["stimulus_id"]))
             if not retiring:
                 self.stream.send(message)
 
     def find_missing(self) -> None:
         """Ask the scheduler for inputs that no worker is known to have, as often as Dask's worker."""
         if self.state.missing_dep_flight:
-            self.handle(FindMissingEvent(stimulus_id=self.stimulus("find-missing")))
+            self.handle(machine.FindMissingEvent(stimulus_id=self.stimulus("find-missing")))
 
     def put(self, data: dict[Any, Any]) -> None:
         """Store results that were not computed here."""
-        self.handle(UpdateDataEvent(data=data, stimulus_id=self.stimulus("update-data")))
+        self.handle(machine.UpdateDataEvent(data=data, stimulus_id=self.stimulus("update-data")))
 
-    def handle(self, event: StateMachineEvent) -> int:
+    def handle(self, event: machine.StateMachineEvent) -> int:
         """Pass an event to the state machine; returns the nanoseconds in which the loop wrote and read files."""
         if self.closed:
             return 0
@@ -166,15 +144,15 @@ class VirtualWorker:
             self._clock.at(-(-self._clock.now // MONITOR) * MONITOR, self._monitor)
         return wrote + read
 
-    def _follow(self, instructions: list[Instruction]) -> None:
+    def _follow(self, instructions: list[machine.Instruction]) -> None:
         if self.closed:
             return
         for instruction in instructions:
-            if isinstance(instruction, Execute):
+            if isinstance(instruction, machine.Execute):
                 self._execute(instruction.key)
-            elif isinstance(instruction, GatherDep):
+            elif isinstance(instruction, machine.GatherDep):
                 self.transfers.gather(instruction)
-            elif isinstance(instruction, RetryBusyWorkerLater):
+            elif isinstance(instruction, machine.RetryBusyWorkerLater):
                 self.transfers.retry_later(instruction.worker)
             else:
                 self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
@@ -199,8 +177,8 @@ class VirtualWorker:
         if self.closed:
             return
         memory, managed = self.memory, self.state.nbytes
-        self.overfull |= memory.ends(managed)
-        pauses = memory.pauses(managed)
+        self.overfull |= memory.exceeds("terminate", managed)
+        pauses = memory.exceeds("pause", managed)
         memory.evict(managed)
         self.wait_for_disk()
         if pauses != self._paused:
@@ -208,8 +186,8 @@ class VirtualWorker:
             stimulus = self.stimulus("worker-status-change")
             status = "paused" if pauses else "running"
             self.stream.send({"op": "worker-status-change", "status": status, "stimulus_id": stimulus})
-            self.handle((PauseEvent if pauses else UnpauseEvent)(stimulus_id=stimulus))
-        if pauses and not memory.pauses(self.state.nbytes):
+            self.handle((machine.PauseEvent if pauses else machine.UnpauseEvent)(stimulus_id=stimulus))
+        if pauses and not memory.exceeds("pause", self.state.nbytes):
             self._monitored = True
             self._clock.at(self._clock.now + MONITOR, self._monitor)
 
@@ -244,7 +222,7 @@ class VirtualWorker:
         took = (row.seceded - row.start) / 1e9
         rest = run.compute - run.secede
         self._threads.run(self.address, rest, run.needs, lambda: self._stop(key, row, run))
-        self.handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
+        self.handle(machine.SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, run: RunCosts) -> None:
         # A thread that wakes up must get a core first.
@@ -278,10 +256,10 @@ class VirtualWorker:
         if run.fails:
             row.ended = self._clock.now
             self.rows.keep(row)
-            self.handle(ExecuteFailureEvent(**ran, **_FAILURE, stimulus_id=self.stimulus("task-erred")))
+            self.handle(machine.ExecuteFailureEvent(**ran, **_FAILURE, stimulus_id=self.stimulus("task-erred")))
             return
         ran |= {"value": Result(run.nbytes), "nbytes": run.nbytes, "type": None}
-        row.spill_ns = self.handle(ExecuteSuccessEvent(**ran, stimulus_id=self.stimulus("task-finished")))
+        row.spill_ns = self.handle(machine.ExecuteSuccessEvent(**ran, stimulus_id=self.stimulus("task-finished")))
         row.ended = self._clock.now + row.spill_ns
         self.rows.keep(row)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,7 +122,9 @@ class Workload:
         for task, constraint in self.trace.constraints.items():
             for name, annotation in _ANNOTATIONS.items():
                 if name == "restrictions" and name in constraint:
-                    allowed = _simulated_places(constraint[name], addresses)
+                    # Workers that are gone are left out; places that are no addresses are hosts.
+                    places = (place for place in constraint[name] if place in addresses or "://" not in place)
+                    allowed = [addresses.get(place, place) for place in places]
                     if allowed or not constraint.get("loose_restrictions"):
                         found.setdefault(annotation, {})[self.keys[task]] = allowed
                 elif name in constraint:
@@ -172,32 +174,29 @@ class Workload:
         return self.trace.clients[number] if number != MISSING else "client"
 
     def _graphs(self) -> list[Graph]:
-        trace = self.trace
+        trace, found = self.trace, list[Graph]()
         causes = RunCauses(trace)
         limits = constraints(trace, causes, causes.inputs(trace))
-        found: list[Graph] = []
         for i, tasks in enumerate(self._tasks):
-            received, client = int(trace.graphs.received[i]), self._clients[i]
+            received = int(trace.graphs.received[i])
+            # The scheduler's number of a graph is a part of its tasks' priorities.
+            own = trace.tasks.priority_graph[trace.tasks.graph == i]
+            before = found[-1].generation if found else 0
             graph = Graph(
                 number=i,
-                client=client,
+                client=self._clients[i],
                 tasks=tasks,
                 wanted=self._wanted[i],
                 received=received - trace.start,
                 taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
-                generation=self._generation(i, found[-1].generation if found else 0),
+                generation=int(own[0]) if len(own) else before + 1,
             )
             run = int(limits.waited_for[i])
             if run != MISSING:
-                graph.after = self._heard_by(client, int(trace.runs.reported[run]))
+                graph.after = self._heard_by(graph.client, int(trace.runs.reported[run]))
                 graph.thinking = max(int(limits.thinking[i]), 0)
             found.append(graph)
         return found
-
-    def _generation(self, graph: int, before: int) -> int:
-        """Read the scheduler's number of a graph, which is a part of its tasks' priorities."""
-        own = self.trace.tasks.priority_graph[self.trace.tasks.graph == graph]
-        return int(own[0]) if len(own) else before + 1
 
     def _heard_by(self, client: str, at: int) -> int:
         """Count the results that a client had got by an instant."""
@@ -216,8 +215,3 @@ class Workload:
                 release = found[at, number] = Release(client, [], after, at - last)
             release.tasks.append(task)
         return list(found.values())
-
-
-def _simulated_places(restrictions: Sequence[str], addresses: Mapping[str, str]) -> list[str]:
-    """Convert restrictions to simulated addresses; those of workers that are gone are left out."""
-    return [addresses.get(place, place) for place in restrictions if place in addresses or "://" not in place]

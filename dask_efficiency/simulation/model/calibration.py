@@ -15,9 +15,9 @@ from dask_efficiency.runs.replay.durations import task_times
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.simulation.model.disk import Disk, read_disk, read_unmanaged
-from dask_efficiency.simulation.model.network import NetworkSpec
 from dask_efficiency.simulation.model.overheads import Overheads, overheads
 from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
+from dask_efficiency.simulation.model.topology import NetworkSpec
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
 #: Quantile above which recorded costs include waiting for a core: where processes had a core each, and where they had

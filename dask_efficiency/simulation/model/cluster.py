@@ -14,7 +14,6 @@ from dask_efficiency.files.text_files import TextFileError, known_names
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
-from dask_efficiency.simulation.model.network import NetworkSpec, network_from_dict
 from dask_efficiency.simulation.model.picture import draw_topology
 from dask_efficiency.simulation.model.placement import (
     PlacementError,
@@ -23,7 +22,7 @@ from dask_efficiency.simulation.model.placement import (
     place_workers,
     read_hostfile,
 )
-from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.topology import NetworkSpec, Topology, network_from_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +121,7 @@ class ClusterSpec:
         return cls(workers, topology, _speeds(topology, workers), scheduler_host=described.scheduler)
 
     def picture(self) -> str:
-        """Draw the tree of switches and hosts of a topology, with the number of workers of each.
-
-        Raises
-        ------
-        ValueError
-            If the network is not a topology.
-        """
+        """Draw the tree of switches and hosts of a topology, with the number of workers of each."""
         if not isinstance(self.network, Topology):
             raise ValueError("expected a cluster from a file that describes its switches and links, for a picture")
         return draw_topology(self.network, self.workers, self.scheduler_host)
@@ -175,13 +168,7 @@ class ClusterSpec:
         return replace(self._with(workers, speeds), cores=cores)
 
     def without_workers(self, *names: str) -> Self:
-        """Remove workers.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no worker of a name.
-        """
+        """Remove workers; an unknown name is an error."""
         self._check_known(names)
         return self._with(tuple(worker for worker in self.workers if worker.name not in names), self.speeds)
 
@@ -192,10 +179,7 @@ class ClusterSpec:
     def with_cores(self, cores: Mapping[str, float]) -> Self:
         """Change the number of cores of hosts, such as ``{"127.0.0.1": 2}``.
 
-        Raises
-        ------
-        ValueError
-            If a host has no cores, or is none of the workers' nor the scheduler's.
+        A host that has no cores, or is none of the workers' nor the scheduler's, is an error.
         """
         hosts = {worker.host for worker in self.workers} | ({self.scheduler_host} - {""})
         for host in cores:
@@ -212,20 +196,14 @@ class ClusterSpec:
     def with_network(self, network: NetworkSpec | None) -> Self:
         """Change the network between the hosts; None is the recorded one.
 
-        Raises
-        ------
-        UnknownNameError
-            If the topology lacks the host of a worker, by name or address.
+        A topology has the hosts of all workers, by name or address.
         """
         return replace(self, network=network)
 
     def with_hostfile(self, path: str | os.PathLike[str]) -> Self:
         """Place workers by a hostfile; the network must be a topology.
 
-        Raises
-        ------
-        TextFileError
-            With the file and line, what is there and what was expected.
+        A mistake in the file is an error with its line, and what was expected.
         """
         if not isinstance(self.network, Topology):
             raise ValueError("a hostfile needs a topology: read the cluster from a file, or give it a Topology")
@@ -233,13 +211,7 @@ class ClusterSpec:
         return replace(self, workers=workers, speeds=_speeds(self.network, workers))
 
     def with_speeds(self, speeds: Mapping[str, float]) -> Self:
-        """Change the speeds of workers, as multiples of the median recorded worker's.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no worker of a name.
-        """
+        """Change the speeds of workers, as multiples of the median recorded worker's, by their names."""
         return replace(self, speeds={**self.speeds, **speeds})
 
     def _with(self, workers: tuple[WorkerSpec, ...], speeds: Mapping[str, float]) -> Self:

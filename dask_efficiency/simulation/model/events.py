@@ -61,8 +61,8 @@ class EventHeap:
             function(*arguments)
         return True
 
-    def run(self, left: Collection[object]) -> bool:
-        """Process events until a collection is empty, which they empty; False if they end before."""
+    def run(self, left: Collection[object] = (True,)) -> bool:
+        """Process events until they have emptied a collection; False if they end before. By default, process all."""
         events = self._events
         while left and events:
             now, _, function, arguments = heappop(events)

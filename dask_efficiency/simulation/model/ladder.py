@@ -12,8 +12,8 @@ from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.ensemble import Ensemble, Simulator, ensemble
+from dask_efficiency.simulation.model.result import SelfReplay, own_job
 from dask_efficiency.simulation.model.run_figures import RunFigures
 
 if TYPE_CHECKING:

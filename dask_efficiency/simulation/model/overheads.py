@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
@@ -135,15 +137,21 @@ def _by_prefix(ns: Int64, known: Bool, prefix: Int32, prefixes: int) -> tuple[In
     return (*(sample if len(sample) else everything for sample in own), everything)
 
 
+def _successive(known: Bool, *columns: NDArray[Any]) -> tuple[Int64, Int64]:
+    """Find pairs of known rows that follow each other in the last column, and agree in the columns before it."""
+    rows = np.flatnonzero(known)
+    order = rows[np.lexsort([column[rows] for column in reversed(columns)])]
+    before, after = order[:-1], order[1:]
+    same = np.logical_and.reduce([column[before] == column[after] for column in columns[:-1]])
+    return before[same], after[same]
+
+
 def _switches(runs: Runs) -> Int64:
     """Measure the time from each free slot to the next run in it, if that was ready before."""
-    known = np.flatnonzero((runs.slot >= 0) & (runs.ready != MISSING) & (runs.executing != MISSING))
-    order = known[np.lexsort((runs.executing[known], runs.slot[known], runs.worker[known]))]
-    before, after = order[:-1], order[1:]
-    same = (runs.worker[before] == runs.worker[after]) & (runs.slot[before] == runs.slot[after])
-    ended = runs.ended[before]
-    waited: Bool = same & (ended != MISSING) & (runs.ready[after] <= ended) & (runs.executing[after] >= ended)
-    found: Int64 = (runs.executing[after] - ended)[waited]
+    known = (runs.slot >= 0) & (runs.ready != MISSING) & (runs.executing != MISSING)
+    before, after = _successive(known, runs.worker, runs.slot, runs.executing)
+    ended, begun = runs.ended[before], runs.executing[after]
+    found: Int64 = (begun - ended)[(ended != MISSING) & (runs.ready[after] <= ended) & (begun >= ended)]
     return found
 
 
@@ -186,17 +194,14 @@ def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
 
 def _ways_to_scheduler(runs: Runs, waited: Bool) -> Int64:
     """Measure the time from a run's end to its report, for messages that waited for no other one."""
-    known = np.flatnonzero((runs.ended != MISSING) & (runs.reported != MISSING))
-    by_worker = known[np.lexsort((runs.ended[known], runs.worker[known]))]
-    batched = np.zeros(len(runs), np.bool_)
-    before, after = by_worker[:-1], by_worker[1:]
-    batched[after] = (runs.worker[before] == runs.worker[after]) & (
-        runs.ended[after] - runs.ended[before] <= _TO_SCHEDULER
-    )
-    by_report = known[np.argsort(runs.reported[known], kind="stable")]
-    queued = np.zeros(len(runs), np.bool_)
-    queued[by_report[1:]] = np.diff(runs.reported[by_report]) <= _BATCH
-    return (runs.reported - runs.ended)[known[~(batched | queued | waited)[known]]]
+    known = (runs.ended != MISSING) & (runs.reported != MISSING)
+    waited = waited.copy()
+    before, after = _successive(known, runs.worker, runs.ended)
+    waited[after[runs.ended[after] - runs.ended[before] <= _TO_SCHEDULER]] = True
+    by_report = np.flatnonzero(known)[np.argsort(runs.reported[known], kind="stable")]
+    waited[by_report[1:][np.diff(runs.reported[by_report]) <= _BATCH]] = True
+    found: Int64 = (runs.reported - runs.ended)[known & ~waited]
+    return found
 
 
 def _per_report(runs: Runs) -> int:
@@ -208,9 +213,8 @@ def _per_report(runs: Runs) -> int:
 
 def _per_task(runs: Runs) -> int:
     """Estimate a worker's time for a task that it is given: the median between two of one batch."""
-    known = np.flatnonzero((runs.received != MISSING) & (runs.worker >= 0))
-    order = known[np.lexsort((runs.received[known], runs.worker[known]))]
-    gaps = np.diff(runs.received[order])[runs.worker[order][1:] == runs.worker[order][:-1]]
+    before, after = _successive((runs.received != MISSING) & (runs.worker >= 0), runs.worker, runs.received)
+    gaps = runs.received[after] - runs.received[before]
     gaps = gaps[(gaps > 0) & (gaps < _BATCH // 2)]
     return int(np.median(gaps)) if len(gaps) >= _MIN_SAMPLES else _WORKER
 

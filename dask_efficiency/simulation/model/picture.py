@@ -47,7 +47,6 @@ class _Tree:
     def __init__(self, topology: Topology, workers: Iterable[WorkerSpec], scheduler_host: str) -> None:
         self._topology = topology
         self._hosts = {host.name: host for host in topology.hosts}
-        self._order = {host.name: i for i, host in enumerate(topology.hosts)}
         self._workers = Counter(topology.known_host(worker.host).name for worker in workers)
         self._scheduler = topology.known_host(scheduler_host).name if scheduler_host else ""
         self.root = _middle(topology)
@@ -62,8 +61,7 @@ class _Tree:
 
     def groups(self, name: str) -> list[list[str]]:
         below = self._below[name]
-        hosts = [one for one in below if one in self._hosts]
-        alike = [list(names) for _, names in groupby(sorted(hosts, key=self._order.__getitem__), self._look)]
+        alike = [list(names) for _, names in groupby((one for one in self._hosts if one in below), self._look)]
         return alike + [[one] for one in below if one not in self._hosts]
 
     def _look(self, name: str) -> tuple[Host, str, str]:
@@ -142,10 +140,7 @@ def _odd_hosts(topology: Topology, parents: dict[str, str]) -> dict[str, str]:
     for host in topology.hosts:
         if host.room and host.name in parents:
             rooms.setdefault(host.room, Counter())[parents[host.name]] += 1
-    odd = {}
-    for host in topology.hosts:
-        if host.room in rooms and host.name in parents:
-            switch, count = rooms[host.room].most_common(1)[0]
-            if 2 * count > rooms[host.room].total() and switch != parents[host.name]:
-                odd[host.name] = switch
-    return odd
+    most = {room: (*counts.most_common(1)[0], counts.total()) for room, counts in rooms.items()}
+    usual = {room: switch for room, (switch, count, total) in most.items() if 2 * count > total}
+    odd = {host.name: usual[host.room] for host in topology.hosts if host.room in usual and host.name in parents}
+    return {name: switch for name, switch in odd.items() if switch != parents[name]}

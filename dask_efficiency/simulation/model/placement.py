@@ -12,7 +12,7 @@ from itertools import count
 from dask_efficiency.files.text_files import TextFileError, read_text
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.topology import Host, Topology
-from dask_efficiency.simulation.model.units import shown_count
+from dask_efficiency.simulation.model.units import parse_int, shown_count
 
 #: ``host:4`` of MPICH; a host in brackets is an IPv6 address.
 _HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\s:=\[\]]+)(?::(?P<slots>\S+))?")
@@ -75,14 +75,13 @@ def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[st
         given[name] = setting["value"]
     if left := _SETTING.sub("", rest).strip():
         raise TextFileError(path, number, f"{_EXPECTED}, got {left[:80]!r}")
-    counts = {name: _count(name, value, path, number) for name, value in given.items()}
-    return found["host"].strip("[]"), counts.get("slots", 1), counts.get("max_slots")
-
-
-def _count(name: str, value: str, path: str | os.PathLike[str], number: int) -> int:
-    if not value.isascii() or not value.isdecimal() or len(value) > 6:
-        raise TextFileError(path, number, f"{name}: expected a whole number of at least 0, got {value[:80]!r}")
-    return int(value)
+    counts: dict[str, int] = {"slots": 1}
+    for name, value in given.items():
+        try:
+            counts[name] = parse_int(value)
+        except ValueError as error:
+            raise TextFileError(path, number, f"{name}: {error}") from error
+    return found["host"].strip("[]"), counts["slots"], counts.get("max_slots")
 
 
 #: Port of the first worker that a topology places on a host; the others follow. Nothing depends on it.
@@ -114,8 +113,7 @@ def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[Worke
 
 def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -> tuple[WorkerSpec, ...]:
     """Add workers in the free slots, host by host."""
-    hosts = [topology.host(worker.host) for worker in workers]
-    taken = Counter(host.name for host in hosts if host is not None)
+    taken = Counter(topology.known_host(worker.host).name for worker in workers)
     names, addresses = {worker.name for worker in workers}, {worker.address for worker in workers}
     added: list[WorkerSpec] = []
     for host in topology.hosts:
@@ -134,8 +132,7 @@ def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[Worker
 
     If there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
     """
-    hosts = {worker.host for worker in workers}
-    names = {worker.name for worker in workers}
+    hosts, names = {worker.host for worker in workers}, {worker.name for worker in workers}
     addresses = {worker.address for worker in workers}
     copies: list[tuple[WorkerSpec, WorkerSpec]] = []
     for i in range(more):

@@ -9,7 +9,6 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
-from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.p2p import shuffles
 from dask_efficiency.simulation.model.units import MAX_NAMES, few_names
@@ -60,6 +59,10 @@ SIMULATED = "A simulation: its times are predicted, not recorded."
 
 #: Beginning of the note of a replay.
 REPLAYED = "A replay:"
+
+
+class SimulationRefusedError(ValueError):
+    """The trace is not good enough to predict from it; ``force=True`` predicts anyway."""
 
 
 class UnplaceableError(ValueError):

@@ -33,10 +33,10 @@ class RunFigures:
 
     @classmethod
     def of(cls, trace: RunTrace) -> RunFigures:
-        """Compute the figures of a trace."""
+        """Compute the figures of a trace in which a task ended."""
         makespan, nthreads = makespan_seconds(trace), sum(worker.nthreads for worker in trace.workers)
         kinds = CriticalPath.of(trace, Question()).seconds("kind")
-        return cls(trace.name, makespan, len(trace.workers), nthreads, efficiency(trace), busy(trace), kinds)
+        return cls(trace.name, makespan, len(trace.workers), nthreads, *thread_shares(trace), kinds)
 
 
 def makespan_seconds(trace: RunTrace) -> float:
@@ -45,32 +45,19 @@ def makespan_seconds(trace: RunTrace) -> float:
     return (scope.stop - scope.start) / 1e9
 
 
-def efficiency(trace: RunTrace) -> float:
-    """Share of the thread time in which tasks computed, on CPU or GPU, in [0, 1].
+def thread_shares(trace: RunTrace) -> tuple[float, float]:
+    """Shares of the thread time, in [0, 1], in which tasks computed on CPU or GPU, and in which they held a thread.
 
     Thread time is the sum over all workers of their threads times their presence within the makespan. Threads that a
     library starts are not in a trace; a report, which samples them, counts these, too.
     """
-    useful, _ = useful_ns(trace, whole_scope(trace))
-    return _share_of_threads(trace, float(useful.sum()) / 1e9)
-
-
-def busy(trace: RunTrace) -> float:
-    """Share of the thread time in which tasks held a thread, whatever they did there and whether they succeeded.
-
-    Thread time is as of :func:`efficiency`.
-    """
-    runs = trace.runs
+    runs, scope = trace.runs, whole_scope(trace)
     stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
     there = (runs.start != MISSING) & (stop != MISSING)
-    held = float(np.maximum(stop - runs.start, 0)[there].sum()) / 1e9
-    return _share_of_threads(trace, held)
-
-
-def _share_of_threads(trace: RunTrace, seconds: float) -> float:
-    """Divide by the thread time."""
-    there = slots(trace, whole_scope(trace)) * makespan_seconds(trace)
-    return min(seconds / there, 1.0) if there > 0 else 0.0
+    held, (useful, _) = np.maximum(stop - runs.start, 0)[there], useful_ns(trace, scope)
+    whole = slots(trace, scope) * makespan_seconds(trace)
+    efficiency, busy = (min(float(ns.sum()) / 1e9 / whole, 1.0) if whole > 0 else 0.0 for ns in (useful, held))
+    return efficiency, busy
 
 
 #: Standard deviation, in seconds, of a run whose critical path computes for one second. Disturbances (other processes,

@@ -11,8 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.accuracy import SelfReplay
-from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.units import note_not_simulated
 

@@ -1,4 +1,4 @@
-"""Topology: hosts, switches and the links between them, over which transfers share the bandwidth max-min fairly."""
+"""Networks, which move bytes in virtual time: plain ones, and topologies of hosts, switches and links."""
 
 from __future__ import annotations
 
@@ -7,10 +7,80 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.max_min import Path, SharedLinks
+
+#: Called when the last byte is there.
+Arrived = Callable[[], object]
+
+
+class NetworkModel(Protocol):
+    """Network at work, in the virtual time of one simulation."""
+
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
+        """Send bytes from one host to another."""
+
+    def delay(self, source: str, destination: str) -> int:
+        """Nanoseconds that a small message takes in addition to the recorded ones."""
+        ...
+
+
+class NetworkSpec(Protocol):
+    """Description of a network: an immutable value."""
+
+    def model(self, clock: EventHeap) -> NetworkModel:
+        """Make the network at work."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data, with the ``kind`` of the network."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InstantNetwork:
+    """Network on which bytes take no time."""
+
+    def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102  # as the protocol says
+        return _UnsharedNetwork(clock, 0.0, 0)
+
+    def to_dict(self) -> dict[str, Any]:  # noqa: D102
+        return {"kind": "instant"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantNetwork:
+    """Network on which every transfer has the same bandwidth, in bytes a second, whatever else is under way."""
+
+    bandwidth: float
+    #: From a message's start to its first byte.
+    latency_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bandwidth < inf:
+            raise ValueError(f"expected a bandwidth above 0 bytes a second, got {self.bandwidth!r}")
+        if not 0 <= self.latency_seconds < inf:
+            raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
+
+    def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102
+        return _UnsharedNetwork(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
+
+    def to_dict(self) -> dict[str, Any]:  # noqa: D102
+        return {"kind": "constant", "bandwidth": self.bandwidth, "latency_seconds": self.latency_seconds}
+
+
+class _UnsharedNetwork:
+    def __init__(self, clock: EventHeap, ns_a_byte: float, latency: int) -> None:
+        self._clock, self._ns_a_byte, self._latency = clock, ns_a_byte, latency
+
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
+        self._clock.at(self._clock.now + self._latency + round(nbytes * self._ns_a_byte), arrived)
+
+    def delay(self, source: str, destination: str) -> int:
+        return 0
+
 
 #: Share of a link's bandwidth for data: 1448 of the 1538 bytes that a full frame takes on Ethernet (preamble, headers
 #: of Ethernet, IP and TCP with timestamps, and the gap between frames). A link of 1 Gbit carries 941 Mbit/s.
@@ -233,7 +303,7 @@ class TopologyModel:
         self._capacities, self._links = capacities, SharedLinks(clock, capacities)
         self._ways: dict[tuple[str, str], tuple[Path, int]] = {}
 
-    def transfer(self, source: str, destination: str, nbytes: int, arrived: Callable[[], object]) -> None:
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
         """Send bytes from one host to another; both by name or address."""
         path, latency = self._way(source, destination)
         if latency:
@@ -260,3 +330,20 @@ class TopologyModel:
                 path = self._loopbacks.get(self._topology.known_host(source).name, ())
             way = self._ways[source, destination] = path, round(1e9 * route.latency_seconds)
         return way
+
+
+#: By kind: reads a description of :meth:`NetworkSpec.to_dict`.
+_READ: dict[str, Callable[..., NetworkSpec]] = {
+    "instant": InstantNetwork,
+    "constant": ConstantNetwork,
+    "topology": Topology.from_parts,
+}
+
+
+def network_from_dict(described: dict[str, Any]) -> NetworkSpec:
+    """Read a description of :meth:`NetworkSpec.to_dict`."""
+    given = dict(described)
+    kind = given.pop("kind", None)
+    if kind not in _READ:
+        raise ValueError(f"expected the kind of a network, of {sorted(_READ)}, got {kind!r}")
+    return _READ[kind](**given)

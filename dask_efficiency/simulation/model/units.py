@@ -39,6 +39,13 @@ def parse_nbytes(text: str) -> int:
     return round(_value(text, SIZES, "a size, such as '16 GB' or '16 GiB'"))
 
 
+def parse_int(text: str, least: int = 0) -> int:
+    """Parse a whole number of at most six digits."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6 and int(text) >= least):
+        _refuse(text, f"a whole number of at least {least}")
+    return int(text)
+
+
 def _value(text: str, units: Mapping[str, float], expected: str) -> float:
     found = _NUMBER.fullmatch(text)
     value = float(found["number"]) * units.get(found["unit"], nan) if found else nan

@@ -9,8 +9,7 @@ from dask_efficiency.simulation.model.events import EventHeap
 
 
 def run(clock: EventHeap) -> None:
-    while clock.step():
-        pass
+    clock.run()
 
 
 def test_a_loop_does_one_thing_after_the_other() -> None:

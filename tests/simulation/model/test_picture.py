@@ -22,7 +22,7 @@ def test_the_lab_is_drawn_as_its_page_shows_it() -> None:
     ]
 
 
-def test_a_network_that_nobody_described_cannot_be_drawn() -> None:
+def test_a_network_without_a_description_cannot_be_drawn() -> None:
     with pytest.raises(ValueError, match="describes its switches"):
         replace(ClusterSpec.from_file(LAB), network=None).picture()
 

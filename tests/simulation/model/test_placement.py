@@ -24,7 +24,7 @@ def test_lines_of_mpich_and_of_open_mpi_are_read() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b-1", "c.lab"]), st.integers(0, 9)), min_size=1), st.booleans())
-def test_what_is_written_is_read(lines: list[tuple[str, int]], mpich: bool) -> None:
+def test_a_written_hostfile_is_read(lines: list[tuple[str, int]], mpich: bool) -> None:
     text = "\n".join(f"{host}:{n}" if mpich else f"{host} slots={n} # {n}" for host, n in lines)
     totals = {host: sum(n for other, n in lines if other == host) for host, _ in lines}
     if any(totals.values()):

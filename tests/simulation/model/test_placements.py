@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.simulated_traces import transfer_bound
-from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
 from dask_efficiency.simulation.model.placements import Placement, Placements, fullest_link, moved_between_hosts, ranked
-from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 
@@ -38,7 +37,7 @@ def test_the_fastest_comes_first() -> None:
     assert found.saved_seconds == pytest.approx(2.0)
 
 
-def test_the_best_is_clear_where_it_is_ahead_by_more_than_runs_differ() -> None:
+def test_the_best_is_clear_if_it_is_ahead_by_more_than_runs_differ() -> None:
     fast = placement("fast", *np.linspace(2.9, 3.1, 8))
     assert Placements((fast, placement("slow", *np.linspace(3.9, 4.1, 8)))).is_clear
     assert not Placements((fast, placement("close", *np.linspace(2.95, 3.15, 8)))).is_clear
@@ -46,7 +45,7 @@ def test_the_best_is_clear_where_it_is_ahead_by_more_than_runs_differ() -> None:
     assert not Placements((placement("once", 3.0), placement("once", 9.0))).is_clear
 
 
-def test_bytes_are_counted_where_they_leave_their_host() -> None:
+def test_bytes_are_counted_that_leave_their_host() -> None:
     host = np.array([worker.host == "10.0.0.1" for worker in TRACE.workers])
     sender, receiver = host[TRACE.transfers.sender], host[TRACE.transfers.receiver]
     moved = moved_between_hosts(TRACE)
@@ -66,7 +65,7 @@ def test_the_fullest_link_is_the_one_that_needs_longest_for_its_bytes() -> None:
     assert placement("a", 10.0).fullest_link is None
 
 
-def test_waiting_for_data_is_what_the_path_has_of_transfers() -> None:
+def test_waiting_for_data_is_the_part_of_the_path_in_transfers() -> None:
     one = placement("a", 1.0)
     kinds = one.prediction.breakdown
     assert one.moving_seconds == kinds["transfer"] + kinds.get("transfer-queue", 0.0) > 0

@@ -24,39 +24,33 @@ def recorded(cpu_share: float, *, nthreads: int = 2, tasks: int = 8) -> RunTrace
 
 
 def with_turns(trace: RunTrace, seconds: float) -> RunTrace:
-    """A heartbeat every 50 ms that says how far the turns of the worker's loop were apart."""
+    """A heartbeat every 50 ms with the seconds between two turns of the worker's loop."""
     at = np.arange(trace.start, trace.stop, 50 * MS)
-    return replace(
-        trace,
-        series=Series.from_columns(
-            {"at": at, "worker": np.zeros(len(at), np.int32), "loop_interval": np.full(len(at), seconds)}
-        ),
-    )
+    columns = {"at": at, "worker": np.zeros(len(at), np.int32), "loop_interval": np.full(len(at), seconds)}
+    return replace(trace, series=Series.from_columns(columns))
 
 
-def test_threads_that_used_one_core_together_waited_for_the_lock() -> None:
-    found = read_gil(recorded(0.5))
-    np.testing.assert_allclose(found.alone, 50 * MS, rtol=0.02)
-    np.testing.assert_allclose(found.held, 1.0, rtol=0.02)
-    assert "at most one core together" in found.notes[0]
-    np.testing.assert_allclose(found.crowd, [1.0, 0.0], rtol=0.05)  # the other thread; tasks without a prefix: none
+@pytest.mark.parametrize(
+    ("cpu_share", "alone", "held", "crowd", "note"),
+    [
+        # The other thread holds the lock, too; tasks without a prefix: none.
+        (0.5, 50, 1.0, [1.0, 0.0], "at most one core together"),
+        (1.0, 100, 0.0, [0.0, 0.0], "more than one core together"),
+        (0.1, 100, 0.1, [0.1, 0.0], "at most one core together"),
+    ],
+    ids=["they waited for the lock", "they did not hold it", "they waited for something else"],
+)
+def test_the_cores_that_threads_used_together_tell_whether_they_hold_the_lock(
+    cpu_share: float, alone: int, held: float, crowd: list[float], note: str
+) -> None:
+    found = read_gil(recorded(cpu_share))
+    np.testing.assert_allclose(found.alone, alone * MS, rtol=0.02)
+    np.testing.assert_allclose(found.held, held, rtol=0.02)
+    np.testing.assert_allclose(found.crowd, crowd, rtol=0.05)
+    assert note in found.notes[0]
 
 
-def test_threads_that_used_two_cores_together_did_not_hold_the_lock() -> None:
-    found = read_gil(recorded(1.0))
-    np.testing.assert_array_equal(found.alone, 100 * MS)
-    assert not found.held.any()
-    assert not found.crowd.any()
-    assert "more than one core together" in found.notes[0]
-
-
-def test_threads_that_hardly_computed_waited_for_something_else() -> None:
-    found = read_gil(recorded(0.1))
-    np.testing.assert_array_equal(found.alone, 100 * MS)
-    np.testing.assert_allclose(found.held, 0.1, rtol=0.01)
-
-
-def test_where_one_thread_ran_at_a_time_the_turns_of_the_loop_tell_and_else_it_is_assumed() -> None:
+def test_turns_of_the_loop_tell_of_threads_that_ran_alone_and_without_them_it_is_assumed() -> None:
     trace = recorded(1.0, nthreads=1)
     assert read_gil(with_turns(trace, 0.0201)).held.max() == 0.0
     for one, why in ((with_turns(trace, 0.025), "turned later"), (trace, "nothing in the trace shows")):
@@ -115,7 +109,7 @@ def test_threads_that_left_cores_free_waited_for_something_else() -> None:
     assert waits(recorded_use(3, 0.0), 2.0) == 0
 
 
-def test_where_cores_are_not_known_nothing_waits() -> None:
+def test_without_known_cores_nothing_waits() -> None:
     trace = recorded_use(3, 0.6)
     assert not core_waits(trace, {}).any()
     assert not core_waits(trace, {"elsewhere": 1.0}).any()
@@ -129,7 +123,7 @@ def test_the_cores_of_the_trace_win_over_given_ones() -> None:
 
 
 @pytest.mark.parametrize(("workers", "nthreads", "few"), [(1, 1, False), (2, 1, True), (1, 2, True)])
-def test_cores_are_few_where_threads_and_the_scheduler_are_more(workers: int, nthreads: int, few: bool) -> None:
+def test_cores_are_few_if_threads_and_the_scheduler_are_more(workers: int, nthreads: int, few: bool) -> None:
     trace = recorded_use(workers, 0.5, nthreads)
     assert few_cores(trace, {"here": 2.0}) is few
     assert not few_cores(trace, {})

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -8,8 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import network_from_dict
-from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
+from dask_efficiency.simulation.model.topology import (
+    ETHERNET_PAYLOAD,
+    Cable,
+    ConstantNetwork,
+    Host,
+    InstantNetwork,
+    Topology,
+    TopologyError,
+    network_from_dict,
+)
 from tests.simulation.topologies import MBIT, arrivals, topologies
 
 GBIT = 1000 * MBIT
@@ -112,16 +124,29 @@ def test_hosts_pass_nothing_on() -> None:
         ({"payload": 1.5}, "payload: expected a part above 0 and at most 1, got 1.5"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(changed: dict[str, Any], wrong: str) -> None:
+def test_an_impossible_topology_is_refused_by_name(changed: dict[str, Any], wrong: str) -> None:
     with pytest.raises(TopologyError) as caught:
         two_rooms(**changed)
     assert wrong in str(caught.value)
 
 
-@given(topologies())
+@given(topologies() | st.sampled_from([InstantNetwork(), ConstantNetwork(1e8, 1e-3)]))
 @settings(max_examples=30)
-def test_a_topology_travels_as_json(topology: Topology) -> None:
-    assert network_from_dict(json.loads(json.dumps(topology.to_dict()))) == topology
+def test_a_network_travels_as_json(network: Topology) -> None:
+    assert network_from_dict(json.loads(json.dumps(network.to_dict()))) == network
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (lambda: network_from_dict({"kind": "ether"}), "expected the kind of a network.*'topology'.*got 'ether'"),
+        *((partial(ConstantNetwork, wrong), "a bandwidth above 0") for wrong in (0.0, -1.0, nan, inf)),
+        (lambda: ConstantNetwork(1e8, -1), "a latency of at least 0 s, got -1"),
+    ],
+)
+def test_an_impossible_plain_network_is_refused(make: Callable[[], Any], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        make()
 
 
 @given(topologies(), st.data())
@@ -136,12 +161,9 @@ def test_every_transfer_arrives_and_no_sooner_than_alone(topology: Topology, dat
         assert end >= alone - 1e-8 - 1e-9 * alone
 
 
-def test_a_small_message_waits_behind_what_is_before_it_on_a_full_link_as_long_as_its_queue_is() -> None:
-    topology = two_rooms()
-    *others, trunk = topology.links
-    topology = two_rooms(
-        links=(*others, Cable(trunk.ends, trunk.bandwidth, trunk.latency_seconds, queue_seconds=20e-3))
-    )
+def test_a_small_message_waits_in_the_queue_of_a_full_link() -> None:
+    *others, trunk = two_rooms().links
+    topology = two_rooms(links=(*others, replace(trunk, queue_seconds=20e-3)))
     clock = EventHeap()
     model = topology.model(clock)
     alone = model.delay("a1", "b1")
@@ -150,8 +172,7 @@ def test_a_small_message_waits_behind_what_is_before_it_on_a_full_link_as_long_a
     clock.at(50_000_000, lambda: delays.update({pair: model.delay(*pair) for pair in (("a2", "b2"), ("b2", "a2"))}))
     # 1.25 MB take 100 ms over the trunk: at 90 ms, what is left is sent within 10.2 ms, as 0.2 ms are latency.
     clock.at(90_000_000, lambda: delays.update(late=model.delay("a2", "b2")))
-    while clock.step():
-        pass
+    clock.run()
     assert alone == 200_000
     assert delays["a2", "b2"] == 200_000 + 20_000_000
     assert delays["b2", "a2"] == 200_000

@@ -8,7 +8,7 @@ import pytest
 from dask_efficiency import ClusterSpec, simulate
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.show.terminal import plain
-from dask_efficiency.simulation.model.network import ConstantNetwork
+from dask_efficiency.simulation.model.topology import ConstantNetwork
 from dask_efficiency.simulation.sections.prediction import (
     certainty,
     context,
