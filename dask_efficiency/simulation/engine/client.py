@@ -16,13 +16,13 @@ from dask_efficiency.simulation.engine.memory import Result
 from dask_efficiency.simulation.engine.workload import Graph, Release
 
 if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import VirtualCluster
+    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
 
 
 class VirtualClients:
     """Sends graphs and releases results, each after as many results as the recorded client had by then."""
 
-    def __init__(self, cluster: VirtualCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster, self._clock, self._workload = cluster, cluster.clock, cluster.workload
         self._scheduler, self._keys = cluster.scheduler, cluster.workload.keys
         self._annotations = self._workload.annotations(cluster.addresses)
@@ -134,7 +134,7 @@ class NoWorkerError(RuntimeError):
     """No worker is there to hold results."""
 
 
-def put_data(cluster: VirtualCluster) -> None:
+def put_data(cluster: SimulatedCluster) -> None:
     """Put results from before the recording on the workers that had them, or on others if these are not there."""
     workload, scheduler, there = cluster.workload, cluster.scheduler, list(cluster.workers)
     if not workload.data:

@@ -1,4 +1,4 @@
-"""VirtualCluster: scheduler, workers and clients of one simulated run, which reach one another through it."""
+"""SimulatedCluster: scheduler, workers and clients of one simulated run, which reach one another through it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class NoComm:
         """Drop the message."""
 
 
-class VirtualCluster:
+class SimulatedCluster:
     """Cluster under virtual time, made in an event loop and under Dask's configuration of the run."""
 
     def __init__(

@@ -17,7 +17,7 @@ from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
 if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import VirtualCluster
+    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
     from dask_efficiency.simulation.engine.worker import VirtualWorker
 
 #: Nanoseconds of a scheduler or a worker for a message that starts or ends no task, such as ``add-keys`` or
@@ -161,7 +161,7 @@ class RunCosts(NamedTuple):
 class TaskCosts:
     """Costs of each run of a task on the worker that it is given to."""
 
-    def __init__(self, cluster: VirtualCluster, calibration: Calibration) -> None:
+    def __init__(self, cluster: SimulatedCluster, calibration: Calibration) -> None:
         workload, job = cluster.workload, cluster.job
         trace, prefixes = workload.trace, job.prefixes or {}
         self._number, self._costs, self._at_end = workload.number, cluster.costs, cluster.shuffles.at_end

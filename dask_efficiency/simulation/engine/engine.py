@@ -15,7 +15,7 @@ from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.settings import SETTINGS
 from dask_efficiency.simulation.engine.client import with_phases
-from dask_efficiency.simulation.engine.cluster import VirtualCluster
+from dask_efficiency.simulation.engine.cluster import SimulatedCluster
 from dask_efficiency.simulation.engine.dask_patches import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.simulation.engine.membership import membership_note
 from dask_efficiency.simulation.engine.settings import simulated_settings
@@ -65,7 +65,7 @@ class Engine:
         return self._result({name: value for name, value in settings.items() if name in SETTINGS})
 
     async def _simulate(self) -> None:
-        self._cluster = cluster = VirtualCluster(self.clock, self._workload, self._calibration, self._job, self.seed)
+        self._cluster = cluster = SimulatedCluster(self.clock, self._workload, self._calibration, self._job, self.seed)
         await cluster.start()
         clock, clients, recorded = self.clock, cluster.clients, self._workload.trace
         stealing = cluster.scheduler.extensions.get("stealing")

@@ -15,7 +15,7 @@ from dask_efficiency.runs.trace.schema import RunOutcome, WorkerChange
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 
 if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import VirtualCluster
+    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
 
 _CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
 
@@ -99,7 +99,7 @@ def _at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
 class Membership:
     """A worker's joining, retiring and leaving."""
 
-    def __init__(self, cluster: VirtualCluster, stay: PlannedWorker, address: str) -> None:
+    def __init__(self, cluster: SimulatedCluster, stay: PlannedWorker, address: str) -> None:
         self._cluster, self._clock, self.stay, self.address = cluster, cluster.clock, stay, address
 
     def plan(self) -> None:

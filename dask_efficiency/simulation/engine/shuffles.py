@@ -12,7 +12,7 @@ from dask_efficiency.simulation.engine.costs import AtTaskEnd
 from dask_efficiency.simulation.model.p2p import Shuffle, shuffles
 
 if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import VirtualCluster
+    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
     from dask_efficiency.simulation.engine.worker import VirtualWorker
 
 
@@ -25,7 +25,7 @@ class Shuffles(SchedulerPlugin):
 
     name = "dask-efficiency-shuffles"
 
-    def __init__(self, cluster: VirtualCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster, self._keys, self._number = cluster, cluster.workload.keys, cluster.workload.number
         found = shuffles(cluster.workload.trace)
         self._of_input = {task: shuffle for shuffle in found for task in shuffle.inputs}

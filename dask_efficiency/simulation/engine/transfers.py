@@ -14,7 +14,7 @@ from dask_efficiency.simulation.engine.messages import Loop
 from dask_efficiency.simulation.model.cores import HostCores
 
 if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import VirtualCluster
+    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
     from dask_efficiency.simulation.engine.worker import VirtualWorker
 
 #: Nanoseconds until a worker that was too busy to send is asked again: as in Dask.
@@ -27,7 +27,7 @@ MEASURED, NEWEST = 1_000_000, 0.05
 class WorkerTransfers:
     """Results that a worker gets from others, and sends to them."""
 
-    def __init__(self, worker: VirtualWorker, cluster: VirtualCluster, cores: HostCores | None) -> None:
+    def __init__(self, worker: VirtualWorker, cluster: SimulatedCluster, cores: HostCores | None) -> None:
         self._worker, self._cluster, self._clock, self._costs = worker, cluster, cluster.clock, cluster.costs
         self._incoming = Loop(self._clock, cores)
         self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))

@@ -20,7 +20,7 @@ from dask_efficiency.simulation.engine.transfers import WorkerTransfers
 from dask_efficiency.simulation.model.cores import HostCores
 
 if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import VirtualCluster
+    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
@@ -56,7 +56,7 @@ class VirtualWorker:
     """Worker of the simulated cluster; ``cores`` are those of its host, None if there are enough."""
 
     def __init__(
-        self, cluster: VirtualCluster, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
+        self, cluster: SimulatedCluster, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
     ) -> None:
         self._clock, self._costs, self._tasks = cluster.clock, cluster.costs, cluster.tasks
         self.spec, self.address, self.memory = spec, address, memory
