@@ -25,7 +25,7 @@ def when(trace: RunTrace, cluster: ClusterSpec | None = None) -> list[tuple[int,
     return [(stay.joins, stay.retires, stay.leaves) for stay in found]
 
 
-def test_who_was_there_all_the_time_is_there_all_the_time() -> None:
+def test_workers_without_events_are_there_all_the_time() -> None:
     assert when(recorded()) == [(0, -1, -1)] * 2
     assert not membership_note(recorded(), ClusterSpec.from_trace(recorded()))
 
@@ -36,7 +36,7 @@ def test_workers_join_retire_and_are_lost_when_they_did() -> None:
     assert when(trace) == [(0, -1, 50), (30, 60, -1)]
 
 
-def test_who_had_left_before_the_start_is_not_there_for_ever() -> None:
+def test_a_worker_that_left_before_the_start_leaves_at_once() -> None:
     assert when(recorded((-20, 0, LEFT), (-10, 1, JOINED), (30, 1, LEFT))) == [(0, -1, 0), (0, -1, 30)]
 
 

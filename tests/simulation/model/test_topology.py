@@ -39,44 +39,40 @@ def two_rooms(trunk: float = 100 * MBIT, **changed: Any) -> Topology:
     return Topology(**(made | changed))
 
 
-def test_a_transfer_takes_the_latencies_of_its_links_and_the_time_of_the_slowest() -> None:
+PAIR = (Host("a1"), Host("a2"))
+
+#: Transfers of some bytes between hosts, all at once, and their arrivals in seconds.
+ARRIVALS: dict[str, tuple[Topology, list[tuple[str, str, int]], list[float]]] = {
     # 1.25 MB over 1 Gbit: 10 ms, and 2 x 50 us; over 100 Mbit: 100 ms, and 2 x 50 us + 100 us.
-    assert arrivals(two_rooms(), [(0.0, "a1", "a2", 1_250_000)]) == pytest.approx([0.0101], abs=1e-8)
-    assert arrivals(two_rooms(), [(0.0, "a1", "b2", 1_250_000)]) == pytest.approx([0.1002], abs=1e-8)
+    "latencies and the slowest link": (two_rooms(), [("a1", "a2", 1_250_000)], [0.0101]),
+    "a slower link": (two_rooms(), [("a1", "b2", 1_250_000)], [0.1002]),
+    # Two over the trunk have 50 of 100 Mbit each. Meanwhile a1 -> a2 has the rest of a1, 950 Mbit; and for the 100 us
+    # that the others' first bytes are under way longer, all of 1 Gbit: 5 % more.
+    "shared links": (
+        two_rooms(),
+        [("a1", "b1", 625_000), ("a2", "b2", 625_000), ("a1", "a2", 1_187_500)],
+        [0.1002, 0.1002, 0.0101 - 100e-6 * 0.05 / 0.95],
+    ),
+    "the two directions": (two_rooms(), [("a1", "b1", 1_250_000), ("b1", "a1", 1_250_000)], [0.1002, 0.1002]),
+    "another bandwidth back": (
+        Topology(PAIR, (), (Cable(("a1", "a2"), 100 * MBIT, bandwidth_back=10 * MBIT),), payload=1.0),
+        [("a1", "a2", 125_000), ("a2", "a1", 125_000)],
+        [0.01, 0.1],
+    ),
+    "headers": (two_rooms(payload=ETHERNET_PAYLOAD), [("a1", "b1", 12_500_000)], [1538 / 1448 + 200e-6]),
+    "a loopback": (
+        two_rooms(hosts=(Host("a1", loopback=1e6), *map(Host, ("a2", "b1", "b2")))),
+        [("a1", "a1", 10**6), ("a1", "a1", 10**6), ("a2", "a2", 10**9)],
+        [2.0, 2.0, 0.0],
+    ),
+}
 
 
-def test_transfers_share_the_link_between_the_switches_and_leave_the_rest_of_theirs() -> None:
-    # Two of 625 kB over the trunk: each has 50 of 100 Mbit, 100 ms. Meanwhile a1 -> a2 has what a1 has left: 950 Mbit.
-    transfers = [(0.0, "a1", "b1", 625_000), (0.0, "a2", "b2", 625_000), (0.0, "a1", "a2", 1_187_500)]
-    ends = arrivals(two_rooms(), transfers)
-    assert ends[:2] == pytest.approx([0.1002, 0.1002], abs=1e-8)
-    # For the 100 us that the others' first bytes are under way longer, it has all of 1 Gbit: 5 % more.
-    assert ends[2] == pytest.approx(0.0101 - 100e-6 * 0.05 / 0.95, abs=1e-7)
-
-
-def test_the_two_directions_of_a_link_are_apart() -> None:
-    transfers = [(0.0, "a1", "b1", 1_250_000), (0.0, "b1", "a1", 1_250_000)]
-    assert arrivals(two_rooms(), transfers) == pytest.approx([0.1002, 0.1002], abs=1e-8)
-
-
-def test_the_way_back_may_have_another_bandwidth() -> None:
-    link = Cable(("a", "b"), 100 * MBIT, bandwidth_back=10 * MBIT)
-    topology = Topology((Host("a"), Host("b")), (), (link,), payload=1.0)
-    ends = arrivals(topology, [(0.0, "a", "b", 125_000), (0.0, "b", "a", 125_000)])
-    assert ends == pytest.approx([0.01, 0.1])
-
-
-def test_headers_take_their_part_of_a_link() -> None:
-    [plain] = arrivals(two_rooms(payload=1.0), [(0.0, "a1", "b1", 12_500_000)])
-    [headed] = arrivals(two_rooms(payload=ETHERNET_PAYLOAD), [(0.0, "a1", "b1", 12_500_000)])
-    assert (headed - 200e-6) / (plain - 200e-6) == pytest.approx(1538 / 1448)
-
-
-def test_bytes_within_a_host_take_no_time_but_where_it_has_a_loopback() -> None:
-    hosts = (Host("a1", loopback=1e6), *(Host(name) for name in ("a2", "b1", "b2")))
-    topology = two_rooms(hosts=hosts)
-    ends = arrivals(topology, [(0.0, "a1", "a1", 10**6), (0.0, "a1", "a1", 10**6), (1.0, "a2", "a2", 10**9)])
-    assert ends == pytest.approx([2.0, 2.0, 1.0])
+@pytest.mark.parametrize(("topology", "transfers", "ends"), ARRIVALS.values(), ids=ARRIVALS)
+def test_bytes_arrive_as_worked_out_by_hand(
+    topology: Topology, transfers: list[tuple[str, str, int]], ends: list[float]
+) -> None:
+    assert arrivals(topology, [(0.0, *transfer) for transfer in transfers]) == pytest.approx(ends, abs=1e-7)
 
 
 def test_a_host_is_known_by_its_address_too() -> None:
