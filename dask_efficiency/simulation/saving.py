@@ -109,9 +109,6 @@ def _product(shares: Sequence[_Share]) -> _Share:
     return _Share(math.prod(one.share for one in shares), error)
 
 
-# -- cures that need no simulation -----------------------------------------------------------------
-
-
 def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[str, _Share]]:
     figures = (recorded.kinds, recorded.makespan_seconds)
     error = math.exp(NORMAL_95 * math.sqrt(2.0) * run_noise(*figures)) * (1.0 + model_error(0.0, figures))
@@ -150,9 +147,6 @@ COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {
     _CORE: _without_others,
     cause_name(Bucket.IDLE, "parallelism"): _split,
 }
-
-
-# -- cures that are simulated ----------------------------------------------------------------------
 
 
 def _one_thread_each(own: ClusterSpec) -> ClusterSpec:

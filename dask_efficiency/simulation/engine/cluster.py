@@ -182,8 +182,6 @@ class SimulatedCluster:
         )
         worker.find_missing()
 
-    # -- the scheduler's loop ------------------------------------------------------------------
-
     def _hear(self, worker: str, batch: list[dict[str, Any]]) -> None:
         if worker not in self.workers:
             return
@@ -216,8 +214,6 @@ class SimulatedCluster:
         elif ts is not None and ts.state == "erred":
             for wanted in [key for key in self.clients.wanted if tasks[key].state == "erred"]:
                 self.clients.hear(wanted)
-
-    # -- its end -------------------------------------------------------------------------------
 
     def forget(self) -> None:
         """Free it, as its state takes more memory than its recording: breaking the references frees most at once."""

@@ -73,7 +73,7 @@ class Engine:
             clock.every(round(stealing._callback_time * 1e9), stealing.balance)
         if dask.config.get("distributed.scheduler.active-memory-manager.start"):
             clock.every(MEMORY_MANAGER, cluster.scheduler.extensions["amm"].run_once)
-        clock.every(max((recorded.stop - recorded.start) // 100, 1), lambda: self._report(self._begun))
+        clock.every(max((recorded.stop - recorded.start) // 100, 1), self._report_share)
         clock.every(LOOK, self._check_that_it_moves)
         clients.start()
         while not clients.done:
@@ -81,10 +81,10 @@ class Engine:
             if not (clock.run(clients.wanted) if clients.wanted else clock.step()):
                 raise StandsStill(self._waiting())
 
-    @property
-    def _begun(self) -> float:
-        """Number of runs that have begun, as a share of the recorded number."""
-        return sum(worker.rows.begun for worker in self._cluster.ever.values()) / max(len(self._workload.trace.runs), 1)
+    def _report_share(self) -> None:
+        """Report the number of runs that have begun, as a share of the recorded number."""
+        begun = sum(worker.rows.begun for worker in self._cluster.ever.values())
+        self._report(begun / max(len(self._workload.trace.runs), 1))
 
     def _check_that_it_moves(self) -> None:
         """Refuse to go on if there were only periodic events lately, or the run takes impossibly long."""
@@ -95,8 +95,6 @@ class Engine:
             raise StandsStill(self._waiting())
         if (took := now - recorded.start) > MAX_TIMES * (recorded.stop - recorded.start) + MAX_MORE:
             raise StandsStill(f"after {took / 1e9:.3g} s of virtual time it has not ended: {self._waiting()}")
-
-    # -- what became of it ---------------------------------------------------------------------
 
     def _result(self, config: Mapping[str, Any]) -> Simulated:
         cluster, notes = self._cluster, [SIMULATED, *self._notes()]

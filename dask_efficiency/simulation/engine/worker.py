@@ -1,7 +1,8 @@
-"""VirtualWorker: Dask's worker state machine, with computing and moving data in virtual time."""
+"""VirtualWorker: Dask's worker state machine, with computing and transfers in virtual time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,11 @@ from distributed import worker_state_machine as machine
 from distributed.protocol import Serialize
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.engine.costs import RunCosts
+from dask_efficiency.simulation.engine.costs import RunCosts, Taking
 from dask_efficiency.simulation.engine.dask_patches import SmallTasks
 from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop, Stream
 from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
-from dask_efficiency.simulation.engine.transfers import WorkerTransfers
 from dask_efficiency.simulation.model.cores import HostCores
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ _EVENTS: dict[str, type[machine.StateMachineEvent]] = {
     "remove-worker": machine.RemoveWorkerEvent,
 }
 
+
+#: Nanoseconds until a worker that was too busy to send is asked again: as in Dask.
+RETRY = 150_000_000
+
+#: Bytes of a transfer from which Dask measures its bandwidth, and the weight of the newest: as in Dask.
+MEASURED, NEWEST = 1_000_000, 0.05
 
 #: Of a run that failed in the recorded run, too.
 _FAILURE: dict[str, Any] = {
@@ -161,8 +167,6 @@ class VirtualWorker:
         """Make the id of a stimulus of now."""
         return f"{kind}-{self._clock.now / 1e9:.9f}"
 
-    # -- memory --------------------------------------------------------------------------------
-
     def wait_for_disk(self) -> tuple[int, int]:
         """Block the loop for the time of writing and reading; returns both, in nanoseconds."""
         wrote, read = self.memory.waited()
@@ -190,8 +194,6 @@ class VirtualWorker:
         if pauses and not memory.exceeds("pause", self.state.nbytes):
             self._monitored = True
             self._clock.at(self._clock.now + MONITOR, self._monitor)
-
-    # -- computing -----------------------------------------------------------------------------
 
     def _execute(self, key: Any) -> None:
         run, now = self._tasks.of_run(self, key), max(self._clock.now, self.blocked)
@@ -268,8 +270,6 @@ class VirtualWorker:
             heappush(self._free_slots, row.slot)
         self._last_freed = self._clock.now, row.run_id
 
-    # -- heartbeats ----------------------------------------------------------------------------
-
     def metrics(self) -> dict[str, Any]:
         """Metrics of a heartbeat."""
         return {
@@ -289,3 +289,80 @@ class VirtualWorker:
         now = self._clock.now
         # A thread that has not begun yet counts as 0 s.
         return {key: max(now - row.start, 0) / 1e9 for key, row in self.running.items()}
+
+
+class WorkerTransfers:
+    """Results that a worker gets from others, and sends to them."""
+
+    def __init__(self, worker: VirtualWorker, cluster: SimulatedCluster, cores: HostCores | None) -> None:
+        self._worker, self._cluster, self._clock, self._costs = worker, cluster, cluster.clock, cluster.costs
+        self._incoming = Loop(self._clock, cores)
+        self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))
+        #: Bytes a second, as Dask measures it.
+        self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
+
+    def take_in(self, taking: Taking, then: Callable[..., object], *arguments: Any) -> None:
+        """Take in results from another worker, after earlier ones."""
+        self._incoming.do(taking.computing, then, *arguments, idly=taking.waiting)
+
+    def gather(self, asked: machine.GatherDep) -> None:
+        """Request results from another worker."""
+        worker, start = self._worker, self._clock.now
+        sender = self._cluster.workers.get(asked.worker)
+        if sender is None or sender.closed:
+            self._clock.at(start + self._costs.refused(), self._lost, asked)
+        elif sender.transfers._busy(worker.spec.host):
+            event = machine.GatherDepBusyEvent(**self._answer(asked, "busy"))
+            self._clock.at(start + self._costs.refused(), worker.handle, event)
+        else:
+            sender.transfers._outgoing += 1
+            sender.transfers._serve(asked, worker, start)
+
+    def _busy(self, host: str) -> bool:
+        return self._outgoing >= self._outgoing_limit * (2 if host == self._worker.spec.host else 1)
+
+    def _serve(self, asked: machine.GatherDep, receiver: VirtualWorker, start: int) -> None:
+        """Send results to another worker, which requested them at ``start``."""
+        worker, clock, network = self._worker, self._clock, self._cluster.network
+        if clock.now < worker.blocked:
+            clock.at(worker.blocked, self._serve, asked, receiver, start)
+            return
+        held: Any = worker.state.data
+        data = {key: held[key] for key in sorted(asked.to_gather, key=str) if key in held}
+        worker.wait_for_disk()
+        nbytes = sum(result.nbytes for result in data.values())
+        latency, taking = self._costs.transfer(len(data), nbytes)
+        there = receiver.transfers
+        arrived = lambda: there.take_in(taking, there._arrived, asked, worker, data, nbytes, start)  # noqa: E731
+        asking = network.delay(receiver.spec.host, worker.spec.host)
+        ready = max(clock.now, worker.blocked) + latency + asking
+        clock.at(ready, network.transfer, worker.spec.host, receiver.spec.host, nbytes, arrived)
+
+    def _arrived(
+        self, asked: machine.GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int
+    ) -> None:
+        sender.transfers._outgoing -= 1
+        if sender.closed:
+            self._lost(asked)
+            return
+        if nbytes > MEASURED:
+            bandwidth = nbytes / max((self._clock.now - start) / 1e9, 1e-3)
+            self.bandwidth += NEWEST * (bandwidth - self.bandwidth)
+        self._worker.rows.transferred(sender.address, data, start)
+        self._worker.handle(machine.GatherDepSuccessEvent(**self._answer(asked, "success"), data=data))
+
+    def _lost(self, asked: machine.GatherDep) -> None:
+        """Report that the requested worker is gone."""
+        self._worker.handle(machine.GatherDepNetworkFailureEvent(**self._answer(asked, "network-failure")))
+
+    def _answer(self, asked: machine.GatherDep, kind: str) -> dict[str, Any]:
+        stimulus = self._worker.stimulus(f"gather-dep-{kind}")
+        return {"worker": asked.worker, "total_nbytes": asked.total_nbytes, "stimulus_id": stimulus}
+
+    def retry_later(self, address: str) -> None:
+        """Retry a worker that was too busy."""
+        self._clock.at(self._clock.now + RETRY, self._retry, address)
+
+    def _retry(self, address: str) -> None:
+        stimulus = self._worker.stimulus("retry-busy-worker")
+        self._worker.handle(machine.RetryBusyWorkerEvent(worker=address, stimulus_id=stimulus))

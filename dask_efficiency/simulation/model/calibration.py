@@ -78,7 +78,10 @@ def calibrate(
     pace = times / np.median(times, axis=0)
     rows = _first_runs(trace)
     worker, lock = runs.worker[rows], read_gil(trace, gil)
-    took = _of_run(_without_waiting(lock.alone, core_waits(trace, known), runs.cpu_ns), rows, MISSING)
+    # Without waiting for a core, but at least as long as they computed.
+    waited = np.rint(core_waits(trace, known)).astype(np.int64)
+    alone = np.maximum(lock.alone - waited, np.minimum(np.maximum(runs.cpu_ns, 0), lock.alone))
+    took = _of_run(np.where(lock.alone == MISSING, MISSING, alone), rows, MISSING)
     compute = took.astype(np.float64)
     own = (rows != MISSING) & (took != MISSING) & (worker >= 0)
     compute[own] /= pace[worker[own], prefix[own]]
@@ -100,12 +103,6 @@ def calibrate(
         unmanaged=read_unmanaged(trace),
         notes=lock.notes,
     )
-
-
-def _without_waiting(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
-    """Subtract waiting from the time of runs, down to the time that they computed."""
-    least = np.minimum(np.maximum(cpu, 0), alone)
-    return np.where(alone == MISSING, MISSING, np.maximum(alone - np.rint(waited).astype(np.int64), least))
 
 
 def _first_runs(trace: RunTrace) -> Int64:

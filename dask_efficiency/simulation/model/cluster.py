@@ -84,8 +84,6 @@ class ClusterSpec:
                 if self.network.host(host) is None:
                     raise UnknownNameError("host", host, [known.name for known in self.network.hosts], "the topology")
 
-    # -- from a run, or from a file ----------------------------------------------------------------
-
     @classmethod
     def from_trace(cls, trace: RunTrace) -> Self:
         """Make the cluster that a run was recorded on: every worker that it ever had, except replaced ones.
@@ -125,8 +123,6 @@ class ClusterSpec:
         if not isinstance(self.network, Topology):
             raise ValueError("expected a cluster from a file that describes its switches and links, for a picture")
         return draw_topology(self.network, self.workers, self.scheduler_host)
-
-    # -- changed -----------------------------------------------------------------------------------
 
     def with_workers(self, n: int, nthreads: int | None = None, memory_limit: int | None = None) -> Self:
         """Change the number of workers.
@@ -229,8 +225,6 @@ class ClusterSpec:
     def nthreads(self) -> int:
         """Number of threads of all workers."""
         return sum(worker.nthreads for worker in self.workers)
-
-    # -- as plain data -----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""

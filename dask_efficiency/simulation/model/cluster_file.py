@@ -23,13 +23,7 @@ from dask_efficiency.files.text_files import (
     text_of,
 )
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
-from dask_efficiency.simulation.model.units import (
-    parse_bandwidth,
-    parse_int,
-    parse_nbytes,
-    parse_seconds,
-    shown_count,
-)
+from dask_efficiency.simulation.model.units import parse_bandwidth, parse_int, parse_nbytes, parse_seconds, shown_count
 
 #: Most hosts of a cluster file: a simulation of more would take too long.
 MAX_NAMES = 10_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dask_efficiency.accounts.metered import BARRIERS
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.p2p import shuffles
 from dask_efficiency.simulation.model.units import MAX_NAMES, few_names
 
 #: How the name of a client begins that a task opened on its worker.
@@ -20,7 +20,8 @@ WORKER_CLIENT = "Client-worker-"
 def left_out(trace: RunTrace) -> tuple[str, ...]:
     """List what is not simulated as it was recorded, a sentence each."""
     found, runs = [], trace.runs
-    if shuffles(trace):
+    barriers = [i for i, name in enumerate(trace.prefixes) if name.startswith(BARRIERS)]
+    if np.isin(trace.tasks.prefix, barriers).any():
         found.append(
             "P2P shuffles are simulated as if each worker got as large a part of every input as it has of the outputs; "
             "their buffers and their files are left out."

@@ -53,14 +53,13 @@ class SelfReplay:
         """Warning for a reader of a prediction; empty if there is no doubt."""
         if abs(self.error) <= MAX_TRUSTED_ERROR:
             return ""
-        words = self.in_words
-        return f"simulated on its own cluster, the run takes {words}: predictions may be off by as much, or more"
+        return f"s{self.outcome[1:]}: predictions may be off by as much, or more"
 
     @property
-    def in_words(self) -> str:
-        """The error in words."""
+    def outcome(self) -> str:
+        """The error as a sentence, without a full stop."""
         than = "longer" if self.error > 0 else "less"
-        return f"{100 * abs(self.error):.1f} % {than} than it did"
+        return f"Simulated on its own cluster, the run takes {100 * abs(self.error):.1f} % {than} than it did"
 
     def require(self, *, force: bool) -> None:
         """Refuse to predict from a run whose own simulation is far off."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.result import Prediction, SelfReplay
@@ -117,25 +117,22 @@ class Sweep(Shown):
         """
         import pandas as pd
 
-        frame = pd.DataFrame([_row(one) for one in self.predictions])
-        if self.price_per_worker_hour is not None:
-            frame["money"] = [self.money(one) for one in self.predictions]
-        return frame
-
-
-def _row(one: Prediction) -> dict[str, float]:
-    low, high = one.interval
-    return {
-        "workers": len(one.cluster.workers),
-        "threads": one.cluster.nthreads,
-        "makespan": one.makespan_seconds,
-        "low": low,
-        "high": high,
-        "speedup": one.speedup,
-        "efficiency": one.efficiency,
-        "busy": one.busy,
-        "worker_seconds": worker_seconds(one),
-    }
+        rows: list[dict[str, Any]] = [
+            {
+                "workers": len(one.cluster.workers),
+                "threads": one.cluster.nthreads,
+                "makespan": one.makespan_seconds,
+                "low": one.interval[0],
+                "high": one.interval[1],
+                "speedup": one.speedup,
+                "efficiency": one.efficiency,
+                "busy": one.busy,
+                "worker_seconds": worker_seconds(one),
+            }
+            | ({} if self.price_per_worker_hour is None else {"money": self.money(one)})
+            for one in self.predictions
+        ]
+        return pd.DataFrame(rows)
 
 
 def worker_seconds(prediction: Prediction) -> float:

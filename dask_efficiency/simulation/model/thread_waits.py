@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -89,7 +89,10 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
             alone[rows] = _alone(took[rows], cpu[rows], threads[rows], cores[rows])
             held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
     held = np.clip(held, 0.0, 1.0)
-    crowd = _crowd(prefix, held, threads, len(trace.prefixes))
+    prefixes = len(trace.prefixes)
+    of = np.where(prefix < 0, prefixes, prefix)
+    others = np.bincount(of, held * (threads - 1.0), minlength=prefixes + 1)
+    crowd = others / np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
     return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), held, crowd, tuple(_notes(found)))
 
 
@@ -115,14 +118,6 @@ def _alone(took: Int64, cpu: Int64, threads: Float64, cores: Float64) -> Float64
     own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
     found: Float64 = np.where(threads > MAX_ALONE, np.clip(cpu * own, 1, took), took)
     return found
-
-
-def _crowd(prefix: Int32, held: Float64, threads: Float64, prefixes: int) -> Float64:
-    """By prefix: mean number of other threads that held the lock while its tasks ran, taken for tasks like these."""
-    of = np.where(prefix < 0, prefixes, prefix)
-    runs = np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
-    crowd: Float64 = np.bincount(of, held * (threads - 1.0), minlength=prefixes + 1) / runs
-    return crowd
 
 
 def _threads_and_cores(trace: RunTrace, ran: Bool, cpu: Int64) -> tuple[Float64, Float64]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.max_min import Path, SharedLinks
@@ -16,37 +16,16 @@ from dask_efficiency.simulation.model.max_min import Path, SharedLinks
 Arrived = Callable[[], object]
 
 
-class NetworkModel(Protocol):
-    """Network at work, in the virtual time of one simulation."""
-
-    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
-        """Send bytes from one host to another."""
-
-    def delay(self, source: str, destination: str) -> int:
-        """Nanoseconds that a small message takes in addition to the recorded ones."""
-        ...
-
-
-class NetworkSpec(Protocol):
-    """Description of a network: an immutable value."""
-
-    def model(self, clock: EventHeap) -> NetworkModel:
-        """Make the network at work."""
-        ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data, with the ``kind`` of the network."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class InstantNetwork:
     """Network on which bytes take no time."""
 
-    def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102  # as the protocol says
-        return _UnsharedNetwork(clock, 0.0, 0)
+    def model(self, clock: EventHeap) -> PlainModel:
+        """Make the network at work."""
+        return PlainModel(clock, 0.0, 0)
 
-    def to_dict(self) -> dict[str, Any]:  # noqa: D102
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data."""
         return {"kind": "instant"}
 
 
@@ -64,21 +43,27 @@ class ConstantNetwork:
         if not 0 <= self.latency_seconds < inf:
             raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
 
-    def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102
-        return _UnsharedNetwork(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
+    def model(self, clock: EventHeap) -> PlainModel:
+        """Make the network at work."""
+        return PlainModel(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
 
-    def to_dict(self) -> dict[str, Any]:  # noqa: D102
-        return {"kind": "constant", "bandwidth": self.bandwidth, "latency_seconds": self.latency_seconds}
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data."""
+        return {"kind": "constant", **asdict(self)}
 
 
-class _UnsharedNetwork:
+class PlainModel:
+    """Plain network at work, in the virtual time of one simulation."""
+
     def __init__(self, clock: EventHeap, ns_a_byte: float, latency: int) -> None:
         self._clock, self._ns_a_byte, self._latency = clock, ns_a_byte, latency
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
+        """Send bytes from one host to another."""
         self._clock.at(self._clock.now + self._latency + round(nbytes * self._ns_a_byte), arrived)
 
     def delay(self, source: str, destination: str) -> int:
+        """Nanoseconds that a small message takes in addition to the recorded ones."""
         return 0
 
 
@@ -171,8 +156,6 @@ class Topology:
             if host.name not in reached:
                 raise TopologyError(host.name, f"no links lead from here to {first!r}")
 
-    # -- what is where -----------------------------------------------------------------------------
-
     def host(self, name: str) -> Host | None:
         """Look up a host by name or address; None if there is none."""
         return self._by_name.get(name)
@@ -224,8 +207,6 @@ class Topology:
                     heappush(heap, (hops + 1, further, (*links, (i, forth)), other))
         return best
 
-    # -- at work and on the way --------------------------------------------------------------------
-
     def model(self, clock: EventHeap) -> TopologyModel:
         """Make the network at work."""
         return TopologyModel(self, clock)
@@ -247,8 +228,6 @@ class Topology:
         hosts = tuple(Host(**host) for host in given["hosts"])
         return cls(hosts, tuple(given["switches"]), links, given["payload"])
 
-    # -- what must hold ----------------------------------------------------------------------------
-
     def _check_hosts(self) -> None:
         if not self.hosts:
             raise TopologyError("hosts", "a topology has at least one host")
@@ -263,9 +242,7 @@ class Topology:
             for quantity, least in (("slots", 0), ("nthreads", 1), ("memory", 0)):
                 if getattr(host, quantity) < least:
                     raise TopologyError(host.name, f"{quantity} of at least {least}, got {getattr(host, quantity)!r}")
-            _check_above_0(host.name, "speed", host.speed)
-            if host.loopback is not None:
-                _check_above_0(host.name, "loopback", host.loopback)
+            _check_above_0(host.name, speed=host.speed, loopback=1.0 if host.loopback is None else host.loopback)
 
     def _check_links(self) -> None:
         known = {*self.switches, *(host.name for host in self.hosts)}
@@ -275,16 +252,16 @@ class Topology:
                     raise TopologyError(link.name, f"{end!r} is neither a host nor a switch")
             if link.ends[0] == link.ends[1]:
                 raise TopologyError(link.name, "a link has two different ends")
-            _check_above_0(link.name, "bandwidth", link.bandwidth)
-            _check_above_0(link.name, "bandwidth_back", link.back)
+            _check_above_0(link.name, bandwidth=link.bandwidth, bandwidth_back=link.back)
             for quantity, seconds in (("latency", link.latency_seconds), ("queue", link.queue_seconds)):
                 if not 0 <= seconds < inf:
                     raise TopologyError(link.name, f"expected a {quantity} of at least 0 s, got {seconds!r}")
 
 
-def _check_above_0(about: str, quantity: str, value: float) -> None:
-    if not 0 < value < inf:
-        raise TopologyError(about, f"expected a {quantity} above 0, got {value!r}")
+def _check_above_0(about: str, **quantities: float) -> None:
+    for quantity, value in quantities.items():
+        if not 0 < value < inf:
+            raise TopologyError(about, f"expected a {quantity} above 0, got {value!r}")
 
 
 class TopologyModel:
@@ -332,7 +309,9 @@ class TopologyModel:
         return way
 
 
-#: By kind: reads a description of :meth:`NetworkSpec.to_dict`.
+#: Description of a network: an immutable value.
+NetworkSpec: TypeAlias = InstantNetwork | ConstantNetwork | Topology
+
 _READ: dict[str, Callable[..., NetworkSpec]] = {
     "instant": InstantNetwork,
     "constant": ConstantNetwork,
@@ -341,7 +320,7 @@ _READ: dict[str, Callable[..., NetworkSpec]] = {
 
 
 def network_from_dict(described: dict[str, Any]) -> NetworkSpec:
-    """Read a description of :meth:`NetworkSpec.to_dict`."""
+    """Read a description of a network, with its kind."""
     given = dict(described)
     kind = given.pop("kind", None)
     if kind not in _READ:

@@ -18,14 +18,7 @@ from dask_efficiency.simulation.model.ladder import (
     STEPS,
     IdealLadder,
 )
-from dask_efficiency.simulation.sections.prediction import (
-    about_run,
-    how_sure,
-    notes,
-    on_its_own_cluster,
-    recorded_in_words,
-    title,
-)
+from dask_efficiency.simulation.sections.prediction import about_run, how_sure, notes, recorded_in_words, title
 
 #: By step: its meaning, for a reader.
 MEANINGS = {
@@ -117,7 +110,7 @@ def certainty(ladder: IdealLadder) -> Section:
     """Section on the certainty of the ladder, with the steps that were bounded."""
     seeds = len(ladder.self_replay.runs.makespans)
     lines = [
-        on_its_own_cluster(ladder.self_replay) + ".",
+        f"{ladder.self_replay.outcome}.",
         f"Each simulated step is the median of {seeds} runs, held between the bound below it and the step above it.",
     ]
     upper = float("inf")

@@ -23,7 +23,6 @@ from dask_efficiency.simulation.sections.prediction import (
     figures,
     how_sure,
     notes,
-    on_its_own_cluster,
     recorded_in_words,
     title,
 )
@@ -115,7 +114,7 @@ def reason(placements: Placements, placement: Placement) -> str:
 def certainty(placements: Placements) -> Section:
     """Section on the certainty of the ranking."""
     judged = placements.best.prediction.self_replay
-    return how_sure(judged, f"{on_its_own_cluster(judged)}; that is common to all placements.")
+    return how_sure(judged, f"{judged.outcome}; that is common to all placements.")
 
 
 def to_dict(placements: Placements) -> dict[str, Any]:

@@ -161,12 +161,7 @@ def certainty(prediction: Prediction) -> Section:
             f"{len(makespans)} simulated runs take {between(min(makespans), max(makespans))}. A real one is expected "
             f"within {between(low, high)} in 90 of 100 cases."
         )
-    return how_sure(prediction.self_replay, line, on_its_own_cluster(prediction.self_replay) + ".")
-
-
-def on_its_own_cluster(judged: SelfReplay) -> str:
-    """Word the error of the run's own simulation, without a full stop."""
-    return f"Simulated on its own cluster, the run takes {judged.in_words}"
+    return how_sure(prediction.self_replay, line, f"{prediction.self_replay.outcome}.")
 
 
 def how_sure(judged: SelfReplay, *lines: str) -> Section:

@@ -17,15 +17,7 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, Sweep, worker_seconds
-from dask_efficiency.simulation.sections.prediction import (
-    about_run,
-    figures,
-    how_sure,
-    notes,
-    on_its_own_cluster,
-    recorded_in_words,
-    title,
-)
+from dask_efficiency.simulation.sections.prediction import about_run, figures, how_sure, notes, recorded_in_words, title
 
 
 def headline(sweep: Sweep) -> str:
@@ -134,7 +126,7 @@ def knee(sweep: Sweep) -> str:
 def certainty(sweep: Sweep) -> Section:
     """Section on the certainty of the predictions."""
     left_out = "What starting workers costs, and what they cost before and after the run, is not in it."
-    return how_sure(sweep.self_replay, on_its_own_cluster(sweep.self_replay) + ".", left_out)
+    return how_sure(sweep.self_replay, f"{sweep.self_replay.outcome}.", left_out)
 
 
 def to_dict(sweep: Sweep) -> dict[str, Any]:

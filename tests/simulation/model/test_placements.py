@@ -9,7 +9,7 @@ import pytest
 from benchmarks.simulated_traces import transfer_bound
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
-from dask_efficiency.simulation.model.placements import Placement, Placements, fullest_link, moved_between_hosts, ranked
+from dask_efficiency.simulation.model.placements import Placement, Placements, moved_between_hosts, ranked
 from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.topology import Cable, Host, Topology
@@ -58,10 +58,8 @@ def test_bytes_are_counted_that_leave_their_host() -> None:
 def test_the_fullest_link_is_the_one_that_needs_longest_for_its_bytes() -> None:
     moved = moved_between_hosts(TRACE)
     busier = max(moved["10.0.0.0", "10.0.0.1"], moved["10.0.0.1", "10.0.0.0"])
-    found = fullest_link(TRUNK, TRACE, 10.0)
-    assert found is not None
+    found = placement("a", 10.0, network=TRUNK).fullest_link
     assert found == ("a - b", pytest.approx(busier / 1e8 / 10.0))
-    assert placement("a", 10.0, network=TRUNK).fullest_link == found
     assert placement("a", 10.0).fullest_link is None
 
 

@@ -21,8 +21,8 @@ from dask_efficiency.simulation.model.requirements import (
     data_before,
     left_out,
 )
+from tests.simulation.engine.test_shuffles import shuffle
 from tests.simulation.fake_engine import recorded
-from tests.simulation.model.test_p2p import shuffle
 
 
 def test_parts_that_are_left_out_are_noted() -> None:

@@ -39,7 +39,7 @@ def off_by(share: float) -> SelfReplay:
 )
 def test_an_error_above_5_percent_of_either_sign_is_doubted(share: float, words: str, doubted: bool) -> None:
     assert off_by(share).error == pytest.approx(share)
-    assert off_by(share).in_words == words
+    assert off_by(share).outcome == f"Simulated on its own cluster, the run takes {words}"
     assert bool(off_by(share).doubt) == doubted
 
 

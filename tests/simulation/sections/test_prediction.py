@@ -81,7 +81,7 @@ def test_the_size_of_a_cluster_takes_the_fewest_words(workers: int, nthreads: in
 
 def test_the_error_on_its_own_cluster_is_always_shown_and_notes_are_a_caveat() -> None:
     found = replace(elsewhere(), notes=("Rows are missing.",))
-    assert f"the run takes {found.self_replay.in_words}." in " ".join(certainty(found).lines)
+    assert f"{found.self_replay.outcome}." in " ".join(certainty(found).lines)
     assert not certainty(found).caveat
     with pytest.warns(UserWarning, match="own cluster"):
         doubted = predicted(recorded(), 8, factor=1.1)

@@ -8,7 +8,7 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.runs.trace.schema import Shuffled
-from dask_efficiency.simulation.model.p2p import shuffles
+from dask_efficiency.simulation.engine.shuffles import shuffles
 
 
 def shuffle() -> RunTrace:
