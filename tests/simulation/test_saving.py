@@ -81,21 +81,29 @@ def test_a_simulated_cure_saves_the_same_share_of_the_recorded_time() -> None:
     assert found == pytest.approx(recorded * 0.4, abs=0.01)
 
 
-def test_each_cure_is_the_advised_one() -> None:
+LOSSES = ("spill", "waiting_on_data")
+SPILLING, WAITS_FOR_DATA = (report_of(seconds(thread_cpu=2, **{lost: 2}), **TOOK) for lost in LOSSES)
+
+
+@pytest.mark.parametrize(
+    ("report", "nthreads", "without"),
+    [
+        (waiting("gil"), [1, 1], set()),
+        (waiting("sleep"), [4], set()),
+        (waiting("network"), [4], set()),
+        (SPILLING, [2], {"spill"}),
+        (WAITS_FOR_DATA, [2], {"transfer"}),
+    ],
+    ids=["gil", "sleep", "network", "spill", "transfers"],
+)
+def test_each_cure_is_the_advised_one(report: EfficiencyReport, nthreads: list[int], without: set[str]) -> None:
     engine = Engine(2.0, 1.5)
-    spilling = report_of(seconds(thread_cpu=2, spill=2), **TOOK)
-    for report in (waiting("gil"), waiting("sleep"), waiting("network"), spilling):
-        assert saved(report, engine) is not None
-    threads = [[worker.nthreads for worker in job.cluster.workers] for job in engine.cured]
-    assert threads == [[1, 1], [4], [4], [2]]
-    assert [set(job.without) for job in engine.cured] == [set(), set(), set(), {"spill"}]
-
-
-def test_processes_of_one_thread_share_the_memory_of_the_old_ones() -> None:
-    trace = replace(TRACE, workers=(replace(TRACE.workers[0], memory_limit=2_000_000_000),))
-    savings(waiting("gil", trace=trace), engine := Engine(2.0, 1.5))
+    assert savings(report, engine)
     (job,) = engine.cured
-    assert [worker.memory_limit for worker in job.cluster.workers] == [1_000_000_000] * 2
+    assert [worker.nthreads for worker in job.cluster.workers] == nthreads
+    assert job.without == without
+    # Processes share the memory that there was.
+    assert sum(worker.memory_limit for worker in job.cluster.workers) == TRACE.workers[0].memory_limit > 0
 
 
 def test_tasks_that_were_sampled_and_did_not_wait_for_the_gil_do_not_hold_it() -> None:
@@ -229,11 +237,9 @@ def test_a_slow_worker_has_an_interval_and_is_no_second_cure_of_other_processes(
 
 
 def test_transfers_at_once_are_a_bound_and_no_part_of_all() -> None:
-    report = report_of(seconds(thread_cpu=2, waiting_on_data=2), **TOOK)
-    found = savings(report, engine := Engine(2.0, 1.5))
-    assert [set(job.without) for job in engine.cured] == [{"transfer"}]
+    found = savings(WAITS_FOR_DATA, Engine(2.0, 1.5))
     assert list(found) == ["waiting-on-data"]
-    (finding,) = replace(report, savings=found).findings
+    (finding,) = replace(WAITS_FOR_DATA, savings=found).findings
     assert (finding.basis, finding.saves_interval) == (Basis.BOUNDED, None)
 
 

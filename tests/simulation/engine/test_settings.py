@@ -22,15 +22,11 @@ from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 TRACE = Path(__file__).parents[2] / "data" / "diagnoses" / "chain.trace"
 
-#: What is always set, as these name code.
-NAMING_CODE = {
-    "distributed.scheduler.preload": [],
-    "distributed.scheduler.preload-argv": [],
-    "distributed.scheduler.http.routes": [],
-    "distributed.scheduler.active-memory-manager.policies": [
-        {"class": "distributed.active_memory_manager.ReduceReplicas"}
-    ],
-}
+#: Settings that are always set, as they name code.
+NAMING_CODE = {f"distributed.scheduler.{name}": [] for name in ("preload", "preload-argv", "http.routes")}
+NAMING_CODE["distributed.scheduler.active-memory-manager.policies"] = [
+    {"class": "distributed.active_memory_manager.ReduceReplicas"}
+]
 
 
 def names(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -128,12 +124,8 @@ def test_no_key_of_a_traces_configuration_runs_code(form: str, tmp_path: Path, m
     code = f"open({str(ran)!r}, 'w')\nclass Policy:\n    pass\n"
     (tmp_path / "canary.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    canary = {
-        "module": ["canary"],
-        "text": [code],
-        "file": [str(tmp_path / "canary.py")],
-        "class": [{"class": "canary.Policy"}],
-    }[form]
+    forms = {"module": "canary", "text": code, "file": str(tmp_path / "canary.py"), "class": {"class": "canary.Policy"}}
+    canary = [forms[form]]
     config = dict.fromkeys(set(keys()) - SETTINGS.keys(), canary)
     trace = replace(load_trace(TRACE), config=config)
     (found,) = simulate_seeds(trace, SimulationJob(ClusterSpec.from_trace(trace)), [0])

@@ -75,12 +75,10 @@ def test_threads_share_cores_and_those_of_a_process_its_lock_and_its_gpu(
     assert ends_of(threads, cores) == pytest.approx(ends, abs=2e-6)
 
 
-@pytest.mark.parametrize(("threads", "cores", "end"), [(2, 2.0, 12), (2, 3.0, 10), (1, 1.5, 12)])
-def test_short_computations_take_their_time_from_threads_that_fill_the_cores(
-    threads: int, cores: float, end: int
-) -> None:
-    given = [(str(i), 0, 10, COMPUTES) for i in range(threads)]
-    assert ends_of(given, cores, bursts=[(2, 4)]) == [end] * threads
+def test_short_computations_take_their_time_from_threads_that_fill_the_cores() -> None:
+    for threads, cores, end in ((2, 2.0, 12), (2, 3.0, 10), (1, 1.5, 12)):
+        given = [(str(i), 0, 10, COMPUTES) for i in range(threads)]
+        assert ends_of(given, cores, bursts=[(2, 4)]) == [end] * threads
 
 
 RUNS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50), st.floats(0.02, 1)), min_size=1, max_size=6)

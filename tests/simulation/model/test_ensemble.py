@@ -42,29 +42,19 @@ def test_the_median_is_within_the_spread_which_is_above_0(seconds: list[float]) 
     found = of(*seconds)
     low, high = found.spread
     assert 0 < low <= found.median <= high
+    assert all(map(math.isnan, of(seconds[0]).spread))
 
 
-def test_a_single_run_has_no_spread() -> None:
-    assert all(map(math.isnan, of(3.0).spread))
-
-
-def test_the_trace_is_that_of_the_run_in_the_middle() -> None:
+def test_the_trace_is_that_of_the_median_run_which_is_simulated_once_more_if_runs_are_long(monkeypatch: Any) -> None:
     engine, trace = FakeEngine(), recorded()
     found = ensemble(engine, trace, own_job(trace), range(5))
-    assert engine.traced == [(0, 1, 2, 3, 4)]
     (alone,) = engine(trace, own_job(trace), [found.nearest], traces=[found.nearest])
     assert_same(found.trace, alone.trace)  # type: ignore[arg-type]
-
-
-def test_the_median_run_of_a_long_one_is_simulated_once_more(monkeypatch: Any) -> None:
-    engine, trace = FakeEngine(), recorded()
-    usual = ensemble(engine, trace, own_job(trace), range(5))
     monkeypatch.setattr(module, "MAX_TRACED", 100)
-    engine.traced.clear()
-    found = ensemble(engine, trace, own_job(trace), range(5))
-    assert engine.traced == [(), (usual.nearest,)]
-    assert found.makespans == usual.makespans
-    assert makespan_seconds(found.trace) == makespan_seconds(usual.trace)  # type: ignore[arg-type]
+    again = ensemble(engine, trace, own_job(trace), range(5))
+    assert engine.traced == [(0, 1, 2, 3, 4), (found.nearest,), (), (found.nearest,)]
+    assert again.makespans == found.makespans
+    assert makespan_seconds(again.trace) == makespan_seconds(found.trace)  # type: ignore[arg-type]
     assert ensemble(engine, trace, own_job(trace), [3], traced=False).trace is None
 
 

@@ -63,26 +63,14 @@ def test_damaged_traces_have_samples_which_are_not_negative(trace: RunTrace) -> 
 def one_slot(count: int, **shifts: Any) -> RunTrace:
     """Runs of 10 ms one after the other on one worker, 20 ms apart; parts that are given take so long."""
     took = {"way": MS, "prepare": 300 * US, "finish": 200 * US, "back": 700 * US, "between": 20 * MS, **shifts}
-    assigned = MS + np.arange(count) * took["between"]
-    received = assigned + took["way"]
-    start = received + took["prepare"]
-    stop = start + 10 * MS
-    ended = stop + took["finish"]
-    columns = {
-        "task": np.arange(count),
-        "worker": np.zeros(count, np.int64),
-        "outcome": np.full(count, RunOutcome.SUCCEEDED),
-        "slot": np.zeros(count, np.int64),
-        "assigned": assigned,
-        "received": received,
-        "ready": received,
-        "executing": received,
-        "submitted": start,
-        "start": start,
-        "stop": stop,
-        "ended": ended,
-        "reported": ended + took["back"],
-    }
+    columns = dict.fromkeys(("worker", "slot"), np.zeros(count))
+    columns |= {"task": np.arange(count), "outcome": np.full(count, RunOutcome.SUCCEEDED)}
+    columns["assigned"] = MS + np.arange(count) * took["between"]
+    columns |= dict.fromkeys(("received", "ready", "executing"), columns["assigned"] + took["way"])
+    columns |= dict.fromkeys(("submitted", "start"), columns["received"] + took["prepare"])
+    columns["stop"] = columns["start"] + 10 * MS
+    columns["ended"] = columns["stop"] + took["finish"]
+    columns["reported"] = columns["ended"] + took["back"]
     runs = Runs.from_columns({name: np.asarray(column, np.int64) for name, column in columns.items()})
     tasks = Tasks.from_columns({"prefix": np.arange(count) % 2, "graph": np.zeros(count, np.int64)})
     nothing: dict[str, Any] = {"transitions": Transitions.empty(), "stimuli": Stimuli.empty()}

@@ -7,8 +7,7 @@ import pytest
 
 from benchmarks.simulated_traces import SAMPLES, seceded, tree
 from dask_efficiency import critical_path
-from dask_efficiency.runs.trace.errors import EmptyTraceError
-from dask_efficiency.runs.trace.schema import Runs, WorkerChange, WorkerEvents
+from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
 from dask_efficiency.simulation.model.run_figures import (
     MAX_NOISE,
     NOISE_PER_SECOND,
@@ -34,7 +33,7 @@ def test_shares_are_of_slots_times_makespan() -> None:
     assert sum(found.kinds.values()) == pytest.approx(found.makespan_seconds)
 
 
-def test_the_threads_of_a_worker_count_for_as_long_as_it_is_there() -> None:
+def test_a_worker_counts_while_it_is_there_and_a_task_until_it_leaves_its_slot() -> None:
     trace = tree()
     joins = {"at": [(trace.start + trace.stop) // 2], "worker": [0], "change": [WorkerChange.JOINED]}
     late = replace(trace, worker_events=WorkerEvents.from_columns({k: np.array(v) for k, v in joins.items()}))
@@ -42,17 +41,9 @@ def test_the_threads_of_a_worker_count_for_as_long_as_it_is_there() -> None:
     found, whole = RunFigures.of(late), RunFigures.of(trace)
     assert found.busy == pytest.approx(whole.busy / (7 / 8), rel=0.05)
     assert found.efficiency == pytest.approx(whole.efficiency / (7 / 8), rel=0.05)
-
-
-def test_a_task_that_has_left_its_slot_holds_no_thread() -> None:
     trace = seceded()
     held = np.where(trace.runs.seceded >= 0, trace.runs.seceded, trace.runs.stop) - trace.runs.start
     assert RunFigures.of(trace).busy == pytest.approx(held.sum() / 1e9 / 8 / makespan_seconds(trace), rel=1e-3)
-
-
-def test_a_trace_without_tasks_is_refused() -> None:
-    with pytest.raises(EmptyTraceError):
-        makespan_seconds(replace(tree(4), runs=Runs.empty()))
 
 
 @pytest.mark.parametrize(

@@ -111,21 +111,13 @@ def test_observations_of_many_workers_in_a_long_run_are_kept_apart() -> None:
 
 
 def test_results_that_came_together_are_one_message() -> None:
-    together = transfer_costs(moved((0, 1, 0, [10] * 50), **COSTS))
-    shifted = moved((0, 1, 0, [10] * 50), **COSTS)
-    each = shifted.transfers.columns()
+    trace = moved((0, 1, 0, [10] * 50), **COSTS)
+    together, each = transfer_costs(trace), trace.transfers.columns()
     each["stop"] = each["stop"] - np.arange(50)[::-1] * 20_000
     each["start"] = each["start"] + np.arange(50) * 1000
-    found = transfer_costs(replace(shifted, transfers=Transfers(**each)))
+    found = transfer_costs(replace(trace, transfers=Transfers(**each)))
     assert found.message == pytest.approx(together.message)
     assert found.factors == pytest.approx(together.factors)
-
-
-def test_without_transfers_costs_are_assumed() -> None:
-    found = transfer_costs(replace(tree(8), transfers=Transfers.empty()))
-    assert found.latency > 0
-    assert found.message > 0
-    assert found.factors.tolist() == [1.0]
 
 
 @settings(max_examples=15)
@@ -136,4 +128,7 @@ def test_costs_are_never_negative_or_unknown(trace: RunTrace) -> None:
     assert np.isfinite(costs).all()
     assert min(costs) >= 0
     assert len(found.factors)
+    none = transfer_costs(replace(trace, transfers=Transfers.empty()))
+    assert none.factors.tolist() == [1.0]
+    assert min(none.latency, none.message) > 0
     assert (np.isfinite(found.factors) & (found.factors >= 0)).all()
