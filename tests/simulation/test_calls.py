@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from benchmarks.simulated_traces import tree
 from dask_efficiency import ClusterSpec, ideal_ladder, load_trace, place, simulate, sweep
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs
-from dask_efficiency.simulation import Prediction, SimulationRefusedError, SimulationWarning, Sweep
+from dask_efficiency.simulation import IdealLadder, Prediction, SimulationRefusedError, SimulationWarning, Sweep
 from dask_efficiency.simulation.calls import engine as real_engine
 from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
@@ -152,13 +153,6 @@ def test_placements_are_ranked(tmp_path: Path) -> None:
         place(recorded(), tmp_path / "lab.yaml", [])
 
 
-def test_a_ladder_is_a_table_as_well() -> None:
-    pytest.importorskip("pandas")
-    frame = ideal_ladder(recorded(), seeds=2).to_frame()
-    assert frame.step.tolist()[:2] == ["measured", "simulated as it was"]
-    assert frame.seconds[2:].is_monotonic_decreasing
-
-
 @pytest.mark.parametrize("make", [elsewhere, swept, placed, lambda: ideal_ladder(recorded(), seeds=2)])
 def test_each_shows_itself_everywhere(make: Any, tmp_path: Path) -> None:
     found = make()
@@ -172,6 +166,9 @@ def test_each_shows_itself_everywhere(make: Any, tmp_path: Path) -> None:
     for html in (found._repr_html_(), page) if isinstance(found, Sweep) else ():
         assert "de-curve" in html
         assert html.count("<circle") == 4
+    if isinstance(found, IdealLadder) and find_spec("pandas"):
+        assert found.to_frame().step.tolist()[:2] == ["measured", "simulated as it was"]
+        assert found.to_frame().seconds[2:].is_monotonic_decreasing
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["self_replay_error"] == pytest.approx(found.to_dict()["self_replay_error"])
 

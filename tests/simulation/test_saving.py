@@ -75,12 +75,6 @@ class Engine:
         return [Simulated(seed, self._own if is_own else self._cured, {}) for seed in seeds]
 
 
-def test_a_simulated_cure_saves_the_same_share_of_the_recorded_time() -> None:
-    recorded = 2.011  # with the client's time
-    found = saved(waiting("gil"), Engine(own=1.9, cured=1.14), "thread-noncpu/gil")
-    assert found == pytest.approx(recorded * 0.4, abs=0.01)
-
-
 LOSSES = ("spill", "waiting_on_data")
 SPILLING, WAITS_FOR_DATA = (report_of(seconds(thread_cpu=2, **{lost: 2}), **TOOK) for lost in LOSSES)
 
@@ -159,11 +153,6 @@ def test_without_a_good_simulation_of_the_own_run_nothing_is_promised(engine: An
     assert savings(waiting("gil"), engine) == {}
 
 
-def test_a_long_trace_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_efficiency.simulation.saving.MAX_TASKS", 3)
-    assert savings(waiting("gil"), Engine(2.0, 1.0)) == {}
-
-
 @pytest.mark.parametrize(
     "report",
     [
@@ -184,6 +173,11 @@ def test_other_runs_and_losses_have_no_savings(report: EfficiencyReport) -> None
     assert savings(report, Engine(2.0, 1.0)) == {}
 
 
+def test_a_long_trace_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_efficiency.simulation.saving.MAX_TASKS", 3)
+    assert savings(waiting("gil"), Engine(2.0, 1.0)) == {}
+
+
 def test_a_real_simulation_of_tasks_that_sleep_halves_them() -> None:
     found = savings(waiting("sleep", 3.9), simulate_seeds)["thread-noncpu/sleep"]
     assert found.seconds == pytest.approx(1.0, abs=0.1)
@@ -201,6 +195,14 @@ def test_promises_for_recorded_runs_leave_their_ideal_runtime(diagnosis: Any) ->
     assert all(saved.seconds <= most for saved in report.savings.values())
 
 
+def test_a_simulated_cure_saves_the_same_share_of_the_recorded_time_up_to_its_loss_and_the_idle_time() -> None:
+    recorded = 2.011  # with the client's time
+    found = saved(waiting("gil"), Engine(own=1.9, cured=1.14), "thread-noncpu/gil")
+    assert found == pytest.approx(recorded * 0.4, abs=0.01)
+    assert saved(waiting("sleep", 0.5), Engine(2.0, 0.1), "thread-noncpu/sleep") == pytest.approx(0.25)
+    assert saved(waiting("core", 0.5, others_share=0.8), Engine(2.0, 2.0), "thread-noncpu/core") == pytest.approx(0.25)
+
+
 def test_several_cures_are_simulated_alone_and_together() -> None:
     both = causes(**{"thread-noncpu/gil": 1.5, "thread-noncpu/sleep": 1.0})
     report = waiting("gil", 2.5, causes_by_worker={"w0": both}, causes_by_prefix={"clean": both})
@@ -209,12 +211,6 @@ def test_several_cures_are_simulated_alone_and_together() -> None:
     # They are simulated side by side.
     threads = sorted([worker.nthreads for worker in job.cluster.workers] for job in engine.cured)
     assert threads == [[1, 1], [2, 2], [4]]
-
-
-def test_no_cure_saves_more_than_its_loss_and_the_idle_time() -> None:
-    report = waiting("sleep", 0.5)
-    assert saved(report, Engine(2.0, 0.1), "thread-noncpu/sleep") == pytest.approx(0.25)
-    assert saved(waiting("core", 0.5, others_share=0.8), Engine(2.0, 2.0), "thread-noncpu/core") == pytest.approx(0.25)
 
 
 def test_threads_that_arrive_at_random_leave_cores_idle_at_times() -> None:

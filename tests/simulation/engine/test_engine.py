@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,17 +98,16 @@ def test_a_seed_is_the_same_run_in_every_process(
     recorded: RunTrace, replayed: RunTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result does not depend on the process's allocator, hashes and configuration, nor on earlier seeds."""
-    monkeypatch.setenv("PYTHONMALLOC", "malloc")
-    monkeypatch.setenv("PYTHONHASHSEED", "7")
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__UNKNOWN_TASK_DURATION", "10s")
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__PRELOAD", '["no_such_module"]')
+    scheduler = {"WORK_STEALING": "False", "UNKNOWN_TASK_DURATION": "10s", "PRELOAD": '["no_such_module"]'}
+    dask = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": value for name, value in scheduler.items()}
+    for name, value in {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "7", **dask}.items():
+        monkeypatch.setenv(name, value)
     job = SimulationJob(ClusterSpec.from_trace(recorded))
     other, again = simulate_seeds(recorded, job, [3, 0], traces=[3, 0], processes=1)
     assert again.trace is not None
+    assert other.trace is not None
     assert_same(again.trace, replayed)
     assert again.makespan_seconds == critical_path(replayed).makespan_seconds
-    assert other.trace is not None
     assert started(other.trace) != started(replayed)
 
 
@@ -130,13 +128,9 @@ def test_a_cold_start_is_paid_once_and_a_simulation_of_the_simulation_agrees() -
     assert found[1:] == pytest.approx([found[0]] * 2, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [simulated_traces.retried, simulated_traces.seceded, simulated_traces.two_computations],
-    ids=lambda f: f.__name__,
-)
-def test_a_client_gets_all_wanted_results(make: Callable[[], RunTrace]) -> None:
-    trace = make()
+@pytest.mark.parametrize("make", ["retried", "seceded", "two_computations"])
+def test_a_client_gets_all_wanted_results(make: str) -> None:
+    trace = getattr(simulated_traces, make)()
     found = simulated(trace, validate=True)
     after, before = ({each.keys[i] for i in np.flatnonzero(each.tasks.wanted)} for each in (found, trace))
     assert after == before

@@ -42,26 +42,20 @@ def test_a_full_worker_pauses_until_others_have_used_its_results(found: dict[str
     assert any("w0 gets so full" in note for note in found["pause"]["notes"])
 
 
-def test_results_of_a_lost_worker_are_computed_again(found: dict[str, Any]) -> None:
+def test_results_of_a_lost_worker_are_computed_again_and_a_retiring_one_hands_them_over(found: dict[str, Any]) -> None:
     assert "LEFT" in found["lost"]["changes"]
     assert sum(found["lost"]["workers"]["make"].values()) > 10
     assert found["lost"]["memory"] == 31
-
-
-def test_a_worker_that_retires_hands_over_its_results(found: dict[str, Any]) -> None:
     retired = found["retired"]
     assert retired["changes"] == ["RETIRING", "LEFT"]
     assert set(retired["workers"]["use"]) == {"w1"}
     assert sum(retired["workers"]["make"].values()) - 10 <= retired["outcomes"].get("LOST", 0)
 
 
-def test_a_worker_that_joins_late_gets_tasks_from_then_on(found: dict[str, Any]) -> None:
+def test_a_worker_joins_late_or_in_place_of_one_of_its_name_and_address(found: dict[str, Any]) -> None:
     # Twenty tasks of 100 ms; the second worker comes after 400.
     assert found["joined"]["changes"] == ["JOINED"]
     assert found["joined"]["ms"] == pytest.approx(1_200, abs=20)
-
-
-def test_a_worker_can_be_replaced_by_one_of_its_name_and_address(found: dict[str, Any]) -> None:
     assert found["replaced"]["changes"] == ["LEFT", "JOINED"]
     assert found["replaced"]["memory"] == 20
 

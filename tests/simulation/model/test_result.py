@@ -75,13 +75,6 @@ def predicted(workers: int, *, factor: float = 1.0, **settings: Any) -> Predicti
     return predict(engine, trace, job, range(4), self_replay(engine, trace))
 
 
-def test_the_makespan_is_the_median_of_the_seeds_and_is_not_corrected() -> None:
-    found = predicted(8, factor=1.1)
-    assert found.makespan_seconds == found.runs.median
-    assert found.self_replay_error == pytest.approx(0.1, abs=0.05)
-    assert found.makespan_seconds == pytest.approx(1.1 * predicted(8).makespan_seconds)
-
-
 @pytest.mark.parametrize("factor", [1.0, 1.1, 0.9])
 def test_sleeping_tasks_have_the_interval_of_the_seeds_widened_by_the_error_of_the_model(factor: float) -> None:
     found = predicted(8, factor=factor, cpu_share=0.0)
@@ -103,8 +96,11 @@ def test_computing_has_a_larger_error_and_differs_from_run_to_run() -> None:
     assert found.model_error == abs(found.self_replay_error) > COMPUTING_ERROR
 
 
-def test_its_trace_is_a_run_on_the_cluster_with_a_note_that_it_is_simulated() -> None:
-    found = predicted(8)
+def test_its_makespan_is_the_uncorrected_median_and_its_trace_a_run_on_the_cluster() -> None:
+    found, longer = predicted(8), predicted(8, factor=1.1)
+    assert found.makespan_seconds == found.runs.median
+    assert longer.self_replay_error == pytest.approx(0.1, abs=0.05)
+    assert longer.makespan_seconds == pytest.approx(1.1 * found.makespan_seconds)
     assert len(found.trace.workers) == 8
     assert found.trace.notes[-1] == SIMULATED
     assert makespan_seconds(found.trace) == pytest.approx(found.makespan_seconds, rel=0.1)

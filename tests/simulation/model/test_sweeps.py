@@ -42,15 +42,12 @@ def test_the_knee_is_where_a_doubling_saves_less_than_a_fifth() -> None:
     assert size(sweep({4: 10.0, 5: 9.0}).knee) == 5, "a third of a doubling saves enough with 10 %"
 
 
-def test_money_is_of_all_workers_for_the_whole_makespan() -> None:
-    found = sweep({4: 1800.0}, price=0.5)
-    assert found.money(found.best) == pytest.approx(1.0)
+def test_the_table_has_a_row_for_each_cluster_and_the_money_for_all_its_workers() -> None:
+    found = sweep({2: 10.0, 4: 5.0}, price=36.0)
+    assert found.money(found.best) == pytest.approx(0.2)
     assert sweep({4: 1800.0}).money(found.best) is None
-
-
-def test_the_table_has_a_row_for_each_cluster() -> None:
     pytest.importorskip("pandas")
-    frame = sweep({2: 10.0, 4: 5.0}, price=36.0).to_frame()
+    frame = found.to_frame()
     assert frame.workers.tolist() == [2, 4]
     assert frame.speedup.tolist() == [1.0, 2.0]
     assert frame.worker_seconds.tolist() == [20.0, 20.0]

@@ -34,19 +34,16 @@ def recorded(messages: int, took: int) -> RunTrace:
     return replace(load_trace(RECORDED), workers=WORKERS, transfers=Transfers(**columns))
 
 
-def test_a_network_knows_the_hosts_of_a_run_by_name_or_address() -> None:
-    assert has_hosts(lab(MBIT), WORKERS)
-    assert not has_hosts(lab(MBIT), (replace(WORKERS[0], host="elsewhere"),))
-    assert not has_hosts(ConstantNetwork(1e8), WORKERS)
-    assert not has_hosts(None, WORKERS)
-
-
 def test_recorded_messages_share_the_network_as_they_did() -> None:
     # Two of 1.25 MB to worker 0 share its 100 Mbit: 200 ms; one that comes when both are there has it alone: 100 ms.
     sender, receiver = np.array([1, 2, 1]), np.array([0, 0, 0])
     start = np.array([5, 5, 300]) * MS
     there = arrivals_on(lab(100 * MBIT), WORKERS, sender, receiver, start, np.full(3, 1_250_000))
     assert there / MS == pytest.approx([205.0, 205.0, 400.0])
+    assert has_hosts(lab(MBIT), WORKERS)  # by their addresses
+    assert not has_hosts(lab(MBIT), (replace(WORKERS[0], host="elsewhere"),))
+    assert not has_hosts(ConstantNetwork(1e8), WORKERS)
+    assert not has_hosts(None, WORKERS)
 
 
 def test_the_time_of_a_known_network_is_no_cost_of_transfers() -> None:
