@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +13,14 @@ from dask_efficiency.runs.trace.clients import heard_by_clients
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Phases
 from dask_efficiency.simulation.engine.memory import Result
+from dask_efficiency.simulation.engine.scheduler import ClusterParts
 from dask_efficiency.simulation.engine.workload import Graph, Release
-
-if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
 
 
 class VirtualClients:
     """Sends graphs and releases results, each after as many results as the recorded client had by then."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: ClusterParts) -> None:
         self._cluster, self._clock, self._workload = cluster, cluster.clock, cluster.workload
         self._scheduler, self._keys = cluster.scheduler, cluster.workload.keys
         self._annotations = self._workload.annotations(cluster.addresses)
@@ -134,7 +132,7 @@ class NoWorkerError(RuntimeError):
     """No worker is there to hold results."""
 
 
-def put_data(cluster: SimulatedCluster) -> None:
+def put_data(cluster: ClusterParts) -> None:
     """Put results from before the recording on the workers that had them, or on others if these are not there."""
     workload, scheduler, there = cluster.workload, cluster.scheduler, list(cluster.workers)
     if not workload.data:

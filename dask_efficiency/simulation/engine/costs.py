@@ -5,20 +5,19 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
 from dask_efficiency.simulation.model.cores import Needs
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
-
-if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
-    from dask_efficiency.simulation.engine.worker import VirtualWorker
 
 #: Nanoseconds of a scheduler or a worker for a message that starts or ends no task, such as ``add-keys`` or
 #: ``free-keys``: measured, 300 of one batch took a scheduler 3.6 ms.
@@ -139,8 +138,9 @@ class Costs:
         return round(costs.latency * factor), Taking(computing, taking - computing)
 
 
-#: Called at the end of a task's thread with its worker and a function; calls the function when the run can go on.
-AtTaskEnd = Callable[["VirtualWorker", Callable[[], None]], None]
+#: Called at the end of a task's thread with its worker's address and host, and what to call when the run can go on.
+AtTaskEnd = Callable[[str, str, Callable[[], None]], None]
+AtTaskEnds = Callable[[int], AtTaskEnd | None]
 
 
 class RunCosts(NamedTuple):
@@ -161,10 +161,11 @@ class RunCosts(NamedTuple):
 class TaskCosts:
     """Costs of each run of a task on the worker that it is given to."""
 
-    def __init__(self, cluster: SimulatedCluster, calibration: Calibration) -> None:
-        workload, job = cluster.workload, cluster.job
+    def __init__(
+        self, workload: Workload, calibration: Calibration, job: SimulationJob, costs: Costs, at_end: AtTaskEnds
+    ) -> None:
         trace, prefixes = workload.trace, job.prefixes or {}
-        self._number, self._costs, self._at_end = workload.number, cluster.costs, cluster.shuffles.at_end
+        self._number, self._costs, self._at_end = workload.number, costs, at_end
         self._prefix = trace.tasks.prefix.data
         self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
         # Buffers, without an object for each value.
@@ -182,24 +183,24 @@ class TaskCosts:
         self._pace |= {name: [1.0 / speed] * columns for name, speed in job.cluster.speeds.items()}
         self._even = [1.0] * columns
 
-    def first(self, worker: VirtualWorker, key: Any) -> int:
+    def first(self, address: str, spec: WorkerSpec, key: Any) -> int:
         """Extra time of a worker to read a task, above 0 for the first of its prefix where that was slow."""
         prefix = self._prefix[self._number[key]]
-        if (worker.address, prefix) in self._read:
+        if (address, prefix) in self._read:
             return 0
-        self._read.add((worker.address, prefix))
-        return self._costs.cold(self._recorded.get(worker.spec.name, MISSING), prefix)
+        self._read.add((address, prefix))
+        return self._costs.cold(self._recorded.get(spec.name, MISSING), prefix)
 
-    def of_run(self, worker: VirtualWorker, key: Any) -> RunCosts:
+    def of_run(self, spec: WorkerSpec, key: Any) -> RunCosts:
         """Draw the costs of the run that begins."""
         task = self._number[key]
         prefix = self._prefix[task]
-        factor = self._pace.get(worker.spec.name, self._even)[prefix] * self._factor[task]
+        factor = self._pace.get(spec.name, self._even)[prefix] * self._factor[task]
         failures, secede = self._failures[task], self._secede[task]
         fails = failures < 0 or self._failed[task] < failures
         self._failed[task] += fails
         # With fewer threads that hold the GIL than recorded, the event loop waits less for it around a task.
-        others, recorded = worker.spec.nthreads - 1, self._crowd[prefix]
+        others, recorded = spec.nthreads - 1, self._crowd[prefix]
         crowd = others / recorded if others < recorded else 1.0
         return RunCosts(
             prepare=self._costs.prepare(prefix, crowd),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from distributed.active_memory_manager import ActiveMemoryManagerExtension, RetireWorker
@@ -12,10 +12,8 @@ from distributed.core import Status
 
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import RunOutcome, WorkerChange
+from dask_efficiency.simulation.engine.scheduler import ClusterParts
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-
-if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
 
 _CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
 
@@ -99,7 +97,7 @@ def _at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
 class Membership:
     """A worker's joining, retiring and leaving."""
 
-    def __init__(self, cluster: SimulatedCluster, stay: PlannedWorker, address: str) -> None:
+    def __init__(self, cluster: ClusterParts, stay: PlannedWorker, address: str) -> None:
         self._cluster, self._clock, self.stay, self.address = cluster, cluster.clock, stay, address
 
     def plan(self) -> None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from distributed import SchedulerPlugin
@@ -14,10 +14,7 @@ from distributed import SchedulerPlugin
 from dask_efficiency.accounts.metered import BARRIERS
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.engine.costs import AtTaskEnd
-
-if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
-    from dask_efficiency.simulation.engine.worker import VirtualWorker
+from dask_efficiency.simulation.engine.scheduler import ClusterParts
 
 _NUMBERS = re.compile(r"(?<=, )\d+(?=[,)])")
 
@@ -72,7 +69,7 @@ class Shuffles(SchedulerPlugin):
 
     name = "dask-efficiency-shuffles"
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: ClusterParts) -> None:
         self._cluster, self._keys, self._number = cluster, cluster.workload.keys, cluster.workload.number
         found = shuffles(cluster.workload.trace)
         self._of_input = {task: shuffle for shuffle in found for task in shuffle.inputs}
@@ -120,23 +117,23 @@ class Shuffles(SchedulerPlugin):
     def at_end(self, task: int) -> AtTaskEnd | None:
         """Action at the end of the thread of a shuffle's task; None for other tasks."""
         if task in self._of_input:
-            return lambda worker, go_on: self._send(self._of_input[task], task, worker, go_on)
+            return lambda address, host, go_on: self._send(task, address, host, go_on)
         if task in self._of_barrier:
-            return lambda worker, go_on: self._wait(task, go_on)
+            return lambda address, host, go_on: self._wait(task, go_on)
         return None
 
-    def _send(self, shuffle: Shuffle, task: int, sender: VirtualWorker, go_on: Callable[[], None]) -> None:
-        clock, network = self._cluster.clock, self._cluster.network
+    def _send(self, task: int, sender: str, host: str, go_on: Callable[[], None]) -> None:
+        clock, network, shuffle = self._cluster.clock, self._cluster.network, self._of_input[task]
         for address, share in self._shares.get(shuffle.barrier, {}).items():
             receiver, part = self._cluster.workers.get(address), round(shuffle.inputs[task] * share)
-            if receiver is None or receiver is sender or not part:
+            if receiver is None or address == sender or not part:
                 continue
             self._travelling[shuffle.barrier] += 1
             latency, taking = self._cluster.costs.transfer(1, part)
             arrived = lambda receiver=receiver, taking=taking: receiver.transfers.take_in(  # noqa: E731
                 taking, self._arrived, shuffle.barrier
             )
-            clock.at(clock.now + latency, network.transfer, sender.spec.host, receiver.spec.host, part, arrived)
+            clock.at(clock.now + latency, network.transfer, host, receiver.spec.host, part, arrived)
         go_on()
 
     def _arrived(self, barrier: int) -> None:

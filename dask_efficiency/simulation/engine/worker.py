@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
 from dask.utils import parse_bytes
@@ -12,15 +12,15 @@ from distributed import worker_state_machine as machine
 from distributed.protocol import Serialize
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.engine.costs import RunCosts, Taking
+from dask_efficiency.simulation.engine.costs import Costs, RunCosts, Taking, TaskCosts
 from dask_efficiency.simulation.engine.dask_patches import SmallTasks
 from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop, Stream
 from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
 from dask_efficiency.simulation.model.cores import HostCores
-
-if TYPE_CHECKING:
-    from dask_efficiency.simulation.engine.cluster import SimulatedCluster
+from dask_efficiency.simulation.model.ensemble import SimulationJob
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.topology import PlainModel, TopologyModel
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
@@ -58,11 +58,23 @@ _FAILURE: dict[str, Any] = {
 }
 
 
+class WorkerSurroundings:
+    """Parts of a simulated cluster that its workers share."""
+
+    clock: EventHeap
+    job: SimulationJob
+    costs: Costs
+    tasks: TaskCosts
+    network: PlainModel | TopologyModel
+    #: By address: workers that are there.
+    workers: dict[str, VirtualWorker]
+
+
 class VirtualWorker:
     """Worker of the simulated cluster; ``cores`` are those of its host, None if there are enough."""
 
     def __init__(
-        self, cluster: SimulatedCluster, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
+        self, cluster: WorkerSurroundings, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
     ) -> None:
         self._clock, self._costs, self._tasks = cluster.clock, cluster.costs, cluster.tasks
         self.spec, self.address, self.memory = spec, address, memory
@@ -100,7 +112,8 @@ class VirtualWorker:
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """Take a batch of the scheduler's messages."""
         for message in batch:
-            if message["op"] == "compute-task" and (first := self._tasks.first(self, message["key"])):
+            begins = message["op"] == "compute-task"
+            if begins and (first := self._tasks.first(self.address, self.spec, message["key"])):
                 self.loop.do(first, self.rows.blocked, first)
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
@@ -196,7 +209,7 @@ class VirtualWorker:
             self._clock.at(self._clock.now + MONITOR, self._monitor)
 
     def _execute(self, key: Any) -> None:
-        run, now = self._tasks.of_run(self, key), max(self._clock.now, self.blocked)
+        run, now = self._tasks.of_run(self.spec, key), max(self._clock.now, self.blocked)
         task = self.state.tasks[key]
         task.start_time = now / 1e9
         slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
@@ -238,7 +251,7 @@ class VirtualWorker:
         if run.at_end is None:
             self._stopped(key, row, run)
         else:
-            run.at_end(self, lambda: self._stopped(key, row, run))
+            run.at_end(self.address, self.spec.host, lambda: self._stopped(key, row, run))
 
     def _stopped(self, key: Any, row: RunRow, run: RunCosts) -> None:
         row.stop = self._clock.now
@@ -294,7 +307,7 @@ class VirtualWorker:
 class WorkerTransfers:
     """Results that a worker gets from others, and sends to them."""
 
-    def __init__(self, worker: VirtualWorker, cluster: SimulatedCluster, cores: HostCores | None) -> None:
+    def __init__(self, worker: VirtualWorker, cluster: WorkerSurroundings, cores: HostCores | None) -> None:
         self._worker, self._cluster, self._clock, self._costs = worker, cluster, cluster.clock, cluster.costs
         self._incoming = Loop(self._clock, cores)
         self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))

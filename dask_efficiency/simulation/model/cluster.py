@@ -101,12 +101,7 @@ class ClusterSpec:
     def from_file(cls, path: str | os.PathLike[str], hostfile: str | os.PathLike[str] | None = None) -> Self:
         """Read a cluster from a file, with workers placed by a hostfile, or on all of its slots.
 
-        Raises
-        ------
-        TextFileError
-            With the file and line, what is there and what was expected.
-        OSError
-            If a file cannot be read.
+        A mistake raises an error with the file and line, what is there and what was expected.
         """
         described = read_cluster_file(path)
         topology, placed = described.topology, {host: n for host, n in described.workers.items() if n}

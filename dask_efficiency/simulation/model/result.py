@@ -156,11 +156,9 @@ class Prediction(Shown):
 
     @property
     def makespan_seconds(self) -> float:
-        """Median of the simulated makespans.
+        """Median of the simulated makespans, measured as those of recorded runs by :func:`~dask_efficiency.critical_path`.
 
-        Recorded and simulated runs are measured alike: from a client's first activity to the last result, as by
-        :func:`~dask_efficiency.critical_path`. The figure is not corrected by the :attr:`self_replay_error`; divided by
-        ``1 + self_replay_error`` it would be.
+        It is not corrected by the :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be.
         """
         return self.runs.median
 
@@ -231,13 +229,7 @@ class Prediction(Shown):
         return found
 
     def critical_path(self, **scope: Any) -> CriticalPath:
-        """Find the critical path of the median simulated run.
-
-        Parameters
-        ----------
-        **scope
-            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
-        """
+        """Find the critical path of the median simulated run, with a scope as of :func:`~dask_efficiency.critical_path`."""
         return critical_path(self.trace, **scope)
 
     @property

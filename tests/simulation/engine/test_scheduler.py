@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from distributed import Scheduler
 
-from dask_efficiency.simulation.engine.cluster import VirtualScheduler
+from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
 
 
 class Result:
