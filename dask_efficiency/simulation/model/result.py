@@ -156,7 +156,7 @@ class Prediction(Shown):
 
     @property
     def makespan_seconds(self) -> float:
-        """Median of the simulated makespans, measured as those of recorded runs by :func:`~dask_efficiency.critical_path`.
+        """Median of the simulated makespans, measured as by :func:`~dask_efficiency.critical_path`.
 
         It is not corrected by the :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be.
         """
@@ -229,7 +229,7 @@ class Prediction(Shown):
         return found
 
     def critical_path(self, **scope: Any) -> CriticalPath:
-        """Find the critical path of the median simulated run, with a scope as of :func:`~dask_efficiency.critical_path`."""
+        """Find the critical path of the median simulated run, as :func:`~dask_efficiency.critical_path` does."""
         return critical_path(self.trace, **scope)
 
     @property
