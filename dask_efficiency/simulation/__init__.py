@@ -5,20 +5,13 @@ from typing import TYPE_CHECKING
 from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
-    from dask_efficiency.simulation.model.accuracy import SimulationRefusedError, SimulationWarning
     from dask_efficiency.simulation.model.ladder import IdealLadder
     from dask_efficiency.simulation.model.placements import Placements
-    from dask_efficiency.simulation.model.result import Prediction
+    from dask_efficiency.simulation.model.requirements import SimulationRefusedError
+    from dask_efficiency.simulation.model.result import Prediction, SimulationWarning
     from dask_efficiency.simulation.model.sweeps import Sweep
 
-__all__ = [
-    "IdealLadder",
-    "Placements",
-    "Prediction",
-    "SimulationRefusedError",
-    "SimulationWarning",
-    "Sweep",
-]
+__all__ = ["IdealLadder", "Placements", "Prediction", "SimulationRefusedError", "SimulationWarning", "Sweep"]
 
 __getattr__, __dir__ = public(
     __name__,
@@ -26,8 +19,8 @@ __getattr__, __dir__ = public(
         "IdealLadder": "model.ladder",
         "Placements": "model.placements",
         "Prediction": "model.result",
-        "SimulationRefusedError": "model.accuracy",
-        "SimulationWarning": "model.accuracy",
+        "SimulationRefusedError": "model.requirements",
+        "SimulationWarning": "model.result",
         "Sweep": "model.sweeps",
     },
 )

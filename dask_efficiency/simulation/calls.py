@@ -16,14 +16,20 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.progress import progress, until_stopped
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.engine.settings import simulated_settings
-from dask_efficiency.simulation.model.accuracy import SEEDS as OWN_SEEDS
-from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, Simulator, check_seeds, simulated_runs
 from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
-from dask_efficiency.simulation.model.result import Prediction, predict, predict_own
+from dask_efficiency.simulation.model.result import SEEDS as OWN_SEEDS
+from dask_efficiency.simulation.model.result import (
+    Prediction,
+    SelfReplay,
+    SimulationWarning,
+    own_job,
+    predict,
+    self_replay,
+)
 from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
 from dask_efficiency.simulation.model.thread_waits import check_shares
 
@@ -111,14 +117,13 @@ def simulate(
     check_shares(trace, gil or {})
     job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
-    if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
-        with _engine(simulated_runs(trace, chosen)) as run:
-            found = predict_own(run, trace, chosen, notes, job=job)
+    is_own = job.to_dict() | {"validate": False} == own_job(trace, job).to_dict()
+    with _engine(OWN_SEEDS * (not is_own) + simulated_runs(trace, chosen)) as run:
+        judged = None if is_own else _trust(self_replay(run, trace, job), force=force)
+        found = predict(run, trace, job, chosen, judged, notes)
+    if is_own:
         _trust(found.self_replay, force=force)
-        return found
-    with _engine(OWN_SEEDS + simulated_runs(trace, chosen)) as run:
-        judged = _trust(self_replay(run, trace, job), force=force)
-        return predict(run, trace, job, chosen, judged, notes)
+    return found
 
 
 def sweep(
@@ -135,8 +140,8 @@ def sweep(
 
     Parameters
     ----------
-    trace
-        A recorded run.
+    trace, seeds, force
+        As of :func:`simulate`.
     workers
         Numbers of workers, or a text as of ``--sweep``: ``"2..64"``, ``"4,6,12"``.
     cluster
@@ -145,8 +150,6 @@ def sweep(
         Threads of each worker; by default those of the cluster's workers.
     price_per_worker_hour
         Any currency; None leaves money out.
-    seeds, force
-        As of :func:`simulate`.
 
     Returns
     -------
@@ -187,14 +190,12 @@ def place(
 
     Parameters
     ----------
-    trace
-        A recorded run.
+    trace, seeds, force
+        As of :func:`simulate`.
     file
         A description of hosts, switches and links, as :meth:`ClusterSpec.from_file` reads it.
     hostfiles
         Placements: each gives the workers or slots of its hosts.
-    seeds, force
-        As of :func:`simulate`.
 
     Returns
     -------
@@ -213,10 +214,8 @@ def place(
     if not hostfiles:
         raise ValueError("hostfiles is empty; expected at least one placement")
     notes = _check_trace(trace, force=force)
-    clusters = {
-        name: ClusterSpec.from_file(file, hostfile)
-        for name, hostfile in zip(_short_names(hostfiles), hostfiles, strict=True)
-    }
+    names = _short_names(hostfiles)
+    clusters = {name: ClusterSpec.from_file(file, one) for name, one in zip(names, hostfiles, strict=True)}
     for one in clusters.values():
         _check_cluster(trace, one)
     # All of them are on the same network.
@@ -260,9 +259,7 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
 
     Parameters
     ----------
-    trace
-        A recorded run.
-    seeds, force
+    trace, seeds, force
         As of :func:`simulate`.
 
     Returns

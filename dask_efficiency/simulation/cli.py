@@ -7,7 +7,7 @@ import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,12 +30,6 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 if TYPE_CHECKING:
     from dask_efficiency.runs.trace.run_trace import RunTrace
     from dask_efficiency.simulation.model.cluster import ClusterSpec
-    from dask_efficiency.simulation.model.ladder import IdealLadder
-    from dask_efficiency.simulation.model.placements import Placements
-    from dask_efficiency.simulation.model.result import Prediction
-    from dask_efficiency.simulation.model.sweeps import Sweep
-
-    AnyPrediction: TypeAlias = Prediction | Sweep | Placements | IdealLadder
 
 
 def sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
@@ -70,31 +64,26 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
     """Parse settings of Dask by name."""
     if not values:
         return {}
+    import yaml
+
     from dask_efficiency.simulation.engine.settings import SettingError, check_settings
 
-    found = {}
+    found: dict[str, Any] = {}
     for value in values:
         name, given, text = value.partition("=")
         if not given:
             raise click.BadParameter(
                 f"{value!r} is not a setting and its value such as distributed.scheduler.work-stealing=False"
             )
-        found[name] = _value(text)
+        try:
+            found[name] = yaml.safe_load(text)  # as in a file of Dask's configuration
+        except yaml.YAMLError:
+            found[name] = text
     try:
         check_settings(found)
     except SettingError as error:
         raise click.BadParameter(str(error)) from error
     return found
-
-
-def _value(text: str) -> Any:
-    """Parse a value as in a file of Dask's configuration."""
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
 
 
 @click.command("simulate")
@@ -139,12 +128,7 @@ def _value(text: str) -> Any:
 @json_option
 @scheduler_options
 def command(
-    source: str,
-    save: str | None,
-    html: str | None,
-    as_json: bool,
-    connection: Connection,
-    **asked: Any,
+    source: str, save: str | None, html: str | None, as_json: bool, connection: Connection, **asked: Any
 ) -> None:
     """Predict a recorded run on another cluster.
 
@@ -154,8 +138,11 @@ def command(
     Dask's own scheduler and workers run the recorded tasks again in virtual time. Without options
     they do so on the run's own cluster, which shows how far predictions can be trusted.
     """
+    from dask_efficiency.simulation.engine.launch import SimulationError
+
     _check(asked, save)
-    with _one_line_errors():
+    # A user can mend most errors; SimulationError is a simulation that stands still.
+    with one_line_errors(UnknownNameError, SimulationError):
         with _ends_when_asked(), _warnings() as warned:
             found = _answer(recorded(source, connection), asked)
             if save is not None:
@@ -169,7 +156,8 @@ def command(
 
 def _check(asked: dict[str, Any], save: str | None) -> None:
     """Refuse options that do not fit together."""
-    several = [name for name, given in _many_predictions(asked).items() if given]
+    many = {"--sweep": asked["sweep"], "--ideal": asked["ideal"], "several --hostfile": len(asked["hostfile"]) > 1}
+    several = [name for name, given in many.items() if given]
     if len(several) > 1:
         raise click.UsageError(f"expected one of {' and '.join(several)}")
     if asked["hostfile"] and asked["cluster"] is None:
@@ -180,22 +168,14 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
     single = [name for name, value in (given | {"--save": save}).items() if value]
     if several and single:
         raise click.UsageError(f"{single[0]} is not for {several[0]}")
-    changes = [f"--{name}" for name in ("threads", "cores", "cluster", "remove", "config") if asked[name]]
-    if asked["ideal"] and changes:
-        raise click.UsageError(f"{changes[0]} is not for --ideal, which is about the run's own cluster")
-    if len(asked["hostfile"]) > 1 and set(changes) - {"--cluster"}:
-        raise click.UsageError(f"{(set(changes) - {'--cluster'}).pop()} is not for several --hostfile")
+    changes = [f"--{name}" for name in ("threads", "cores", "remove", "config") if asked[name]]
+    own = changes + ["--cluster"] * bool(asked["cluster"])
+    if asked["ideal"] and own:
+        raise click.UsageError(f"{own[0]} is not for --ideal, which is about the run's own cluster")
+    if len(asked["hostfile"]) > 1 and changes:
+        raise click.UsageError(f"{changes[0]} is not for several --hostfile")
     if asked["hostfile"] and asked["workers"]:
         raise click.UsageError("--hostfile says how many workers there are; --workers is not for it")
-
-
-def _many_predictions(asked: dict[str, Any]) -> dict[str, bool]:
-    """By option: True if it asks for more than one prediction."""
-    return {
-        "--sweep": bool(asked["sweep"]),
-        "--ideal": asked["ideal"],
-        "several --hostfile": len(asked["hostfile"]) > 1,
-    }
 
 
 def _answer(trace: RunTrace, asked: dict[str, Any]) -> Any:
@@ -226,28 +206,14 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
     else:
         cluster = ClusterSpec.from_file(asked["cluster"], next(iter(asked["hostfile"]), None))
         tell(*cluster.picture().splitlines(), "", err=True)
-    if asked["remove"]:
-        cluster = cluster.without_workers(*asked["remove"])
-    if asked["config"]:
-        cluster = cluster.with_config(asked["config"])
+    cluster = cluster.without_workers(*asked["remove"]).with_config(asked["config"])
     if asked["workers"] or asked["threads"]:
         cluster = cluster.with_workers(asked["workers"] or len(cluster.workers), nthreads=asked["threads"])
-    if asked["cores"]:
-        given = dict(asked["cores"])
+    if given := dict(asked["cores"]):
         if "" in given:
-            everywhere = given.pop("")
-            given = {worker.host: everywhere for worker in cluster.workers} | given
+            given = dict.fromkeys((worker.host for worker in cluster.workers), given.pop("")) | given
         cluster = cluster.with_cores(given)
     return cluster
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """End in one line for errors that a user can mend, and for a simulation that stands still."""
-    from dask_efficiency.simulation.engine.launch import SimulationError
-
-    with one_line_errors(UnknownNameError, SimulationError):
-        yield
 
 
 @contextmanager
@@ -267,7 +233,7 @@ def _ends_when_asked() -> Iterator[None]:
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
     """Collect the warnings of a simulation, to print them after it."""
-    from dask_efficiency.simulation.model.accuracy import SimulationWarning
+    from dask_efficiency.simulation.model.result import SimulationWarning
 
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

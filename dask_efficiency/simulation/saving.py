@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket, cause_name
 from dask_efficiency.report.kinds import OTHERS
@@ -18,11 +17,15 @@ from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.engine.launch import simulate_seeds
-from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import NORMAL_95, Ensemble, Simulated, SimulationJob, Simulator
-from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
-from dask_efficiency.simulation.model.result import model_error
+from dask_efficiency.simulation.model.requirements import (
+    SimulationRefusedError,
+    UnplaceableError,
+    check_cluster,
+    check_trace,
+)
+from dask_efficiency.simulation.model.result import MAX_ERROR, model_error, own_job
 from dask_efficiency.simulation.model.run_figures import RunFigures, run_noise
 from dask_efficiency.straggler.wording import as_finding
 
@@ -43,7 +46,6 @@ MAX_LOCKED = 0.1
 
 #: Share of their time in threads that a prefix's tasks wait for the GIL, below which they do not hold it: a guess.
 SHARES_GIL = 0.05
-
 
 _CORE = cause_name(Bucket.THREAD_NONCPU, "core")
 
@@ -73,24 +75,10 @@ def savings(report: EfficiencyReport, engine: Simulator = simulate_seeds) -> dic
     is divided by the threads that can compute, as far as it exceeds its median; and the cost of a slow worker comes
     from a replay (:attr:`~dask_efficiency.accounts.slow_worker.SlowWorker.seconds_lost`).
 
-    Parameters
-    ----------
-    report
-        With its trace.
-    engine
-        The simulator.
-
-    Returns
-    -------
-    dict
-        By kind of finding, followed by the name of a slow worker; under :data:`ALL` the saving of all together. Empty
-        if most of the time was not the cluster's, if there is no trace or it is too long, and if nothing is saved;
-        without simulated cures if the run's own simulation is off by more than 15 %.
-
-    Notes
-    -----
-    Intervals are as of :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`: differences of seeds, of
-    runs that compute, the recorded one included, and the error of the model.
+    The result is by kind of finding, followed by the name of a slow worker; under :data:`ALL` is the saving of all
+    together. It is empty if most of the time was not the cluster's, if there is no trace or it is too long, and if
+    nothing is saved; without simulated cures if the run's own simulation is off by more than 15 %. Intervals are as of
+    :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`.
     """
     trace = report.trace
     if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or largest_is_elsewhere(report):
@@ -104,7 +92,7 @@ def savings(report: EfficiencyReport, engine: Simulator = simulate_seeds) -> dic
     sure = [share for kind, share in simulated.items() if kind not in BOUNDS]
     # A worker may be slow because of other processes: do not count both.
     not_simulated = [computed[_CORE]] if _CORE in computed else computed.values()
-    together = _product([simulated[ALL]] if ALL in simulated else sure, not_simulated)
+    together = _product([*([simulated[ALL]] if ALL in simulated else sure), *not_simulated])
     saved = {kind: share.saved(report) for kind, share in {**simulated, **computed, ALL: together}.items()}
     return {kind: one for kind, one in saved.items() if one.seconds > 0}
 
@@ -116,13 +104,9 @@ def _most(report: EfficiencyReport, lost_ns: int) -> float:
     return (idle + lost_ns) / 1e9 / report.mean_threads
 
 
-def _product(*shares: Iterable[_Share]) -> _Share:
-    found = list(chain(*shares))
-    error = math.exp(math.hypot(*(math.log(one.error) for one in found)))
-    return _Share(math.prod(one.share for one in found), error)
-
-
-# -- cures that need no simulation -----------------------------------------------------------------
+def _product(shares: Sequence[_Share]) -> _Share:
+    error = math.exp(math.hypot(*(math.log(one.error) for one in shares)))
+    return _Share(math.prod(one.share for one in shares), error)
 
 
 def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[str, _Share]]:
@@ -134,10 +118,8 @@ def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[
             yield part.kind, _Share(max(share, 1.0 - _most(report, part.ns) / report.cluster_seconds), error)
     for one in report.stragglers:
         if one.seconds_lost:
-            yield (
-                f"{as_finding(one).kind}/{one.subject}",
-                _Share(1.0 - one.seconds_lost / report.cluster_seconds, error),
-            )
+            share = 1.0 - one.seconds_lost / report.cluster_seconds
+            yield f"{as_finding(one).kind}/{one.subject}", _Share(share, error)
 
 
 def _without_others(report: EfficiencyReport) -> float | None:
@@ -151,14 +133,13 @@ def _without_others(report: EfficiencyReport) -> float | None:
 
 def _split(report: EfficiencyReport) -> float | None:
     """Estimate the run with the longest task split: all threads with a core share it while nothing else ran."""
-    for one in report.long_tail[:1]:
-        skew = report.skew.get(one.prefix)
-        if skew is None or skew.longest_key != one.key:
-            break
-        threads = max(1.0, min(report.threads, report.cores or 1.0))
-        alone = min(skew.alone_seconds, one.seconds - one.median_seconds)
-        return 1.0 - alone * (1.0 - 1.0 / threads) / report.cluster_seconds
-    return None
+    longest = next(iter(report.long_tail), None)
+    skew = report.skew.get(longest.prefix) if longest else None
+    if longest is None or skew is None or skew.longest_key != longest.key:
+        return None
+    threads = max(1.0, min(report.threads, report.cores or 1.0))
+    alone = min(skew.alone_seconds, longest.seconds - longest.median_seconds)
+    return 1.0 - alone * (1.0 - 1.0 / threads) / report.cluster_seconds
 
 
 #: By kind of finding: computes the run's time with a cure that needs no simulation, as a share of the recorded time.
@@ -166,9 +147,6 @@ COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {
     _CORE: _without_others,
     cause_name(Bucket.IDLE, "parallelism"): _split,
 }
-
-
-# -- cures that are simulated ----------------------------------------------------------------------
 
 
 def _one_thread_each(own: ClusterSpec) -> ClusterSpec:
@@ -224,27 +202,20 @@ def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, 
         threads = sum(worker.nthreads for worker in jobs[name].cluster.workers)
         most = _most(report, sum(lost[kind] for kind in kinds))
         most = min(most, report.cluster_seconds - _with_chance(report, threads))
-        found[name] = _share(report, recorded, median, error, runs, most)
+        simulated, factor = Ensemble.of(runs), _error(recorded, error, runs)
+        shorter = min(recorded.makespan_seconds * (1.0 - simulated.median / median), most)
+        found[name] = _Share(max(1.0 - shorter / report.cluster_seconds, 0.0), factor)
     return found
 
 
-def _share(
-    report: EfficiencyReport,
-    recorded: RunFigures,
-    own: float,
-    own_error: float,
-    cured: Sequence[Simulated],
-    most: float,
-) -> _Share:
-    """Relate a cured run to the run's own simulation; ``most`` bounds the seconds saved."""
+def _error(recorded: RunFigures, own_error: float, cured: Sequence[Simulated]) -> float:
+    """Factor of the error of a cured run, given that of the run's own simulation."""
     runs = Ensemble.of(cured)
     kinds = next(one.kinds for one in cured if one.seed == runs.nearest)
     figures = ((recorded.kinds, recorded.makespan_seconds), (kinds, runs.median))
     low, high = runs.spread_with(math.hypot(*(run_noise(*one) for one in figures)))
     middle = max(runs.median, 1e-9)
-    error = max(high / middle, middle / low) * (1.0 + model_error(own_error, *figures))
-    shorter = min(recorded.makespan_seconds * (1.0 - runs.median / own), most)
-    return _Share(max(1.0 - shorter / report.cluster_seconds, 0.0), error)
+    return max(high / middle, middle / low) * (1.0 + model_error(own_error, *figures))
 
 
 def _with_chance(report: EfficiencyReport, threads: int) -> float:

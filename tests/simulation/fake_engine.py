@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,37 +21,15 @@ def recorded(**settings: Any) -> RunTrace:
 
 
 class FakeEngine:
-    """Computes :func:`recorded`'s graph on the job's cluster; counts what it was asked for.
+    """Computes :func:`recorded`'s graph on the job's cluster, too long by a factor; notes its jobs."""
 
-    Parameters
-    ----------
-    factor
-        By how much too long every simulated run is.
-    graph
-        By seed, what is computed.
-    **settings
-        Of :func:`~benchmarks.simulated_traces.simulate`.
-    """
-
-    def __init__(
-        self,
-        factor: float = 1.0,
-        graph: Callable[..., Any] = lambda: simulated_traces.tree_graph(LEAVES),
-        **settings: Any,
-    ) -> None:
-        self.factor, self.graph, self.settings = factor, graph, settings
+    def __init__(self, factor: float = 1.0, **settings: Any) -> None:
+        self.factor, self.settings = factor, settings
         self.jobs: list[SimulationJob] = []
         self.traced: list[tuple[int, ...]] = []
 
     def __call__(
-        self,
-        trace: RunTrace,
-        job: SimulationJob,
-        seeds: Sequence[int],
-        *,
-        traces: Collection[int] = (),
-        processes: int | None = None,
-        report: Callable[[float], object] = lambda runs: None,
+        self, trace: RunTrace, job: SimulationJob, seeds: Sequence[int], *, traces: Collection[int] = (), **options: Any
     ) -> list[Simulated]:
         self.jobs.append(job)
         self.traced.append(tuple(traces))
@@ -59,7 +37,7 @@ class FakeEngine:
         for seed in seeds:
             run = self._run(job, seed)
             found.append(Simulated(seed, self.factor * makespan_seconds(run), {}, run if seed in traces else None))
-            report(len(found))
+            options.get("report", int)(len(found))
         return found
 
     def _run(self, job: SimulationJob, seed: int) -> RunTrace:
@@ -67,7 +45,6 @@ class FakeEngine:
         gone = {"bytes_per_second": 1e15, "latency": 0} if "transfer" in job.without else {}
         if "scheduler" in job.without:
             gone |= {"scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
-        run = simulated_traces.simulate(
-            self.graph(), seed=seed, workers=len(workers), nthreads=workers[0].nthreads, **gone, **self.settings
-        )
+        size = {"workers": len(workers), "nthreads": workers[0].nthreads}
+        run = simulated_traces.simulate(simulated_traces.tree_graph(LEAVES), seed=seed, **size, **gone, **self.settings)
         return replace(run, workers=workers)

@@ -1,4 +1,4 @@
-"""Predictions for the tests of what is shown of them."""
+"""Predictions for the tests of their documents."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -42,6 +44,11 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+def figures(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("run.trace", *arguments, "--json").stdout)
+    return found
+
+
 def test_without_options_it_is_the_runs_own_cluster(engine: FakeEngine) -> None:
     result = run("run.trace", "--seeds", "3")
     assert result.exit_code == 0
@@ -60,7 +67,7 @@ def test_options_describe_the_cluster(engine: FakeEngine) -> None:
     assert cluster.config == {"distributed.scheduler.work-stealing": False}
 
 
-def test_cores_are_those_of_each_host_or_of_the_one_that_is_named(engine: FakeEngine) -> None:
+def test_cores_are_those_of_each_host_or_of_the_named_one(engine: FakeEngine) -> None:
     hosts = [worker.host for worker in recorded().workers]
     for options, expected in (
         (["--cores", "2"], dict.fromkeys(hosts, 2.0)),
@@ -69,27 +76,23 @@ def test_cores_are_those_of_each_host_or_of_the_one_that_is_named(engine: FakeEn
     ):
         assert run("run.trace", "--seeds", "2", *options).exit_code == 0
         assert engine.jobs[-1].cluster.cores == expected
-    json.loads(run("run.trace", "--sweep", "2,8", "--cores", "4", "--seeds", "1", "--json").stdout)
+    figures("--sweep", "2,8", "--cores", "4", "--seeds", "1")
     assert set(engine.jobs[-1].cluster.cores.values()) == {4.0}
 
 
-def test_changes_and_seeds_go_to_the_simulation(engine: FakeEngine) -> None:
-    found = json.loads(run("run.trace", "--what-if", "sum=2", "--without", "transfer", "--seeds", "2", "--json").stdout)
+def test_changes_and_seeds_go_to_the_simulation() -> None:
+    found = figures("--what-if", "sum=2", "--without", "transfer", "--seeds", "2")
     assert (found["prefixes"], found["without"], len(found["makespans"])) == ({"sum": 0.5}, ["transfer"], 2)
+    steps = figures("--ideal", "--seeds", "2")["steps"]
+    assert [row["step"] for row in steps][2:5] == ["no spill", "no transfers", "no scheduling"]
 
 
 @pytest.mark.parametrize(
     ("sizes", "expected"), [("2..16", [2, 4, 8, 16]), ("3..8", [3, 6, 8]), ("4,2", [2, 4]), ("5..5", [5])]
 )
-def test_a_sweep_is_a_range_of_doublings_or_a_list(sizes: str, expected: list[int]) -> None:
-    found = json.loads(run("run.trace", "--sweep", sizes, "--seeds", "1", "--json").stdout)
-    assert [row["workers"] for row in found["clusters"]] == expected
-
-
-def test_a_sweep_has_a_price_and_threads() -> None:
-    result = run("run.trace", "--sweep", "2,4", "--seeds", "2", "--threads", "1", "--price", "0.4", "--json")
-    rows = json.loads(result.stdout)["clusters"]
-    assert [row["threads"] for row in rows] == [2, 4]
+def test_a_sweep_is_a_range_of_doublings_or_a_list_with_threads_and_a_price(sizes: str, expected: list[int]) -> None:
+    rows = figures("--sweep", sizes, "--seeds", "1", "--threads", "1", "--price", "0.4")["clusters"]
+    assert [row["workers"] for row in rows] == [row["threads"] for row in rows] == expected
     assert all(row["money"] > 0 for row in rows)
 
 
@@ -98,24 +101,8 @@ def test_a_file_describes_the_cluster_and_hostfiles_are_ranked(engine: FakeEngin
     assert result.exit_code == 0
     assert ClusterSpec.from_file("lab.yaml", "far.hosts").picture() in result.stderr
     assert [worker.host for worker in engine.jobs[-1].cluster.workers] == ["pc0", "pc1"]
-    result = run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--hostfile", "near.hosts", "--json")
-    found = json.loads(result.stdout)
+    found = figures("--cluster", "lab.yaml", "--hostfile", "far.hosts", "--hostfile", "near.hosts")
     assert [row["placement"] for row in found["placements"]] == ["near", "far"]
-
-
-@pytest.mark.parametrize("option", ["--save", "--html"])
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_simulated(engine: FakeEngine, option: str) -> None:
-    for target, why in (("nowhere/run.out", "does not exist"), (".", "it is a folder")):
-        result = run("run.trace", option, target)
-        assert result.exit_code == 2
-        assert f"{target!r} cannot be written" in result.stderr
-        assert why in result.stderr
-    assert engine.jobs == []
-
-
-def test_the_ladder_has_its_steps() -> None:
-    found = json.loads(run("run.trace", "--ideal", "--seeds", "2", "--json").stdout)
-    assert [row["step"] for row in found["steps"]][2:5] == ["no spill", "no transfers", "no scheduling"]
 
 
 def test_a_page_and_a_trace_are_written() -> None:
@@ -125,30 +112,28 @@ def test_a_page_and_a_trace_are_written() -> None:
     assert SIMULATED in load_trace("predicted.trace").notes
 
 
-def test_a_simulation_that_is_off_is_warned_of_and_refused_where_nobody_insists() -> None:
+def test_a_simulation_that_is_off_has_a_warning_and_one_that_is_far_off_needs_force() -> None:
+    asked = ["run.trace", "--workers", "8", "--seeds", "2"]
     with simulated_by(FakeEngine(1.1)):
-        result = run("run.trace", "--workers", "8", "--seeds", "2")
+        result = run(*asked)
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: simulated on its own cluster")
     with simulated_by(FakeEngine(1.3)):
-        result = run("run.trace", "--workers", "8", "--seeds", "2")
+        result = run(*asked)
         assert (result.exit_code, result.stdout) == (1, "")
         assert "--force, predicts anyway" in result.stderr
-        assert run("run.trace", "--workers", "8", "--seeds", "2", "--force").exit_code == 0
+        assert run(*asked, "--force").exit_code == 0
 
 
 def test_a_simulation_that_stands_still_takes_one_line() -> None:
-    def stands_still(*_arguments: object, **_options: object) -> None:
-        raise SimulationError("task 'x' waits\nfor 'y'")
-
-    with simulated_by(stands_still):
+    with simulated_by(Mock(side_effect=SimulationError("task 'x' waits\nfor 'y'"))):
         result = run("run.trace")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "Error: task 'x' waits for 'y'\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["none.trace"], 1, "No such file or directory: "),
         (["lab.yaml"], 1, "foreign, damaged or truncated"),
@@ -172,6 +157,10 @@ def test_a_simulation_that_stands_still_takes_one_line() -> None:
         (["run.trace", "--hostfile", "near.hosts"], 2, "--hostfile needs --cluster FILE"),
         (["run.trace", "--cluster", "lab.yaml", "--hostfile", "near.hosts", "--workers", "2"], 2, "is not for it"),
         (["run.trace", "--cluster", "none.yaml"], 1, "none.yaml"),
+        (["run.trace", "--save", "nowhere/run.out"], 2, "'nowhere/run.out' cannot be written"),
+        (["run.trace", "--save", "."], 2, "it is a folder"),
+        (["run.trace", "--html", "nowhere/run.out"], 2, "does not exist"),
+        (["run.trace", "--html", "."], 2, "'.' cannot be written"),
         (["run.trace", "--price", "1"], 2, "--price needs --sweep"),
         (["run.trace", "--sweep", "2..4", "--ideal"], 2, "expected one of --sweep and --ideal"),
         (["run.trace", "--sweep", "2..4", "--workers", "3"], 2, "--workers is not for --sweep"),
@@ -180,11 +169,11 @@ def test_a_simulation_that_stands_still_takes_one_line() -> None:
     ],
 )
 def test_errors_that_a_user_can_correct_take_one_line(
-    engine: FakeEngine, arguments: list[str], code: int, said: str
+    engine: FakeEngine, arguments: list[str], code: int, message: str
 ) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in words(result.stderr)
+    assert message in words(result.stderr)
     assert "Traceback" not in result.stderr
     assert not engine.jobs
 
@@ -199,7 +188,7 @@ def test_a_command_that_is_ended_leaves_neither_processes_nor_files(tmp_path: Pa
         eventually(lambda: children.extend(psutil.Process(process.pid).children()) or children)
         assert [*(tmp_path / "files").glob("dask-efficiency-*")]
         process.send_signal(signal.SIGTERM)
-        said, errors = process.communicate(timeout=120)
-    assert (process.returncode, said, errors) == (128 + signal.SIGTERM, b"", b"")
+        printed = process.communicate(timeout=120)
+    assert (process.returncode, *printed) == (128 + signal.SIGTERM, b"", b"")
     assert not psutil.wait_procs(children, timeout=120)[1]
     assert not [*(tmp_path / "files").iterdir()]

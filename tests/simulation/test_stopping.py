@@ -39,7 +39,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"{number}.hosts").write_text(f"pc{number % 2}:2\n")
 
 
-def test_a_sweep_keeps_the_rows_that_it_has_and_says_which_are_missing() -> None:
+def test_a_sweep_keeps_its_rows_and_names_the_missing_ones() -> None:
     with simulated_by(Interrupted(3)), pytest.warns(StoppedWarning, match="after 2 of 4 numbers of workers"):
         found = sweep(recorded(), [1, 2, 4, 8], seeds=2)
     assert [len(one.cluster.workers) for one in found.predictions] == [1, 2]
@@ -49,18 +49,17 @@ def test_a_sweep_keeps_the_rows_that_it_has_and_says_which_are_missing() -> None
     assert "not simulated: numbers of workers 4, 8" in str(found)
 
 
-def test_placements_keep_the_best_so_far_and_say_which_are_missing() -> None:
+def test_placements_keep_the_best_so_far_and_name_the_missing_ones() -> None:
     files = [f"{number}.hosts" for number in range(4)]
     with simulated_by(Interrupted(2)), pytest.warns(StoppedWarning, match="after 1 of 4 placements"):
         found = place(recorded(), "lab.yaml", files, seeds=2)
     assert [one.name for one in found.ranked] == ["0"]
-    assert found.not_simulated == ("1", "2", "3")
-    assert found.to_dict()["not_simulated"] == ["1", "2", "3"]
+    assert found.to_dict()["not_simulated"] == [*found.not_simulated] == ["1", "2", "3"]
     assert "not simulated: placements 1, 2, 3" in str(found)
 
 
 @pytest.mark.parametrize(("call", "runs"), [(0, 0), (1, 5)])
-def test_a_simulation_says_how_far_it_was(call: int, runs: int) -> None:
+def test_a_simulation_that_is_interrupted_names_the_runs_that_are_done(call: int, runs: int) -> None:
     with simulated_by(Interrupted(call)), pytest.raises(KeyboardInterrupt, match=f"^simulating: {runs} of 7 runs$"):
         simulate(recorded(), workers=2, seeds=2)
 
@@ -73,10 +72,10 @@ def test_on_a_terminal_a_sweep_has_a_bar_and_ctrl_c_leaves_its_rows(tmp_path: Pa
         assert "━━━" in command.until(r"simulating .* [7-9] of 45 runs")
         command.interrupt()
         assert command.end() == 130
-    said = command.text.rpartition("Ctrl-C: stopped after ")[2]
-    assert said.startswith(("1 of 40", "2 of 40", "3 of 40", "4 of 40"))
-    assert "ended early" in said
-    assert "makespan" in said
+    printed = command.text.rpartition("Ctrl-C: stopped after ")[2]
+    assert printed.startswith(("1 of 40", "2 of 40", "3 of 40", "4 of 40"))
+    assert "ended early" in printed
+    assert "makespan" in printed
     assert "Traceback" not in command.text
 
 
@@ -94,20 +93,12 @@ def test_in_a_log_there_are_lines_and_the_placements_so_far_go_to_their_file() -
     assert "Traceback" not in command.text
 
 
-def test_a_command_that_has_nothing_yet_ends_with_a_line() -> None:
+@pytest.mark.parametrize("so_far", [r"simulating: [1-9]\d* of 1,001 runs", "reading run.trace: "])
+def test_a_command_without_a_result_yet_ends_with_a_line(so_far: str) -> None:
     with in_a_log(["simulate", "run.trace", "--seeds", "1000", "--save", "new.trace"]) as command:
-        command.until(r"simulating: [1-9]\d* of 1,001 runs")
-        command.interrupt()
-        assert command.end() == 130
-    assert command.text.splitlines()[-1].startswith("Ctrl-C: stopped while simulating: ")
-    assert "Traceback" not in command.text
-    assert not Path("new.trace").exists()
-
-
-def test_reading_a_trace_is_interrupted_in_one_line() -> None:
-    with in_a_log(["simulate", "run.trace", "--seeds", "1000"]) as command:
-        command.until("reading run.trace: ")
+        command.until(so_far)
         command.interrupt()
         assert command.end() == 130
     assert command.text.splitlines()[-1].startswith("Ctrl-C: stopped")
     assert "Traceback" not in command.text
+    assert not Path("new.trace").exists()

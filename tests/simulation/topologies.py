@@ -19,6 +19,12 @@ bandwidths = st.sampled_from([1e6, 1e7, 1.25e8]) | st.floats(1.0, 1e9)
 latencies = st.just(0.0) | st.floats(0.0, 0.1)
 
 
+def star(hosts: Sequence[Host | str], bandwidth: float, **settings: float) -> Topology:
+    """Hosts, or their names, on one switch."""
+    made = tuple(Host(host) if isinstance(host, str) else host for host in hosts)
+    return Topology(made, ("top",), tuple(Cable((host.name, "top"), bandwidth) for host in made), **settings)
+
+
 @st.composite
 def topologies(draw: st.DrawFn, max_hosts: int = 6) -> Topology:
     """Switches in a random tree with a few more links, and hosts at them."""
@@ -26,10 +32,8 @@ def topologies(draw: st.DrawFn, max_hosts: int = 6) -> Topology:
     hosts = tuple(
         Host(
             f"h{i}",
-            slots=draw(st.integers(0, 8)),
-            nthreads=draw(st.integers(1, 4)),
-            memory=draw(st.integers(0, 2**40)),
-            address=draw(st.just("") | st.just(f"10.0.0.{i}")),
+            *(draw(st.integers(0, 8)), draw(st.integers(1, 4)), draw(st.integers(0, 2**40))),
+            address=draw(st.sampled_from(["", f"10.0.0.{i}"])),
             speed=draw(st.floats(0.1, 10.0)),
             loopback=draw(st.none() | bandwidths),
             room=draw(st.sampled_from(["", "A", "B"])),
@@ -69,23 +73,17 @@ def random_transfers(seed: int, topology: Topology, count: int, *, seconds: floa
     """Transfers between different hosts, begun within some seconds."""
     chance = random.Random(seed)
     names = [host.name for host in topology.hosts]
-    made = []
-    for _ in range(count):
-        source, destination = chance.sample(names, 2)
-        made.append((chance.uniform(0, seconds), source, destination, chance.randrange(1, 10_000_000)))
-    return made
+    return [
+        (chance.uniform(0, seconds), *chance.sample(names, 2), chance.randrange(1, 10_000_000)) for _ in range(count)
+    ]
 
 
 def arrivals(topology: Topology, transfers: Sequence[Transfer]) -> list[float]:
     """When each transfer's last byte is there, in seconds."""
     clock, ends = EventHeap(), [float("nan")] * len(transfers)
     model = topology.model(clock)
-    for i, (at, source, destination, nbytes) in enumerate(transfers):
-
-        def arrived(i: int = i) -> None:
-            ends[i] = clock.now / 1e9
-
-        clock.at(round(1e9 * at), model.transfer, source, destination, nbytes, arrived)
-    while clock.step():
-        pass
+    for i, (at, *transfer) in enumerate(transfers):
+        arrived = lambda i=i: ends.__setitem__(i, clock.now / 1e9)  # noqa: E731
+        clock.at(round(1e9 * at), model.transfer, *transfer, arrived)
+    clock.run()
     return ends

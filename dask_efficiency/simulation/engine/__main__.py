@@ -60,14 +60,13 @@ def _simulate(folder: Path, seeds: list[int]) -> None:
 class _Hundredths:
     """Writes a byte for each hundredth of a seed."""
 
-    def __init__(self) -> None:
-        self._written = 0
+    written = 0
 
     def __call__(self, share: float) -> None:
-        due = int(100 * min(share, 1.0)) - self._written
+        due = int(100 * min(share, 1.0)) - self.written
         if due > 0:
             os.write(1, bytes(due))
-            self._written += due
+            self.written += due
 
 
 if __name__ == "__main__":

@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.trace.clients import heard_by_clients
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Phases
-from dask_efficiency.simulation.engine.costs import Costs
 from dask_efficiency.simulation.engine.memory import Result
-from dask_efficiency.simulation.engine.messages import Loop
-from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
-from dask_efficiency.simulation.engine.worker import VirtualWorker
-from dask_efficiency.simulation.engine.workload import Graph, Release, Workload
-from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.engine.scheduler import ClusterParts
+from dask_efficiency.simulation.engine.workload import Graph, Release
 
 
 class VirtualClients:
-    """Sends graphs and releases results, each after as many results as the recorded client had by then.
+    """Sends graphs and releases results, each after as many results as the recorded client had by then."""
 
-    Parameters
-    ----------
-    loop
-        The scheduler's event loop.
-    costs
-        Draws the costs of graphs.
-    addresses
-        By recorded address: the simulated one.
-    """
-
-    def __init__(
-        self,
-        clock: EventHeap,
-        scheduler: VirtualScheduler,
-        loop: Loop,
-        workload: Workload,
-        costs: Costs,
-        addresses: Mapping[str, str],
-    ) -> None:
-        self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
-        self._costs = costs
-        self._annotations = workload.annotations(addresses)
+    def __init__(self, cluster: ClusterParts) -> None:
+        self._cluster, self._clock, self._workload = cluster, cluster.clock, cluster.workload
+        self._scheduler, self._keys = cluster.scheduler, cluster.workload.keys
+        self._annotations = self._workload.annotations(cluster.addresses)
         #: By a key that a client still waits for: the releases that must come after it.
         self._late: dict[Any, list[Release]] = {}
         #: By client: number of wanted results that are there. By client and number: graphs and releases that follow.
@@ -56,12 +32,10 @@ class VirtualClients:
         self._releases: dict[tuple[str, int], list[Release]] = {}
         #: Wanted keys that are not there yet, with their clients; the run ends when no key and no graph is left.
         self.wanted: dict[Any, list[str]] = {}
-        self.graphs_left = len(workload.graphs)
-        for client in {
-            *(graph.client for graph in workload.graphs),
-            *(release.client for release in workload.releases),
-        }:
-            scheduler.add_virtual_client(client, clock)
+        self.graphs_left = len(self._workload.graphs)
+        sent: list[Graph | Release] = [*self._workload.graphs, *self._workload.releases]
+        for client in {each.client for each in sent}:
+            self._scheduler.add_virtual_client(client, self._clock)
 
     def start(self) -> None:
         """Send the graphs and releases that wait for no result."""
@@ -94,67 +68,60 @@ class VirtualClients:
             self._clock.at(self._clock.now, self._release, release)
 
     def _receive(self, graph: Graph) -> None:
-        self._loop.do(self._costs.taking_in(graph.taking_in), self._take_in, graph, self._clock.now)
+        taking_in = self._cluster.costs.taking_in(graph.taking_in)
+        self._cluster.loop.do(taking_in, self._take_in, graph, self._clock.now)
 
     def _take_in(self, graph: Graph, received: int) -> None:
-        scheduler, workload, keys = self._scheduler, self._workload, self._workload.keys
+        scheduler, keys, tasks = self._scheduler, self._keys, self._workload.trace.tasks
         self.graphs_left -= 1
         members = self._with_what_is_missing(graph.tasks)
-        dsk: dict[Any, Any] = {keys[task]: workload.spec(task) for task in members}
+        dsk: dict[Any, Any] = {keys[task]: self._workload.spec(task) for task in members}
         wanted = {keys[task] for task in graph.wanted}
         for key in wanted:
             self.wanted.setdefault(key, []).append(graph.client)
-        stimulus = f"update-graph-{received / 1e9:.9f}"
         # The scheduler gives the graph its recorded number.
         scheduler.generation, scheduler._last_time = graph.generation - 1, 0.0
-        tasks, priority = workload.trace.tasks, {}
-        user: dict[Any, int] = {}
-        for task in members:
-            priority[keys[task]] = int(tasks.priority_order[task])
-            if tasks.priority_user[task]:
-                user[keys[task]] = -int(tasks.priority_user[task])
         scheduler._create_taskstate_from_graph(
             start=self._clock.now / 1e9,
             dsk=dsk,
             keys=set(wanted),
-            ordered=priority,
+            ordered={keys[task]: int(tasks.priority_order[task]) for task in members},
             client=graph.client,
             annotations_by_type={
                 name: {key: value for key, value in values.items() if key in dsk}
                 for name, values in self._annotations.items()
             },
             global_annotations=None,
-            stimulus_id=stimulus,
+            stimulus_id=f"update-graph-{received / 1e9:.9f}",
             submitting_task=None,
             span_metadata={"collections": []},
-            user_priority=user,
+            user_priority={keys[i]: -int(tasks.priority_user[i]) for i in members if tasks.priority_user[i]},
             fifo_timeout=0.0,
         )
-        self._loop.spend(self._costs.settling(graph.number))
+        self._cluster.loop.spend(self._cluster.costs.settling(graph.number))
         for key in wanted:
             if scheduler.tasks[key].state == "memory":
                 self.hear(key)
 
     def _with_what_is_missing(self, tasks: list[int]) -> dict[int, None]:
         """Add the dependencies of tasks that the scheduler has forgotten or released."""
-        workload, known = self._workload, self._scheduler.tasks
-        found, look = dict.fromkeys(tasks), list(tasks)
+        known, found, look = self._scheduler.tasks, dict.fromkeys(tasks), list(tasks)
         while look:
-            for needed in workload.dependencies(look.pop()):
-                ts = known.get(workload.keys[needed])
+            for needed in self._workload.dependencies(look.pop()):
+                ts = known.get(self._keys[needed])
                 if needed not in found and (ts is None or ts.state == "released"):
                     found[needed] = None
                     look.append(needed)
         return found
 
     def _release(self, release: Release) -> None:
-        keys = [self._workload.keys[task] for task in release.tasks]
+        keys = [self._keys[task] for task in release.tasks]
         # It cannot release what it still waits for.
         early = next((key for key in keys if key in self.wanted), None)
         if early is not None:
             self._late.setdefault(early, []).append(release)
-            return
-        self._scheduler.client_releases_keys(keys=keys, client=release.client)
+        else:
+            self._scheduler.client_releases_keys(keys=keys, client=release.client)
 
 
 #: Client that holds the scattered data: no release of it is recorded.
@@ -165,47 +132,31 @@ class NoWorkerError(RuntimeError):
     """No worker is there to hold results."""
 
 
-def put_data(
-    workload: Workload,
-    scheduler: VirtualScheduler,
-    workers: Mapping[str, VirtualWorker],
-    addresses: Mapping[str, str],
-    clock: EventHeap,
-) -> None:
-    """Put results from before the recording on the workers that had them, or on others if these are not there.
-
-    Parameters
-    ----------
-    workers
-        By address.
-    addresses
-        By recorded address: the simulated one.
-    """
+def put_data(cluster: ClusterParts) -> None:
+    """Put results from before the recording on the workers that had them, or on others if these are not there."""
+    workload, scheduler, there = cluster.workload, cluster.scheduler, list(cluster.workers)
     if not workload.data:
         return
-    trace, there = workload.trace, list(workers)
     if not there:
         raise NoWorkerError(
             f"{len(workload.data)} results were there before the recording, but no worker is there at the start to "
             "have them; expected at least one that does not join later"
         )
-    holder = dict(zip(trace.transfers.task.tolist()[::-1], trace.transfers.sender.tolist()[::-1], strict=True))
-    held: dict[str, dict[object, Result]] = {address: {} for address in there}
+    trace, transfers = workload.trace, workload.trace.transfers
+    holder = dict(zip(transfers.task.tolist()[::-1], transfers.sender.tolist()[::-1], strict=True))
+    held: dict[str, dict[Any, Result]] = {address: {} for address in there}
     for place, task in enumerate(workload.data):
         recorded = holder.get(task, MISSING)
-        address = addresses.get(trace.workers[recorded].address, "") if recorded != MISSING else ""
+        address = cluster.addresses.get(trace.workers[recorded].address, "") if recorded != MISSING else ""
         if address not in held:
             address = there[place % len(there)]
         held[address][workload.keys[task]] = Result(max(int(trace.tasks.nbytes[task]), 0))
-    scheduler.add_virtual_client(_CLIENT, clock)
+    scheduler.add_virtual_client(_CLIENT, cluster.clock)
     for address, data in held.items():
         if data:
-            workers[address].put(data)
-            scheduler.update_data(
-                who_has={key: [address] for key in data},  # type: ignore[misc]
-                nbytes={key: result.nbytes for key, result in data.items()},  # type: ignore[misc]
-                client=_CLIENT,
-            )
+            cluster.workers[address].put(data)
+            who_has, nbytes = {key: [address] for key in data}, {key: result.nbytes for key, result in data.items()}
+            scheduler.update_data(who_has=who_has, nbytes=nbytes, client=_CLIENT)
 
 
 def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
@@ -214,20 +165,17 @@ def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
     Each phase begins and ends as long after the client's last graph or result before it as in the recorded run; results
     are matched by their number.
     """
-    phases = recorded.phases
-    columns: dict[str, list[NDArray[Any]]] = {"client": [], "phase": [], "start": [], "stop": []}
+    phases, tables = recorded.phases, []
     for number in np.unique(phases.client).tolist():
         name = recorded.clients[number] if number != MISSING else ""
         here = simulated.clients.index(name) if name in simulated.clients else MISSING
         before, after = _instants(recorded, number), _instants(simulated, here)
-        rows = np.flatnonzero(phases.client == number)
-        columns["client"].append(np.full(len(rows), here, np.int32))
-        columns["phase"].append(phases.phase[rows])
-        columns["start"].append(_moved(phases.start[rows], before, after))
-        columns["stop"].append(_moved(phases.stop[rows], before, after))
-    if not len(phases):
+        own = phases.take(phases.client == number).columns()
+        moved = {name: _moved(own[name], before, after) for name in ("start", "stop")}
+        tables.append(own | moved | {"client": np.full(len(own["client"]), here, np.int32)})
+    if not tables:
         return simulated
-    table = Phases(**{name: np.concatenate(parts) for name, parts in columns.items()})
+    table = Phases(**{name: np.concatenate([each[name] for each in tables]) for name in tables[0]})
     table = table.take(np.argsort(table.start, kind="stable"))
     return replace(simulated, phases=table, stop=max(simulated.stop, int(table.stop.max())))
 

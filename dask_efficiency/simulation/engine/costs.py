@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,8 @@ class Taking(NamedTuple):
 class Costs:
     """Draws costs in nanoseconds; the seed decides.
 
-    Parameters
-    ----------
-    network
-        True if a simulated network moves the bytes.
-    rare
-        Recorded costs above this quantile are cut off to it: where the simulation has processes wait for cores, larger
-        ones are taken for such waiting.
-    without
-        Parts that cost nothing, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
+    ``network`` is True if a simulated network moves the bytes. Recorded costs above the quantile ``rare`` are cut off
+    to it: where the simulation has processes wait for cores, larger ones are taken for such waiting.
     """
 
     def __init__(
@@ -94,11 +87,8 @@ class Costs:
     def prepare(self, prefix: int, crowd: float = 1.0) -> int:
         """Draw the time from a slot until the start in the thread.
 
-        Parameters
-        ----------
-        crowd
-            Number of other threads that may hold the GIL, as a share of the recorded number, in [0, 1]. Time beyond
-            :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them.
+        ``crowd`` is the number of other threads that may hold the GIL, as a share of the recorded number, in [0, 1]:
+        time beyond :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them.
         """
         return _crowded(int(self._prepare[prefix]()), crowd)
 
@@ -108,15 +98,11 @@ class Costs:
 
     def at_scheduler(self, operation: str) -> int:
         """Cost for the scheduler of a worker's message, without transitions."""
-        if not self._messages:
-            return 0
-        return self._overheads.scheduler if operation in _ENDS else SMALL_MESSAGE
+        return (self._overheads.scheduler if operation in _ENDS else SMALL_MESSAGE) * self._messages
 
     def at_worker(self, operation: str) -> int:
         """Cost for a worker of a message from the scheduler."""
-        if not self._messages:
-            return 0
-        return self._overheads.worker if operation == "compute-task" else SMALL_MESSAGE
+        return (self._overheads.worker if operation == "compute-task" else SMALL_MESSAGE) * self._messages
 
     def cold(self, worker: int, prefix: int) -> int:
         """Extra cost, once, of a worker's first task of a prefix; MISSING is a worker that was not recorded."""
@@ -152,16 +138,9 @@ class Costs:
         return round(costs.latency * factor), Taking(computing, taking - computing)
 
 
-class WorkerIdentity(Protocol):
-    """Identity of a simulated worker, by which its costs are chosen."""
-
-    spec: WorkerSpec
-    #: In the simulation; that of ``spec`` is the recorded one.
-    address: str
-
-
-#: Called at the end of a task's thread with its worker and a function; calls the function when the run can go on.
-AtTaskEnd = Callable[[WorkerIdentity, Callable[[], None]], None]
+#: Called at the end of a task's thread with its worker's address and host, and what to call when the run can go on.
+AtTaskEnd = Callable[[str, str, Callable[[], None]], None]
+AtTaskEnds = Callable[[int], AtTaskEnd | None]
 
 
 class RunCosts(NamedTuple):
@@ -180,23 +159,10 @@ class RunCosts(NamedTuple):
 
 
 class TaskCosts:
-    """Costs of each run of a task on the worker that it is given to.
-
-    Parameters
-    ----------
-    costs
-        Draws the costs around a task.
-    at_end
-        By task: as of :attr:`RunCosts.at_end`.
-    """
+    """Costs of each run of a task on the worker that it is given to."""
 
     def __init__(
-        self,
-        workload: Workload,
-        calibration: Calibration,
-        job: SimulationJob,
-        costs: Costs,
-        at_end: Callable[[int], AtTaskEnd | None],
+        self, workload: Workload, calibration: Calibration, job: SimulationJob, costs: Costs, at_end: AtTaskEnds
     ) -> None:
         trace, prefixes = workload.trace, job.prefixes or {}
         self._number, self._costs, self._at_end = workload.number, costs, at_end
@@ -217,24 +183,24 @@ class TaskCosts:
         self._pace |= {name: [1.0 / speed] * columns for name, speed in job.cluster.speeds.items()}
         self._even = [1.0] * columns
 
-    def first(self, worker: WorkerIdentity, key: Any) -> int:
+    def first(self, address: str, spec: WorkerSpec, key: Any) -> int:
         """Extra time of a worker to read a task, above 0 for the first of its prefix where that was slow."""
         prefix = self._prefix[self._number[key]]
-        if (worker.address, prefix) in self._read:
+        if (address, prefix) in self._read:
             return 0
-        self._read.add((worker.address, prefix))
-        return self._costs.cold(self._recorded.get(worker.spec.name, MISSING), prefix)
+        self._read.add((address, prefix))
+        return self._costs.cold(self._recorded.get(spec.name, MISSING), prefix)
 
-    def of_run(self, worker: WorkerIdentity, key: Any) -> RunCosts:
+    def of_run(self, spec: WorkerSpec, key: Any) -> RunCosts:
         """Draw the costs of the run that begins."""
         task = self._number[key]
         prefix = self._prefix[task]
-        factor = self._pace.get(worker.spec.name, self._even)[prefix] * self._factor[task]
+        factor = self._pace.get(spec.name, self._even)[prefix] * self._factor[task]
         failures, secede = self._failures[task], self._secede[task]
         fails = failures < 0 or self._failed[task] < failures
         self._failed[task] += fails
         # With fewer threads that hold the GIL than recorded, the event loop waits less for it around a task.
-        others, recorded = worker.spec.nthreads - 1, self._crowd[prefix]
+        others, recorded = spec.nthreads - 1, self._crowd[prefix]
         crowd = others / recorded if others < recorded else 1.0
         return RunCosts(
             prepare=self._costs.prepare(prefix, crowd),

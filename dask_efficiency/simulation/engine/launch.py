@@ -18,8 +18,6 @@ from dask_efficiency.runs.trace.files import load_trace, save_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 
-_MODULE = "dask_efficiency.simulation.engine"
-
 
 class SimulationError(RuntimeError):
     """A simulation failed."""
@@ -38,43 +36,22 @@ def simulate_seeds(
     processes: int | None = None,
     report: Callable[[float], object] = lambda runs: None,
 ) -> list[Simulated]:
-    """Simulate a recorded run, once for each seed.
+    """Simulate a recorded run, once for each seed, in their order; those in ``traces`` with traces.
 
-    Parameters
-    ----------
-    trace
-        The recorded run.
-    job
-        The cluster, and the changes.
-    seeds
-        One run each; the same seed gives the same run, to the nanosecond, on any machine.
-    traces
-        Seeds whose simulated runs are returned with traces.
-    processes
-        Number of processes at once; one for each core if None.
-    report
-        Called now and then with the number of runs that are done, fractions included.
-
-    Returns
-    -------
-    list of Simulated
-        In the order of the seeds.
-
-    Raises
-    ------
-    SimulationError
-        If a simulated run stands still, or its process ends with an error; with the reason.
+    The same seed gives the same run, to the nanosecond, on any machine. ``report`` is called now and then with the
+    number of runs that are done, fractions included. One process for each core runs at once, or ``processes``.
     """
     at_once = max(1, min(len(seeds), processes or CPU_COUNT))
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as name:
         folder = Path(name)
         save_trace(trace, folder / "run.trace")
         (folder / "job.json").write_text(json.dumps({"job": job.to_dict(), "traces": sorted(traces)}))
-        shares = [seeds[i::at_once] for i in range(at_once)]
-        running: list[subprocess.Popen[bytes]] = []
+        running: dict[subprocess.Popen[bytes], Path] = {}
         try:
-            running.extend(_start(folder, share) for share in shares)
-            _wait(folder, dict(zip(running, shares, strict=True)), report)
+            for i in range(at_once):
+                errors = folder / f"{i}.txt"
+                running[_start(folder, seeds[i::at_once], errors)] = errors
+            _wait(running, report)
         finally:
             for process in running:
                 process.kill()
@@ -82,23 +59,17 @@ def simulate_seeds(
         return [_read(folder, seed, traced=seed in traces) for seed in seeds]
 
 
-def _start(folder: Path, seeds: Sequence[int]) -> subprocess.Popen[bytes]:
+def _start(folder: Path, seeds: Sequence[int], errors: Path) -> subprocess.Popen[bytes]:
     # Hashes of texts must be the same in every process.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", _MODULE, str(folder), *map(str, seeds)]
-    with _errors_file(folder, seeds).open("wb") as errors:
+    command = [sys.executable, "-m", __package__, str(folder), *map(str, seeds)]
+    with errors.open("wb") as file:
         # It ends when its standard input closes, however this process ends.
-        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
 
 
-def _errors_file(folder: Path, seeds: Sequence[int]) -> Path:
-    return folder / f"{seeds[0]}.txt"
-
-
-def _wait(
-    folder: Path, running: Mapping[subprocess.Popen[bytes], Sequence[int]], report: Callable[[float], object]
-) -> None:
-    """Wait for all processes, which write a byte for each hundredth of a run."""
+def _wait(running: Mapping[subprocess.Popen[bytes], Path], report: Callable[[float], object]) -> None:
+    """Wait for all processes, which write a byte for each hundredth of a run, and a file of errors."""
     hundredths = 0
     with selectors.DefaultSelector() as selector:
         for process in running:
@@ -108,22 +79,17 @@ def _wait(
             for key, _ in selector.select(TICK):
                 if written := os.read(key.fd, 4096):
                     hundredths += len(written)
-                else:
-                    selector.unregister(key.fileobj)
-                    _check(key.data, folder, running[key.data])
+                    continue
+                selector.unregister(key.fileobj)
+                if key.data.wait():
+                    text = running[key.data].read_text(errors="replace").strip()
+                    *_, last = text.splitlines() or ["it wrote no error"]
+                    raise SimulationError(f"a simulation ended with code {key.data.returncode}: {last}")
             report(hundredths / 100)
-
-
-def _check(process: subprocess.Popen[bytes], folder: Path, seeds: Sequence[int]) -> None:
-    """Raise the error with which a process ended."""
-    if process.wait():
-        errors = _errors_file(folder, seeds).read_text(errors="replace").strip()
-        *_, last = errors.splitlines() or ["it wrote no error"]
-        raise SimulationError(f"a simulation ended with code {process.returncode}: {last}")
 
 
 def _read(folder: Path, seed: int, *, traced: bool) -> Simulated:
     figures = json.loads((folder / f"{seed}.json").read_text())
     with any_size():
         trace = load_trace(folder / f"{seed}.trace") if traced else None
-    return Simulated(seed, figures["makespan_seconds"], figures["kinds"], trace)
+    return Simulated(seed, **figures, trace=trace)

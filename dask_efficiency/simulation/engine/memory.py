@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections import UserDict
+from collections.abc import MutableMapping
 from typing import Any
 
 import dask
@@ -26,54 +27,35 @@ class Result:
         return self.nbytes
 
 
-class _Files(MutableMapping[Any, Result]):
+class _Files(UserDict[Any, Any]):
     """Spilled results by size; counts the time of writing and reading them."""
 
     def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._sizes: dict[Any, int] = {}
-        self.nbytes = 0
+        super().__init__()
+        self._disk, self.nbytes = disk, 0
         #: Nanoseconds that no event loop has waited for yet.
         self.writing = self.reading = 0
 
     def __setitem__(self, key: Any, result: Result) -> None:
-        self._sizes[key] = result.nbytes
+        self.data[key] = result.nbytes
         self.nbytes += result.nbytes
         self.writing += self._disk.writing(result.nbytes)
 
     def __getitem__(self, key: Any) -> Result:
-        nbytes = self._sizes[key]
+        nbytes = self.data[key]
         self.reading += self._disk.reading(nbytes)
         # A result that is read back is another object than the one that was written.
         return Result(nbytes)
 
     def __delitem__(self, key: Any) -> None:
-        self.nbytes -= self._sizes.pop(key)
-
-    def __contains__(self, key: object) -> bool:
-        # The inherited one would read it.
-        return key in self._sizes
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._sizes)
-
-    def __len__(self) -> int:
-        return len(self._sizes)
+        self.nbytes -= self.data.pop(key)
 
 
 class WorkerMemory:
     """Results of a worker, in memory and on disk.
 
-    Parameters
-    ----------
-    limit
-        The worker's memory limit, bytes; 0 is none.
-    unmanaged
-        Bytes of its process other than results.
-    disk
-        Speed of writing and reading results; None where nothing is spilled.
-    most
-        Most bytes that all its results can have.
+    ``limit`` is the worker's, 0 for none; ``unmanaged`` are the bytes of its process other than results, and ``most``
+    bounds those of all its results. Without a disk nothing is spilled.
     """
 
     def __init__(self, limit: int, unmanaged: int, disk: Disk | None, *, most: float = float("inf")) -> None:
@@ -82,18 +64,13 @@ class WorkerMemory:
         self._unmanaged = unmanaged
         self._files = _Files(disk or Disk())
         self._buffer: zict.Buffer[Any, Result] | None = None
-        self._plain: dict[Any, Result] = {}
         #: True if memory can get so full that something happens.
         self.limited = disk is not None and min(self._above["spill"], self._above["pause"]) < unmanaged + most
         if disk is not None and self._above["target"] < most:
-            self._buffer = zict.Buffer(
-                {}, zict.Cache(self._files, zict.WeakValueMapping()), n=self._above["target"], weight=_weight
-            )
-
-    @property
-    def data(self) -> MutableMapping[Any, Result]:
-        """Mapping in which Dask's worker keeps results."""
-        return self._plain if self._buffer is None else self._buffer
+            slow = zict.Cache(self._files, zict.WeakValueMapping())
+            self._buffer = zict.Buffer({}, slow, n=self._above["target"], weight=lambda key, result: result.nbytes)
+        #: Mapping in which Dask's worker keeps results.
+        self.data: MutableMapping[Any, Result] = {} if self._buffer is None else self._buffer
 
     @property
     def spilled(self) -> int:
@@ -103,6 +80,10 @@ class WorkerMemory:
     def process(self, managed: int) -> int:
         """Compute the bytes of the process from those of all its results."""
         return self._unmanaged + managed - self._files.nbytes
+
+    def exceeds(self, threshold: str, managed: int) -> bool:
+        """True if the process uses more than one of Dask's thresholds."""
+        return self.process(managed) > self._above[threshold]
 
     def waited(self) -> tuple[int, int]:
         """Nanoseconds of writing and of reading since the last call."""
@@ -117,19 +98,6 @@ class WorkerMemory:
 
     def evict(self, managed: int) -> None:
         """Spill the least recently used results if too much memory is used, as the memory monitor does."""
-        if self._buffer is None or self.process(managed) <= self._above["spill"]:
-            return
-        while self._buffer.fast and self.process(managed) > self._above["target"]:
-            self._buffer.fast.evict()
-
-    def pauses(self, managed: int) -> bool:
-        """True if the process uses so much that its worker pauses."""
-        return self.process(managed) > self._above["pause"]
-
-    def ends(self, managed: int) -> bool:
-        """True if the process uses so much that its nanny would end it."""
-        return self.process(managed) > self._above["terminate"]
-
-
-def _weight(key: Any, result: Result) -> int:
-    return result.nbytes
+        if self._buffer is not None and self.exceeds("spill", managed):
+            while self._buffer.fast and self.exceeds("target", managed):
+                self._buffer.fast.evict()

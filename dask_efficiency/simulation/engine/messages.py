@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.simulation.model.cores import EnoughCores, HostCores
+from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 
 #: Most nanoseconds of a core that a batch of messages needs, on both sides together: the median between two processes
@@ -15,17 +15,11 @@ ON_CORE = 1_200_000
 
 
 class Loop:
-    """Event loop: work that arrives while it is busy waits its turn.
-
-    Parameters
-    ----------
-    cores
-        Cores of its host; None if there are enough.
-    """
+    """Event loop: work that arrives while it is busy waits its turn; its host has enough cores if none are given."""
 
     def __init__(self, clock: EventHeap, cores: HostCores | None = None) -> None:
         self._clock = clock
-        self.cores = cores or EnoughCores(clock)
+        self.cores = cores or HostCores(clock)
         self._waiting: deque[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = deque()
         self._busy = False
         #: Instant until which the work that it has begun keeps it busy.
@@ -81,14 +75,9 @@ class Loop:
 
 
 class Stream:
-    """Dask's ``BatchedSend`` in virtual time: messages within an interval after a batch travel in the next one.
+    """Dask's ``BatchedSend`` in virtual time: messages within an interval, in nanoseconds, travel in the next batch.
 
-    Parameters
-    ----------
-    interval
-        Nanoseconds between two batches.
-    loop
-        Sends a batch as soon as it is idle; None is always idle.
+    A loop sends a batch as soon as it is idle; None is always idle. Without a receiver, batches are dropped.
     """
 
     def __init__(self, clock: EventHeap, interval: int, loop: Loop | None = None) -> None:
@@ -96,7 +85,7 @@ class Stream:
         self._buffer: list[Any] = []
         self._next, self._planned, self._arrival = 0, False, 0
         self._way: Callable[[], int] = int
-        self._receive: Callable[[list[Any]], object] = _drop
+        self._receive: Callable[[list[Any]], object] = bool  # which does nothing
 
     def connect(self, way: Callable[[], int], receive: Callable[[list[Any]], object]) -> None:
         """Deliver batches to a receiver, in order; ``way`` draws the nanoseconds that the next one travels."""
@@ -107,10 +96,7 @@ class Stream:
         self._buffer.extend(messages)
         if self._buffer and not self._planned:
             self._planned = True
-            self._clock.at(self._next, self._flush)
-
-    def _flush(self) -> None:
-        self._loop.when_idle(self._leave)
+            self._clock.at(self._next, self._loop.when_idle, self._leave)
 
     def _leave(self) -> None:
         now = self._clock.now
@@ -128,7 +114,3 @@ class Stream:
     def abort(self) -> None:
         """Drop the messages that wait."""
         self._buffer.clear()
-
-
-def _drop(batch: list[Any]) -> None:
-    """Drop a batch, as no receiver is connected."""

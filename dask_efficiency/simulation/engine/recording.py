@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import distributed
 import numpy as np
 from distributed import Scheduler, SchedulerPlugin, WorkerPlugin
-from distributed.scheduler import TaskState
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, WorkerBatch
@@ -160,17 +159,9 @@ class RunRecorder(SchedulerPlugin):
             constraints={i: constraints[task] for i, task in enumerate(numbers) if task in constraints},
         )
 
-    def update_graph(
-        self,
-        scheduler: Any,
-        *,
-        client: str,
-        tasks: Sequence[Any],
-        keys: Collection[Any],
-        stimulus_id: str,
-        **_kwargs: Any,
-    ) -> None:
+    def update_graph(self, scheduler: Any, *, client: str, stimulus_id: str, **graph: Any) -> None:
         """Note a graph that was taken in."""
+        tasks, keys = graph["tasks"], graph["keys"]
         received = round(float(stimulus_id.rpartition("-")[2]) * 1e9)
         now = self._clock.now
         self._recorder.graph(tasks, keys, client=client, stimulus_id=stimulus_id, received=min(received, now), at=now)
@@ -180,8 +171,7 @@ class RunRecorder(SchedulerPlugin):
         number = extra = MISSING
         recorder = self._recorder
         if finish == "processing":
-            ts = self._scheduler.tasks[key]
-            number, extra = self._on(ts)
+            number, extra = self._on(key)
         elif start == "processing":
             number = self._numbers.get(reported.get("worker", ""), MISSING)
             if finish == "memory":
@@ -199,12 +189,12 @@ class RunRecorder(SchedulerPlugin):
 
     def stolen(self, key: Any, stimulus_id: str) -> None:
         """Note a task that another worker stole."""
-        ts = self._scheduler.tasks[key]
-        number, run_id = self._on(ts)
+        number, run_id = self._on(key)
         self._recorder.transition(self._clock.now, key, "processing", "processing", stimulus_id, number, run_id)
 
-    def _on(self, ts: TaskState) -> tuple[int, int]:
+    def _on(self, key: Any) -> tuple[int, int]:
         """Number of the worker that a task was given to, and of the run that it begins there."""
+        ts = self._scheduler.tasks[key]
         assert ts.processing_on is not None
         return self._numbers[ts.processing_on.address], ts.run_id or 0
 

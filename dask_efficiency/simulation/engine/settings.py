@@ -32,18 +32,8 @@ class SettingError(ValueError):
 def simulated_settings(recorded: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Make Dask's configuration of a simulated run.
 
-    Parameters
-    ----------
-    recorded
-        Configuration in a trace, which is untrusted: settings that do not change a schedule are left out, and
-        ``bandwidth`` is the scheduler's measurement at the start.
-    changed
-        Settings that differ from it.
-
-    Raises
-    ------
-    SettingError
-        With the setting, the value, and what was expected.
+    The recorded one, in a trace, is untrusted: settings that do not change a schedule are left out, and ``bandwidth``
+    is the scheduler's measurement at the start.
     """
     taken = {name: value for name, value in recorded.items() if name in SETTINGS}
     if "bandwidth" in recorded:
@@ -54,13 +44,7 @@ def simulated_settings(recorded: Mapping[str, Any], changed: Mapping[str, Any]) 
 
 
 def check_settings(config: Mapping[str, Any]) -> None:
-    """Refuse settings that change no schedule, and values that Dask cannot use.
-
-    Raises
-    ------
-    SettingError
-        With the setting, the value, and what was expected.
-    """
+    """Refuse settings that change no schedule, and values that Dask cannot use."""
     for name, value in config.items():
         kind = SETTINGS.get(name)
         if kind is None:
@@ -75,27 +59,10 @@ def _is_number(value: Any) -> bool:
     return value is False or (not isinstance(value, bool) and _reads(float, value) and float(value) >= 0)
 
 
-def _is_size(value: Any) -> bool:
-    return _is_number(value) or (isinstance(value, str) and _reads(parse_bytes, value))
-
-
 def _is_time(value: Any) -> bool:
     # Dask reads "s", and any word that ends in a unit, as one of that unit.
     is_text = isinstance(value, str) and any(character.isdigit() for character in value)
     return value is None or _is_number(value) or (is_text and _reads(parse_timedelta, value))
-
-
-def _are_times(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(name, str) and _is_time(time) for name, time in value.items())
-
-
-_FITS: Mapping[SettingKind, Callable[[Any], bool]] = {
-    SettingKind.SWITCH: lambda value: isinstance(value, bool),
-    SettingKind.NUMBER: _is_number,
-    SettingKind.SIZE: _is_size,
-    SettingKind.TIME: _is_time,
-    SettingKind.TIMES: _are_times,
-}
 
 
 def _reads(parse: Callable[[Any], Any], value: Any) -> bool:
@@ -104,3 +71,14 @@ def _reads(parse: Callable[[Any], Any], value: Any) -> bool:
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
     return True
+
+
+_FITS: Mapping[SettingKind, Callable[[Any], bool]] = {
+    SettingKind.SWITCH: lambda value: isinstance(value, bool),
+    SettingKind.NUMBER: _is_number,
+    SettingKind.SIZE: lambda value: _is_number(value) or (isinstance(value, str) and _reads(parse_bytes, value)),
+    SettingKind.TIME: _is_time,
+    SettingKind.TIMES: lambda value: (
+        isinstance(value, Mapping) and all(isinstance(name, str) and _is_time(time) for name, time in value.items())
+    ),
+}

@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from distributed import SchedulerPlugin
 
-from dask_efficiency.simulation.engine.costs import AtTaskEnd, Costs, WorkerIdentity
-from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
-from dask_efficiency.simulation.engine.worker import VirtualWorker
-from dask_efficiency.simulation.engine.workload import Workload
-from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import NetworkModel
-from dask_efficiency.simulation.model.p2p import Shuffle, shuffles
+from dask_efficiency.accounts.metered import BARRIERS
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.simulation.engine.costs import AtTaskEnd
+from dask_efficiency.simulation.engine.scheduler import ClusterParts
+
+_NUMBERS = re.compile(r"(?<=, )\d+(?=[,)])")
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """A shuffle, by numbers of tasks."""
+
+    barrier: int
+    #: By task that hands over an input: the bytes of that.
+    inputs: Mapping[int, int]
+    #: Tasks that take what was moved, in the order of their numbers in the shuffle.
+    outputs: tuple[int, ...]
+
+
+def shuffles(trace: RunTrace) -> tuple[Shuffle, ...]:
+    """The P2P shuffles of a run."""
+    barriers = [i for i, name in enumerate(trace.prefixes) if name.startswith(BARRIERS)]
+    found = []
+    for barrier in np.flatnonzero(np.isin(trace.tasks.prefix, barriers)).tolist():
+        owners = np.searchsorted(trace.dependency_starts, np.flatnonzero(trace.dependencies == barrier), "right") - 1
+        # By the numbers at the end of their keys: of a partition, or of a chunk.
+        numbers = {int(task): [*map(int, _NUMBERS.findall(trace.keys[task]))] for task in owners}
+        outputs = sorted(numbers, key=lambda task: (numbers[task], task))
+        inputs = {
+            task: sum(max(int(trace.tasks.nbytes[other]), 0) for other in _needs(trace, task))
+            for task in _needs(trace, barrier)
+        }
+        found.append(Shuffle(barrier, _as_sent(trace, barrier, inputs), tuple(outputs)))
+    return tuple(found)
+
+
+def _as_sent(trace: RunTrace, barrier: int, inputs: dict[int, int]) -> dict[int, int]:
+    """Bytes by task as the shuffle's messages had them, where they were recorded: not all of an input may be sent."""
+    sent, whole = int(trace.shuffled.nbytes[trace.shuffled.task == barrier].sum()), sum(inputs.values())
+    if not sent or not whole:
+        return inputs
+    return {task: nbytes * sent // whole for task, nbytes in inputs.items()}
+
+
+def _needs(trace: RunTrace, task: int) -> list[int]:
+    found: list[int] = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]].tolist()
+    return found
 
 
 class Shuffles(SchedulerPlugin):
@@ -26,21 +69,12 @@ class Shuffles(SchedulerPlugin):
 
     name = "dask-efficiency-shuffles"
 
-    def __init__(
-        self,
-        clock: EventHeap,
-        scheduler: VirtualScheduler,
-        workload: Workload,
-        workers: Mapping[str, VirtualWorker],
-        network: NetworkModel,
-        costs: Costs,
-    ) -> None:
-        self._clock, self._scheduler, self._workload = clock, scheduler, workload
-        self._workers, self._network, self._costs = workers, network, costs
-        found = shuffles(workload.trace)
+    def __init__(self, cluster: ClusterParts) -> None:
+        self._cluster, self._keys, self._number = cluster, cluster.workload.keys, cluster.workload.number
+        found = shuffles(cluster.workload.trace)
         self._of_input = {task: shuffle for shuffle in found for task in shuffle.inputs}
         self._of_barrier = {shuffle.barrier: shuffle for shuffle in found}
-        self._keys = {workload.keys[task] for task in self._of_input}
+        self._inputs = {self._keys[task] for task in self._of_input}
         #: By barrier: the workers' shares of the outputs; number of parts under way; the runs that wait for them.
         self._shares: dict[int, dict[str, float]] = {}
         self._travelling: Counter[int] = Counter()
@@ -48,59 +82,58 @@ class Shuffles(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *_args: Any, **_kwargs: Any) -> None:
         """Restrict the outputs of a shuffle to workers when its first input is assigned."""
-        if finish == "processing" and key in self._keys:
-            shuffle = self._of_input[self._workload.number[key]]
+        if finish == "processing" and key in self._inputs:
+            shuffle = self._of_input[self._number[key]]
             if shuffle.barrier not in self._shares:
                 self._bind(shuffle)
 
     def remove_worker(self, scheduler: Any, worker: str, **_kwargs: Any) -> None:
         """Move outputs from a worker that left to others, as the shuffle restarts."""
-        there = [address for address in self._workers if address != worker and address in scheduler.workers]
+        there = [address for address in self._cluster.workers if address != worker and address in scheduler.workers]
         for shuffle in self._of_barrier.values():
             for place, task in enumerate(shuffle.outputs if there else ()):
-                output = scheduler.tasks.get(self._workload.keys[task])
+                output = scheduler.tasks.get(self._keys[task])
                 if output is not None and output.worker_restrictions == {worker}:
-                    self._scheduler.set_restrictions({output.key: {there[place % len(there)]}})
+                    scheduler.set_restrictions({output.key: {there[place % len(there)]}})
 
     def _bind(self, shuffle: Shuffle) -> None:
-        tasks, keys = self._scheduler.tasks, self._workload.keys
-        barrier = tasks.get(keys[shuffle.barrier])
-        there = sorted(barrier.worker_restrictions) if barrier and barrier.worker_restrictions else [*self._workers]
+        scheduler, keys = self._cluster.scheduler, self._keys
+        barrier = scheduler.tasks.get(keys[shuffle.barrier])
+        there = [*self._cluster.workers]
+        if barrier and barrier.worker_restrictions:
+            there = sorted(barrier.worker_restrictions)
         shift = len(self._shares) % len(there)
         there = there[shift:] + there[:shift]
         counts: Counter[str] = Counter()
         for place, task in enumerate(shuffle.outputs):
             address = there[len(there) * place // len(shuffle.outputs)]
             counts[address] += 1
-            output = tasks.get(keys[task])
+            output = scheduler.tasks.get(keys[task])
             if output is not None and not output.worker_restrictions:
-                self._scheduler.set_restrictions({keys[task]: {address}})
-        self._shares[shuffle.barrier] = {
-            address: count / max(len(shuffle.outputs), 1) for address, count in counts.items()
-        }
+                scheduler.set_restrictions({keys[task]: {address}})
+        outputs = max(len(shuffle.outputs), 1)
+        self._shares[shuffle.barrier] = {address: count / outputs for address, count in counts.items()}
 
     def at_end(self, task: int) -> AtTaskEnd | None:
         """Action at the end of the thread of a shuffle's task; None for other tasks."""
         if task in self._of_input:
-            return lambda worker, go_on: self._send(self._of_input[task], task, worker, go_on)
+            return lambda address, host, go_on: self._send(task, address, host, go_on)
         if task in self._of_barrier:
-            return lambda worker, go_on: self._wait(task, go_on)
+            return lambda address, host, go_on: self._wait(task, go_on)
         return None
 
-    def _send(self, shuffle: Shuffle, task: int, sender: WorkerIdentity, go_on: Callable[[], None]) -> None:
-        nbytes = shuffle.inputs[task]
+    def _send(self, task: int, sender: str, host: str, go_on: Callable[[], None]) -> None:
+        clock, network, shuffle = self._cluster.clock, self._cluster.network, self._of_input[task]
         for address, share in self._shares.get(shuffle.barrier, {}).items():
-            receiver = self._workers.get(address)
-            part = round(nbytes * share)
-            if receiver is None or receiver is sender or not part:
+            receiver, part = self._cluster.workers.get(address), round(shuffle.inputs[task] * share)
+            if receiver is None or address == sender or not part:
                 continue
             self._travelling[shuffle.barrier] += 1
-            latency, taking = self._costs.transfer(1, part)
+            latency, taking = self._cluster.costs.transfer(1, part)
             arrived = lambda receiver=receiver, taking=taking: receiver.transfers.take_in(  # noqa: E731
                 taking, self._arrived, shuffle.barrier
             )
-            route = (sender.spec.host, receiver.spec.host, part, arrived)
-            self._clock.at(self._clock.now + latency, self._network.transfer, *route)
+            clock.at(clock.now + latency, network.transfer, host, receiver.spec.host, part, arrived)
         go_on()
 
     def _arrived(self, barrier: int) -> None:

@@ -1,48 +1,26 @@
-"""VirtualWorker: Dask's worker state machine, with computing and moving data in virtual time."""
+"""VirtualWorker: Dask's worker state machine, with computing and transfers in virtual time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
 import dask
 from dask.utils import parse_bytes
+from distributed import worker_state_machine as machine
 from distributed.protocol import Serialize
-from distributed.worker_state_machine import (
-    AcquireReplicasEvent,
-    CancelComputeEvent,
-    ComputeTaskEvent,
-    Execute,
-    ExecuteFailureEvent,
-    ExecuteSuccessEvent,
-    FindMissingEvent,
-    FreeKeysEvent,
-    GatherDep,
-    Instruction,
-    PauseEvent,
-    RefreshWhoHasEvent,
-    RemoveReplicasEvent,
-    RemoveWorkerEvent,
-    RetryBusyWorkerLater,
-    SecedeEvent,
-    StateMachineEvent,
-    StealRequestEvent,
-    UnpauseEvent,
-    UpdateDataEvent,
-    WorkerState,
-)
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.engine.costs import Costs, RunCosts, WorkerIdentity
+from dask_efficiency.simulation.engine.costs import Costs, RunCosts, Taking, TaskCosts
 from dask_efficiency.simulation.engine.dask_patches import SmallTasks
 from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop, Stream
 from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
-from dask_efficiency.simulation.engine.transfers import WorkerTransfers
 from dask_efficiency.simulation.model.cores import HostCores
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import NetworkModel
+from dask_efficiency.simulation.model.topology import PlainModel, TopologyModel
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
@@ -53,82 +31,73 @@ MONITOR = 100_000_000
 #: Nanoseconds of a core that a thread needs to wake up: a guess, within what operating systems take.
 WAKE = 100_000
 
-_EVENTS: dict[str, type[StateMachineEvent]] = {
-    "cancel-compute": CancelComputeEvent,
-    "acquire-replicas": AcquireReplicasEvent,
-    "compute-task": ComputeTaskEvent,
-    "free-keys": FreeKeysEvent,
-    "remove-replicas": RemoveReplicasEvent,
-    "steal-request": StealRequestEvent,
-    "refresh-who-has": RefreshWhoHasEvent,
-    "remove-worker": RemoveWorkerEvent,
+_EVENTS: dict[str, type[machine.StateMachineEvent]] = {
+    "cancel-compute": machine.CancelComputeEvent,
+    "acquire-replicas": machine.AcquireReplicasEvent,
+    "compute-task": machine.ComputeTaskEvent,
+    "free-keys": machine.FreeKeysEvent,
+    "remove-replicas": machine.RemoveReplicasEvent,
+    "steal-request": machine.StealRequestEvent,
+    "refresh-who-has": machine.RefreshWhoHasEvent,
+    "remove-worker": machine.RemoveWorkerEvent,
 }
 
 
-class VirtualWorker:
-    """Worker of the simulated cluster.
+#: Nanoseconds until a worker that was too busy to send is asked again: as in Dask.
+RETRY = 150_000_000
 
-    Parameters
-    ----------
-    spec, address
-        The worker, and its simulated address.
-    costs
-        Draws the costs of messages and transfers.
-    cores
-        Cores of its host; None if there are enough.
-    costs_of_run
-        Draws the costs of a run that begins, by key.
-    first
-        Gives the extra nanoseconds of its loop to read the first task of a prefix.
-    network
-        Moves results between hosts.
-    peers
-        Present workers, by address.
-    memory
-        Holds its results.
-    """
+#: Bytes of a transfer from which Dask measures its bandwidth, and the weight of the newest: as in Dask.
+MEASURED, NEWEST = 1_000_000, 0.05
+
+#: Of a run that failed in the recorded run, too.
+_FAILURE: dict[str, Any] = {
+    "exception": Serialize(RuntimeError("it failed in the recorded run")),
+    "exception_text": "it failed in the recorded run",
+    "traceback": None,
+    "traceback_text": "",
+}
+
+
+class WorkerSurroundings:
+    """Parts of a simulated cluster that its workers share."""
+
+    clock: EventHeap
+    job: SimulationJob
+    costs: Costs
+    tasks: TaskCosts
+    network: PlainModel | TopologyModel
+    #: By address: workers that are there.
+    workers: dict[str, VirtualWorker]
+
+
+class VirtualWorker:
+    """Worker of the simulated cluster; ``cores`` are those of its host, None if there are enough."""
 
     def __init__(
-        self,
-        clock: EventHeap,
-        spec: WorkerSpec,
-        address: str,
-        *,
-        costs: Costs,
-        cores: HostCores | None,
-        costs_of_run: Callable[[WorkerIdentity, Any], RunCosts],
-        first: Callable[[WorkerIdentity, Any], int],
-        network: NetworkModel,
-        peers: Mapping[str, VirtualWorker],
-        memory: WorkerMemory,
-        validate: bool,
+        self, cluster: WorkerSurroundings, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
     ) -> None:
-        self._clock, self.spec, self.address = clock, spec, address
-        self._costs = costs
-        self._costs_of_run, self._first = costs_of_run, first
-        self.loop = Loop(clock, cores)
-        self.transfers = WorkerTransfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
-        self._cores = self.loop.cores
-        self.stream = Stream(clock, TO_SCHEDULER, self.loop)
-        self.rows = WorkerRows(clock)
-        self.memory = memory
-        share = dask.config.get("distributed.worker.memory.transfer")
-        self.state = WorkerState(
+        self._clock, self._costs, self._tasks = cluster.clock, cluster.costs, cluster.tasks
+        self.spec, self.address, self.memory = spec, address, memory
+        self.loop = Loop(self._clock, cores)
+        self.transfers = WorkerTransfers(self, cluster, cores)
+        self._cores, self._threads = self.loop.cores, self.loop.cores.threads
+        self.stream = Stream(self._clock, TO_SCHEDULER, self.loop)
+        self.rows = WorkerRows(self._clock)
+        config = dask.config.get
+        share = config("distributed.worker.memory.transfer")
+        self.state = machine.WorkerState(
             nthreads=spec.nthreads,
             address=address,
             data=memory.data,  # type: ignore[arg-type]  # keys and results of ours
             resources=dict(spec.resources),
             plugins={"rows": self.rows},
-            transfer_incoming_count_limit=dask.config.get("distributed.worker.connections.incoming"),
+            transfer_incoming_count_limit=config("distributed.worker.connections.incoming"),
             transfer_incoming_bytes_limit=spec.memory_limit * share if share and spec.memory_limit else float("inf"),
-            transfer_message_bytes_limit=parse_bytes(
-                dask.config.get("distributed.worker.transfer.message-bytes-limit")
-            ),
-            validate=validate,
+            transfer_message_bytes_limit=parse_bytes(config("distributed.worker.transfer.message-bytes-limit")),
+            validate=cluster.job.validate,
         )
         self.state.plugins["small-tasks"] = SmallTasks(self.state.tasks)
         self._free_slots = list(range(max(spec.nthreads, 1)))
-        self._threads = self._cores.threads
         #: By key: runs that have a slot or have seceded, and their inputs, which stay in memory while they run.
         self.running: dict[Any, RunRow] = {}
         self._inputs: dict[Any, list[Any]] = {}
@@ -136,15 +105,15 @@ class VirtualWorker:
         self._last_freed: tuple[int, int] | None = None
         #: Instant until which its event loop waits for the disk.
         self.blocked = 0
-        self._paused = self._monitored = False
-        self.closed = False
+        self._paused = self._monitored = self.closed = False
         #: True if its memory got so full that a nanny would have ended it.
         self.overfull = False
 
     def receive(self, batch: list[dict[str, Any]]) -> None:
         """Take a batch of the scheduler's messages."""
         for message in batch:
-            if message["op"] == "compute-task" and (first := self._first(self, message["key"])):
+            begins = message["op"] == "compute-task"
+            if begins and (first := self._tasks.first(self.address, self.spec, message["key"])):
                 self.loop.do(first, self.rows.blocked, first)
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
@@ -158,25 +127,25 @@ class VirtualWorker:
         given = message.copy()
         event = _EVENTS.get(given.pop("op"))
         if event is not None:
-            if event is ComputeTaskEvent:
+            if event is machine.ComputeTaskEvent:
                 self.rows.received(message["key"])
             self.handle(event(**given))
         elif message["op"] == "worker-status-change":
             retiring = message["status"] == "closing_gracefully"
-            self.handle((PauseEvent if retiring else UnpauseEvent)(stimulus_id=message["stimulus_id"]))
+            self.handle((machine.PauseEvent if retiring else machine.UnpauseEvent)(stimulus_id=message["stimulus_id"]))
             if not retiring:
                 self.stream.send(message)
 
     def find_missing(self) -> None:
         """Ask the scheduler for inputs that no worker is known to have, as often as Dask's worker."""
         if self.state.missing_dep_flight:
-            self.handle(FindMissingEvent(stimulus_id=self.stimulus("find-missing")))
+            self.handle(machine.FindMissingEvent(stimulus_id=self.stimulus("find-missing")))
 
     def put(self, data: dict[Any, Any]) -> None:
         """Store results that were not computed here."""
-        self.handle(UpdateDataEvent(data=data, stimulus_id=self.stimulus("update-data")))
+        self.handle(machine.UpdateDataEvent(data=data, stimulus_id=self.stimulus("update-data")))
 
-    def handle(self, event: StateMachineEvent) -> int:
+    def handle(self, event: machine.StateMachineEvent) -> int:
         """Pass an event to the state machine; returns the nanoseconds in which the loop wrote and read files."""
         if self.closed:
             return 0
@@ -194,15 +163,15 @@ class VirtualWorker:
             self._clock.at(-(-self._clock.now // MONITOR) * MONITOR, self._monitor)
         return wrote + read
 
-    def _follow(self, instructions: list[Instruction]) -> None:
+    def _follow(self, instructions: list[machine.Instruction]) -> None:
         if self.closed:
             return
         for instruction in instructions:
-            if isinstance(instruction, Execute):
+            if isinstance(instruction, machine.Execute):
                 self._execute(instruction.key)
-            elif isinstance(instruction, GatherDep):
+            elif isinstance(instruction, machine.GatherDep):
                 self.transfers.gather(instruction)
-            elif isinstance(instruction, RetryBusyWorkerLater):
+            elif isinstance(instruction, machine.RetryBusyWorkerLater):
                 self.transfers.retry_later(instruction.worker)
             else:
                 self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
@@ -211,13 +180,11 @@ class VirtualWorker:
         """Make the id of a stimulus of now."""
         return f"{kind}-{self._clock.now / 1e9:.9f}"
 
-    # -- memory --------------------------------------------------------------------------------
-
     def wait_for_disk(self) -> tuple[int, int]:
         """Block the loop for the time of writing and reading; returns both, in nanoseconds."""
         wrote, read = self.memory.waited()
         if wrote or read:
-            self.loop.do(wrote + read, _nothing)
+            self.loop.do(wrote + read, int)  # and nothing more
             self.blocked = max(self._clock.now, self.blocked) + wrote + read
         return wrote, read
 
@@ -227,8 +194,8 @@ class VirtualWorker:
         if self.closed:
             return
         memory, managed = self.memory, self.state.nbytes
-        self.overfull |= memory.ends(managed)
-        pauses = memory.pauses(managed)
+        self.overfull |= memory.exceeds("terminate", managed)
+        pauses = memory.exceeds("pause", managed)
         memory.evict(managed)
         self.wait_for_disk()
         if pauses != self._paused:
@@ -236,15 +203,13 @@ class VirtualWorker:
             stimulus = self.stimulus("worker-status-change")
             status = "paused" if pauses else "running"
             self.stream.send({"op": "worker-status-change", "status": status, "stimulus_id": stimulus})
-            self.handle((PauseEvent if pauses else UnpauseEvent)(stimulus_id=stimulus))
-        if pauses and not memory.pauses(self.state.nbytes):
+            self.handle((machine.PauseEvent if pauses else machine.UnpauseEvent)(stimulus_id=stimulus))
+        if pauses and not memory.exceeds("pause", self.state.nbytes):
             self._monitored = True
             self._clock.at(self._clock.now + MONITOR, self._monitor)
 
-    # -- computing -----------------------------------------------------------------------------
-
     def _execute(self, key: Any) -> None:
-        run, now = self._costs_of_run(self, key), max(self._clock.now, self.blocked)
+        run, now = self._tasks.of_run(self.spec, key), max(self._clock.now, self.blocked)
         task = self.state.tasks[key]
         task.start_time = now / 1e9
         slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
@@ -272,7 +237,7 @@ class VirtualWorker:
         took = (row.seceded - row.start) / 1e9
         rest = run.compute - run.secede
         self._threads.run(self.address, rest, run.needs, lambda: self._stop(key, row, run))
-        self.handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
+        self.handle(machine.SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, run: RunCosts) -> None:
         # A thread that wakes up must get a core first.
@@ -286,7 +251,7 @@ class VirtualWorker:
         if run.at_end is None:
             self._stopped(key, row, run)
         else:
-            run.at_end(self, lambda: self._stopped(key, row, run))
+            run.at_end(self.address, self.spec.host, lambda: self._stopped(key, row, run))
 
     def _stopped(self, key: Any, row: RunRow, run: RunCosts) -> None:
         row.stop = self._clock.now
@@ -302,24 +267,14 @@ class VirtualWorker:
         del self.running[key], self._inputs[key]
         if row.seceded < 0:
             self._free(row)
-        start, stop = row.start / 1e9, row.stop / 1e9
+        ran: dict[str, Any] = {"key": key, "run_id": row.run_id, "start": row.start / 1e9, "stop": row.stop / 1e9}
         if run.fails:
             row.ended = self._clock.now
             self.rows.keep(row)
-            self.handle(_failure(key, row.run_id, start, stop, self.stimulus("task-erred")))
+            self.handle(machine.ExecuteFailureEvent(**ran, **_FAILURE, stimulus_id=self.stimulus("task-erred")))
             return
-        row.spill_ns = self.handle(
-            ExecuteSuccessEvent(
-                key=key,
-                run_id=row.run_id,
-                value=Result(run.nbytes),
-                start=start,
-                stop=stop,
-                nbytes=run.nbytes,
-                type=None,
-                stimulus_id=self.stimulus("task-finished"),
-            )
-        )
+        ran |= {"value": Result(run.nbytes), "nbytes": run.nbytes, "type": None}
+        row.spill_ns = self.handle(machine.ExecuteSuccessEvent(**ran, stimulus_id=self.stimulus("task-finished")))
         row.ended = self._clock.now + row.spill_ns
         self.rows.keep(row)
 
@@ -327,8 +282,6 @@ class VirtualWorker:
         if row.slot < self.spec.nthreads:
             heappush(self._free_slots, row.slot)
         self._last_freed = self._clock.now, row.run_id
-
-    # -- heartbeats ----------------------------------------------------------------------------
 
     def metrics(self) -> dict[str, Any]:
         """Metrics of a heartbeat."""
@@ -351,19 +304,78 @@ class VirtualWorker:
         return {key: max(now - row.start, 0) / 1e9 for key, row in self.running.items()}
 
 
-def _nothing() -> None:
-    """Do nothing, after the loop has waited."""
+class WorkerTransfers:
+    """Results that a worker gets from others, and sends to them."""
 
+    def __init__(self, worker: VirtualWorker, cluster: WorkerSurroundings, cores: HostCores | None) -> None:
+        self._worker, self._cluster, self._clock, self._costs = worker, cluster, cluster.clock, cluster.costs
+        self._incoming = Loop(self._clock, cores)
+        self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))
+        #: Bytes a second, as Dask measures it.
+        self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
 
-def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str) -> ExecuteFailureEvent:
-    return ExecuteFailureEvent(
-        key=key,
-        run_id=run_id,
-        start=start,
-        stop=stop,
-        exception=Serialize(RuntimeError("it failed in the recorded run")),
-        traceback=None,
-        exception_text="it failed in the recorded run",
-        traceback_text="",
-        stimulus_id=stimulus_id,
-    )
+    def take_in(self, taking: Taking, then: Callable[..., object], *arguments: Any) -> None:
+        """Take in results from another worker, after earlier ones."""
+        self._incoming.do(taking.computing, then, *arguments, idly=taking.waiting)
+
+    def gather(self, asked: machine.GatherDep) -> None:
+        """Request results from another worker."""
+        worker, start = self._worker, self._clock.now
+        sender = self._cluster.workers.get(asked.worker)
+        if sender is None or sender.closed:
+            self._clock.at(start + self._costs.refused(), self._lost, asked)
+        elif sender.transfers._busy(worker.spec.host):
+            event = machine.GatherDepBusyEvent(**self._answer(asked, "busy"))
+            self._clock.at(start + self._costs.refused(), worker.handle, event)
+        else:
+            sender.transfers._outgoing += 1
+            sender.transfers._serve(asked, worker, start)
+
+    def _busy(self, host: str) -> bool:
+        return self._outgoing >= self._outgoing_limit * (2 if host == self._worker.spec.host else 1)
+
+    def _serve(self, asked: machine.GatherDep, receiver: VirtualWorker, start: int) -> None:
+        """Send results to another worker, which requested them at ``start``."""
+        worker, clock, network = self._worker, self._clock, self._cluster.network
+        if clock.now < worker.blocked:
+            clock.at(worker.blocked, self._serve, asked, receiver, start)
+            return
+        held: Any = worker.state.data
+        data = {key: held[key] for key in sorted(asked.to_gather, key=str) if key in held}
+        worker.wait_for_disk()
+        nbytes = sum(result.nbytes for result in data.values())
+        latency, taking = self._costs.transfer(len(data), nbytes)
+        there = receiver.transfers
+        arrived = lambda: there.take_in(taking, there._arrived, asked, worker, data, nbytes, start)  # noqa: E731
+        asking = network.delay(receiver.spec.host, worker.spec.host)
+        ready = max(clock.now, worker.blocked) + latency + asking
+        clock.at(ready, network.transfer, worker.spec.host, receiver.spec.host, nbytes, arrived)
+
+    def _arrived(
+        self, asked: machine.GatherDep, sender: VirtualWorker, data: dict[Any, Any], nbytes: int, start: int
+    ) -> None:
+        sender.transfers._outgoing -= 1
+        if sender.closed:
+            self._lost(asked)
+            return
+        if nbytes > MEASURED:
+            bandwidth = nbytes / max((self._clock.now - start) / 1e9, 1e-3)
+            self.bandwidth += NEWEST * (bandwidth - self.bandwidth)
+        self._worker.rows.transferred(sender.address, data, start)
+        self._worker.handle(machine.GatherDepSuccessEvent(**self._answer(asked, "success"), data=data))
+
+    def _lost(self, asked: machine.GatherDep) -> None:
+        """Report that the requested worker is gone."""
+        self._worker.handle(machine.GatherDepNetworkFailureEvent(**self._answer(asked, "network-failure")))
+
+    def _answer(self, asked: machine.GatherDep, kind: str) -> dict[str, Any]:
+        stimulus = self._worker.stimulus(f"gather-dep-{kind}")
+        return {"worker": asked.worker, "total_nbytes": asked.total_nbytes, "stimulus_id": stimulus}
+
+    def retry_later(self, address: str) -> None:
+        """Retry a worker that was too busy."""
+        self._clock.at(self._clock.now + RETRY, self._retry, address)
+
+    def _retry(self, address: str) -> None:
+        stimulus = self._worker.stimulus("retry-busy-worker")
+        self._worker.handle(machine.RetryBusyWorkerEvent(worker=address, stimulus_id=stimulus))

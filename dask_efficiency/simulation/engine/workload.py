@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,13 +84,7 @@ class Release:
 
 
 class Workload:
-    """Graphs of a trace, and releases of its clients.
-
-    Parameters
-    ----------
-    trace
-        A recorded run.
-    """
+    """Graphs of a trace, and releases of its clients."""
 
     def __init__(self, trace: RunTrace) -> None:
         self.trace = trace
@@ -101,6 +95,7 @@ class Workload:
         self._tasks = self._members()
         wanted = trace.tasks.wanted.tolist()
         self._wanted = [[task for task in tasks if wanted[task]] for tasks in self._tasks]
+        self._clients = [*map(self._client, trace.graphs.client.tolist())]
         self._heard = self._results()
         self.graphs = self._graphs()
         self.releases = self._releases()
@@ -121,16 +116,15 @@ class Workload:
     def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
         """Convert the constraints of tasks to annotations for a scheduler, by annotation and key.
 
-        Parameters
-        ----------
-        addresses
-            By recorded address of a worker: its simulated one. Hosts keep their names.
+        Addresses are the simulated ones by the recorded ones; hosts keep their names.
         """
         found: dict[str, dict[Key, Any]] = {}
         for task, constraint in self.trace.constraints.items():
             for name, annotation in _ANNOTATIONS.items():
                 if name == "restrictions" and name in constraint:
-                    allowed = _simulated_places(constraint[name], addresses)
+                    # Workers that are gone are left out; places that are no addresses are hosts.
+                    places = (place for place in constraint[name] if place in addresses or "://" not in place)
+                    allowed = [addresses.get(place, place) for place in places]
                     if allowed or not constraint.get("loose_restrictions"):
                         found.setdefault(annotation, {})[self.keys[task]] = allowed
                 elif name in constraint:
@@ -159,55 +153,50 @@ class Workload:
             for task in tasks:
                 later = [at for at in heard.get(task, ()) if at >= received]
                 if later or task in heard:  # else it was there already
-                    found.setdefault(self._client(graph), []).append(min(later, default=received))
+                    found.setdefault(self._client(int(trace.graphs.client[graph])), []).append(
+                        min(later, default=received)
+                    )
         return {client: sorted(ats) for client, ats in found.items()}
 
     def _members(self) -> list[list[int]]:
         """By graph: its tasks, and those that it made run again."""
-        trace, transitions = self.trace, self.trace.transitions
-        count = len(trace.graphs)
-        members: list[dict[int, None]] = [{} for _ in range(count)]
-        for task, graph in enumerate(trace.tasks.graph.tolist()):
-            if graph != MISSING:
-                members[graph][task] = None
+        transitions, own = self.trace.transitions, self.trace.tasks.graph
         begun = np.flatnonzero((transitions.stimulus != MISSING) & (transitions.start == _RELEASED))
-        graphs = trace.stimuli.graph[transitions.stimulus[begun]].tolist()
-        for task, graph in zip(transitions.task[begun].tolist(), graphs, strict=True):
-            if graph != MISSING:
-                members[graph][task] = None
+        again = self.trace.stimuli.graph[transitions.stimulus[begun]]
+        members: list[dict[int, None]] = [{} for _ in range(len(self.trace.graphs))]
+        for tasks, graphs in ((np.arange(len(own)), own), (transitions.task[begun], again)):
+            for task, graph in zip(tasks.tolist(), graphs.tolist(), strict=True):
+                if graph != MISSING:
+                    members[graph][task] = None
         return [list(tasks) for tasks in members]
 
-    def _client(self, graph: int) -> str:
-        number = int(self.trace.graphs.client[graph])
+    def _client(self, number: int) -> str:
         return self.trace.clients[number] if number != MISSING else "client"
 
     def _graphs(self) -> list[Graph]:
-        trace = self.trace
+        trace, found = self.trace, list[Graph]()
         causes = RunCauses(trace)
         limits = constraints(trace, causes, causes.inputs(trace))
-        found: list[Graph] = []
         for i, tasks in enumerate(self._tasks):
-            received, client = int(trace.graphs.received[i]), self._client(i)
+            received = int(trace.graphs.received[i])
+            # The scheduler's number of a graph is a part of its tasks' priorities.
+            own = trace.tasks.priority_graph[trace.tasks.graph == i]
+            before = found[-1].generation if found else 0
             graph = Graph(
                 number=i,
-                client=client,
+                client=self._clients[i],
                 tasks=tasks,
                 wanted=self._wanted[i],
                 received=received - trace.start,
                 taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
-                generation=self._generation(i, found[-1].generation if found else 0),
+                generation=int(own[0]) if len(own) else before + 1,
             )
             run = int(limits.waited_for[i])
             if run != MISSING:
-                graph.after = self._heard_by(client, int(trace.runs.reported[run]))
+                graph.after = self._heard_by(graph.client, int(trace.runs.reported[run]))
                 graph.thinking = max(int(limits.thinking[i]), 0)
             found.append(graph)
         return found
-
-    def _generation(self, graph: int, before: int) -> int:
-        """Read the scheduler's number of a graph, which is a part of its tasks' priorities."""
-        own = self.trace.tasks.priority_graph[self.trace.tasks.graph == graph]
-        return int(own[0]) if len(own) else before + 1
 
     def _heard_by(self, client: str, at: int) -> int:
         """Count the results that a client had got by an instant."""
@@ -218,7 +207,7 @@ class Workload:
         releases, trace = self.trace.releases, self.trace
         rows = zip(releases.at.tolist(), releases.client.tolist(), releases.task.tolist(), strict=True)
         for at, number, task in rows:
-            client = trace.clients[number] if number != MISSING else "client"
+            client = self._client(number)
             release = found.get((at, number))
             if release is None:
                 after = self._heard_by(client, at)
@@ -226,8 +215,3 @@ class Workload:
                 release = found[at, number] = Release(client, [], after, at - last)
             release.tasks.append(task)
         return list(found.values())
-
-
-def _simulated_places(restrictions: Sequence[str], addresses: Mapping[str, str]) -> list[str]:
-    """Convert restrictions to simulated addresses; those of workers that are gone are left out."""
-    return [addresses.get(place, place) for place in restrictions if place in addresses or "://" not in place]

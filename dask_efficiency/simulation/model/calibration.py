@@ -15,9 +15,9 @@ from dask_efficiency.runs.replay.durations import task_times
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.simulation.model.disk import Disk, read_disk, read_unmanaged
-from dask_efficiency.simulation.model.network import NetworkSpec
 from dask_efficiency.simulation.model.overheads import Overheads, overheads
 from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
+from dask_efficiency.simulation.model.topology import NetworkSpec
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
 #: Quantile above which recorded costs include waiting for a core: where processes had a core each, and where they had
@@ -68,39 +68,32 @@ def calibrate(
     network: NetworkSpec | None = None,
     cores: Mapping[str, float] | None = None,
 ) -> Calibration:
-    """Read the costs from a trace.
+    """Read the costs from a trace, with what is known of the GIL by prefix, and of cores by host if it does not tell.
 
-    Parameters
-    ----------
-    gil
-        Known shares of time with Python's lock, as of :func:`~dask_efficiency.simulation.model.thread_waits.read_gil`.
-    network
-        The simulated network. If the run was recorded on it, its share of the transfers' time is no cost of theirs.
-    cores
-        By host: cores, where the trace does not tell.
+    If the run was recorded on the simulated network, its share of the transfers' time is no cost of theirs.
     """
     known = {**(cores or {}), **{worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}}
-    runs, count = trace.runs, len(trace.tasks)
+    runs, prefix = trace.runs, trace.tasks.prefix
     times = task_times(trace)
     pace = times / np.median(times, axis=0)
     rows = _first_runs(trace)
-    has = rows != MISSING
-    worker, prefix = runs.worker[rows], trace.tasks.prefix
-    lock = read_gil(trace, gil)
-    alone = _without_waiting(lock.alone, core_waits(trace, known), runs.cpu_ns)
-    took = _value_of_run(alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
+    worker, lock = runs.worker[rows], read_gil(trace, gil)
+    # Without waiting for a core, but at least as long as they computed.
+    waited = np.rint(core_waits(trace, known)).astype(np.int64)
+    alone = np.maximum(lock.alone - waited, np.minimum(np.maximum(runs.cpu_ns, 0), lock.alone))
+    took = _of_run(np.where(lock.alone == MISSING, MISSING, alone), rows, MISSING)
     compute = took.astype(np.float64)
-    own = has & (took != MISSING) & (worker >= 0)
+    own = (rows != MISSING) & (took != MISSING) & (worker >= 0)
     compute[own] /= pace[worker[own], prefix[own]]
-    secede = _time_between(runs.start, runs.seceded, rows)
+    seceded = (runs.start != MISSING) & (runs.seceded != MISSING)
     return Calibration(
         compute=_filled_in(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _COMPUTE),
-        cpu=np.clip(_duration_of_run(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
-        held=np.where(rows != MISSING, lock.held[rows], 0.0) if len(runs) else np.zeros(count),
+        cpu=np.clip(_of_run(runs.cpu_ns, rows, 0) / np.maximum(took, 1), 0.0, 1.0),
+        held=_of_run(lock.held, rows, 0.0),
         crowd=lock.crowd,
-        gpu=np.clip(_duration_of_run(runs.gpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
-        secede=secede,
-        failures=_failures(trace, count),
+        gpu=np.clip(_of_run(runs.gpu_ns, rows, 0) / np.maximum(took, 1), 0.0, 1.0),
+        secede=_of_run(np.where(seceded, np.maximum(runs.seceded - runs.start, 0), MISSING), rows, MISSING),
+        failures=_failures(trace),
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
         overheads=overheads(trace),
@@ -110,12 +103,6 @@ def calibrate(
         unmanaged=read_unmanaged(trace),
         notes=lock.notes,
     )
-
-
-def _without_waiting(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
-    """Subtract waiting from the time of runs, down to the time that they computed."""
-    least = np.minimum(np.maximum(cpu, 0), alone)
-    return np.where(alone == MISSING, MISSING, np.maximum(alone - np.rint(waited).astype(np.int64), least))
 
 
 def _first_runs(trace: RunTrace) -> Int64:
@@ -129,21 +116,9 @@ def _first_runs(trace: RunTrace) -> Int64:
     return row
 
 
-def _time_between(start: Int64, stop: Int64, rows: Int64) -> Int64:
-    """By task: time from one instant of its run to another; MISSING where one is."""
-    if not len(start):
-        return np.full(len(rows), MISSING, np.int64)
-    known = (rows != MISSING) & (start[rows] != MISSING) & (stop[rows] != MISSING)
-    return np.where(known, np.maximum(stop[rows] - start[rows], 0), MISSING)
-
-
-def _value_of_run(ns: Int64, rows: Int64) -> Int64:
-    """By task: value of its run; MISSING if it has none."""
-    return np.where(rows != MISSING, ns[rows], MISSING)
-
-
-def _duration_of_run(ns: Int64, rows: Int64) -> Int64:
-    return np.where(rows != MISSING, ns[rows], 0) if len(ns) else np.zeros(len(rows), np.int64)
+def _of_run(values: NDArray[Any], rows: Int64, otherwise: float) -> NDArray[Any]:
+    """By task: value of its run, or another one if it has none."""
+    return np.where(rows != MISSING, values[rows], otherwise)
 
 
 def _filled_in(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
@@ -159,9 +134,11 @@ def _filled_in(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
     return found
 
 
-def _failures(trace: RunTrace, count: int) -> Int64:
-    runs = trace.runs
+def _failures(trace: RunTrace) -> Int64:
+    runs, count = trace.runs, len(trace.tasks)
     inside = (runs.task >= 0) & (runs.task < count)
-    failed = np.bincount(runs.task[inside & (runs.outcome == RunOutcome.FAILED)], minlength=count)
-    succeeded = np.bincount(runs.task[inside & (runs.outcome == RunOutcome.SUCCEEDED)], minlength=count)
+    failed, succeeded = (
+        np.bincount(runs.task[inside & (runs.outcome == outcome)], minlength=count)
+        for outcome in (RunOutcome.FAILED, RunOutcome.SUCCEEDED)
+    )
     return np.where((failed > 0) & (succeeded == 0), -1, failed)

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf
 from numbers import Integral
 from typing import Any, Self
 
@@ -14,7 +14,6 @@ from dask_efficiency.files.text_files import TextFileError, known_names
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
-from dask_efficiency.simulation.model.network import NetworkSpec, network_from_dict
 from dask_efficiency.simulation.model.picture import draw_topology
 from dask_efficiency.simulation.model.placement import (
     PlacementError,
@@ -23,7 +22,7 @@ from dask_efficiency.simulation.model.placement import (
     place_workers,
     read_hostfile,
 )
-from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.topology import NetworkSpec, Topology, network_from_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +74,15 @@ class ClusterSpec:
                 raise ValueError(f"expected a memory limit of worker {worker.name!r}, got {worker.memory_limit!r}")
         self._check_known(self.speeds)
         for name, speed in self.speeds.items():
-            if not (isfinite(speed) and speed > 0):
+            if not 0 < speed < inf:
                 raise ValueError(f"expected a speed above 0 of worker {name!r}, got {speed!r}")
         for host, count in self.cores.items():
-            if not (isfinite(count) and count > 0):
+            if not 0 < count < inf:
                 raise ValueError(f"the host {host!r} has {count} cores; expected more than 0")
         if isinstance(self.network, Topology):
-            _check_hosts(self.network, [worker.host for worker in self.workers])
-            _check_hosts(self.network, [self.scheduler_host] if self.scheduler_host else [])
-
-    # -- from a run, or from a file ----------------------------------------------------------------
+            for host in (*(worker.host for worker in self.workers), *filter(None, [self.scheduler_host])):
+                if self.network.host(host) is None:
+                    raise UnknownNameError("host", host, [known.name for known in self.network.hosts], "the topology")
 
     @classmethod
     def from_trace(cls, trace: RunTrace) -> Self:
@@ -103,12 +101,7 @@ class ClusterSpec:
     def from_file(cls, path: str | os.PathLike[str], hostfile: str | os.PathLike[str] | None = None) -> Self:
         """Read a cluster from a file, with workers placed by a hostfile, or on all of its slots.
 
-        Raises
-        ------
-        TextFileError
-            With the file and line, what is there and what was expected.
-        OSError
-            If a file cannot be read.
+        A mistake raises an error with the file and line, what is there and what was expected.
         """
         described = read_cluster_file(path)
         topology, placed = described.topology, {host: n for host, n in described.workers.items() if n}
@@ -121,18 +114,10 @@ class ClusterSpec:
         return cls(workers, topology, _speeds(topology, workers), scheduler_host=described.scheduler)
 
     def picture(self) -> str:
-        """Draw the tree of switches and hosts of a topology, with the number of workers of each.
-
-        Raises
-        ------
-        ValueError
-            If the network is not a topology.
-        """
+        """Draw the tree of switches and hosts of a topology, with the number of workers of each."""
         if not isinstance(self.network, Topology):
             raise ValueError("expected a cluster from a file that describes its switches and links, for a picture")
         return draw_topology(self.network, self.workers, self.scheduler_host)
-
-    # -- changed -----------------------------------------------------------------------------------
 
     def with_workers(self, n: int, nthreads: int | None = None, memory_limit: int | None = None) -> Self:
         """Change the number of workers.
@@ -168,20 +153,13 @@ class ClusterSpec:
             workers += tuple(worker for worker, _ in copies)
             speeds |= {worker.name: speeds[original.name] for worker, original in copies if original.name in speeds}
             cores |= {worker.host: cores[original.host] for worker, original in copies if original.host in cores}
-        if nthreads is not None:
-            workers = tuple(replace(worker, nthreads=nthreads) for worker in workers)
-        if memory_limit is not None:
-            workers = tuple(replace(worker, memory_limit=memory_limit) for worker in workers)
+        sizes = {"nthreads": nthreads, "memory_limit": memory_limit}
+        given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+        workers = tuple(replace(worker, **given) for worker in workers)
         return replace(self._with(workers, speeds), cores=cores)
 
     def without_workers(self, *names: str) -> Self:
-        """Remove workers.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no worker of a name.
-        """
+        """Remove workers; an unknown name is an error."""
         self._check_known(names)
         return self._with(tuple(worker for worker in self.workers if worker.name not in names), self.speeds)
 
@@ -192,10 +170,7 @@ class ClusterSpec:
     def with_cores(self, cores: Mapping[str, float]) -> Self:
         """Change the number of cores of hosts, such as ``{"127.0.0.1": 2}``.
 
-        Raises
-        ------
-        ValueError
-            If a host has no cores, or is none of the workers' nor the scheduler's.
+        A host that has no cores, or is none of the workers' nor the scheduler's, is an error.
         """
         hosts = {worker.host for worker in self.workers} | ({self.scheduler_host} - {""})
         for host in cores:
@@ -212,20 +187,14 @@ class ClusterSpec:
     def with_network(self, network: NetworkSpec | None) -> Self:
         """Change the network between the hosts; None is the recorded one.
 
-        Raises
-        ------
-        UnknownNameError
-            If the topology lacks the host of a worker, by name or address.
+        A topology has the hosts of all workers, by name or address.
         """
         return replace(self, network=network)
 
     def with_hostfile(self, path: str | os.PathLike[str]) -> Self:
         """Place workers by a hostfile; the network must be a topology.
 
-        Raises
-        ------
-        TextFileError
-            With the file and line, what is there and what was expected.
+        A mistake in the file is an error with its line, and what was expected.
         """
         if not isinstance(self.network, Topology):
             raise ValueError("a hostfile needs a topology: read the cluster from a file, or give it a Topology")
@@ -233,13 +202,7 @@ class ClusterSpec:
         return replace(self, workers=workers, speeds=_speeds(self.network, workers))
 
     def with_speeds(self, speeds: Mapping[str, float]) -> Self:
-        """Change the speeds of workers, as multiples of the median recorded worker's.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no worker of a name.
-        """
+        """Change the speeds of workers, as multiples of the median recorded worker's, by their names."""
         return replace(self, speeds={**self.speeds, **speeds})
 
     def _with(self, workers: tuple[WorkerSpec, ...], speeds: Mapping[str, float]) -> Self:
@@ -258,8 +221,6 @@ class ClusterSpec:
         """Number of threads of all workers."""
         return sum(worker.nthreads for worker in self.workers)
 
-    # -- as plain data -----------------------------------------------------------------------------
-
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain data."""
         return {
@@ -277,15 +238,9 @@ class ClusterSpec:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Read the data of :meth:`to_dict`."""
-        network = given["network"]
-        return cls(
-            workers=tuple(WorkerSpec(**worker) for worker in given["workers"]),
-            network=None if network is None else network_from_dict(network),
-            speeds=given["speeds"],
-            config=given["config"],
-            scheduler_host=given["scheduler_host"],
-            cores=given["cores"],
-        )
+        workers = tuple(WorkerSpec(**worker) for worker in given["workers"])
+        network = None if given["network"] is None else network_from_dict(given["network"])
+        return cls(**{**given, "workers": workers, "network": network})
 
 
 _WORKER = ("name", "address", "host", "nthreads", "memory_limit")
@@ -310,10 +265,3 @@ def _speeds(topology: Topology, workers: Iterable[WorkerSpec]) -> dict[str, floa
     """By worker: speed of its host, if it is not 1."""
     hosts = {worker.name: topology.host(worker.host) for worker in workers}
     return {name: host.speed for name, host in hosts.items() if host is not None and host.speed != 1.0}
-
-
-def _check_hosts(topology: Topology, hosts: Iterable[str]) -> None:
-    known = [host.name for host in topology.hosts]
-    for name in hosts:
-        if topology.host(name) is None:
-            raise UnknownNameError("host", name, known, "the topology")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import yaml
 
@@ -19,7 +23,7 @@ from dask_efficiency.files.text_files import (
     text_of,
 )
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
-from dask_efficiency.simulation.model.units import parse_bandwidth, parse_nbytes, parse_seconds, shown_count
+from dask_efficiency.simulation.model.units import parse_bandwidth, parse_int, parse_nbytes, parse_seconds, shown_count
 
 #: Most hosts of a cluster file: a simulation of more would take too long.
 MAX_NAMES = 10_000
@@ -30,13 +34,7 @@ _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)", re.DOTALL | re.ASCII)
 
 
 def expand_names(pattern: str) -> list[str]:
-    """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros.
-
-    Raises
-    ------
-    ValueError
-        That says what was expected.
-    """
+    """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros."""
     if "[" not in pattern and "]" not in pattern:
         return [pattern]
     found = _RANGED.fullmatch(pattern)
@@ -57,20 +55,13 @@ def expand_names(pattern: str) -> list[str]:
 
 def abbreviate_names(names: Iterable[str]) -> str:
     """Abbreviate names: consecutive ones that differ only in a number at the end become a range."""
-    return ", ".join(_pattern(run) for run in _runs(names))
-
-
-def _runs(names: Iterable[str]) -> Iterator[list[str]]:
-    run: list[str] = []
+    runs: list[list[str]] = []
     for name in names:
-        if run and _follows(run[-1], name):
-            run.append(name)
-            continue
-        if run:
-            yield run
-        run = [name]
-    if run:
-        yield run
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ", ".join(map(_pattern, runs))
 
 
 def _follows(name: str, after: str) -> bool:
@@ -90,46 +81,33 @@ def _pattern(run: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """Contents of a cluster file.
-
-    Parameters
-    ----------
-    topology
-        Its network.
-    scheduler
-        The scheduler's host; empty if the file does not name it.
-    workers
-        By host, in the order of the file: its number of workers without a hostfile.
-    """
+    """Contents of a cluster file."""
 
     topology: Topology
+    #: The scheduler's host; empty if the file does not name it.
     scheduler: str
+    #: By host, in the order of the file: its number of workers without a hostfile.
     workers: Mapping[str, int]
 
 
 def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
-    """Read a cluster file.
-
-    Raises
-    ------
-    TextFileError
-        With the line, what is there and what was expected.
-    OSError
-        If the file cannot be read.
-    """
+    """Read a cluster file."""
     return parse_cluster_file(read_text(path), path)
 
 
 def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
     """Parse the text of a cluster file; the path is for errors."""
     cluster = YamlSection(composed(text, path), path, {"scheduler", "payload", "switches", "hosts", "links"})
-    parts = _ClusterParts(path)
+    parts = _Parts(path)
     for node in cluster.items("switches"):
-        parts.named(text_of(node, path), node)
+        parts.claim(text_of(node, path), node)
         parts.switches.append(text_of(node, path))
-    _read_hosts(cluster, parts)
+    for key, node in cluster.pairs("hosts"):
+        parts.add_hosts(key, YamlSection(node, path, {*_HOST, "switch", *_LINK}))
+    if not parts.hosts:
+        raise TextFileError(path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
     for node in cluster.items("links"):
-        _read_link(YamlSection(node, path, {"between", "bandwidth", "bandwidth_back", "latency", "queue"}), parts)
+        parts.add_link(YamlSection(node, path, {"between", *_LINK}))
     scheduler = cluster.get("scheduler", str, "")
     if scheduler and scheduler not in parts.hosts:
         raise cluster.error("scheduler", f"no host {scheduler!r}; {known_names(scheduler, parts.hosts)}")
@@ -141,9 +119,44 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
     return ClusterFile(topology, scheduler, parts.workers)
 
 
+def _above_0(text: str, most: float = sys.float_info.max, expected: str = "a number above 0") -> float:
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= most:
+            return value
+    raise ValueError(f"expected {expected}, got {text[:80]!r}")
+
+
+def _share(text: str) -> float:
+    return _above_0(text, 1, "a part above 0 and at most 1")
+
+
+#: Settings of a host, and of a link, with what reads each.
+_HOST: Mapping[str, Callable[[str], Any]] = {
+    "slots": parse_int,
+    "cores": parse_int,
+    "nthreads": partial(parse_int, least=1),
+    "workers": parse_int,
+    "memory": parse_nbytes,
+    "address": str,
+    "speed": _above_0,
+    "loopback": parse_bandwidth,
+    "room": str,
+}
+_LINK: Mapping[str, Callable[[str], Any]] = {
+    "bandwidth": parse_bandwidth,
+    "bandwidth_back": parse_bandwidth,
+    "latency": parse_seconds,
+    "queue": parse_seconds,
+}
+
+
+def _given(section: YamlSection, settings: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+    return {name: section.get(name, read, None) for name, read in settings.items() if name in section}
+
+
 @dataclass(slots=True)
-class _ClusterParts:
-    """Parts that have been read so far, with their lines."""
+class _Parts:
+    """Parts that have been read so far."""
 
     path: str | os.PathLike[str]
     switches: list[str] = field(default_factory=list)
@@ -153,7 +166,7 @@ class _ClusterParts:
     #: By name of a host, switch or link.
     lines: dict[str, int] = field(default_factory=dict)
 
-    def named(self, name: str, node: yaml.Node) -> None:
+    def claim(self, name: str, node: yaml.Node) -> None:
         """Claim a name for a host or switch."""
         if not name:
             raise TextFileError(self.path, line_of(node), "expected a name, got nothing")
@@ -161,118 +174,55 @@ class _ClusterParts:
             raise TextFileError(self.path, line_of(node), f"{name!r} stands in line {self.lines[name]} already")
         self.lines[name] = line_of(node)
 
-    def end(self, node: yaml.Node) -> str:
-        """Look up the host or switch at an end of a link."""
-        name = text_of(node, self.path)
-        if name not in self.hosts and name not in self.switches:
-            known = known_names(name, [*self.switches, *self.hosts])
-            raise TextFileError(self.path, line_of(node), f"no host or switch {name!r}; {known}")
-        return name
-
-    def add(self, link: Cable, line: int) -> None:
-        self.links.append(link)
-        self.lines[link.name] = line
-
-
-_LINK_SETTINGS = ("bandwidth", "bandwidth_back", "latency", "queue")
-
-_HOST_SETTINGS = {"slots", "cores", "nthreads", "workers", "memory", "address", "speed", "loopback", "room", "switch"}
-
-
-def _read_hosts(cluster: YamlSection, parts: _ClusterParts) -> None:
-    for key, node in cluster.pairs("hosts"):
-        section = YamlSection(node, parts.path, _HOST_SETTINGS.union(_LINK_SETTINGS))
+    def add_hosts(self, key: yaml.Node, section: YamlSection) -> None:
         try:
-            names = expand_names(text_of(key, parts.path))
+            names = expand_names(text_of(key, self.path))
         except ValueError as error:
-            raise TextFileError(parts.path, line_of(key), str(error)) from error
+            raise TextFileError(self.path, line_of(key), str(error)) from error
         if "address" in section and len(names) > 1:
             raise section.error("address", f"expected an address for one host only, got one for {len(names)}")
-        if len(parts.hosts) + len(names) > MAX_NAMES:
-            raise TextFileError(parts.path, line_of(key), f"expected at most {MAX_NAMES} hosts")
+        if len(self.hosts) + len(names) > MAX_NAMES:
+            raise TextFileError(self.path, line_of(key), f"expected at most {MAX_NAMES} hosts")
+        if "slots" in section and "cores" in section:
+            raise section.error("cores", "expected slots or cores, not both")
+        given = _given(section, _HOST)
+        given.setdefault("slots", max(1, given.pop("cores", 1) // given.get("nthreads", 1)))
+        workers = given.pop("workers", given["slots"])
         for name in names:
-            parts.named(name, key)
-            _read_host(name, section, parts, line_of(key))
-    if not parts.hosts:
-        raise TextFileError(parts.path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
+            self.claim(name, key)
+            if workers > given["slots"]:
+                slots = shown_count(given["slots"], "slot")
+                raise section.error("workers", f"{name!r} gets {workers} workers and has {slots}")
+            self.hosts[name], self.workers[name] = Host(name, **given), workers
+            self._add_link_to_switch(name, section, line_of(key))
 
-
-def _read_host(name: str, section: YamlSection, parts: _ClusterParts, line: int) -> None:
-    nthreads = section.get("nthreads", _at_least_1, 1)
-    if "slots" in section and "cores" in section:
-        raise section.error("cores", "expected slots or cores, not both")
-    slots = max(1, section.get("cores", _whole, 1) // nthreads)
-    slots = section.get("slots", _whole, slots)
-    workers = section.get("workers", _whole, slots)
-    if workers > slots:
-        raise section.error("workers", f"{name!r} gets {workers} workers and has {shown_count(slots, 'slot')}")
-    parts.hosts[name] = Host(
-        name,
-        slots=slots,
-        nthreads=nthreads,
-        memory=section.get("memory", parse_nbytes, 0),
-        address=section.get("address", str, ""),
-        speed=section.get("speed", _above_0, 1.0),
-        loopback=section.get("loopback", parse_bandwidth, None),
-        room=section.get("room", str, ""),
-    )
-    parts.workers[name] = workers
-    if switch := section.node("switch"):
-        if text_of(switch, parts.path) not in parts.switches:
-            text = text_of(switch, parts.path)
-            raise section.error("switch", f"no switch {text!r}; {known_names(text, parts.switches)}")
-        parts.add(_link(name, text_of(switch, parts.path), section), line)
-    else:
-        for setting in _LINK_SETTINGS:
+    def _add_link_to_switch(self, name: str, section: YamlSection, line: int) -> None:
+        node = section.node("switch")
+        if node is not None:
+            switch = text_of(node, self.path)
+            if switch not in self.switches:
+                raise section.error("switch", f"no switch {switch!r}; {known_names(switch, self.switches)}")
+            self._connect(name, switch, section, line)
+            return
+        for setting in _LINK:
             if setting in section:
                 raise section.error(setting, f"a {setting} needs the 'switch:' that it leads to")
 
+    def add_link(self, section: YamlSection) -> None:
+        ends = [text_of(node, self.path) for node in section.items("between")]
+        for name, node in zip(ends, section.items("between"), strict=True):
+            if name not in self.hosts and name not in self.switches:
+                known = known_names(name, [*self.switches, *self.hosts])
+                raise TextFileError(self.path, line_of(node), f"no host or switch {name!r}; {known}")
+        if len(ends) != 2 or ends[0] == ends[1]:
+            raise section.error("between", f"a link needs 'between: [one, other]', two hosts or switches, got {ends}")
+        self._connect(ends[0], ends[1], section, section.line())
 
-def _read_link(section: YamlSection, parts: _ClusterParts) -> None:
-    ends = [parts.end(node) for node in section.items("between")]
-    if len(ends) != 2 or ends[0] == ends[1]:
-        raise section.error("between", f"a link needs 'between: [one, other]', two hosts or switches, got {ends}")
-    parts.add(_link(ends[0], ends[1], section), section.line())
-
-
-def _link(one: str, other: str, section: YamlSection) -> Cable:
-    if "bandwidth" not in section:
-        raise section.error("", f"the link between {one!r} and {other!r} needs a bandwidth, such as '1 Gbit'")
-    return Cable(
-        (one, other),
-        section.get("bandwidth", parse_bandwidth, 0.0),
-        section.get("latency", parse_seconds, 0.0),
-        section.get("bandwidth_back", parse_bandwidth, None),
-        section.get("queue", parse_seconds, 0.0),
-    )
-
-
-# -- numbers without a unit ------------------------------------------------------------------------
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 6):
-        raise ValueError(f"expected a whole number of at least 0, got {text[:80]!r}")
-    return int(text)
-
-
-def _at_least_1(text: str) -> int:
-    if (value := _whole(text)) < 1:
-        raise ValueError(f"expected a whole number of at least 1, got {text!r}")
-    return value
-
-
-def _above_0(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"expected a number above 0, got {text[:80]!r}")
-    return value
-
-
-def _share(text: str) -> float:
-    if (value := _above_0(text)) > 1:
-        raise ValueError(f"expected a part above 0 and at most 1, got {text[:80]!r}")
-    return value
+    def _connect(self, one: str, other: str, section: YamlSection, line: int) -> None:
+        given = _given(section, _LINK)
+        if "bandwidth" not in given:
+            raise section.error("", f"the link between {one!r} and {other!r} needs a bandwidth, such as '1 Gbit'")
+        seconds = {f"{name}_seconds": given.pop(name) for name in ("latency", "queue") if name in given}
+        link = Cable((one, other), **given, **seconds)
+        self.links.append(link)
+        self.lines[link.name] = line

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
 from math import ceil, inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dask_efficiency.simulation.model.events import EventHeap
 
@@ -19,20 +19,7 @@ MIN_CPU = 0.02
 
 
 def fair_shares(demands: Sequence[float], capacity: float = 1.0) -> list[float]:
-    """Share a capacity max-min fairly: nobody gets more than demanded.
-
-    Parameters
-    ----------
-    demands
-        At least 0.
-    capacity
-        At least 0.
-
-    Returns
-    -------
-    list of float
-        In the order of the demands, with a sum of at most the capacity.
-    """
+    """Share a capacity max-min fairly, in the order of the demands: nobody gets more than demanded."""
     if sum(demands) <= capacity:
         return list(demands)
     shares, left = [0.0] * len(demands), capacity
@@ -74,11 +61,6 @@ class Processor:
     speed; beyond, the lock is shared max-min fairly, as by Python's switching every 5 ms: two threads of pure Python
     run at half speed each. A process's GPU and the host's cores are shared in the same way. The wait of up to such an
     interval for the lock, of a thread that comes back from waiting, is left out.
-
-    Parameters
-    ----------
-    cores
-        Number of threads that can be on a core at once.
     """
 
     def __init__(self, clock: EventHeap, cores: float = inf) -> None:
@@ -94,17 +76,7 @@ class Processor:
         return len(self._threads)
 
     def run(self, process: Hashable, ns: int, needs: Needs, done: Callable[[], object]) -> None:
-        """Start a thread.
-
-        Parameters
-        ----------
-        process
-            Owner of the lock and the GPU.
-        ns
-            Its time alone.
-        done
-            Called at its end.
-        """
+        """Start a thread of a process, which owns the lock and the GPU; ``ns`` is its time alone."""
         if not needs.held and not needs.gpu and (self._cores == inf or needs.cpu < MIN_CPU):
             self._clock.at(self._clock.now + ns, done)
             return
@@ -181,53 +153,28 @@ MIN_LEFT = 0.1
 _PIECE, _RECENT = 500_000, 5_000_000
 
 
-class HostCores(Protocol):
-    """Cores of a host, as its processes see them."""
+class HostCores:
+    """Cores of a host: short computations wait in turn for the first free one, on infinitely many for none.
 
-    #: The tasks that compute.
-    threads: Processor
-
-    def take(self, ns: int) -> int:
-        """Run a short computation as soon as a core is free; returns the instant at which it ends."""
-        ...
-
-
-class EnoughCores:
-    """Host on which nothing waits for a core."""
-
-    def __init__(self, clock: EventHeap) -> None:
-        self._clock = clock
-        self.threads = Processor(clock)
-
-    def take(self, ns: int) -> int:  # noqa: D102  # as the protocol says
-        return self._clock.now + ns
-
-
-class FewCores:
-    """Host with a number of cores; short computations wait in turn for the first free one.
-
-    They go before computing tasks, as an operating system favours threads that have slept; tasks share the rest.
-
-    Parameters
-    ----------
-    count
-        Above 0; short computations wait for whole ones.
-    background
-        Cores that processes use in the background, in small pieces at random times.
-    seed
-        Seed of these times; each host of a run needs its own.
+    They go before computing tasks, as an operating system favours threads that have slept; tasks share the rest. Cores
+    that processes use in the background are taken in small pieces at random times; each host of a run needs its own
+    seed of these.
     """
 
-    def __init__(self, clock: EventHeap, count: float, background: float, seed: object) -> None:
+    def __init__(self, clock: EventHeap, count: float = inf, background: float = 0.0, seed: object = 0) -> None:
         self._clock, self._background = clock, background
-        self._free = [clock.now] * ceil(count)
+        self._free = [clock.now] * ceil(count) if count < inf else []
         # The seed is a text, so that no other generator draws the same.
         self._random = random.Random(f"cores {seed}")
         self._last, self._owed = clock.now, 0.0
+        #: The tasks that compute.
         self.threads = Processor(clock, max(count - background, MIN_LEFT * count))
 
-    def take(self, ns: int) -> int:  # noqa: D102
+    def take(self, ns: int) -> int:
+        """Run a short computation as soon as a core is free; returns the instant at which it ends."""
         now = self._clock.now
+        if not self._free:
+            return now + ns
         self._work_in_background(now)
         if len(self.threads):
             self.threads.give_way(ns)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Float64, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, Blocked, RunOutcome
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, RunOutcome
 
 #: Share of the memory limit from which results are spilled, if the trace does not tell: Dask's default.
 TARGET = 0.6
@@ -21,37 +21,26 @@ _DROP, _PUT, _USE = range(3)
 
 @dataclass(frozen=True, slots=True)
 class SpillMoves:
-    """By run: results, and bytes, that were moved for it."""
+    """Results, and their bytes, that were moved for each run; shape (2, runs)."""
 
-    #: Written to store its result;
+    #: Written to store its result; read back as its inputs; and written to make room for those.
     stored: Int64
-    stored_bytes: Int64
-    #: read back as its inputs;
     read: Int64
-    read_bytes: Int64
-    #: and written to make room for those.
     pushed: Int64
-    pushed_bytes: Int64
 
 
 def spill_moves(trace: RunTrace, workers: Sequence[int]) -> SpillMoves:
-    """Work out the spilling of some workers, whose least recently used results leave memory first.
-
-    Parameters
-    ----------
-    workers
-        Numbers of the workers; the counts of other workers' runs are 0.
-    """
-    found = {name: np.zeros(len(trace.runs), np.int64) for name in SpillMoves.__slots__}
+    """Work out the spilling of some workers, whose least recently used results leave memory first; 0 for other runs."""
+    found = SpillMoves(*np.zeros((3, 2, len(trace.runs)), np.int64))
     share = trace.config.get("distributed.worker.memory.target", TARGET)
     for worker in workers:
         limit = trace.workers[worker].memory_limit * share if share else 0
         if limit:
             _follow_results(trace, worker, float(limit), found)
-    return SpillMoves(**found)
+    return found
 
 
-def _follow_results(trace: RunTrace, worker: int, target: float, found: dict[str, Int64]) -> None:
+def _follow_results(trace: RunTrace, worker: int, target: float, found: SpillMoves) -> None:
     """Follow the results of one worker through memory and disk."""
     sizes = np.maximum(trace.tasks.nbytes, 0).tolist()
     tasks, starts = trace.runs.task.tolist(), trace.dependency_starts.tolist()
@@ -60,15 +49,16 @@ def _follow_results(trace: RunTrace, worker: int, target: float, found: dict[str
     disk: dict[int, int] = {}
     total = 0
 
-    def push(run: int, count: str, nbytes: str) -> None:
+    def put(task: int, run: int, moved: Int64) -> None:
         nonlocal total
+        memory[task] = sizes[task]
+        total += sizes[task]
         while total > target and memory:
             oldest, size = memory.popitem(last=False)
             disk[oldest] = size
             total -= size
             if run != MISSING:
-                found[count][run] += 1
-                found[nbytes][run] += size
+                moved[:, run] += 1, size
 
     for kind, task, run in _events(trace, worker):
         if kind == _DROP:
@@ -76,20 +66,15 @@ def _follow_results(trace: RunTrace, worker: int, target: float, found: dict[str
             disk.pop(task, None)
         elif kind == _PUT:
             if task not in memory and task not in disk:
-                memory[task] = sizes[task]
-                total += sizes[task]
-                push(run, "stored", "stored_bytes")
+                put(task, run, found.stored)
         else:
             of = tasks[run]
             for other in needed[starts[of] : starts[of + 1]]:
                 if other in memory:
                     memory.move_to_end(other)
                 elif other in disk:
-                    memory[other] = disk.pop(other)
-                    total += memory[other]
-                    found["read"][run] += 1
-                    found["read_bytes"][run] += memory[other]
-                    push(run, "pushed", "pushed_bytes")
+                    found.read[:, run] += 1, disk.pop(other)
+                    put(other, run, found.pushed)
 
 
 def _events(trace: RunTrace, worker: int) -> Iterator[tuple[int, int, int]]:
@@ -132,15 +117,7 @@ UNMANAGED = 150_000_000
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Speed of a disk for results.
-
-    Parameters
-    ----------
-    write, read
-        Bytes a second.
-    latency
-        Nanoseconds of each result, whatever its size.
-    """
+    """Speed of a disk for results: bytes a second, and nanoseconds of each result, whatever its size."""
 
     write: float = BANDWIDTH
     read: float = BANDWIDTH
@@ -167,46 +144,33 @@ def read_disk(trace: RunTrace) -> Disk:
         return Disk()
     workers = np.unique(runs.worker[waited])
     moves = spill_moves(trace, workers.tolist())
-    blocked = trace.blocked
-    writing, reading = (_blocked_ns(blocked, workers, cause) for cause in (_SPILLS, _READS_BACK))
+    blocked = trace.blocked.take(np.isin(trace.blocked.worker, workers))
+    took = blocked.stop - blocked.start
+    writing, reading = (int(took[blocked.cause == cause].sum()) for cause in (_SPILLS, _READS_BACK))
     if writing and reading:  # all writing and reading of the event loops was recorded, not only what runs waited for
-        written = moves.stored_bytes + moves.pushed_bytes, moves.stored + moves.pushed
-        return Disk(_speed(*written, writing), _speed(moves.read_bytes, moves.read, reading))
-    write = _rate(moves.stored_bytes, moves.stored, np.where(runs.spill_ns >= MIN_NS, runs.spill_ns, 0))
+        return Disk(_speed(moves.stored + moves.pushed, writing), _speed(moves.read, reading))
+    write = _rate(moves.stored, np.where(runs.spill_ns >= MIN_NS, runs.spill_ns, 0))
     # Reading inputs back pushes others out.
-    out = moves.pushed * LATENCY + moves.pushed_bytes / write * 1e9
+    out = moves.pushed[0] * LATENCY + moves.pushed[1] / write * 1e9
     back = np.where(runs.unspill_ns >= MIN_NS, runs.unspill_ns, 0)
     left = max(float(back.sum() - out[back > 0].sum()), 0.1 * float(back.sum()))
-    return Disk(write, _rate(moves.read_bytes, moves.read, back * (left / max(float(back.sum()), 1.0))))
+    return Disk(write, _rate(moves.read, back * (left / max(float(back.sum()), 1.0))))
 
 
-def _blocked_ns(blocked: Blocked, workers: Int32, cause: int) -> int:
-    """Sum the nanoseconds in which a cause blocked the event loops of these workers."""
-    rows = (blocked.cause == cause) & np.isin(blocked.worker, workers)
-    return int((blocked.stop[rows] - blocked.start[rows]).sum())
+def _speed(moved: Int64, ns: int) -> float:
+    count, nbytes = moved.sum(axis=1)
+    return float(nbytes) / max(ns - LATENCY * float(count), 0.1 * ns) * 1e9 or BANDWIDTH
 
 
-def _speed(nbytes: Int64, count: Int64, ns: int) -> float:
-    return float(nbytes.sum()) / max(ns - LATENCY * float(count.sum()), 0.1 * ns) * 1e9 or BANDWIDTH
-
-
-def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:
+def _rate(moved: Int64, ns: Int64 | Float64) -> float:
     """Bytes a second of those that were moved while a run waited."""
-    used = (count > 0) & (ns > 0)
+    (count, nbytes), used = moved, (moved[0] > 0) & (ns > 0)
     moved_bytes, took = float(nbytes[used].sum()), float(ns[used].sum() - LATENCY * count[used].sum())
-    if not moved_bytes or took <= 0:
-        return BANDWIDTH
-    return moved_bytes / took * 1e9
+    return moved_bytes / took * 1e9 if moved_bytes and took > 0 else BANDWIDTH
 
 
 def read_unmanaged(trace: RunTrace) -> Int64:
-    """By worker: bytes of its process without results, the median of its heartbeats.
-
-    Returns
-    -------
-    array, shape (workers,)
-        The others' median for a worker without heartbeats.
-    """
+    """By worker: bytes of its process without results, the median of its heartbeats, or of other workers'."""
     series = trace.series
     unmanaged = series.memory - np.nan_to_num(series.managed) + np.nan_to_num(series.spilled)
     found = np.full(len(trace.workers), MISSING, np.int64)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cluster import ClusterSpec
@@ -14,23 +14,14 @@ from dask_efficiency.simulation.model.cluster import ClusterSpec
 
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
-    """Job of a simulation: the cluster and the changes, as they travel to the engine's process.
-
-    Parameters
-    ----------
-    cluster
-        Cluster to simulate the run on.
-    without
-        Parts to leave out, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
-    prefixes
-        By prefix: factor of its tasks' computing time.
-    validate
-        Have Dask check its own state after every step; slow.
-    """
+    """Job of a simulation: the cluster and the changes, as they travel to the engine's process."""
 
     cluster: ClusterSpec
+    #: Parts to leave out, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
     without: frozenset[str] = frozenset()
+    #: By prefix: factor of its tasks' computing time.
     prefixes: Mapping[str, float] | None = None
+    #: True if Dask checks its own state after every step; slow.
     validate: bool = False
     #: By prefix: share of its tasks' time alone in which they hold Python's lock (GIL), where known.
     gil: Mapping[str, float] = field(default_factory=dict)
@@ -48,36 +39,24 @@ class SimulationJob:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Read the data of :meth:`to_dict`."""
-        return cls(
-            ClusterSpec.from_dict(given["cluster"]),
-            frozenset(given["without"]),
-            given["prefixes"],
-            given["validate"],
-            given["gil"],
-        )
+        cluster, without = ClusterSpec.from_dict(given["cluster"]), frozenset(given["without"])
+        return cls(**{**given, "cluster": cluster, "without": without})
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """One simulated run.
-
-    Parameters
-    ----------
-    seed
-        Its seed.
-    makespan_seconds
-        Of its critical path, as :func:`~dask_efficiency.critical_path` finds it.
-    kinds
-        What the seconds of that were spent on, by kind of segment.
-    trace
-        What a recorder would have recorded of it; None where it was not asked for.
-    """
+    """One simulated run."""
 
     seed: int
+    #: Of its critical path; and what the seconds of that were spent on, by kind of segment.
     makespan_seconds: float
     kinds: Mapping[str, float]
+    #: What a recorder would have recorded of it; None where it was not asked for.
     trace: RunTrace | None = None
 
+
+#: Simulates a run for each seed, as :func:`~dask_efficiency.simulation.engine.launch.simulate_seeds` does.
+Simulator: TypeAlias = Callable[..., list[Simulated]]
 
 #: Tasks of all seeds together up to which all traces are kept until the median one is known: some 10 MB. Above it, the
 #: median seed is simulated once more.
@@ -94,36 +73,12 @@ _T95 = (
 NORMAL_95 = 1.645
 
 
-class Simulator(Protocol):
-    """Simulator of jobs, such as :func:`~dask_efficiency.simulation.engine.launch.simulate_seeds`."""
-
-    def __call__(
-        self,
-        trace: RunTrace,
-        job: SimulationJob,
-        seeds: Sequence[int],
-        *,
-        traces: Collection[int] = (),
-        processes: int | None = None,
-        report: Callable[[float], object] = lambda runs: None,
-    ) -> list[Simulated]:
-        """Simulate a run for each seed, with a trace for those in ``traces``; reports the number that is done."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Simulated runs that differ in their seeds only.
-
-    Parameters
-    ----------
-    makespans
-        Seconds by seed; at least one.
-    trace
-        Of the seed whose makespan is nearest to the median; None if not asked for.
-    """
+    """Simulated runs that differ in their seeds only: seconds by seed, at least one."""
 
     makespans: Mapping[int, float]
+    #: Of the seed whose makespan is nearest to the median; None if not asked for.
     trace: RunTrace | None = None
 
     @classmethod
@@ -144,23 +99,14 @@ class Ensemble:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Seconds between which one further run is in 90 of 100 cases, if runs differed only as seeds do.
-
-        Returns
-        -------
-        tuple
-            Student's prediction interval, ``mean +- t * s * sqrt(1 + 1 / n)``, of the logarithms, widened to include
-            the median. NaN for a single seed.
-        """
+        """Seconds between which one further run is in 90 of 100 cases, if runs differed only as seeds do."""
         return self.spread_with(0.0)
 
     def spread_with(self, noise: float) -> tuple[float, float]:
-        """Compute :attr:`spread` with further noise of runs.
+        """Compute :attr:`spread` with further noise of runs: its standard deviation, as a share of the makespan.
 
-        Parameters
-        ----------
-        noise
-            Its standard deviation, as a share of the makespan.
+        Student's prediction interval, ``mean +- t * s * sqrt(1 + 1 / n)``, of the logarithms, widened to include the
+        median. NaN for a single seed.
         """
         logs = [math.log(max(seconds, 1e-9)) for seconds in self.makespans.values()]
         if len(logs) < 2:
@@ -173,13 +119,7 @@ class Ensemble:
 def ensemble(
     engine: Simulator, trace: RunTrace, job: SimulationJob, seeds: Sequence[int], *, traced: bool = True
 ) -> Ensemble:
-    """Simulate a job under each seed.
-
-    Parameters
-    ----------
-    traced
-        True if the trace of the median seed is wanted.
-    """
+    """Simulate a job under each seed; by default with the trace of the median one."""
     at_once = traced and simulated_runs(trace, seeds) == len(seeds)
     found = engine(trace, job, seeds, traces=tuple(seeds) if at_once else ())
     runs = Ensemble.of(found)
@@ -196,15 +136,7 @@ def simulated_runs(trace: RunTrace, seeds: Sequence[int]) -> int:
 
 
 def check_seeds(given: int | Sequence[int]) -> tuple[int, ...]:
-    """Check the seeds, or make a number of them.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or one is negative or given twice.
-    TypeError
-        If they are not whole numbers.
-    """
+    """Check the seeds, or make a number of them."""
     if isinstance(given, int) and not isinstance(given, bool):
         if given < 1:
             raise ValueError(f"seeds is {given}; expected how many there are to be, at least 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from dask_efficiency.runs.path.path import CriticalPath
@@ -11,8 +12,8 @@ from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.ensemble import Ensemble, Simulator, ensemble
+from dask_efficiency.simulation.model.result import SelfReplay, own_job
 from dask_efficiency.simulation.model.run_figures import RunFigures
 
 if TYPE_CHECKING:
@@ -30,21 +31,11 @@ NO_WAITING = "no waiting in tasks"
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """Step of the ladder.
-
-    Parameters
-    ----------
-    name
-        The overhead that is removed, in addition to those before.
-    seconds
-        Makespan without it.
-    simulated_seconds
-        Median of the simulations, before it was bounded by the floor and the step above; None if the step is a bound
-        that is not simulated.
-    """
+    """Step of the ladder: the overhead that is removed in addition to those before, and the makespan without it."""
 
     name: str
     seconds: float
+    #: Median of the simulations, before it was bounded by the floor and the step above; None where none was made.
     simulated_seconds: float | None = None
 
 
@@ -80,8 +71,7 @@ class IdealLadder(Shown):
         The first, from the measured run to its simulation, is no saving but the error of the simulation, below 0 if
         that is longer than the run. No other is below 0.
         """
-        steps = zip(self.rungs, self.rungs[1:], strict=False)
-        return {lower.name: upper.seconds - lower.seconds for upper, lower in steps}
+        return {lower.name: upper.seconds - lower.seconds for upper, lower in pairwise(self.rungs)}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -100,21 +90,14 @@ class IdealLadder(Shown):
         """
         import pandas as pd
 
-        return pd.DataFrame(self.to_dict()["steps"]).astype(
-            {"seconds": float, "saved_seconds": float, "simulated_seconds": float}
-        )
+        floats = dict.fromkeys(("seconds", "saved_seconds", "simulated_seconds"), float)
+        return pd.DataFrame(self.to_dict()["steps"]).astype(floats)
 
 
 def ladder(
     engine: Simulator, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
 ) -> IdealLadder:
-    """Remove one part after another from a run.
-
-    Raises
-    ------
-    SimulationRefusedError
-        If the run's own simulation is off by more than 15 %, without ``force``.
-    """
+    """Remove one part after another from a run."""
     own, recorded = own_job(trace), RunFigures.of(trace)
     as_it_was = ensemble(engine, trace, own, seeds, traced=False)
     judged = SelfReplay(recorded, as_it_was)
@@ -136,10 +119,6 @@ def _descending(simulated: dict[str, Ensemble], path: CriticalPath) -> Iterator[
     for name, runs in simulated.items():
         upper = min(upper, max(runs.median, full))
         yield Rung(name, upper, runs.median)
-    for name, bound in (
-        (FULL_SLOTS, full),
-        (ANY_CLUSTER, path.floor_seconds),
-        (NO_WAITING, path.chain_seconds),
-    ):
+    for name, bound in ((FULL_SLOTS, full), (ANY_CLUSTER, path.floor_seconds), (NO_WAITING, path.chain_seconds)):
         upper = min(upper, bound)
         yield Rung(name, upper)

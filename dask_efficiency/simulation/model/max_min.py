@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
@@ -13,15 +13,7 @@ Path = tuple[int, ...]
 
 
 class SharedLinks:
-    """Links that transfers share, in virtual time.
-
-    Parameters
-    ----------
-    clock
-        In nanoseconds.
-    capacities
-        By link: bytes a second, above 0.
-    """
+    """Links that transfers share, in virtual time; capacities are in bytes a second, above 0."""
 
     def __init__(self, clock: EventHeap, capacities: Sequence[float]) -> None:
         self._clock = clock
@@ -54,7 +46,7 @@ class SharedLinks:
             return 0.0
         now = self._clock.now
         left = 0.0
-        for lane in self._loads.crossing(link):
+        for lane in self._loads.crossing[link]:
             served = lane.served + (now - lane.at) * lane.rate
             left += sum(end - served for end, _, _ in lane.ends)
         return max(left, 0.0)
@@ -132,21 +124,18 @@ class _Loads:
 
     def __init__(self, links: int) -> None:
         # Dictionaries, for their order: that of sets differs between processes.
-        self._crossing: list[dict[_Lane, None]] = [{} for _ in range(links)]
+        self.crossing: list[dict[_Lane, None]] = [{} for _ in range(links)]
         self._transfers = [0] * links
         #: Links that limit some transfer, as of the last sharing.
         self.full: set[int] = set()
 
-    def crossing(self, link: int) -> Iterable[_Lane]:
-        return self._crossing[link]
-
     def add(self, lane: _Lane) -> None:
         for link in lane.path:
-            self._crossing[link][lane] = None
+            self.crossing[link][lane] = None
 
     def remove(self, lane: _Lane) -> None:
         for link in lane.path:
-            del self._crossing[link][lane]
+            del self.crossing[link][lane]
 
     def count(self, lane: _Lane, change: int) -> None:
         lane.transfers += change
@@ -181,7 +170,7 @@ class _Loads:
             # The rest is a difference of nearly equal numbers: its error must not reduce a share.
             level = max(level, now)
             self.full.add(link)
-            for lane in self._crossing[link]:
+            for lane in self.crossing[link]:
                 if lane not in rates:
                     rates[lane] = level
                     transfers = lane.transfers

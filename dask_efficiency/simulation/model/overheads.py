@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
@@ -23,32 +25,19 @@ _TURN = 20_000_000
 _READING = (MISSING, BLOCKED_BY.index("computing"), BLOCKED_BY.index("call"))
 
 
-@dataclass(frozen=True, slots=True)
-class ColdStarts:
-    """Time, once, to read the first task of a prefix, such as for importing a library; and the runs that waited."""
+def cold_starts(trace: RunTrace) -> tuple[Int64, Bool]:
+    """Find event loops that were blocked while they read the first task of a prefix, such as for importing a library.
 
-    #: By recorded worker and prefix, 0 without a cold start; shape (workers, prefixes + 1).
-    ns: Int64
-    #: By run: True if its message was read during or after one.
-    waited: Bool
-
-
-def cold_starts(trace: RunTrace) -> ColdStarts:
-    """Find event loops that were blocked while they read the first task of a prefix."""
-    runs, blocked = trace.runs, trace.blocked
+    By recorded worker and prefix, shape (workers, prefixes + 1): the time of that, once, or 0. By run: True if its
+    message was read during or after one.
+    """
+    runs, blocked, prefix = trace.runs, trace.blocked, prefix_of_runs(trace)
     ns = np.zeros((len(trace.workers), len(trace.prefixes) + 1), np.int64)
     waited = np.zeros(len(runs), np.bool_)
-    rows = np.flatnonzero(
-        (blocked.worker >= 0)
-        & (blocked.worker < len(trace.workers))
-        & (blocked.stop - blocked.start >= MIN_NS)
-        & np.isin(blocked.cause, _READING)
-    )
-    if not len(rows):
-        return ColdStarts(ns, waited)
-    prefix = prefix_of_runs(trace)
+    long = (blocked.stop - blocked.start >= MIN_NS) & np.isin(blocked.cause, _READING)
+    inside = (blocked.worker >= 0) & (blocked.worker < len(trace.workers))
     known = (runs.assigned != MISSING) & (runs.received != MISSING)
-    for row in rows.tolist():
+    for row in np.flatnonzero(long & inside).tolist():
         worker, start, stop = int(blocked.worker[row]), int(blocked.start[row]), int(blocked.stop[row])
         of_worker = known & (runs.worker == worker)
         took = runs.received - np.maximum(runs.assigned, start)
@@ -56,12 +45,11 @@ def cold_starts(trace: RunTrace) -> ColdStarts:
         if not read.any():
             continue
         first = np.flatnonzero(read)[np.argmin(runs.received[read])]
-        if (of_worker & (prefix == prefix[first]) & (runs.received < runs.received[first])).any():
-            # The worker had read such tasks before: this one was large.
-            continue
-        ns[worker, prefix[first]] = took[first]
-        waited |= read
-    return ColdStarts(ns, waited)
+        # A worker that had read such tasks before read a large one.
+        if not (of_worker & (prefix == prefix[first]) & (runs.received < runs.received[first])).any():
+            ns[worker, prefix[first]] = took[first]
+            waited |= read
+    return ns, waited
 
 
 #: Assumed nanoseconds where a trace shows none, as are the next ones; medians of Dask 2026.8 on one machine: a message
@@ -113,37 +101,27 @@ class Overheads:
 
 def overheads(trace: RunTrace) -> Overheads:
     """Read the overheads from a recorded run."""
-    runs = trace.runs
-    ended = _ended(runs)
-    prefix = prefix_of_runs(trace)
+    runs, prefix, prefixes = trace.runs, prefix_of_runs(trace), len(trace.prefixes)
+    instants = (runs.executing, runs.start, runs.stop, runs.ended)
+    ended = np.logical_and.reduce([runs.outcome == RunOutcome.SUCCEEDED, *(each != MISSING for each in instants)])
     first, last = _stimuli(trace)
     scheduler = _per_report(runs)
-    cold = cold_starts(trace)
+    cold, during_cold = cold_starts(trace)
+    # Messages during a cold start, or while the loop used the disk, waited for that.
+    to_workers = _ways_to_workers(runs, last, during_cold | _at_disk(trace, runs.assigned, runs.received))
+    to_scheduler = _ways_to_scheduler(runs, _at_disk(trace, runs.ended, runs.reported)) - scheduler
     return Overheads(
-        prepare=_by_prefix(runs.start - runs.executing - runs.unspill_ns, ended, prefix, len(trace.prefixes)),
-        finish=_by_prefix(runs.ended - runs.stop - runs.spill_ns, ended, prefix, len(trace.prefixes)),
+        prepare=_by_prefix(runs.start - runs.executing - runs.unspill_ns, ended, prefix, prefixes),
+        finish=_by_prefix(runs.ended - runs.stop - runs.spill_ns, ended, prefix, prefixes),
         switch=_sample(_switches(runs), _SWITCH),
-        # Messages during a cold start, or while the loop used the disk, waited for that.
-        to_worker=_sample(
-            _ways_to_workers(runs, last, cold.waited | _at_disk(trace, runs.assigned, runs.received)), _MESSAGE
-        ),
-        to_scheduler=_sample(
-            _ways_to_scheduler(runs, _at_disk(trace, runs.ended, runs.reported)) - scheduler, _MESSAGE
-        ),
+        to_worker=_sample(to_workers, _MESSAGE),
+        to_scheduler=_sample(to_scheduler, _MESSAGE),
         scheduler=scheduler,
         transition=_per_transition(trace, first, last),
         worker=_per_task(runs),
         settling=_settling(trace, last),
-        cold=cold.ns,
+        cold=cold,
     )
-
-
-def _ended(runs: Runs) -> Bool:
-    """Mark the runs whose instants are all known."""
-    known: Bool = runs.outcome == RunOutcome.SUCCEEDED
-    for instant in (runs.executing, runs.start, runs.stop, runs.ended):
-        known &= instant != MISSING
-    return known
 
 
 def _sample(ns: Int64, otherwise: int) -> Int64:
@@ -159,15 +137,21 @@ def _by_prefix(ns: Int64, known: Bool, prefix: Int32, prefixes: int) -> tuple[In
     return (*(sample if len(sample) else everything for sample in own), everything)
 
 
+def _successive(known: Bool, *columns: NDArray[Any]) -> tuple[Int64, Int64]:
+    """Find pairs of known rows that follow each other in the last column, and agree in the columns before it."""
+    rows = np.flatnonzero(known)
+    order = rows[np.lexsort([column[rows] for column in reversed(columns)])]
+    before, after = order[:-1], order[1:]
+    same = np.logical_and.reduce([column[before] == column[after] for column in columns[:-1]])
+    return before[same], after[same]
+
+
 def _switches(runs: Runs) -> Int64:
     """Measure the time from each free slot to the next run in it, if that was ready before."""
-    known = np.flatnonzero((runs.slot >= 0) & (runs.ready != MISSING) & (runs.executing != MISSING))
-    order = known[np.lexsort((runs.executing[known], runs.slot[known], runs.worker[known]))]
-    before, after = order[:-1], order[1:]
-    same = (runs.worker[before] == runs.worker[after]) & (runs.slot[before] == runs.slot[after])
-    ended = runs.ended[before]
-    waited: Bool = same & (ended != MISSING) & (runs.ready[after] <= ended) & (runs.executing[after] >= ended)
-    found: Int64 = (runs.executing[after] - ended)[waited]
+    known = (runs.slot >= 0) & (runs.ready != MISSING) & (runs.executing != MISSING)
+    before, after = _successive(known, runs.worker, runs.slot, runs.executing)
+    ended, begun = runs.ended[before], runs.executing[after]
+    found: Int64 = (begun - ended)[(ended != MISSING) & (runs.ready[after] <= ended) & (begun >= ended)]
     return found
 
 
@@ -178,8 +162,6 @@ def _at_disk(trace: RunTrace, since: Int64, until: Int64) -> Bool:
     read = np.flatnonzero((runs.unspill_ns > 0) & (runs.submitted != MISSING))
     wrote = np.flatnonzero((runs.spill_ns > 0) & (runs.ended != MISSING))
     worker = np.concatenate([seen.worker, runs.worker[read], runs.worker[wrote]])
-    if not len(worker):
-        return np.zeros(len(runs), np.bool_)
     begin = np.concatenate(
         [seen.start, runs.submitted[read] - runs.unspill_ns[read], runs.ended[wrote] - runs.spill_ns[wrote]]
     )
@@ -196,8 +178,9 @@ def _at_disk(trace: RunTrace, since: Int64, until: Int64) -> Bool:
 def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
     """Measure the time from a task's assignment to its arrival, for messages that waited for no other one."""
     known = np.flatnonzero((runs.assigned != MISSING) & (runs.received != MISSING) & (runs.worker >= 0))
+    assigned, ends = runs.assigned[known], np.sort(last[last != MISSING])
     # Messages of a stimulus leave after all its transitions.
-    sent = np.maximum(runs.assigned[known], _end_of(last, runs.assigned[known]))
+    sent = np.maximum(assigned, np.append(ends, MISSING)[np.searchsorted(ends, assigned)])
     order = np.lexsort((sent, runs.worker[known]))
     rows, sent = known[order], sent[order]
     same = runs.worker[rows][1:] == runs.worker[rows][:-1]
@@ -205,22 +188,20 @@ def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
     alone[1:] = ~same | (
         (sent[1:] - sent[:-1] > _TO_WORKER) & (runs.received[rows][1:] - runs.received[rows][:-1] > _BATCH)
     )
-    return (runs.received[rows] - sent)[alone & ~waited[rows]]
+    found: Int64 = (runs.received[rows] - sent)[alone & ~waited[rows]]
+    return found
 
 
 def _ways_to_scheduler(runs: Runs, waited: Bool) -> Int64:
     """Measure the time from a run's end to its report, for messages that waited for no other one."""
-    known = np.flatnonzero((runs.ended != MISSING) & (runs.reported != MISSING))
-    by_worker = known[np.lexsort((runs.ended[known], runs.worker[known]))]
-    batched = np.zeros(len(runs), np.bool_)
-    before, after = by_worker[:-1], by_worker[1:]
-    batched[after] = (runs.worker[before] == runs.worker[after]) & (
-        runs.ended[after] - runs.ended[before] <= _TO_SCHEDULER
-    )
-    by_report = known[np.argsort(runs.reported[known], kind="stable")]
-    queued = np.zeros(len(runs), np.bool_)
-    queued[by_report[1:]] = np.diff(runs.reported[by_report]) <= _BATCH
-    return (runs.reported - runs.ended)[known[~(batched | queued | waited)[known]]]
+    known = (runs.ended != MISSING) & (runs.reported != MISSING)
+    waited = waited.copy()
+    before, after = _successive(known, runs.worker, runs.ended)
+    waited[after[runs.ended[after] - runs.ended[before] <= _TO_SCHEDULER]] = True
+    by_report = np.flatnonzero(known)[np.argsort(runs.reported[known], kind="stable")]
+    waited[by_report[1:][np.diff(runs.reported[by_report]) <= _BATCH]] = True
+    found: Int64 = (runs.reported - runs.ended)[known & ~waited]
+    return found
 
 
 def _per_report(runs: Runs) -> int:
@@ -232,9 +213,8 @@ def _per_report(runs: Runs) -> int:
 
 def _per_task(runs: Runs) -> int:
     """Estimate a worker's time for a task that it is given: the median between two of one batch."""
-    known = np.flatnonzero((runs.received != MISSING) & (runs.worker >= 0))
-    order = known[np.lexsort((runs.received[known], runs.worker[known]))]
-    gaps = np.diff(runs.received[order])[runs.worker[order][1:] == runs.worker[order][:-1]]
+    before, after = _successive((runs.received != MISSING) & (runs.worker >= 0), runs.worker, runs.received)
+    gaps = runs.received[after] - runs.received[before]
     gaps = gaps[(gaps > 0) & (gaps < _BATCH // 2)]
     return int(np.median(gaps)) if len(gaps) >= _MIN_SAMPLES else _WORKER
 
@@ -248,15 +228,6 @@ def _stimuli(trace: RunTrace) -> tuple[Int64, Int64]:
     np.minimum.at(first, of, at)
     np.maximum.at(last, of, at)
     return np.where(last == MISSING, MISSING, first), last
-
-
-def _end_of(last: Int64, at: Int64) -> Int64:
-    """Find the end of the stimulus that was under way at each instant."""
-    ends = np.sort(last[last != MISSING])
-    if not len(ends):
-        return at
-    place = np.searchsorted(ends, at)
-    return np.where(place < len(ends), ends[np.minimum(place, len(ends) - 1)], at)
 
 
 def _per_transition(trace: RunTrace, first: Int64, last: Int64) -> int:

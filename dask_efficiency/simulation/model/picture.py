@@ -13,55 +13,32 @@ from dask_efficiency.simulation.model.topology import Host, Topology
 from dask_efficiency.simulation.model.units import shown_bandwidth, shown_count, shown_seconds
 
 #: Prefix of a branch, of the last one, and of the lines below either.
-UNICODE = ("├─ ", "└─ ", "│  ", "   ")
-ASCII = ("|- ", "`- ", "|  ", "   ")
+_BRANCHES = ("├─ ", "└─ ", "│  ", "   ")
 
 #: Columns of a line: the names, their link, and a description.
 _Row = tuple[str, str, str]
 
 
-def draw_topology(
-    topology: Topology,
-    workers: Iterable[WorkerSpec] = (),
-    scheduler_host: str = "",
-    *,
-    branches: tuple[str, str, str, str] = UNICODE,
-) -> str:
-    """Draw a topology.
+def draw_topology(topology: Topology, workers: Iterable[WorkerSpec] = (), scheduler_host: str = "") -> str:
+    """Draw a topology, with the number of workers of each host.
 
-    The central switch is the root. Equal consecutive hosts of a switch share a line. A host on another switch than most
-    of its room is marked.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    workers
-        Their number is shown for each host.
-    scheduler_host
-        Name or address of the host to mark.
-    branches
-        :data:`UNICODE` or :data:`ASCII`.
-
-    Returns
-    -------
-    str
-        Lines without trailing spaces and without a newline at the end.
+    The central switch is the root. Equal consecutive hosts of a switch share a line. The scheduler's host is marked,
+    and so is a host on another switch than most of its room.
     """
     tree = _Tree(topology, workers, scheduler_host)
-    rows = [(tree.root, "", tree.description([tree.root])), *_rows(tree, tree.root, "", branches)]
+    rows = [(tree.root, "", tree.description([tree.root])), *_rows(tree, tree.root, "")]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"{label:<{widths[0]}}  {link:<{widths[1]}}  {text}".rstrip() for label, link, text in rows]
     return "\n".join([*lines, *tree.other_links()])
 
 
-def _rows(tree: _Tree, name: str, indent: str, branches: tuple[str, str, str, str]) -> Iterator[_Row]:
+def _rows(tree: _Tree, name: str, indent: str) -> Iterator[_Row]:
     """Make the lines below a switch, hosts first."""
     groups = tree.groups(name)
     for i, names in enumerate(groups):
         last = i == len(groups) - 1
-        yield indent + branches[last] + abbreviate_names(names), tree.link_of(names[0]), tree.description(names)
-        yield from _rows(tree, names[0], indent + branches[2 + last], branches)
+        yield indent + _BRANCHES[last] + abbreviate_names(names), tree.link_of(names[0]), tree.description(names)
+        yield from _rows(tree, names[0], indent + _BRANCHES[2 + last])
 
 
 class _Tree:
@@ -70,11 +47,8 @@ class _Tree:
     def __init__(self, topology: Topology, workers: Iterable[WorkerSpec], scheduler_host: str) -> None:
         self._topology = topology
         self._hosts = {host.name: host for host in topology.hosts}
-        self._order = {host.name: i for i, host in enumerate(topology.hosts)}
-        running = [topology.host(worker.host) for worker in workers]
-        self._workers = Counter(host.name for host in running if host is not None)
-        scheduler = topology.host(scheduler_host)
-        self._scheduler = "" if scheduler is None else scheduler.name
+        self._workers = Counter(topology.known_host(worker.host).name for worker in workers)
+        self._scheduler = topology.known_host(scheduler_host).name if scheduler_host else ""
         self.root = _middle(topology)
         #: By name: position of its link, and its parent.
         self._up: dict[str, tuple[int, str]] = {}
@@ -86,17 +60,14 @@ class _Tree:
         self._odd = _odd_hosts(topology, {name: parent for name, (_, parent) in self._up.items()})
 
     def groups(self, name: str) -> list[list[str]]:
-        """Group the children of a switch: runs of equal hosts, then each switch."""
         below = self._below[name]
-        hosts = [one for one in below if one in self._hosts]
-        alike = [list(names) for _, names in groupby(sorted(hosts, key=self._order.__getitem__), self._look)]
+        alike = [list(names) for _, names in groupby((one for one in self._hosts if one in below), self._look)]
         return alike + [[one] for one in below if one not in self._hosts]
 
     def _look(self, name: str) -> tuple[Host, str, str]:
         return replace(self._hosts[name], name="", address=""), self.link_of(name), self.description([name])
 
     def link_of(self, name: str) -> str:
-        """Describe the link towards the root."""
         i, _ = self._up[name]
         link = self._topology.links[i]
         up, down = (link.bandwidth, link.back) if link.ends[0] == name else (link.back, link.bandwidth)
@@ -123,7 +94,6 @@ class _Tree:
         return "; ".join(parts)
 
     def other_links(self) -> list[str]:
-        """Describe the links that are not in the tree, a line each."""
         used = {i for i, _ in self._up.values()}
         others = [link for i, link in enumerate(self._topology.links) if i not in used]
         return [
@@ -170,10 +140,7 @@ def _odd_hosts(topology: Topology, parents: dict[str, str]) -> dict[str, str]:
     for host in topology.hosts:
         if host.room and host.name in parents:
             rooms.setdefault(host.room, Counter())[parents[host.name]] += 1
-    odd = {}
-    for host in topology.hosts:
-        if host.room in rooms and host.name in parents:
-            switch, count = rooms[host.room].most_common(1)[0]
-            if 2 * count > rooms[host.room].total() and switch != parents[host.name]:
-                odd[host.name] = switch
-    return odd
+    most = {room: (*counts.most_common(1)[0], counts.total()) for room, counts in rooms.items()}
+    usual = {room: switch for room, (switch, count, total) in most.items() if 2 * count > total}
+    odd = {host.name: usual[host.room] for host in topology.hosts if host.room in usual and host.name in parents}
+    return {name: switch for name, switch in odd.items() if switch != parents[name]}

@@ -12,7 +12,7 @@ from itertools import count
 from dask_efficiency.files.text_files import TextFileError, read_text
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.topology import Host, Topology
-from dask_efficiency.simulation.model.units import shown_count
+from dask_efficiency.simulation.model.units import parse_int, shown_count
 
 #: ``host:4`` of MPICH; a host in brackets is an IPv6 address.
 _HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\s:=\[\]]+)(?::(?P<slots>\S+))?")
@@ -25,15 +25,7 @@ _EXPECTED = "expected 'host', 'host:4' or 'host slots=4 max_slots=8'"
 
 @dataclass(frozen=True, slots=True)
 class Hostfile:
-    """Contents of a hostfile.
-
-    Parameters
-    ----------
-    slots
-        By host, in the order of the file: number of workers.
-    lines
-        By host: first line that names it.
-    """
+    """Contents of a hostfile, in its order: number of workers by host, and the first line that names it."""
 
     slots: Mapping[str, int]
     lines: Mapping[str, int]
@@ -42,18 +34,9 @@ class Hostfile:
 def read_hostfile(path: str | os.PathLike[str]) -> Hostfile:
     """Read a hostfile.
 
-    Raises
-    ------
-    TextFileError
-        With the line that cannot be understood.
-    OSError
-        If the file cannot be read.
-
-    References
-    ----------
-    Open MPI's ``slots=``, ``max_slots=`` (also ``max-slots``, ``count``) and the host alone for one slot; MPICH's
-    ``host:slots``; repeated hosts add up. We differ: relative names such as ``+n0`` and a user before the host are
-    refused, as a worker needs neither.
+    It has Open MPI's ``slots=``, ``max_slots=`` (also ``max-slots``, ``count``) and the host alone for one slot, and
+    MPICH's ``host:slots``; repeated hosts add up. We differ: relative names such as ``+n0`` and a user before the host
+    are refused, as a worker needs neither.
     """
     return parse_hostfile(read_text(path), path)
 
@@ -86,21 +69,19 @@ def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[st
         raise TextFileError(path, number, f"{_EXPECTED}, got {content[:80]!r}")
     given = {} if found["slots"] is None else {"slots": found["slots"]}
     for setting in _SETTING.finditer(rest):
-        name = setting["name"].replace("-", "_")
-        name = {"count": "slots"}.get(name, name)
+        name = {"count": "slots"}.get(setting["name"], setting["name"].replace("-", "_"))
         if name not in ("slots", "max_slots") or name in given:
             raise TextFileError(path, number, f"{_EXPECTED}, got {setting[0]!r}")
         given[name] = setting["value"]
     if left := _SETTING.sub("", rest).strip():
         raise TextFileError(path, number, f"{_EXPECTED}, got {left[:80]!r}")
-    counts = {name: _count(name, value, path, number) for name, value in given.items()}
-    return found["host"].strip("[]"), counts.get("slots", 1), counts.get("max_slots")
-
-
-def _count(name: str, value: str, path: str | os.PathLike[str], number: int) -> int:
-    if not value.isascii() or not value.isdecimal() or len(value) > 6:
-        raise TextFileError(path, number, f"{name}: expected a whole number of at least 0, got {value[:80]!r}")
-    return int(value)
+    counts: dict[str, int] = {"slots": 1}
+    for name, value in given.items():
+        try:
+            counts[name] = parse_int(value)
+        except ValueError as error:
+            raise TextFileError(path, number, f"{name}: {error}") from error
+    return found["host"].strip("[]"), counts["slots"], counts.get("max_slots")
 
 
 #: Port of the first worker that a topology places on a host; the others follow. Nothing depends on it.
@@ -108,15 +89,7 @@ FIRST_PORT = 40_000
 
 
 class PlacementError(ValueError):
-    """There are more workers than slots.
-
-    Parameters
-    ----------
-    host
-        The host; empty for the cluster as a whole.
-    wrong
-        Message with both numbers.
-    """
+    """There are more workers than slots of a host; of all hosts if it is empty."""
 
     def __init__(self, host: str, wrong: str) -> None:
         super().__init__(wrong)
@@ -124,48 +97,23 @@ class PlacementError(ValueError):
 
 
 def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[WorkerSpec, ...]:
-    """Place workers on the hosts of a topology.
-
-    Parameters
-    ----------
-    topology
-        Its hosts give the threads and the memory of a worker.
-    workers
-        By name of a host: number of workers, in the order in which they join.
-
-    Raises
-    ------
-    PlacementError
-        If a host has fewer slots.
-    KeyError
-        If a host is unknown.
-    """
+    """Place a number of workers on each host, which gives their threads and their memory, in the order of joining."""
     placed: list[WorkerSpec] = []
     counts: Counter[str] = Counter()
     for name, wanted in workers.items():
-        host = topology.host(name)
-        if host is None:
-            raise KeyError(f"no host {name!r} in the topology")
+        host = topology.known_host(name)
         taken = counts[host.name]
         if taken + wanted > host.slots:
-            raise PlacementError(
-                host.name, f"{host.name!r} gets {taken + wanted} workers and has {shown_count(host.slots, 'slot')}"
-            )
+            slots = shown_count(host.slots, "slot")
+            raise PlacementError(host.name, f"{host.name!r} gets {taken + wanted} workers and has {slots}")
         placed += [_worker(host, taken + i) for i in range(wanted)]
         counts[host.name] += wanted
     return tuple(placed)
 
 
 def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -> tuple[WorkerSpec, ...]:
-    """Add workers in the free slots, host by host.
-
-    Raises
-    ------
-    PlacementError
-        If there are fewer free slots.
-    """
-    hosts = [topology.host(worker.host) for worker in workers]
-    taken = Counter(host.name for host in hosts if host is not None)
+    """Add workers in the free slots, host by host."""
+    taken = Counter(topology.known_host(worker.host).name for worker in workers)
     names, addresses = {worker.name for worker in workers}, {worker.address for worker in workers}
     added: list[WorkerSpec] = []
     for host in topology.hosts:
@@ -174,10 +122,8 @@ def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -
         fresh = (worker for worker in candidates if worker.name not in names and worker.address not in addresses)
         added += [worker for worker, _ in zip(fresh, range(free), strict=False)]
     if len(added) < more:
-        total = sum(host.slots for host in topology.hosts)
-        raise PlacementError(
-            "", f"{len(workers) + more} workers, and the hosts of the topology have {shown_count(total, 'slot')}"
-        )
+        total = shown_count(sum(host.slots for host in topology.hosts), "slot")
+        raise PlacementError("", f"{len(workers) + more} workers, and the hosts of the topology have {total}")
     return (*workers, *added)
 
 
@@ -186,8 +132,7 @@ def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[Worker
 
     If there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
     """
-    hosts = {worker.host for worker in workers}
-    names = {worker.name for worker in workers}
+    hosts, names = {worker.host for worker in workers}, {worker.name for worker in workers}
     addresses = {worker.address for worker in workers}
     copies: list[tuple[WorkerSpec, WorkerSpec]] = []
     for i in range(more):

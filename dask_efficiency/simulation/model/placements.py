@@ -18,15 +18,7 @@ from dask_efficiency.simulation.model.units import note_not_simulated
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Placement of workers on hosts, with the prediction of a run.
-
-    Parameters
-    ----------
-    name
-        Name of its hostfile.
-    prediction
-        Prediction of the run.
-    """
+    """Placement of workers on hosts, by the name of its hostfile, with the prediction of a run."""
 
     name: str
     prediction: Prediction
@@ -50,10 +42,11 @@ class Placement:
     @property
     def fullest_link(self) -> tuple[str, float] | None:
         """Link that moves bytes for the largest share of the makespan, and that share; None without a topology."""
-        topology = self.prediction.cluster.network
+        topology, seconds = self.prediction.cluster.network, self.makespan_seconds
         if not isinstance(topology, Topology):
             return None
-        return fullest_link(topology, self.prediction.trace, self.makespan_seconds)
+        loads = link_loads(topology, moved_between_hosts(self.prediction.trace))
+        return (loads[0].name, loads[0].seconds / seconds) if loads and seconds else None
 
 
 def moved_between_hosts(trace: RunTrace) -> dict[tuple[str, str], int]:
@@ -70,20 +63,11 @@ def moved_between_hosts(trace: RunTrace) -> dict[tuple[str, str], int]:
 
 
 class LinkLoad(NamedTuple):
-    """Load of a link in its busier direction.
-
-    Parameters
-    ----------
-    name
-        The link's ends.
-    nbytes
-        Bytes that cross it.
-    seconds
-        Seconds for which they fill it.
-    """
+    """Load of a link, named by its ends, in its busier direction."""
 
     name: str
     nbytes: int
+    #: For which the bytes fill it.
     seconds: float
 
 
@@ -99,12 +83,6 @@ def link_loads(topology: Topology, moved: Mapping[tuple[str, str], int]) -> tupl
         load = LinkLoad(link.name, nbytes, nbytes / ((link.bandwidth if forth else link.back) * topology.payload))
         loads[i] = max(loads.get(i, load), load, key=lambda each: each.seconds)
     return tuple(sorted(loads.values(), key=lambda load: (-load.seconds, load.name)))
-
-
-def fullest_link(topology: Topology, trace: RunTrace, seconds: float) -> tuple[str, float] | None:
-    """Find the link that needs the largest share of some seconds for the bytes of a trace."""
-    loads = link_loads(topology, moved_between_hosts(trace))
-    return (loads[0].name, loads[0].seconds / seconds) if loads and seconds else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dask_efficiency.accounts.metered import BARRIERS
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
-from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.p2p import shuffles
 from dask_efficiency.simulation.model.units import MAX_NAMES, few_names
 
 #: How the name of a client begins that a task opened on its worker.
@@ -21,7 +20,8 @@ WORKER_CLIENT = "Client-worker-"
 def left_out(trace: RunTrace) -> tuple[str, ...]:
     """List what is not simulated as it was recorded, a sentence each."""
     found, runs = [], trace.runs
-    if shuffles(trace):
+    barriers = [i for i, name in enumerate(trace.prefixes) if name.startswith(BARRIERS)]
+    if np.isin(trace.tasks.prefix, barriers).any():
         found.append(
             "P2P shuffles are simulated as if each worker got as large a part of every input as it has of the outputs; "
             "their buffers and their files are left out."
@@ -62,19 +62,16 @@ SIMULATED = "A simulation: its times are predicted, not recorded."
 REPLAYED = "A replay:"
 
 
+class SimulationRefusedError(ValueError):
+    """The trace is not good enough to predict from it; ``force=True`` predicts anyway."""
+
+
 class UnplaceableError(ValueError):
     """No worker of the cluster may run some tasks."""
 
 
 def check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
-    """Refuse a cluster that cannot run the recorded tasks.
-
-    Raises
-    ------
-    UnplaceableError
-        If tasks are restricted to workers or hosts that it lacks, need a resource that none of those has, or have
-        inputs larger than the memory of every worker.
-    """
+    """Refuse a cluster whose workers lack the places or the resources that a task needs, or memory for its inputs."""
     names = {worker.address: worker.name for worker in trace.workers}
     for task, constraints in trace.constraints.items():
         if not any(_may_run(worker, constraints, names) for worker in cluster.workers):
@@ -131,19 +128,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 def check_trace(trace: RunTrace, installed: str, *, force: bool) -> tuple[str, ...]:
-    """Check a trace before a simulation; returns its caveats, a sentence each.
+    """Check a trace before a simulation with the installed distributed; returns its caveats, a sentence each.
 
-    Parameters
-    ----------
-    installed
-        Version of distributed whose scheduler and workers are simulated.
-    force
-        Accept a trace in which work is missing.
-
-    Raises
-    ------
-    SimulationRefusedError
-        If tasks, runs or graphs of the trace were dropped, without ``force``.
+    A trace in which work is missing is refused, without ``force``.
     """
     dropped = {table: count for table, count in trace.dropped.items() if count}
     missing = ", ".join(f"{count} {table}" for table, count in dropped.items() if table in WORK)

@@ -1,4 +1,4 @@
-"""Prediction: makespan of a run on a cluster, its interval, and its critical path."""
+"""Prediction: makespan of a run on a cluster, and its error, by which it is trusted or refused."""
 
 from __future__ import annotations
 
@@ -12,14 +12,86 @@ from dask_efficiency.runs.path.path import CriticalPath, critical_path
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob, Simulator, ensemble
-from dask_efficiency.simulation.model.requirements import SIMULATED
-from dask_efficiency.simulation.model.run_figures import RunFigures, busy, computing_share, efficiency, run_noise
+from dask_efficiency.simulation.model.requirements import SIMULATED, SimulationRefusedError
+from dask_efficiency.simulation.model.run_figures import RunFigures, computing_share, run_noise, thread_shares
+from dask_efficiency.simulation.model.transfer_costs import has_hosts
 
 if TYPE_CHECKING:
     from dask_efficiency.show.document import Section
+
+#: Share of the recorded makespan by which the run's own simulation may be off before a warning: published simulators of
+#: runtimes reproduce their own runs within 0.5 to 5 %.
+MAX_TRUSTED_ERROR = 0.05
+
+#: Share above which nothing is predicted without ``force``: three times that.
+MAX_ERROR = 0.15
+
+#: Seeds of a self replay: enough for a median that tells an error of 5 % from one of 15 %.
+SEEDS = 5
+
+
+class SimulationWarning(UserWarning):
+    """A prediction is to be doubted: the run's own simulation is off by more than 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfReplay:
+    """Recorded run, and its simulations on its own cluster, without changes."""
+
+    recorded: RunFigures
+    runs: Ensemble
+
+    @property
+    def error(self) -> float:
+        """Median simulated makespan over the recorded one, minus 1: above 0 the simulation takes longer."""
+        return self.runs.median / self.recorded.makespan_seconds - 1.0
+
+    @property
+    def doubt(self) -> str:
+        """Warning for a reader of a prediction; empty if there is no doubt."""
+        if abs(self.error) <= MAX_TRUSTED_ERROR:
+            return ""
+        return f"s{self.outcome[1:]}: predictions may be off by as much, or more"
+
+    @property
+    def outcome(self) -> str:
+        """The error as a sentence, without a full stop."""
+        than = "longer" if self.error > 0 else "less"
+        return f"Simulated on its own cluster, the run takes {100 * abs(self.error):.1f} % {than} than it did"
+
+    def require(self, *, force: bool) -> None:
+        """Refuse to predict from a run whose own simulation is far off."""
+        if abs(self.error) > MAX_ERROR and not force:
+            raise SimulationRefusedError(
+                f"{self.doubt}; expected at most {100 * MAX_ERROR:.0f} %: force=True, or --force, predicts anyway"
+            )
+
+
+def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJob:
+    """Make the job of the run as it was.
+
+    What another job, which this one judges, knows of the recorded hosts (their cores, the network between them) and of
+    Python's lock is true of the recorded run, too.
+    """
+    own = ClusterSpec.from_trace(trace)
+    if other is None:
+        return SimulationJob(own)
+    known = other.cluster
+    if has_hosts(known.network, own.workers):
+        own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
+    hosts = {own.scheduler_host, *(worker.host for worker in own.workers)}
+    cores = {host: count for host, count in known.cores.items() if host in hosts}
+    # The recorded cores of a host win over those of the other job.
+    return SimulationJob(own.with_cores({**cores, **own.cores}), gil=other.gil)
+
+
+def self_replay(engine: Simulator, trace: RunTrace, other: SimulationJob | None = None) -> SelfReplay:
+    """Simulate a run on the cluster that it was recorded on, with what another job knows of it."""
+    recorded = RunFigures.of(trace)
+    return SelfReplay(recorded, ensemble(engine, trace, own_job(trace, other), range(SEEDS), traced=False))
+
 
 #: Smallest error of a prediction, as a share of it, however well the run's own simulation fits, which may be by chance.
 #: Of 44 real changes of cluster and settings (``benchmarks/simulation.py``) the median error was 0.7 %; with this, the
@@ -34,12 +106,7 @@ COMPUTING_ERROR = 0.05
 def model_error(self_replay_error: float, *figures: tuple[Mapping[str, float], float]) -> float:
     """Estimate the error of the model, as a share of the prediction, apart from the spread of seeds.
 
-    Parameters
-    ----------
-    self_replay_error
-        Error of the run's own simulation, as a share.
-    *figures
-        For the recorded and the simulated run: seconds of its critical path by kind, and their sum.
+    Figures of the recorded and the simulated run are the seconds of its critical path by kind, and their sum.
     """
     computing = max(computing_share(*each) for each in figures)
     return max(abs(self_replay_error), MIN_MODEL_ERROR, COMPUTING_ERROR * computing)
@@ -89,11 +156,9 @@ class Prediction(Shown):
 
     @property
     def makespan_seconds(self) -> float:
-        """Median of the simulated makespans.
+        """Median of the simulated makespans, measured as by :func:`~dask_efficiency.critical_path`.
 
-        Recorded and simulated runs are measured alike: from a client's first activity to the last result, as by
-        :func:`~dask_efficiency.critical_path`. The figure is not corrected by the :attr:`self_replay_error`; divided by
-        ``1 + self_replay_error`` it would be.
+        It is not corrected by the :attr:`self_replay_error`; divided by ``1 + self_replay_error`` it would be.
         """
         return self.runs.median
 
@@ -140,12 +205,12 @@ class Prediction(Shown):
 
         Thread time is the sum over all workers of their threads times their presence, as of the recorded run.
         """
-        return efficiency(self.trace)
+        return thread_shares(self.trace)[0]
 
     @cached_property
     def busy(self) -> float:
         """Share of the cluster's thread time in which tasks hold a thread, computing or waiting; in [0, 1]."""
-        return busy(self.trace)
+        return thread_shares(self.trace)[1]
 
     @cached_property
     def path(self) -> CriticalPath:
@@ -164,13 +229,7 @@ class Prediction(Shown):
         return found
 
     def critical_path(self, **scope: Any) -> CriticalPath:
-        """Find the critical path of the median simulated run.
-
-        Parameters
-        ----------
-        **scope
-            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
-        """
+        """Find the critical path of the median simulated run, as :func:`~dask_efficiency.critical_path` does."""
         return critical_path(self.trace, **scope)
 
     @property
@@ -184,40 +243,19 @@ def predict(
     trace: RunTrace,
     job: SimulationJob,
     seeds: Sequence[int],
-    self_replay: SelfReplay,
+    self_replay: SelfReplay | None = None,
     notes: tuple[str, ...] = (),
 ) -> Prediction:
-    """Simulate a job that has been checked."""
-    return _prediction(job, self_replay, ensemble(engine, trace, job, seeds), notes)
+    """Simulate a job that has been checked; without a self replay, it is that of the run's own cluster, and its own.
 
-
-def predict_own(
-    engine: Simulator,
-    trace: RunTrace,
-    seeds: Sequence[int],
-    notes: tuple[str, ...] = (),
-    *,
-    job: SimulationJob | None = None,
-) -> Prediction:
-    """Simulate a run on its own cluster, without changes: the self replay is the prediction.
-
-    Parameters
-    ----------
-    job
-        The job of the own cluster; None reads it from the trace.
+    The trace gets a note that it is a simulation, the prediction also those of the engine.
     """
-    job = job or own_job(trace)
-    recorded = RunFigures.of(trace)
+    recorded = RunFigures.of(trace) if self_replay is None else self_replay.recorded
     runs = ensemble(engine, trace, job, seeds)
-    return _prediction(job, SelfReplay(recorded, runs), runs, notes)
-
-
-def _prediction(job: SimulationJob, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> Prediction:
-    """Make a prediction, and note in its trace that it is a simulation; it gets the engine's notes, too."""
-    trace = runs.trace
-    if trace is None:
+    simulated = runs.trace
+    if simulated is None:
         raise RuntimeError(f"the engine gave no trace of seed {runs.nearest}")
-    if SIMULATED not in trace.notes:
-        trace = replace(trace, notes=(*trace.notes, SIMULATED))
-    all_notes = dict.fromkeys((*notes, *(note for note in trace.notes if note != SIMULATED)))
-    return Prediction(job, self_replay, runs, trace, tuple(all_notes))
+    if SIMULATED not in simulated.notes:
+        simulated = replace(simulated, notes=(*simulated.notes, SIMULATED))
+    all_notes = dict.fromkeys((*notes, *(note for note in simulated.notes if note != SIMULATED)))
+    return Prediction(job, self_replay or SelfReplay(recorded, runs), runs, simulated, tuple(all_notes))

@@ -19,89 +19,45 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Main figures of a run.
-
-    Parameters
-    ----------
-    name
-        Name of the run.
-    makespan_seconds
-        As from :func:`makespan_seconds`.
-    workers, nthreads
-        Number of workers that it ever had, and of their threads.
-    efficiency, busy
-        As from :func:`efficiency` and :func:`busy`.
-    kinds
-        Seconds of its critical path by kind, largest first; their sum is the makespan.
-    """
+    """Main figures of a run."""
 
     name: str
     makespan_seconds: float
+    #: Number of workers that it ever had, and of their threads.
     workers: int
     nthreads: int
     efficiency: float
     busy: float
+    #: Seconds of its critical path by kind, largest first; their sum is the makespan.
     kinds: Mapping[str, float]
 
     @classmethod
     def of(cls, trace: RunTrace) -> RunFigures:
-        """Compute the figures of a trace.
-
-        Raises
-        ------
-        EmptyTraceError
-            If no task ended in it.
-        """
-        nthreads = sum(worker.nthreads for worker in trace.workers)
-        return cls(
-            trace.name,
-            makespan_seconds(trace),
-            len(trace.workers),
-            nthreads,
-            efficiency(trace),
-            busy(trace),
-            CriticalPath.of(trace, Question()).seconds("kind"),
-        )
+        """Compute the figures of a trace in which a task ended."""
+        makespan, nthreads = makespan_seconds(trace), sum(worker.nthreads for worker in trace.workers)
+        kinds = CriticalPath.of(trace, Question()).seconds("kind")
+        return cls(trace.name, makespan, len(trace.workers), nthreads, *thread_shares(trace), kinds)
 
 
 def makespan_seconds(trace: RunTrace) -> float:
-    """Seconds from a client's first activity to the last result: the length of the run's critical path.
-
-    Raises
-    ------
-    EmptyTraceError
-        If no task ended in the trace.
-    """
+    """Seconds from a client's first activity to the last result: the length of the run's critical path."""
     scope = whole_scope(trace)
     return (scope.stop - scope.start) / 1e9
 
 
-def efficiency(trace: RunTrace) -> float:
-    """Share of the thread time in which tasks computed, on CPU or GPU, in [0, 1].
+def thread_shares(trace: RunTrace) -> tuple[float, float]:
+    """Shares of the thread time, in [0, 1], in which tasks computed on CPU or GPU, and in which they held a thread.
 
     Thread time is the sum over all workers of their threads times their presence within the makespan. Threads that a
     library starts are not in a trace; a report, which samples them, counts these, too.
     """
-    useful, _ = useful_ns(trace, whole_scope(trace))
-    return _share_of_threads(trace, float(useful.sum()) / 1e9)
-
-
-def busy(trace: RunTrace) -> float:
-    """Share of the thread time in which tasks held a thread, whatever they did there and whether they succeeded.
-
-    Thread time is as of :func:`efficiency`.
-    """
-    runs = trace.runs
+    runs, scope = trace.runs, whole_scope(trace)
     stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
     there = (runs.start != MISSING) & (stop != MISSING)
-    held = float(np.maximum(stop - runs.start, 0)[there].sum()) / 1e9
-    return _share_of_threads(trace, held)
-
-
-def _share_of_threads(trace: RunTrace, seconds: float) -> float:
-    """Divide by the thread time."""
-    there = slots(trace, whole_scope(trace)) * makespan_seconds(trace)
-    return min(seconds / there, 1.0) if there > 0 else 0.0
+    held, (useful, _) = np.maximum(stop - runs.start, 0)[there], useful_ns(trace, scope)
+    whole = slots(trace, scope) * makespan_seconds(trace)
+    efficiency, busy = (min(float(ns.sum()) / 1e9 / whole, 1.0) if whole > 0 else 0.0 for ns in (useful, held))
+    return efficiency, busy
 
 
 #: Standard deviation, in seconds, of a run whose critical path computes for one second. Disturbances (other processes,
@@ -116,16 +72,9 @@ MAX_NOISE = 0.12
 
 
 def run_noise(kinds: Mapping[str, float], makespan_seconds: float) -> float:
-    """Estimate the standard deviation of a run's makespan, as a share of it.
+    """Estimate the standard deviation of a run's makespan, as a share of it, from the seconds of its path by kind.
 
     Tasks that sleep, or wait for something other than a core, take the same time in each run and add nothing.
-
-    Parameters
-    ----------
-    kinds
-        Seconds of its critical path by kind.
-    makespan_seconds
-        Their sum; for 0 the noise is 0.
     """
     if makespan_seconds <= 0:
         return 0.0
@@ -135,6 +84,4 @@ def run_noise(kinds: Mapping[str, float], makespan_seconds: float) -> float:
 
 def computing_share(kinds: Mapping[str, float], makespan_seconds: float) -> float:
     """Share of a run's critical path in which tasks compute, in [0, 1]."""
-    if makespan_seconds <= 0:
-        return 0.0
-    return min(max(kinds.get(Kind.COMPUTE_CPU, 0.0) / makespan_seconds, 0.0), 1.0)
+    return min(max(kinds.get(Kind.COMPUTE_CPU, 0.0) / makespan_seconds, 0.0), 1.0) if makespan_seconds > 0 else 0.0

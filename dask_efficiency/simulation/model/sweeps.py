@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.accuracy import SelfReplay
-from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.units import note_not_simulated
 
@@ -118,25 +117,22 @@ class Sweep(Shown):
         """
         import pandas as pd
 
-        frame = pd.DataFrame([_row(one) for one in self.predictions])
-        if self.price_per_worker_hour is not None:
-            frame["money"] = [self.money(one) for one in self.predictions]
-        return frame
-
-
-def _row(one: Prediction) -> dict[str, float]:
-    low, high = one.interval
-    return {
-        "workers": len(one.cluster.workers),
-        "threads": one.cluster.nthreads,
-        "makespan": one.makespan_seconds,
-        "low": low,
-        "high": high,
-        "speedup": one.speedup,
-        "efficiency": one.efficiency,
-        "busy": one.busy,
-        "worker_seconds": worker_seconds(one),
-    }
+        rows: list[dict[str, Any]] = [
+            {
+                "workers": len(one.cluster.workers),
+                "threads": one.cluster.nthreads,
+                "makespan": one.makespan_seconds,
+                "low": one.interval[0],
+                "high": one.interval[1],
+                "speedup": one.speedup,
+                "efficiency": one.efficiency,
+                "busy": one.busy,
+                "worker_seconds": worker_seconds(one),
+            }
+            | ({} if self.price_per_worker_hour is None else {"money": self.money(one)})
+            for one in self.predictions
+        ]
+        return pd.DataFrame(rows)
 
 
 def worker_seconds(prediction: Prediction) -> float:
@@ -145,15 +141,7 @@ def worker_seconds(prediction: Prediction) -> float:
 
 
 def parse_sizes(workers: str | Sequence[int]) -> tuple[int, ...]:
-    """Sort numbers of workers, or parse a list (``"4,6,12"``) or a range of doublings (``"2..64"``).
-
-    Raises
-    ------
-    ValueError
-        If there are none, or one is less than 1.
-    TypeError
-        If they are not whole numbers.
-    """
+    """Sort numbers of workers, or parse a list (``"4,6,12"``) or a range of doublings (``"2..64"``)."""
     numbers: Sequence[int] = _parse_range(workers.strip()) if isinstance(workers, str) else workers
     if not isinstance(numbers, Sequence):
         raise TypeError(f"workers is {workers!r:.80}; expected numbers of workers, such as [2, 4, 8]")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -54,26 +54,12 @@ class Gil:
 def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     """Read from a trace which tasks hold the lock.
 
-    A trace tells how long each thread computed, not whether it held the lock. If a worker ran several tasks at once, it
-    shows: threads that hold the lock use at most one core together, and wait for each other in the rest of their time.
-    If it did not, the turns of its event loop show it, which needs the lock, too. Else all CPU of tasks counts as
-    Python's.
-
-    Parameters
-    ----------
-    trace
-        A recorded run.
-    shares
-        By prefix: known share of its tasks' time alone in which they hold the lock, in [0, 1].
-
-    Raises
-    ------
-    UnknownNameError, ValueError
-        As from :func:`check_shares`.
+    Known shares, by prefix, are taken. A trace tells how long each thread computed, not whether it held the lock. If a
+    worker ran several tasks at once, it shows: threads that hold the lock use at most one core together, and wait for
+    each other in the rest of their time. If it did not, the turns of its event loop show it, which needs the lock, too.
+    Else all CPU of tasks counts as Python's.
     """
-    known = dict(shares or {})
-    check_shares(trace, known)
-    runs = trace.runs
+    known, runs = shares or {}, trace.runs
     ran = (runs.start != MISSING) & (runs.stop > runs.start)
     took = np.where(ran, runs.stop - runs.start, 0)
     cpu = np.clip(np.where(ran, runs.cpu_ns, 0), 0, took)
@@ -103,20 +89,15 @@ def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
             alone[rows] = _alone(took[rows], cpu[rows], threads[rows], cores[rows])
             held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
     held = np.clip(held, 0.0, 1.0)
-    crowd = _crowd(prefix, held, threads, len(trace.prefixes))
+    prefixes = len(trace.prefixes)
+    of = np.where(prefix < 0, prefixes, prefix)
+    others = np.bincount(of, held * (threads - 1.0), minlength=prefixes + 1)
+    crowd = others / np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
     return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), held, crowd, tuple(_notes(found)))
 
 
 def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
-    """Refuse shares of unknown prefixes, and shares outside [0, 1].
-
-    Raises
-    ------
-    UnknownNameError
-        If no task has a prefix.
-    ValueError
-        If a share is not in [0, 1].
-    """
+    """Refuse shares of unknown prefixes, and shares outside [0, 1]."""
     for name, share in shares.items():
         if name not in trace.prefixes:
             raise UnknownNameError("prefix", name, trace.prefixes)
@@ -137,14 +118,6 @@ def _alone(took: Int64, cpu: Int64, threads: Float64, cores: Float64) -> Float64
     own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
     found: Float64 = np.where(threads > MAX_ALONE, np.clip(cpu * own, 1, took), took)
     return found
-
-
-def _crowd(prefix: Int32, held: Float64, threads: Float64, prefixes: int) -> Float64:
-    """By prefix: mean number of other threads that held the lock while its tasks ran, taken for tasks like these."""
-    of = np.where(prefix < 0, prefixes, prefix)
-    runs = np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
-    crowd: Float64 = np.bincount(of, held * (threads - 1.0), minlength=prefixes + 1) / runs
-    return crowd
 
 
 def _threads_and_cores(trace: RunTrace, ran: Bool, cpu: Int64) -> tuple[Float64, Float64]:
@@ -230,11 +203,6 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
     A computing thread gets the cores that the others leave. Their use is in the trace: CPU of tasks, and the event
     loops' time around tasks; to that comes background work of every process. A run waits at most for as long as it did
     not compute.
-
-    Parameters
-    ----------
-    cores
-        By host: its cores.
     """
     runs, found = trace.runs, np.zeros(len(trace.runs))
     hosts = np.array([worker.host for worker in trace.workers] + [""])

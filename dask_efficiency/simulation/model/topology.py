@@ -1,16 +1,71 @@
-"""Topology: hosts, switches and the links between them, over which transfers share the bandwidth max-min fairly."""
+"""Networks, which move bytes in virtual time: plain ones, and topologies of hosts, switches and links."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
-from math import isfinite
-from typing import Any, Self
+from math import inf
+from typing import Any, Self, TypeAlias
 
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.max_min import Path, SharedLinks
+
+#: Called when the last byte is there.
+Arrived = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class InstantNetwork:
+    """Network on which bytes take no time."""
+
+    def model(self, clock: EventHeap) -> PlainModel:
+        """Make the network at work."""
+        return PlainModel(clock, 0.0, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data."""
+        return {"kind": "instant"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantNetwork:
+    """Network on which every transfer has the same bandwidth, in bytes a second, whatever else is under way."""
+
+    bandwidth: float
+    #: From a message's start to its first byte.
+    latency_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bandwidth < inf:
+            raise ValueError(f"expected a bandwidth above 0 bytes a second, got {self.bandwidth!r}")
+        if not 0 <= self.latency_seconds < inf:
+            raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
+
+    def model(self, clock: EventHeap) -> PlainModel:
+        """Make the network at work."""
+        return PlainModel(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data."""
+        return {"kind": "constant", **asdict(self)}
+
+
+class PlainModel:
+    """Plain network at work, in the virtual time of one simulation."""
+
+    def __init__(self, clock: EventHeap, ns_a_byte: float, latency: int) -> None:
+        self._clock, self._ns_a_byte, self._latency = clock, ns_a_byte, latency
+
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
+        """Send bytes from one host to another."""
+        self._clock.at(self._clock.now + self._latency + round(nbytes * self._ns_a_byte), arrived)
+
+    def delay(self, source: str, destination: str) -> int:
+        """Nanoseconds that a small message takes in addition to the recorded ones."""
+        return 0
+
 
 #: Share of a link's bandwidth for data: 1448 of the 1538 bytes that a full frame takes on Ethernet (preamble, headers
 #: of Ethernet, IP and TCP with timestamps, and the gap between frames). A link of 1 Gbit carries 941 Mbit/s.
@@ -18,78 +73,44 @@ ETHERNET_PAYLOAD = 1448 / 1538
 
 
 class TopologyError(ValueError):
-    """The topology is invalid.
-
-    Parameters
-    ----------
-    about
-        Name of the wrong host, switch or link.
-    wrong
-        The mistake.
-    """
+    """The topology is invalid: the host, switch or link that it is about, and the mistake."""
 
     def __init__(self, about: str, wrong: str) -> None:
         super().__init__(f"{about}: {wrong}")
         self.about = about
-        self.wrong = wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Machine that workers can run on.
-
-    Parameters
-    ----------
-    name
-        Unique among hosts and switches.
-    slots
-        Most workers that it can run.
-    nthreads
-        Threads of each of its workers.
-    memory
-        Bytes, of which each slot has an equal part; 0 is no limit.
-    address
-        Its name or number on the network, as in traces, if that is not its name.
-    speed
-        Speed of its workers as a multiple of the median recorded worker's.
-    loopback
-        Bytes a second between its own workers; None is without limit.
-    room
-        Its room, for the picture.
-    """
+    """Machine that workers can run on; its name is unique among hosts and switches."""
 
     name: str
+    #: Most workers that it can run, and threads of each.
     slots: int = 1
     nthreads: int = 1
+    #: Bytes, of which each slot has an equal part; 0 is no limit.
     memory: int = 0
+    #: Its name or number on the network, as in traces, if that is not its name.
     address: str = ""
+    #: Speed of its workers as a multiple of the median recorded worker's.
     speed: float = 1.0
+    #: Bytes a second between its own workers; None is without limit.
     loopback: float | None = None
+    #: For the picture.
     room: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """Link between two hosts or switches; its directions do not share their bandwidth (full duplex).
-
-    Parameters
-    ----------
-    ends
-        Two hosts or switches.
-    bandwidth
-        Bytes a second from the first to the second, above 0.
-    latency_seconds
-        Latency of each direction.
-    bandwidth_back
-        Bytes a second from the second to the first; None for the same.
-    queue_seconds
-        Longest wait of a message if the link is full: the time in which a switch sends its buffer.
-    """
+    """Link between two hosts or switches; its directions do not share their bandwidth (full duplex)."""
 
     ends: tuple[str, str]
+    #: Bytes a second from the first end to the second.
     bandwidth: float
     latency_seconds: float = 0.0
+    #: Bytes a second from the second end to the first; None for the same.
     bandwidth_back: float | None = None
+    #: Longest wait of a message if the link is full: the time in which a switch sends its buffer.
     queue_seconds: float = 0.0
 
     @property
@@ -105,15 +126,7 @@ class Cable:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Way from one host to another.
-
-    Parameters
-    ----------
-    links
-        Positions of the links, each with True if it is crossed from its first end to its second.
-    latency_seconds
-        Sum of their latencies.
-    """
+    """Way from one host to another: positions of links, each with True if it is crossed from its first end."""
 
     links: tuple[tuple[int, bool], ...]
     latency_seconds: float
@@ -125,19 +138,7 @@ class Topology:
 
     Concurrent transfers share each direction of a link max-min fairly; a transfer's first byte comes after the
     latencies of its links. A route has the fewest links, then the smallest latency, then the first links. Hosts forward
-    nothing.
-
-    Parameters
-    ----------
-    hosts, switches, links
-        In any order.
-    payload
-        Share of a link's bandwidth for data, above 0 and at most 1; the rest is for headers.
-
-    Raises
-    ------
-    TopologyError
-        If names are not unique, a link has an unknown end, a number is out of range, or hosts are not connected.
+    nothing. The payload is the share of a link's bandwidth for data; the rest is for headers.
     """
 
     hosts: tuple[Host, ...]
@@ -149,31 +150,28 @@ class Topology:
     def __post_init__(self) -> None:
         self._check_hosts()
         self._check_links()
-        self._check_connected()
-
-    # -- what is where -----------------------------------------------------------------------------
+        first = self.hosts[0].name
+        reached = self._routes_from(first)
+        for host in self.hosts:
+            if host.name not in reached:
+                raise TopologyError(host.name, f"no links lead from here to {first!r}")
 
     def host(self, name: str) -> Host | None:
         """Look up a host by name or address; None if there is none."""
         return self._by_name.get(name)
 
     def route(self, source: str, destination: str) -> Route:
-        """Find the route between two hosts, by name.
-
-        Raises
-        ------
-        KeyError
-            If one of them is not a host's name.
-        """
+        """Find the route between two hosts, by name or address."""
         if source not in self._routes:
-            self._routes[source] = self._routes_from(self._host_called(source))
-        return self._routes[source][self._host_called(destination)]
+            self._routes[source] = self._routes_from(self.known_host(source).name)
+        return self._routes[source][self.known_host(destination).name]
 
-    def _host_called(self, name: str) -> str:
-        host = self._by_name.get(name)
+    def known_host(self, name: str) -> Host:
+        """Look up a host that is there, by name or address."""
+        host = self.host(name)
         if host is None:
             raise KeyError(f"no host {name!r} in the topology")
-        return host.name
+        return host
 
     @cached_property
     def _by_name(self) -> dict[str, Host]:
@@ -209,8 +207,6 @@ class Topology:
                     heappush(heap, (hops + 1, further, (*links, (i, forth)), other))
         return best
 
-    # -- at work and on the way --------------------------------------------------------------------
-
     def model(self, clock: EventHeap) -> TopologyModel:
         """Make the network at work."""
         return TopologyModel(self, clock)
@@ -221,27 +217,16 @@ class Topology:
             "kind": "topology",
             "hosts": [asdict(host) for host in self.hosts],
             "switches": list(self.switches),
-            "links": [asdict(link) | {"ends": list(link.ends)} for link in self.links],
+            "links": [asdict(link) for link in self.links],
             "payload": self.payload,
         }
 
     @classmethod
-    def from_parts(
-        cls,
-        hosts: Iterable[Mapping[str, Any]],
-        switches: Iterable[str],
-        links: Iterable[Mapping[str, Any]],
-        payload: float,
-    ) -> Self:
+    def from_parts(cls, **given: Any) -> Self:
         """Read the data of :meth:`to_dict`, without its kind."""
-        return cls(
-            tuple(Host(**host) for host in hosts),
-            tuple(switches),
-            tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in links),
-            payload,
-        )
-
-    # -- what must hold ----------------------------------------------------------------------------
+        links = tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in given["links"])
+        hosts = tuple(Host(**host) for host in given["hosts"])
+        return cls(hosts, tuple(given["switches"]), links, given["payload"])
 
     def _check_hosts(self) -> None:
         if not self.hosts:
@@ -257,9 +242,7 @@ class Topology:
             for quantity, least in (("slots", 0), ("nthreads", 1), ("memory", 0)):
                 if getattr(host, quantity) < least:
                     raise TopologyError(host.name, f"{quantity} of at least {least}, got {getattr(host, quantity)!r}")
-            _check_above_0(host.name, "speed", host.speed)
-            if host.loopback is not None:
-                _check_above_0(host.name, "loopback", host.loopback)
+            _check_above_0(host.name, speed=host.speed, loopback=1.0 if host.loopback is None else host.loopback)
 
     def _check_links(self) -> None:
         known = {*self.switches, *(host.name for host in self.hosts)}
@@ -269,44 +252,35 @@ class Topology:
                     raise TopologyError(link.name, f"{end!r} is neither a host nor a switch")
             if link.ends[0] == link.ends[1]:
                 raise TopologyError(link.name, "a link has two different ends")
-            _check_above_0(link.name, "bandwidth", link.bandwidth)
-            _check_above_0(link.name, "bandwidth_back", link.back)
+            _check_above_0(link.name, bandwidth=link.bandwidth, bandwidth_back=link.back)
             for quantity, seconds in (("latency", link.latency_seconds), ("queue", link.queue_seconds)):
-                if not (isfinite(seconds) and seconds >= 0):
+                if not 0 <= seconds < inf:
                     raise TopologyError(link.name, f"expected a {quantity} of at least 0 s, got {seconds!r}")
 
-    def _check_connected(self) -> None:
-        first = self.hosts[0].name
-        reached = self._routes_from(first)
-        for host in self.hosts:
-            if host.name not in reached:
-                raise TopologyError(host.name, f"no links lead from here to {first!r}")
 
-
-def _check_above_0(about: str, quantity: str, value: float) -> None:
-    if not (isfinite(value) and value > 0):
-        raise TopologyError(about, f"expected a {quantity} above 0, got {value!r}")
+def _check_above_0(about: str, **quantities: float) -> None:
+    for quantity, value in quantities.items():
+        if not 0 < value < inf:
+            raise TopologyError(about, f"expected a {quantity} above 0, got {value!r}")
 
 
 class TopologyModel:
     """Topology at work: transfers share each direction of a link, and each loopback."""
 
     def __init__(self, topology: Topology, clock: EventHeap) -> None:
-        self._topology = topology
-        self._clock = clock
+        self._topology, self._clock = topology, clock
         capacities: list[float] = []
         for link in topology.links:
             capacities += [link.bandwidth * topology.payload, link.back * topology.payload]
-        self._capacities = capacities
         self._loopbacks: dict[str, Path] = {}
         for host in topology.hosts:
             if host.loopback is not None:
                 self._loopbacks[host.name] = (len(capacities),)
                 capacities.append(host.loopback)
-        self._links = SharedLinks(clock, capacities)
+        self._capacities, self._links = capacities, SharedLinks(clock, capacities)
         self._ways: dict[tuple[str, str], tuple[Path, int]] = {}
 
-    def transfer(self, source: str, destination: str, nbytes: int, arrived: Callable[[], object]) -> None:
+    def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
         """Send bytes from one host to another; both by name or address."""
         path, latency = self._way(source, destination)
         if latency:
@@ -327,13 +301,28 @@ class TopologyModel:
         """Look up the positions of the capacities that a transfer uses, and its latency in nanoseconds."""
         way = self._ways.get((source, destination))
         if way is None:
-            way = self._ways[source, destination] = self._found(source, destination)
+            route = self._topology.route(source, destination)
+            path = tuple(2 * i + (not forth) for i, forth in route.links)
+            if not path:
+                path = self._loopbacks.get(self._topology.known_host(source).name, ())
+            way = self._ways[source, destination] = path, round(1e9 * route.latency_seconds)
         return way
 
-    def _found(self, source: str, destination: str) -> tuple[Path, int]:
-        route = self._topology.route(source, destination)
-        if not route.links:
-            host = self._topology.host(source)
-            return (self._loopbacks.get(host.name, ()) if host else ()), 0
-        path = tuple(2 * i + (not forth) for i, forth in route.links)
-        return path, round(1e9 * route.latency_seconds)
+
+#: Description of a network: an immutable value.
+NetworkSpec: TypeAlias = InstantNetwork | ConstantNetwork | Topology
+
+_READ: dict[str, Callable[..., NetworkSpec]] = {
+    "instant": InstantNetwork,
+    "constant": ConstantNetwork,
+    "topology": Topology.from_parts,
+}
+
+
+def network_from_dict(described: dict[str, Any]) -> NetworkSpec:
+    """Read a description of a network, with its kind."""
+    given = dict(described)
+    kind = given.pop("kind", None)
+    if kind not in _READ:
+        raise ValueError(f"expected the kind of a network, of {sorted(_READ)}, got {kind!r}")
+    return _READ[kind](**given)

@@ -10,8 +10,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import NetworkSpec
-from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.topology import NetworkSpec, Topology
 
 
 def has_hosts(network: NetworkSpec | None, workers: Sequence[WorkerSpec]) -> bool:
@@ -35,8 +34,7 @@ def arrivals_on(
         zip(sender.tolist(), receiver.tolist(), start.tolist(), nbytes.tolist(), strict=True)
     ):
         clock.at(at, model.transfer, hosts[a], hosts[b], size, lambda i=i: arrived(i))
-    while clock.step():
-        pass
+    clock.run()
     return found
 
 

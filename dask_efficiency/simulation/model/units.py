@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf, nan
+from typing import NoReturn
 
 _NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*", re.DOTALL)
 
@@ -19,66 +20,40 @@ BANDWIDTHS |= {f"{prefix}B/s": float(factor) for prefix, factor in (_PREFIXES | 
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 
 #: By unit: bytes.
-SIZES = {f"{prefix}{unit}": float(factor) for prefix, factor in _PREFIXES.items() for unit in ("B", "")}
-SIZES |= {f"{prefix}{unit}": float(factor) for prefix, factor in _BINARY.items() for unit in ("B", "")}
-
-_EXAMPLES = (
-    (BANDWIDTHS, "a bandwidth above 0 with its unit, such as '1 Gbit', '100 Mbit/s' or '125 MB/s'"),
-    (TIMES, "a time with its unit, such as '50 us' or '0.1 ms'"),
-    (SIZES, "a size, such as '16 GB' or '16 GiB'"),
-)
+SIZES = {f"{prefix}{unit}": float(n) for prefix, n in (_PREFIXES | _BINARY).items() for unit in ("B", "")}
 
 
 def parse_bandwidth(text: str) -> float:
-    """Parse a bandwidth in bytes a second.
-
-    Raises
-    ------
-    ValueError
-        That says what was expected.
-    """
-    value = _value(text, BANDWIDTHS)
-    if value <= 0:
-        raise ValueError(_refusal(text, BANDWIDTHS))
-    return value
+    """Parse a bandwidth above 0, in bytes a second."""
+    expected = "a bandwidth above 0 with its unit, such as '1 Gbit', '100 Mbit/s' or '125 MB/s'"
+    return _value(text, BANDWIDTHS, expected) or _refuse(text, expected)
 
 
 def parse_seconds(text: str) -> float:
-    """Parse a time in seconds, at least 0.
-
-    Raises
-    ------
-    ValueError
-        That says what was expected.
-    """
-    return _value(text, TIMES)
+    """Parse a time in seconds, at least 0."""
+    return _value(text, TIMES, "a time with its unit, such as '50 us' or '0.1 ms'")
 
 
 def parse_nbytes(text: str) -> int:
-    """Parse a size in whole bytes, at least 0.
-
-    Raises
-    ------
-    ValueError
-        That says what was expected.
-    """
-    return round(_value(text, SIZES))
+    """Parse a size in whole bytes, at least 0."""
+    return round(_value(text, SIZES, "a size, such as '16 GB' or '16 GiB'"))
 
 
-def _value(text: str, units: dict[str, float]) -> float:
+def parse_int(text: str, least: int = 0) -> int:
+    """Parse a whole number of at most six digits."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6 and int(text) >= least):
+        _refuse(text, f"a whole number of at least {least}")
+    return int(text)
+
+
+def _value(text: str, units: Mapping[str, float], expected: str) -> float:
     found = _NUMBER.fullmatch(text)
-    unit = units.get(found["unit"]) if found else None
-    if found is None or unit is None:
-        raise ValueError(_refusal(text, units))
-    value = float(found["number"]) * unit
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(_refusal(text, units))
-    return value
+    value = float(found["number"]) * units.get(found["unit"], nan) if found else nan
+    return value if 0 <= value < inf else _refuse(text, expected)
 
 
-def _refusal(text: str, units: dict[str, float]) -> str:
-    example = next(example for known, example in _EXAMPLES if known is units)
-    return f"expected {example}, got {text[:80]!r}"
+def _refuse(text: str, expected: str) -> NoReturn:
+    raise ValueError(f"expected {expected}, got {text[:80]!r}")
 
 
 def shown_bandwidth(bandwidth: float) -> str:
@@ -108,15 +83,7 @@ MAX_NAMES = 5
 
 
 def few_names(names: Sequence[str], what: str = "") -> str:
-    """List a few names, and the number of the others: ``a, b and 3 more``.
-
-    Parameters
-    ----------
-    names
-        As displayed.
-    what
-        Word after the number of the others.
-    """
+    """List a few names, and the number of the others: ``a, b and 3 more``, followed by a word for these."""
     more = len(names) - MAX_NAMES
     rest = f" and {more} more {what}".rstrip() if more > 0 else ""
     return ", ".join(names[:MAX_NAMES]) + rest

@@ -18,7 +18,7 @@ from dask_efficiency.simulation.model.ladder import (
     STEPS,
     IdealLadder,
 )
-from dask_efficiency.simulation.sections.prediction import about_run, notes, recorded_in_words, title
+from dask_efficiency.simulation.sections.prediction import about_run, how_sure, notes, recorded_in_words, title
 
 #: By step: its meaning, for a reader.
 MEANINGS = {
@@ -110,7 +110,7 @@ def certainty(ladder: IdealLadder) -> Section:
     """Section on the certainty of the ladder, with the steps that were bounded."""
     seeds = len(ladder.self_replay.runs.makespans)
     lines = [
-        f"Simulated on its own cluster, the run takes {ladder.self_replay.in_words}.",
+        f"{ladder.self_replay.outcome}.",
         f"Each simulated step is the median of {seeds} runs, held between the bound below it and the step above it.",
     ]
     upper = float("inf")
@@ -121,7 +121,7 @@ def certainty(ladder: IdealLadder) -> Section:
                 "above: with less to do, tasks become ready in another order, and that can take longer."
             )
         upper = min(upper, rung.seconds)
-    return section("How sure this is", *lines, caveat=bool(ladder.self_replay.doubt))
+    return how_sure(ladder.self_replay, *lines)
 
 
 def to_dict(ladder: IdealLadder) -> dict[str, Any]:

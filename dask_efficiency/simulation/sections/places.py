@@ -8,7 +8,6 @@ from typing import Any
 
 from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
-    Scale,
     format_bytes,
     format_count,
     format_seconds,
@@ -22,6 +21,7 @@ from dask_efficiency.simulation.sections.prediction import (
     about_run,
     cluster_size,
     figures,
+    how_sure,
     notes,
     recorded_in_words,
     title,
@@ -51,7 +51,8 @@ def document(placements: Placements) -> Document:
     runs = format_count(len(prediction.makespans), "simulated run")
     early = "; ended early" if placements.not_simulated else ""
     context = f"{recorded_in_words(prediction.recorded)}; {runs} of each placement{early}"
-    return Document(title(prediction.recorded), context, headline(placements), sections(placements))
+    sections = with_content(ranking(placements), certainty(placements), notes(placements.notes))
+    return Document(title(prediction.recorded), context, headline(placements), sections)
 
 
 def page(placements: Placements) -> Document:
@@ -59,44 +60,34 @@ def page(placements: Placements) -> Document:
     return replace(document(placements), data=to_dict(placements))
 
 
-def sections(placements: Placements) -> tuple[Section, ...]:
-    """List all sections with content, in reading order."""
-    return with_content(ranking(placements), certainty(placements), notes(placements.notes))
-
-
 def ranking(placements: Placements) -> Section:
     """Section with a row for each placement, the fastest first, and reasons why the others are slower."""
     slowest = placements.ranked[-1].makespan_seconds
     scale = time_scale(slowest)
     heads = ("placement", "workers", f"time, {scale.unit}", "runs", f"waits, {scale.unit}", "moved", "fullest link")
-    rows = tuple(
-        (
-            name_of(one.name),
-            str(len(one.prediction.cluster.workers)),
-            scale.figure(one.makespan_seconds),
-            _ends(one.prediction.runs.spread, scale),
-            scale.figure(one.moving_seconds),
-            format_bytes(one.moved_bytes),
-            _fullest(one.fullest_link),
+    rows = []
+    for one in placements.ranked:
+        low, high = one.prediction.runs.spread
+        link = one.fullest_link
+        rows.append(
+            (
+                name_of(one.name),
+                str(len(one.prediction.cluster.workers)),
+                scale.figure(one.makespan_seconds),
+                "-" if math.isnan(low) else f"{scale.figure(low)} to {scale.figure(high)}",
+                scale.figure(one.moving_seconds),
+                format_bytes(one.moved_bytes),
+                "-" if link is None else f"{name_of(link[0])}, {format_share(link[1])}",
+            )
         )
-        for one in placements.ranked
-    )
     bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in placements.ranked)
-    drawn = Table(heads, rows, strong=(0,), drawings=bars, drawn_behind=2)
+    drawn = Table(heads, tuple(rows), strong=(0,), drawings=bars, drawn_behind=2)
     reasons = (reason(placements, one) for one in placements.ranked[1:])
     means = (
         "runs: within which 90 of 100 are; waits: for inputs from other workers, on the critical path; moved: from one "
         "host to another; fullest link: the one that moves bytes for the largest share of the time, and that share."
     )
     return section("Placements, the fastest first", drawn, Aside(means), *reasons)
-
-
-def _ends(spread: tuple[float, float], scale: Scale) -> str:
-    return "-" if math.isnan(spread[0]) else " to ".join(scale.figure(end) for end in spread)
-
-
-def _fullest(link: tuple[str, float] | None) -> str:
-    return "-" if link is None else f"{name_of(link[0])}, {format_share(link[1])}"
 
 
 def reason(placements: Placements, placement: Placement) -> str:
@@ -113,23 +104,17 @@ def reason(placements: Placements, placement: Placement) -> str:
     if moving < later / 2:
         waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
         return f"{text}, mostly not because inputs move: its critical path waits for them {waits}."
-    text = f"{text}: its critical path waits {format_seconds(moving)} longer for inputs from other workers"
-    link = placement.fullest_link
-    return f"{text}. {_full(*link)}." if link is not None else f"{text}."
-
-
-def _full(link: str, share: float) -> str:
-    return f"The fullest link, {name_of(link)}, moves bytes for {format_share(share)} of the time"
+    text = f"{text}: its critical path waits {format_seconds(moving)} longer for inputs from other workers."
+    if placement.fullest_link is None:
+        return text
+    link, share = placement.fullest_link
+    return f"{text} The fullest link, {name_of(link)}, moves bytes for {format_share(share)} of the time."
 
 
 def certainty(placements: Placements) -> Section:
     """Section on the certainty of the ranking."""
     judged = placements.best.prediction.self_replay
-    return section(
-        "How sure this is",
-        f"Simulated on its own cluster, the run takes {judged.in_words}; that is common to all placements.",
-        caveat=bool(judged.doubt),
-    )
+    return how_sure(judged, f"{judged.outcome}; that is common to all placements.")
 
 
 def to_dict(placements: Placements) -> dict[str, Any]:

@@ -22,9 +22,8 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 from dask_efficiency.show.finding import MAX_HEADLINE
-from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.result import Prediction, SelfReplay
 from dask_efficiency.simulation.model.run_figures import RunFigures
 from dask_efficiency.simulation.model.sweeps import worker_seconds
 
@@ -117,15 +116,8 @@ def _changes(prediction: Prediction) -> list[str]:
 
 def document(prediction: Prediction) -> Document:
     """Make the document of a prediction."""
-    path = prediction.path
-    sections = with_content(
-        certainty(prediction),
-        spent(prediction),
-        by_name(path, "prefix"),
-        by_name(path, "worker"),
-        by_host(path),
-        notes(prediction.notes),
-    )
+    paths = (by_name(prediction.path, "prefix"), by_name(prediction.path, "worker"), by_host(prediction.path))
+    sections = with_content(certainty(prediction), spent(prediction), *paths, notes(prediction.notes))
     return Document(title(prediction.recorded), context(prediction), headline(prediction), sections)
 
 
@@ -162,18 +154,19 @@ def between(low: float, high: float) -> str:
 
 def certainty(prediction: Prediction) -> Section:
     """Section on the certainty of the prediction."""
-    lines = []
-    makespans = list(prediction.makespans.values())
-    low, high = prediction.interval
-    if math.isnan(low):
-        lines.append("One simulated run says nothing about how much runs differ: there is no interval.")
-    else:
-        lines.append(
+    makespans, (low, high) = prediction.makespans.values(), prediction.interval
+    line = "One simulated run says nothing about how much runs differ: there is no interval."
+    if not math.isnan(low):
+        line = (
             f"{len(makespans)} simulated runs take {between(min(makespans), max(makespans))}. A real one is expected "
             f"within {between(low, high)} in 90 of 100 cases."
         )
-    lines.append(f"Simulated on its own cluster, the run takes {prediction.self_replay.in_words}.")
-    return section("How sure this is", *lines, caveat=bool(prediction.self_replay.doubt))
+    return how_sure(prediction.self_replay, line, f"{prediction.self_replay.outcome}.")
+
+
+def how_sure(judged: SelfReplay, *lines: str) -> Section:
+    """Section on a certainty that depends on the run's own simulation."""
+    return section("How sure this is", *lines, caveat=bool(judged.doubt))
 
 
 def spent(prediction: Prediction) -> Section:
@@ -181,53 +174,45 @@ def spent(prediction: Prediction) -> Section:
     path = prediction.path
     drawn = [along_the_run(path)] if len(path.segments) else []
     table = kinds_table(prediction.recorded.kinds, path.seconds("kind"))
+    lines = []
+    if len(prediction.makespans) > 1:
+        scale = time_scale(prediction.makespan_seconds)  # with as many digits as the headline
+        nearest = scale.figure(path.makespan_seconds)
+        lines.append(f"Shown is the simulated run nearest to their median: {nearest} {scale.unit}.")
     held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
-    # With as many digits as the headline.
-    scale = time_scale(prediction.makespan_seconds)
-    nearest = scale.figure(path.makespan_seconds)
-    threads = f"Tasks hold {held} of the thread time, and compute in {useful} of it."
-    which = (
-        f"Shown is the simulated run nearest to their median: {nearest} {scale.unit}."
-        if len(prediction.makespans) > 1
-        else ""
-    )
-    return section("What the makespan would be spent on", *drawn, table, *filter(None, (which, threads)))
+    lines.append(f"Tasks hold {held} of the thread time, and compute in {useful} of it.")
+    return section("What the makespan would be spent on", *drawn, table, *lines)
 
 
 def kinds_table(was: Mapping[str, float], now: Mapping[str, float]) -> Table:
     """Tabulate the seconds of two critical paths by kind, and their differences; the largest first."""
     scale = time_scale(max(sum(was.values()), sum(now.values())))
     largest = {kind: max(was.get(kind, 0.0), now.get(kind, 0.0)) for kind in {**was, **now}}
-    shown = sorted((kind for kind in largest if scale.steps(largest[kind])), key=lambda kind: -largest[kind])
-    rest = shown[MAX_KINDS:]
-    shown = shown[:MAX_KINDS]
+    there = sorted((kind for kind in largest if scale.steps(largest[kind])), key=lambda kind: -largest[kind])
+    shown = there[:MAX_KINDS]
     steps = [(kind_label(kind), scale.steps(was.get(kind, 0.0)), scale.steps(now.get(kind, 0.0))) for kind in shown]
     total_was, total_now = scale.steps(sum(was.values())), scale.steps(sum(now.values()))
     # A row for all that is too small for its own, so that the rows add up to the total.
     left_was = max(total_was - sum(before for _, before, _ in steps), 0)
     left_now = max(total_now - sum(after for _, _, after in steps), 0)
     if len(shown) < len(largest) and (left_was or left_now):
-        steps.append((kind_label(f"{len(rest)} more" if rest else "others"), left_was, left_now))
+        more = len(there) - len(shown)
+        steps.append((kind_label(f"{more} more" if more else "others"), left_was, left_now))
     steps.append((kind_label("total"), total_was, total_now))
     changes = [after - before for _, before, after in steps]
     most = max(map(abs, changes[:-1]), default=0) or 1
-    drawings = [ChangeBar(change / most, GREW if change > 0 else SHRANK) for change in changes[:-1]]
     cells = tuple(
-        (label, scale.text(before), scale.text(after), _signed(scale.text(after - before), after - before))
-        for label, before, after in steps
+        (label, scale.text(before), scale.text(after), "+" * (change > 0) + scale.text(change) * (change != 0))
+        for (label, before, after), change in zip(steps, changes, strict=True)
     )
     return Table(
         ("kind", f"recorded, {scale.unit}", f"simulated, {scale.unit}", "change"),
         cells,
         sums=(len(cells) - 1,),
-        drawings=(*drawings, None),
+        drawings=(*(ChangeBar(change / most, GREW if change > 0 else SHRANK) for change in changes[:-1]), None),
         drawn_behind=3,
         hint_head="what it is",
     )
-
-
-def _signed(text: str, steps: int) -> str:
-    return f"+{text}" if steps > 0 else text if steps else ""
 
 
 def notes(lines: Sequence[str]) -> Section:
@@ -261,8 +246,7 @@ def about_run(self_replay: SelfReplay, notes: tuple[str, ...]) -> dict[str, Any]
 
 def figures(prediction: Prediction) -> dict[str, Any]:
     """The simulated figures alone, ready for JSON."""
-    low, high = prediction.interval
-    job = prediction.job
+    interval, job = prediction.interval, prediction.job
     return {
         "workers": len(job.cluster.workers),
         "threads": job.cluster.nthreads,
@@ -270,7 +254,7 @@ def figures(prediction: Prediction) -> dict[str, Any]:
         "prefixes": dict(job.prefixes or {}),
         "config": dict(job.cluster.config),
         "makespan_seconds": prediction.makespan_seconds,
-        "interval": None if math.isnan(low) else [low, high],
+        "interval": None if math.isnan(interval[0]) else list(interval),
         "makespans": {str(seed): seconds for seed, seconds in prediction.makespans.items()},
         "speedup": prediction.speedup,
         "efficiency": prediction.efficiency,

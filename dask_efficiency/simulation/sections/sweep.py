@@ -17,7 +17,7 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, Sweep, worker_seconds
-from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, recorded_in_words, title
+from dask_efficiency.simulation.sections.prediction import about_run, figures, how_sure, notes, recorded_in_words, title
 
 
 def headline(sweep: Sweep) -> str:
@@ -37,8 +37,11 @@ def _workers(prediction: Prediction) -> str:
 
 def document(sweep: Sweep) -> Document:
     """Make the document of a sweep."""
+    runs = format_count(len(sweep.predictions[0].makespans), "simulated run")
+    early = "; ended early" if sweep.not_simulated else ""
+    context = f"{recorded_in_words(sweep.recorded)}; {runs} of each cluster{early}"
     sections = with_content(clusters(sweep), certainty(sweep), notes(sweep.notes))
-    return Document(title(sweep.recorded), _context(sweep), headline(sweep), sections)
+    return Document(title(sweep.recorded), context, headline(sweep), sections)
 
 
 def page(sweep: Sweep) -> Document:
@@ -52,21 +55,14 @@ def in_report(sweep: Sweep) -> Section:
     return section("By number of workers", f"{headline(sweep)}.", *(block for part in parts for block in part.blocks))
 
 
-def _context(sweep: Sweep) -> str:
-    seeds = len(sweep.predictions[0].makespans)
-    early = "; ended early" if sweep.not_simulated else ""
-    return f"{recorded_in_words(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster{early}"
-
-
 def _stats(sweep: Sweep) -> tuple[tuple[str, str], ...]:
-    found = [("recorded", format_seconds(sweep.recorded.makespan_seconds))]
-    found.append((f"on {_workers(sweep.best)}", format_seconds(sweep.best.makespan_seconds)))
     money = sweep.money(sweep.best)
-    if money is not None:
-        scale = money_scale(money)
-        found.append(("its cost", scale.figure(money)))
-    found.append(("self replay", f"{100 * sweep.self_replay.error:+.1f} %"))
-    return tuple(found)
+    return (
+        ("recorded", format_seconds(sweep.recorded.makespan_seconds)),
+        (f"on {_workers(sweep.best)}", format_seconds(sweep.best.makespan_seconds)),
+        *([] if money is None else [("its cost", money_scale(money).figure(money))]),
+        ("self replay", f"{100 * sweep.self_replay.error:+.1f} %"),
+    )
 
 
 def clusters(sweep: Sweep) -> Section:
@@ -91,29 +87,28 @@ def table(sweep: Sweep) -> Table:
     """Tabulate the clusters; the best one stands out."""
     longest = max(one.makespan_seconds for one in sweep.predictions)
     scale = time_scale(longest)
-    heads = ["workers", f"makespan, {scale.unit}", "90 of 100 runs", "speedup", "efficient", "in tasks"]
-    prices = [sweep.money(one) for one in sweep.predictions]
-    known = [price for price in prices if price is not None]
-    cost = money_scale(max(known, default=0.0)) if known else time_scale(max(map(worker_seconds, sweep.predictions)))
-    heads.append("cost" if known else f"worker-{cost.unit}")
+    prices = [price for one in sweep.predictions if (price := sweep.money(one)) is not None]
+    costs = prices or [*map(worker_seconds, sweep.predictions)]
+    cost = money_scale(max(prices)) if prices else time_scale(max(costs))
+    head = ("workers", f"makespan, {scale.unit}", "90 of 100 runs", "speedup", "efficient", "in tasks")
+    heads = (*head, "cost" if prices else f"worker-{cost.unit}")
     rows = []
-    for one, price in zip(sweep.predictions, prices, strict=True):
+    for one, price in zip(sweep.predictions, costs, strict=True):
         low, high = one.interval
-        ends = "-" if math.isnan(low) else f"{scale.figure(low)} to {scale.figure(high)}"
         rows.append(
             (
                 str(len(one.cluster.workers)),
                 scale.figure(one.makespan_seconds),
-                ends,
+                "-" if math.isnan(low) else f"{scale.figure(low)} to {scale.figure(high)}",
                 format_times(one.speedup),
                 format_share(one.efficiency),
                 format_share(one.busy),
-                cost.figure(worker_seconds(one) if price is None else price),
+                cost.figure(price),
             )
         )
     bars = tuple(Share(one.makespan_seconds / longest if longest else 0.0) for one in sweep.predictions)
     best = next(i for i, one in enumerate(sweep.predictions) if one is sweep.best)
-    return Table(tuple(heads), tuple(rows), words=(), strong=(best,), drawings=bars, drawn_behind=1)
+    return Table(heads, tuple(rows), words=(), strong=(best,), drawings=bars, drawn_behind=1)
 
 
 def knee(sweep: Sweep) -> str:
@@ -130,12 +125,8 @@ def knee(sweep: Sweep) -> str:
 
 def certainty(sweep: Sweep) -> Section:
     """Section on the certainty of the predictions."""
-    return section(
-        "How sure this is",
-        f"Simulated on its own cluster, the run takes {sweep.self_replay.in_words}.",
-        "What starting workers costs, and what they cost before and after the run, is not in it.",
-        caveat=bool(sweep.self_replay.doubt),
-    )
+    left_out = "What starting workers costs, and what they cost before and after the run, is not in it."
+    return how_sure(sweep.self_replay, f"{sweep.self_replay.outcome}.", left_out)
 
 
 def to_dict(sweep: Sweep) -> dict[str, Any]:

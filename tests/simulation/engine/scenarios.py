@@ -1,4 +1,4 @@
-"""Simulations of small runs, checked by Dask after every step; prints what became of each as JSON.
+"""Simulations of small runs, checked by Dask after every step; prints the figures of each as JSON.
 
 Its process does nothing else, as what it replaces in Dask is not put back.
 """
@@ -32,11 +32,10 @@ DISK = Disk(write=100e6, read=200e6, latency=0)
 
 
 def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict[str, Any]:
-    """Simulate, and say what became of it."""
-    gil = job.get("gil", {})
-    costs = replace(calibrate(trace, gil), disk=DISK)
-    # No process uses anything beside results.
-    costs = replace(costs, unmanaged=np.zeros_like(costs.unmanaged))
+    """Simulate, and give the figures."""
+    costs = calibrate(trace, job.get("gil", {}))
+    # Processes use no memory but for results.
+    costs = replace(costs, disk=DISK, unmanaged=np.zeros_like(costs.unmanaged))
     job = SimulationJob(cluster or ClusterSpec.from_trace(trace), validate=True, **job)
     found = Engine(Workload(trace), costs, job, 0).run()
     assert found.trace is not None
@@ -88,10 +87,9 @@ def pairs(tasks: int, nbytes: int = 10 * MB, use_ms: int = 20, **settings: Any) 
     return simulate(graph, **{"workers": 1, "nthreads": 1, **settings})
 
 
-def cluster(trace: RunTrace, **changes: Any) -> ClusterSpec:
-    """The recorded cluster, with workers changed."""
-    spec = ClusterSpec.from_trace(trace)
-    return replace(spec, workers=tuple(replace(worker, **changes) for worker in spec.workers))
+def bound(trace: RunTrace, **constraint: Any) -> RunTrace:
+    """All tasks have a constraint."""
+    return replace(trace, constraints=dict.fromkeys(range(len(trace.tasks)), constraint))
 
 
 def with_events(trace: RunTrace, *events: tuple[int, int, WorkerChange]) -> RunTrace:
@@ -101,41 +99,12 @@ def with_events(trace: RunTrace, *events: tuple[int, int, WorkerChange]) -> RunT
     return replace(trace, worker_events=WorkerEvents.from_columns(columns))
 
 
-def lock(held: float) -> dict[str, Any]:
-    """Two threads."""
-    trace = flat(8)
-    return run(trace, cluster(trace, nthreads=2), gil={"work": held})
-
-
-def spill(**job: Any) -> dict[str, Any]:
-    """Room for three results of ten."""
-    trace = pairs(10)
-    return run(trace, cluster(trace, memory_limit=50 * MB), **job)
-
-
 def pause() -> dict[str, Any]:
-    """A worker that cannot spill gets full, until another one has used what it holds: it steals tasks that are long."""
+    """A worker that cannot spill gets full, until another one has used its results: it steals tasks that are long."""
     trace = pairs(8, nbytes=MB // 10, use_ms=300, workers=2)
     small, large = ClusterSpec.from_trace(trace).workers
-    workers = (replace(small, memory_limit=MB * 3 // 10), large)
-    config = {"distributed.worker.memory.target": False, "distributed.worker.memory.spill": False}
-    return run(trace, replace(ClusterSpec.from_trace(trace), workers=workers, config=config))
-
-
-def lost() -> dict[str, Any]:
-    """A worker is killed."""
-    return run(with_events(pairs(10, nbytes=1000, workers=2), (60, 0, WorkerChange.LEFT)))
-
-
-def retired() -> dict[str, Any]:
-    """A worker hands over what it has."""
-    trace = pairs(10, nbytes=1000, workers=2)
-    return run(with_events(trace, (60, 0, WorkerChange.RETIRING), (90, 0, WorkerChange.LEFT)))
-
-
-def joined() -> dict[str, Any]:
-    """A worker comes late."""
-    return run(with_events(flat(20, workers=2), (400, 1, WorkerChange.JOINED)))
+    config = dict.fromkeys(("distributed.worker.memory.target", "distributed.worker.memory.spill"), False)
+    return run(trace, ClusterSpec((replace(small, memory_limit=MB * 3 // 10), large), config=config))
 
 
 def replaced() -> dict[str, Any]:
@@ -145,75 +114,60 @@ def replaced() -> dict[str, Any]:
     return run(with_events(again, (400, 0, WorkerChange.LEFT), (600, 1, WorkerChange.JOINED)))
 
 
-def restricted() -> dict[str, Any]:
-    """Tasks that may only run on the second worker, or on a host that has it."""
-    trace = flat(8, workers=2)
-    place = trace.workers[1].address
-    constraints = {i: {"restrictions": [place], "loose_restrictions": False} for i in range(8)}
-    return run(replace(trace, constraints=constraints))
-
-
-def loose() -> dict[str, Any]:
-    """The worker that tasks were meant for is not there, and others may run them."""
-    trace = flat(8, workers=2)
-    place = trace.workers[1].address
-    constraints = {i: {"restrictions": [place], "loose_restrictions": True} for i in range(8)}
-    return run(replace(trace, constraints=constraints), ClusterSpec.from_trace(trace).with_workers(1))
-
-
 def resources() -> dict[str, Any]:
     """Tasks that need all of a resource do not run at the same time."""
-    trace = replace(flat(6), constraints={i: {"resources": {"licence": 1.0}} for i in range(6)})
-    return run(trace, cluster(trace, nthreads=2, resources={"licence": 1.0}))
+    trace = bound(flat(6), resources={"licence": 1.0})
+    (worker,) = trace.workers
+    return run(trace, ClusterSpec((replace(worker, nthreads=2, resources={"licence": 1.0}),)))
 
 
 def data() -> dict[str, Any]:
-    """Two tasks need what nobody computed."""
+    """Two tasks need a result that was not computed."""
     graph = Graph(["data", "use", "use"], [[], [0], [0]], [10 * MS] * 3, [1000] * 3, {1, 2})
     trace = simulate(graph, workers=2, nthreads=1)
     tasks = trace.tasks.columns() | {"graph": np.array([-1, 0, 0], np.int32)}
     return run(replace(trace, tasks=Tasks.from_columns(tasks), runs=trace.runs.take(trace.runs.task != 0)))
 
 
-def p2p(*, killed: bool = False, **job: Any) -> dict[str, Any]:
-    """A shuffle of 40 MB from one worker to four, at 10 MB/s; and where one that has some of its outputs is killed."""
+def p2p() -> RunTrace:
+    """A shuffle of 40 MB from one worker to four, at 10 MB/s."""
     prefixes = ["load", "shuffle-transfer", "shuffle-barrier", *["shuffle-p2p"] * 8]
     inputs = [[], [0], [1], *[[2]] * 8]
     graph = Graph(prefixes, inputs, [10 * MS] * 11, [40 * MB, 1, 1, *[5 * MB] * 8], {*range(3, 11)})
     trace = simulate(graph, workers=4, nthreads=1)
-    trace = replace(trace, keys=Texts.of(f"('{prefix}', {i})" for i, prefix in enumerate(prefixes)))
-    return run(with_events(trace, (25, 3, WorkerChange.LEFT)) if killed else trace, **job)
+    return replace(trace, keys=Texts.of(f"('{prefix}', {i})" for i, prefix in enumerate(prefixes)))
 
 
-def failing() -> dict[str, Any]:
-    """Three tasks fail once."""
-    return run(flat(6, failing=frozenset({0, 1, 2})))
+def resized(trace: RunTrace, workers: int, **sizes: int) -> ClusterSpec:
+    return ClusterSpec.from_trace(trace).with_workers(workers, **sizes)
 
 
-def seceding() -> dict[str, Any]:
-    """All tasks leave their slot at half their time."""
-    return run(flat(6, seceding=frozenset(range(6))))
-
+#: Two threads of one worker; room for three results of ten; two workers, and the second one's address.
+EIGHT, TEN, TWO, SMALL = flat(8), pairs(10), flat(8, workers=2), pairs(10, nbytes=1000, workers=2)
+SECOND = [TWO.workers[1].address]
 
 SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
-    "lock": lambda: lock(1.0),
-    "no lock": lambda: lock(0.0),
-    "spill": spill,
-    "no spill": lambda: spill(without=frozenset({"spill"})),
+    "lock": lambda: run(EIGHT, resized(EIGHT, 1, nthreads=2), gil={"work": 1.0}),
+    "no lock": lambda: run(EIGHT, resized(EIGHT, 1, nthreads=2), gil={"work": 0.0}),
+    "spill": lambda: run(TEN, resized(TEN, 1, memory_limit=50 * MB)),
+    "no spill": lambda: run(TEN, resized(TEN, 1, memory_limit=50 * MB), without=frozenset({"spill"})),
     "pause": pause,
-    "lost": lost,
-    "retired": retired,
-    "joined": joined,
+    "lost": lambda: run(with_events(SMALL, (60, 0, WorkerChange.LEFT))),
+    "retired": lambda: run(with_events(SMALL, (60, 0, WorkerChange.RETIRING), (90, 0, WorkerChange.LEFT))),
+    "joined": lambda: run(with_events(flat(20, workers=2), (400, 1, WorkerChange.JOINED))),
     "replaced": replaced,
-    "restricted": restricted,
-    "loose": loose,
+    "restricted": lambda: run(bound(TWO, restrictions=SECOND, loose_restrictions=False)),
+    # The allowed worker is not there.
+    "loose": lambda: run(bound(TWO, restrictions=SECOND, loose_restrictions=True), resized(TWO, 1)),
     "resources": resources,
     "data": data,
-    "p2p": p2p,
-    "p2p, killed": lambda: p2p(killed=True),
-    "p2p, no transfers": lambda: p2p(without=frozenset({"transfer"})),
-    "failing": failing,
-    "seceding": seceding,
+    "p2p": lambda: run(p2p()),
+    # A worker that has some of the outputs is killed.
+    "p2p, killed": lambda: run(with_events(p2p(), (25, 3, WorkerChange.LEFT))),
+    "p2p, no transfers": lambda: run(p2p(), without=frozenset({"transfer"})),
+    "failing": lambda: run(flat(6, failing=frozenset({0, 1, 2}))),
+    # At half their time.
+    "seceding": lambda: run(flat(6, seceding=frozenset(range(6)))),
 }
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def costs(seed: int = 0, network: bool = False, without: frozenset[str] = frozen
     return Costs(OVERHEADS, TRANSFERS, network=network, without=without, seed=seed)
 
 
-def test_the_seed_decides_and_everything_recorded_is_drawn() -> None:
+def test_the_seed_decides_and_all_recorded_values_are_drawn_up_to_the_rare_ones() -> None:
     ways = [[drawn() for _ in range(30)] for drawn in (costs(1).to_worker, costs(1).to_worker, costs(2).to_worker)]
     assert ways[0] == ways[1] != ways[2]
     assert set(ways[0]) == {1000, 2000}
@@ -37,17 +37,20 @@ def test_the_seed_decides_and_everything_recorded_is_drawn() -> None:
     assert {some.prepare(0) for _ in range(40)} == {1, 2, 3}
     assert {some.finish(0) for _ in range(40)} == {110, 120, 130}
     assert some.finish(1) == 190
+    some = Costs(OVERHEADS, TRANSFERS, network=False, without=(), seed=0, rare=0.5)
+    assert {some.prepare(0) for _ in range(40)} == {1, 2}
+    assert {some.to_worker() for _ in range(40)} == {1000}
 
 
-def test_around_a_task_the_loop_waits_less_where_fewer_threads_hold_the_gil() -> None:
+def test_the_loop_waits_less_around_a_task_if_fewer_threads_hold_the_gil() -> None:
     slow = replace(OVERHEADS, prepare=(np.array([AROUND + 6_000_000]),), finish=(np.array([AROUND + 2_000_000]),))
     some = Costs(slow, TRANSFERS, network=False, without=(), seed=0)
     assert [some.prepare(0, crowd) for crowd in (1.0, 0.5, 0.0)] == [6_500_000, 3_500_000, 500_000]
     assert [some.finish(0, crowd) for crowd in (1.0, 0.5, 0.0)] == [2_500_100, 1_500_100, 500_100]
-    assert costs().finish(1, 0.0) == 190  # what is short has waited for nobody
+    assert costs().finish(1, 0.0) == 190  # a short time has no waiting in it
 
 
-def test_only_what_ends_or_begins_a_task_costs_much() -> None:
+def test_only_messages_that_end_or_begin_a_task_cost_much() -> None:
     some = costs()
     assert some.at_scheduler("task-finished") == 500_000
     assert some.at_scheduler("add-keys") == some.at_worker("free-keys") == SMALL_MESSAGE
@@ -63,7 +66,7 @@ def test_a_transfer_costs_by_message_result_and_byte(network: bool, byte: int) -
     assert found == {(10, 26 + 100 * byte), (20, 52 + 200 * byte)}
 
 
-def test_what_a_transfer_takes_beyond_what_moving_data_needs_is_waiting() -> None:
+def test_a_transfer_waits_for_the_time_beyond_the_computing_of_its_data() -> None:
     slow = replace(TRANSFERS, message=5e6, factors=np.array([2.0]))
     some = Costs(OVERHEADS, slow, network=False, without=(), seed=0)
     _, taking = some.transfer(2, 100_000)
@@ -71,19 +74,13 @@ def test_what_a_transfer_takes_beyond_what_moving_data_needs_is_waiting() -> Non
     assert sum(taking) == some.refused() - 20 + 2 * (2 * 3 + 2 * 100_000)
 
 
-def test_what_is_rare_is_cut_off_as_waiting() -> None:
-    some = Costs(OVERHEADS, TRANSFERS, network=False, without=(), seed=0, rare=0.5)
-    assert {some.prepare(0) for _ in range(40)} == {1, 2}
-    assert {some.to_worker() for _ in range(40)} == {1000}
-
-
-def test_the_first_task_of_a_kind_costs_what_it_did_on_that_worker_or_what_is_usual() -> None:
+def test_the_first_task_of_a_prefix_costs_the_recorded_time_of_that_worker_or_the_median() -> None:
     some = costs()
     assert [some.cold(worker, 1) for worker in (0, 1, 2, MISSING)] == [900, 0, 500, 500]
     assert some.cold(0, 0) == costs(without=frozenset({"scheduler"})).cold(0, 1) == 0
 
 
-def test_what_is_left_out_costs_nothing() -> None:
+def test_parts_that_are_left_out_cost_nothing() -> None:
     free = costs(without=frozenset({"scheduler", "transfer"}))
     assert free.transfer(5, 5) == (0, (0, 0))
     assert free.to_worker() == free.to_scheduler() == free.at_scheduler("task-finished") == free.at_worker("x") == 0

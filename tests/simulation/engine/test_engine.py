@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace, critical_path, load_trace
-from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.simulation.engine.launch import SimulationError, simulate_seeds
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import SimulationJob
@@ -48,19 +46,16 @@ def replayed(recorded: RunTrace) -> RunTrace:
     return simulated(recorded, validate=True)
 
 
-def test_every_task_has_the_prefix_the_span_the_priority_and_the_inputs_that_it_had(
-    recorded: RunTrace, replayed: RunTrace
-) -> None:
+def test_every_task_has_its_prefix_span_priority_and_inputs(recorded: RunTrace, replayed: RunTrace) -> None:
     def facts(trace: RunTrace) -> dict[str, tuple[object, ...]]:
         tasks, starts = trace.tasks, trace.dependency_starts
+        columns = (tasks.wanted, tasks.nbytes, tasks.priority_user, tasks.priority_graph, tasks.priority_order)
         return {
             key: (
                 trace.prefixes[tasks.prefix[i]],
                 trace.spans[tasks.span[i]],
-                bool(tasks.wanted[i]),
-                int(tasks.nbytes[i]),
-                *(int(getattr(tasks, f"priority_{part}")[i]) for part in ("user", "graph", "order")),
-                frozenset(trace.keys[j] for j in trace.dependencies[starts[i] : starts[i + 1]]),
+                [int(column[i]) for column in columns],
+                {trace.keys[j] for j in trace.dependencies[starts[i] : starts[i + 1]]},
             )
             for i, key in enumerate(trace.keys)
         }
@@ -69,14 +64,15 @@ def test_every_task_has_the_prefix_the_span_the_priority_and_the_inputs_that_it_
 
 
 def test_every_task_computes_once_and_for_as_long_as_it_did(recorded: RunTrace, replayed: RunTrace) -> None:
-    def computed(trace: RunTrace) -> dict[str, int]:
-        rows = np.flatnonzero(trace.runs.stop != MISSING)
-        assert len(rows) == len(trace.tasks)
-        return {trace.keys[trace.runs.task[i]]: int(trace.runs.stop[i] - trace.runs.start[i]) for i in rows}
+    def took(trace: RunTrace) -> dict[str, int]:
+        keys = [trace.keys[task] for task in trace.runs.task]
+        return dict(zip(keys, (trace.runs.stop - trace.runs.start).tolist(), strict=True))
 
-    before, after = computed(recorded), computed(replayed)
-    # No worker was slower than the others, so what is rounded is all that changes.
-    assert {key: abs(after[key] - before[key]) for key in before if abs(after[key] - before[key]) > 1} == {}
+    before, after = took(recorded), took(replayed)
+    assert len(replayed.runs) == len(replayed.tasks)
+    # No worker was slower than the others, so rounding is the only change.
+    assert before.keys() == after.keys()
+    assert max(abs(after[key] - before[key]) for key in before) <= 1
 
 
 def test_nothing_begins_before_its_inputs_are_there_and_no_slot_has_two_tasks(replayed: RunTrace) -> None:
@@ -102,43 +98,25 @@ def test_a_seed_is_the_same_run_in_every_process(
     recorded: RunTrace, replayed: RunTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result does not depend on the process's allocator, hashes and configuration, nor on earlier seeds."""
-    monkeypatch.setenv("PYTHONMALLOC", "malloc")
-    monkeypatch.setenv("PYTHONHASHSEED", "7")
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__UNKNOWN_TASK_DURATION", "10s")
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__PRELOAD", '["no_such_module"]')
+    scheduler = {"WORK_STEALING": "False", "UNKNOWN_TASK_DURATION": "10s", "PRELOAD": '["no_such_module"]'}
+    dask = {f"DASK_DISTRIBUTED__SCHEDULER__{name}": value for name, value in scheduler.items()}
+    for name, value in {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "7", **dask}.items():
+        monkeypatch.setenv(name, value)
     job = SimulationJob(ClusterSpec.from_trace(recorded))
     other, again = simulate_seeds(recorded, job, [3, 0], traces=[3, 0], processes=1)
     assert again.trace is not None
+    assert other.trace is not None
     assert_same(again.trace, replayed)
     assert again.makespan_seconds == critical_path(replayed).makespan_seconds
-    assert other.trace is not None
     assert started(other.trace) != started(replayed)
 
 
-#: Simulates here what has a process of its own else, and prints which shares of it were reported.
-SHARES = """
-import sys
-from dask_efficiency import ClusterSpec, load_trace
-from dask_efficiency.simulation.engine.engine import Engine
-from dask_efficiency.simulation.engine.workload import Workload
-from dask_efficiency.simulation.model.calibration import calibrate
-from dask_efficiency.simulation.model.ensemble import SimulationJob
-trace = load_trace(sys.argv[1])
-job = SimulationJob(ClusterSpec.from_trace(trace))
-calibration = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores)
-Engine(Workload(trace), calibration, job, 0).run(print)
-"""
-
-
-def test_a_run_reports_its_share_while_it_goes(recorded: RunTrace, tmp_path: Path) -> None:
-    recorded.save(tmp_path / "run.trace")
-    ran = subprocess.run([sys.executable, "-c", SHARES, tmp_path / "run.trace"], check=True, capture_output=True)
-    shares = list(map(float, ran.stdout.split()))
-    assert len(shares) > 50
+def test_a_run_reports_its_share_while_it_goes(recorded: RunTrace) -> None:
+    shares: list[float] = []
+    simulate_seeds(recorded, SimulationJob(ClusterSpec.from_trace(recorded)), [0], report=shares.append)
     assert shares == sorted(shares)
-    assert shares[0] < 0.1
-    assert 0.8 < shares[-1] <= 1.0
+    assert any(0.0 < share < 1.0 for share in shares)
+    assert shares[-1] == 1.0
 
 
 def test_a_cold_start_is_paid_once_and_a_simulation_of_the_simulation_agrees() -> None:
@@ -150,17 +128,12 @@ def test_a_cold_start_is_paid_once_and_a_simulation_of_the_simulation_agrees() -
     assert found[1:] == pytest.approx([found[0]] * 2, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [simulated_traces.retried, simulated_traces.seceded, simulated_traces.two_computations],
-    ids=lambda f: f.__name__,
-)
-def test_all_that_a_client_asked_for_comes(make: Callable[[], RunTrace]) -> None:
-    trace = make()
+@pytest.mark.parametrize("make", ["retried", "seceded", "two_computations"])
+def test_a_client_gets_all_wanted_results(make: str) -> None:
+    trace = getattr(simulated_traces, make)()
     found = simulated(trace, validate=True)
-    assert {found.keys[i] for i in np.flatnonzero(found.tasks.wanted)} == {
-        trace.keys[i] for i in np.flatnonzero(trace.tasks.wanted)
-    }
+    after, before = ({each.keys[i] for i in np.flatnonzero(each.tasks.wanted)} for each in (found, trace))
+    assert after == before
     assert np.array_equal(np.bincount(found.runs.outcome), np.bincount(trace.runs.outcome))
 
 
@@ -175,13 +148,7 @@ def test_a_worker_asks_for_inputs_that_no_worker_is_known_to_have() -> None:
 def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tmp_path: Path) -> None:
     """Even where that one is killed; it leaves no files."""
     recorded.save(tmp_path / "run.trace")
-    script = (
-        "import sys; from dask_efficiency import load_trace;"
-        "from dask_efficiency.simulation.model.ensemble import SimulationJob;"
-        "from dask_efficiency.simulation.model.cluster import ClusterSpec;"
-        "from dask_efficiency.simulation.engine.launch import simulate_seeds; t = load_trace(sys.argv[1]);"
-        "simulate_seeds(t, SimulationJob(ClusterSpec.from_trace(t)), range(10_000))"
-    )
+    script = "import sys, dask_efficiency as d; d.simulate(d.load_trace(sys.argv[1]), seeds=10_000)"
     (tmp_path / "files").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "files")}
     parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "run.trace")], env=environment)
@@ -193,10 +160,10 @@ def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tm
     assert not [*(tmp_path / "files").glob("dask-efficiency-*")]
 
 
-def test_a_run_that_stands_still_says_which_tasks_wait_for_what(recorded: RunTrace) -> None:
+def test_a_run_that_stands_still_names_the_tasks_that_wait(recorded: RunTrace) -> None:
     task = int(np.flatnonzero(recorded.tasks.wanted)[0])
     needed = int(recorded.dependencies[recorded.dependency_starts[task]])
-    bound = replace(recorded, constraints={needed: {"resources": {"GPU": 1.0}}})
+    trace = replace(recorded, constraints={needed: {"resources": {"GPU": 1.0}}})
     with pytest.raises(SimulationError, match="stands still") as error:
-        simulate_seeds(bound, SimulationJob(ClusterSpec.from_trace(bound)), [0])
+        simulated(trace)
     assert recorded.keys[task] in str(error.value)

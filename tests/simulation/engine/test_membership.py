@@ -25,22 +25,17 @@ def when(trace: RunTrace, cluster: ClusterSpec | None = None) -> list[tuple[int,
     return [(stay.joins, stay.retires, stay.leaves) for stay in found]
 
 
-def test_who_was_there_all_the_time_is_there_all_the_time() -> None:
-    assert when(recorded()) == [(0, -1, -1)] * 2
-    assert not membership_note(recorded(), ClusterSpec.from_trace(recorded()))
-
-
 def test_workers_join_retire_and_are_lost_when_they_did() -> None:
-    trace = recorded((0, 0, JOINED), (30, 1, JOINED), (50, 0, LEFT), (60, 1, RETIRING), (70, 1, LEFT))
+    assert when(recorded()) == [(0, -1, -1)] * 2
     # A worker that retires leaves when its results have been moved.
+    trace = recorded((0, 0, JOINED), (30, 1, JOINED), (50, 0, LEFT), (60, 1, RETIRING), (70, 1, LEFT))
     assert when(trace) == [(0, -1, 50), (30, 60, -1)]
-
-
-def test_who_had_left_before_the_start_is_not_there_for_ever() -> None:
+    # One that had left before the start leaves at once.
     assert when(recorded((-20, 0, LEFT), (-10, 1, JOINED), (30, 1, LEFT))) == [(0, -1, 0), (0, -1, 30)]
 
 
-def test_on_another_cluster_all_workers_are_there_and_a_note_says_so() -> None:
+def test_on_another_cluster_all_workers_are_there_and_noted() -> None:
+    assert not membership_note(recorded(), ClusterSpec.from_trace(recorded()))
     trace = recorded((30, 1, JOINED))
     cluster = ClusterSpec.from_trace(trace)
     assert when(trace, cluster.with_workers(3)) == [(0, -1, -1)] * 3
@@ -49,7 +44,7 @@ def test_on_another_cluster_all_workers_are_there_and_a_note_says_so() -> None:
 
 
 @pytest.mark.parametrize("memory", [1_000_000, 2_000_000])
-def test_a_worker_that_takes_the_name_of_one_that_was_lost_is_another_one(memory: int) -> None:
+def test_a_worker_that_takes_the_name_of_a_lost_one_is_another_one(memory: int) -> None:
     trace = recorded((40, 0, LEFT), (60, 1, JOINED))
     trace = replace(trace, workers=(trace.workers[0], replace(trace.workers[1], name=trace.workers[0].name)))
     cluster = ClusterSpec.from_trace(trace).with_workers(1, memory_limit=memory)

@@ -21,7 +21,7 @@ class Result:
 
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("held", [0, 3, 10, 500])
-def test_moving_inputs_costs_what_dask_says(held: int, unknown: bool) -> None:
+def test_moving_inputs_costs_as_much_as_in_dask(held: int, unknown: bool) -> None:
     inputs = [Result(1000 + i) for i in range(10)] + [Result(-1)] * unknown
     there = dict.fromkeys([*inputs[:held], *(Result(1) for _ in range(held - 10))])
     scheduler: Any = SimpleNamespace(bandwidth=123.0)

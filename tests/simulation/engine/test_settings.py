@@ -22,15 +22,11 @@ from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 TRACE = Path(__file__).parents[2] / "data" / "diagnoses" / "chain.trace"
 
-#: What is always set, as these name code.
-NAMING_CODE = {
-    "distributed.scheduler.preload": [],
-    "distributed.scheduler.preload-argv": [],
-    "distributed.scheduler.http.routes": [],
-    "distributed.scheduler.active-memory-manager.policies": [
-        {"class": "distributed.active_memory_manager.ReduceReplicas"}
-    ],
-}
+#: Settings that are always set, as they name code.
+NAMING_CODE = {f"distributed.scheduler.{name}": [] for name in ("preload", "preload-argv", "http.routes")}
+NAMING_CODE["distributed.scheduler.active-memory-manager.policies"] = [
+    {"class": "distributed.active_memory_manager.ReduceReplicas"}
+]
 
 
 def names(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -49,59 +45,52 @@ def keys() -> list[str]:
     return found
 
 
+SCHEDULER, WORKER = "distributed.scheduler.", "distributed.worker.memory."
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
-        ("distributed.scheduler.work-staeling", False, "did you mean distributed.scheduler.work-stealing?"),
-        (7, 1, "a simulation takes no setting 7; it takes distributed.scheduler.allowed-failures, "),
-        (
-            "distributed.scheduler.preload",
-            ["import os"],
-            "a simulation takes no setting 'distributed.scheduler.preload'",
-        ),
+        (SCHEDULER + "work-staeling", False, f"did you mean {SCHEDULER}work-stealing?"),
+        (7, 1, f"a simulation takes no setting 7; it takes {SCHEDULER}allowed-failures, "),
+        (SCHEDULER + "preload", ["import os"], f"a simulation takes no setting '{SCHEDULER}preload'"),
         ("distributed.worker.memory", {"target": 0.5}, "takes no setting 'distributed.worker.memory'"),
-        ("distributed.scheduler.worker-saturation", "abc", "is 'abc'; expected a number of 0 or more, or False"),
-        ("distributed.scheduler.worker-saturation", -1, "is -1; expected a number"),
-        ("distributed.scheduler.worker-saturation", True, "is True; expected a number"),
-        ("distributed.scheduler.worker-saturation", [1], "is [1]; expected a number"),
-        ("distributed.scheduler.work-stealing", "abc", "is 'abc'; expected True or False"),
-        ("distributed.scheduler.unknown-task-duration", "soon", "is 'soon'; expected a time such as '500ms'"),
-        ("distributed.worker.memory.max-spill", "much", "is 'much'; expected a size such as '10MB', or False"),
-        ("distributed.scheduler.default-task-durations", {"sum": "soon"}, "expected a time by prefix"),
-        ("distributed.scheduler.default-task-durations", ["1s"], "expected a time by prefix"),
+        (SCHEDULER + "worker-saturation", "abc", "is 'abc'; expected a number of 0 or more, or False"),
+        (SCHEDULER + "worker-saturation", -1, "is -1; expected a number"),
+        (SCHEDULER + "worker-saturation", True, "is True; expected a number"),
+        (SCHEDULER + "worker-saturation", [1], "is [1]; expected a number"),
+        (SCHEDULER + "work-stealing", "abc", "is 'abc'; expected True or False"),
+        (SCHEDULER + "unknown-task-duration", "soon", "is 'soon'; expected a time such as '500ms'"),
+        (WORKER + "max-spill", "much", "is 'much'; expected a size such as '10MB', or False"),
+        (SCHEDULER + "default-task-durations", {"sum": "soon"}, "expected a time by prefix"),
+        (SCHEDULER + "default-task-durations", ["1s"], "expected a time by prefix"),
     ],
 )
 def test_a_setting_that_changes_no_schedule_or_a_value_that_dask_cannot_use_is_refused(
-    name: Any, value: Any, said: str
+    name: Any, value: Any, message: str
 ) -> None:
     with pytest.raises(SettingError) as refused:
         check_settings({name: value})
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("distributed.scheduler.worker-saturation", float("inf")),
-        ("distributed.scheduler.worker-saturation", "inf"),
-        ("distributed.worker.memory.target", False),
-        ("distributed.scheduler.bandwidth", "10MB"),
-        ("distributed.scheduler.unknown-task-duration", 2),
-        ("distributed.scheduler.work-stealing-interval", "100ms"),
-        ("distributed.worker.memory.max-spill", "10GB"),
-        ("distributed.scheduler.default-task-durations", {"sum": "1us", "mean": 2}),
-    ],
-)
-def test_what_dask_takes_is_taken(name: str, value: Any) -> None:
-    check_settings({name: value})
-
-
-def test_what_dask_is_configured_to_where_nobody_sets_anything_is_taken() -> None:
+def test_dasks_defaults_and_all_forms_of_values_are_taken() -> None:
     defaults = dask.config.merge(*dask.config.defaults)
     check_settings({name: dask.config.get(name, config=defaults) for name in SETTINGS})
+    for name, value in (
+        (SCHEDULER + "worker-saturation", float("inf")),
+        (SCHEDULER + "worker-saturation", "inf"),
+        (WORKER + "target", False),
+        (SCHEDULER + "bandwidth", "10MB"),
+        (SCHEDULER + "unknown-task-duration", 2),
+        (SCHEDULER + "work-stealing-interval", "100ms"),
+        (WORKER + "max-spill", "10GB"),
+        (SCHEDULER + "default-task-durations", {"sum": "1us", "mean": 2}),
+    ):
+        check_settings({name: value})
 
 
-def test_what_differs_wins_over_what_was_measured_and_that_over_what_was_configured() -> None:
+def test_changed_settings_win_over_measured_ones_and_these_over_configured_ones() -> None:
     name = "distributed.scheduler.bandwidth"
     assert simulated_settings({name: 1}, {})[name] == 1
     assert simulated_settings({name: 1, "bandwidth": 2.0}, {})[name] == 2.0
@@ -118,7 +107,7 @@ CONFIGURATIONS = st.dictionaries(st.sampled_from(keys()) | st.text(max_size=5), 
 
 
 @given(CONFIGURATIONS, CONFIGURATIONS)
-def test_no_configuration_sets_more_than_what_changes_a_schedule_and_none_names_code(
+def test_a_configuration_only_has_settings_that_change_a_schedule_and_names_no_code(
     recorded: dict[str, Any], changed: dict[str, Any]
 ) -> None:
     with suppress(SettingError):
@@ -135,12 +124,8 @@ def test_no_key_of_a_traces_configuration_runs_code(form: str, tmp_path: Path, m
     code = f"open({str(ran)!r}, 'w')\nclass Policy:\n    pass\n"
     (tmp_path / "canary.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    canary = {
-        "module": ["canary"],
-        "text": [code],
-        "file": [str(tmp_path / "canary.py")],
-        "class": [{"class": "canary.Policy"}],
-    }[form]
+    forms = {"module": "canary", "text": code, "file": str(tmp_path / "canary.py"), "class": {"class": "canary.Policy"}}
+    canary = [forms[form]]
     config = dict.fromkeys(set(keys()) - SETTINGS.keys(), canary)
     trace = replace(load_trace(TRACE), config=config)
     (found,) = simulate_seeds(trace, SimulationJob(ClusterSpec.from_trace(trace)), [0])

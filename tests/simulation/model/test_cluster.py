@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +16,19 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.network import ConstantNetwork
 from dask_efficiency.simulation.model.placement import PlacementError
-from dask_efficiency.simulation.model.topology import Cable, Host, Topology
-from tests.simulation.topologies import MBIT, topologies
+from dask_efficiency.simulation.model.topology import ConstantNetwork, Host, Topology
+from tests.simulation.topologies import MBIT, star, topologies
 
 RECORDED = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
 
 THREE = tuple(WorkerSpec(str(i), f"tcp://10.0.0.{i}:4000{i}", f"10.0.0.{i}", 2, 10**9) for i in range(3))
 
 
-def star(*slots: int) -> Topology:
+def lab(*slots: int) -> Topology:
     """Hosts on one switch, with their slots."""
-    hosts = tuple(Host(f"pc{i}", slots=n, memory=8 * 10**9, address=f"10.0.0.{i}") for i, n in enumerate(slots))
-    return Topology(hosts, ("top",), tuple(Cable((host.name, "top"), 1000 * MBIT) for host in hosts))
+    hosts = [Host(f"pc{i}", slots=n, memory=8 * 10**9, address=f"10.0.0.{i}") for i, n in enumerate(slots)]
+    return star(hosts, 1000 * MBIT)
 
 
 def names(cluster: ClusterSpec) -> list[str]:
@@ -40,23 +41,15 @@ def hostfile(path: Path, text: str) -> Path:
     return file
 
 
-# -- recorded --------------------------------------------------------------------------------------
-
-
 def test_a_worker_that_was_replaced_is_not_there_twice() -> None:
-    old = WorkerSpec("a", "tcp://10.0.0.1:1", "10.0.0.1", 1, 0)
-    workers = (
-        old,
-        WorkerSpec("b", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0, clock_offset=7),
-        replace(old, address="tcp://10.0.0.1:3"),
-    )
-    trace = replace(load_trace(RECORDED), workers=(*workers, WorkerSpec("c", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0)))
-    cluster = ClusterSpec.from_trace(trace)
-    assert [(worker.name, worker.address[-1]) for worker in cluster.workers] == [("a", "3"), ("c", "2")]
+    old, other = (WorkerSpec(name, f"tcp://10.0.0.1:{name}", "10.0.0.1", 1, 0, clock_offset=7) for name in "ab")
+    workers = (old, other, replace(old, address="tcp://10.0.0.1:3"), replace(other, name="c"))
+    cluster = ClusterSpec.from_trace(replace(load_trace(RECORDED), workers=workers))
+    assert [(worker.name, worker.address[-1]) for worker in cluster.workers] == [("a", "3"), ("c", "b")]
     assert all(worker.clock_offset == 0 for worker in cluster.workers)
 
 
-def test_fewer_workers_are_the_first_ones() -> None:
+def test_fewer_workers_are_the_first_ones_with_their_speeds() -> None:
     cluster = ClusterSpec(THREE, speeds={"0": 2.0, "2": 0.5}).with_workers(2)
     assert cluster.workers == THREE[:2]
     assert cluster.speeds == {"0": 2.0}
@@ -69,37 +62,22 @@ def test_more_workers_are_copies_taken_in_turn_with_names_of_their_own(n: int, h
         WorkerSpec(f"w-{i}", f"tcp://h{i % hosts}:{i}", f"h{i % hosts}", i + 1, 10**9, {"GPU": i}) for i in range(4)
     )
     cluster = ClusterSpec(recorded, speeds={"w-1": 0.5}).with_workers(n)
-    assert len({worker.name for worker in cluster.workers}) == n
-    assert len({worker.address for worker in cluster.workers}) == n
+    assert len({*names(cluster)}) == len({worker.address for worker in cluster.workers}) == n
     for i, worker in enumerate(cluster.workers):
         assert (worker.nthreads, worker.resources) == (recorded[i % 4].nthreads, recorded[i % 4].resources)
         assert worker.host in worker.address
         assert cluster.speeds.get(worker.name, 1.0) == (0.5 if i % 4 == 1 else 1.0)
-    # Twice the workers are on twice the hosts, where there is more than one.
-    if hosts > 1 and n == 8:
-        assert len({worker.host for worker in cluster.workers}) == 2 * hosts
-    if hosts == 1:
-        assert {worker.host for worker in cluster.workers} == {"h0"}
-
-
-def test_copies_of_copies_have_names_of_their_own() -> None:
-    assert (
-        len(set(names(ClusterSpec(THREE).with_workers(7).with_workers(20).without_workers("0").with_workers(40)))) == 40
-    )
+    # Twice the workers are on twice the hosts, if there is more than one.
+    found = {worker.host for worker in cluster.workers}
+    assert len(found) == 2 * hosts if hosts > 1 and n == 8 else hosts > 1 or found == {"h0"}
+    again = cluster.with_workers(n + 7)
+    assert len({*names(again.without_workers(names(again)[0]).with_workers(2 * n + 20))}) == 2 * n + 20
 
 
 def test_threads_and_memory_are_those_of_every_worker() -> None:
-    cluster = ClusterSpec(THREE).with_workers(4, nthreads=8, memory_limit=5)
+    cluster = ClusterSpec(THREE).with_workers(np.int64(4), nthreads=8, memory_limit=5)
     assert {(worker.nthreads, worker.memory_limit) for worker in cluster.workers} == {(8, 5)}
     assert cluster.nthreads == 32
-
-
-def test_an_unknown_worker_is_refused_with_those_there_are() -> None:
-    cluster = ClusterSpec(THREE)
-    for ask in (lambda: cluster.without_workers("7"), lambda: cluster.with_speeds({"7": 2.0})):
-        with pytest.raises(UnknownNameError) as caught:
-            ask()
-        assert str(caught.value) == "no worker '7' in this cluster; there is: '0', '1', '2'"
 
 
 def test_speeds_and_configuration_add_to_those_there_are() -> None:
@@ -120,65 +98,61 @@ def test_speeds_and_configuration_add_to_those_there_are() -> None:
         (lambda: ClusterSpec(THREE).with_workers(3, memory_limit=-1), "memory limit of worker '0', got -1"),
         (lambda: ClusterSpec(THREE).with_speeds({"1": 0.0}), "speed above 0 of worker '1', got 0.0"),
         (lambda: ClusterSpec(THREE).with_hostfile("hosts"), "a hostfile needs a topology"),
+        (lambda: ClusterSpec(THREE).with_cores({"nowhere": 2}), "no worker is on the host 'nowhere'"),
+        (lambda: ClusterSpec(THREE).with_cores({"": 2}), "no worker is on the host ''"),
+        (lambda: ClusterSpec(THREE).with_cores({"10.0.0.0": 0}), "0 cores"),
+        (lambda: ClusterSpec(THREE, cores={"10.0.0.0": 0}), "0 cores"),
     ],
 )
-def test_what_cannot_be_is_refused(ask, wrong: str) -> None:
+def test_an_impossible_cluster_is_refused(ask: Callable[[], Any], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         ask()
 
 
+@pytest.mark.parametrize(
+    ("ask", "wrong"),
+    [
+        (lambda: ClusterSpec(THREE).without_workers("7"), "worker '7' in this cluster; there is: '0', '1', '2'"),
+        (lambda: ClusterSpec(THREE).with_speeds({"7": 2.0}), "worker '7' in this cluster; there is: '0', '1', '2'"),
+        (
+            lambda: ClusterSpec(THREE).with_network(lab(1, 1)),
+            r"host '10\.0\.0\.2' in the topology; there is: 'pc0', 'pc1'",
+        ),
+        (lambda: ClusterSpec(THREE[:1], lab(1), scheduler_host="head"), "host 'head' in the topology"),
+    ],
+)
+def test_an_unknown_worker_or_host_is_refused_with_the_known_ones(ask: Callable[[], Any], wrong: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"^no {wrong}"):
+        ask()
+
+
 @pytest.mark.parametrize("n", [2.5, True, "2"])
-def test_a_number_of_workers_is_a_whole_number(n) -> None:
+def test_a_number_of_workers_is_a_whole_number(n: Any) -> None:
     with pytest.raises(TypeError, match=f"whole number of workers, got {n!r}"):
         ClusterSpec(THREE).with_workers(n)
 
 
-def test_a_number_of_workers_may_be_one_of_numpy() -> None:
-    assert names(ClusterSpec(THREE).with_workers(np.int64(2))) == ["0", "1"]
-
-
-# -- on a topology ---------------------------------------------------------------------------------
-
-
-def test_recorded_workers_are_found_on_a_topology_by_their_addresses() -> None:
-    cluster = ClusterSpec(THREE).with_network(star(1, 1, 2)).with_workers(4)
-    assert names(cluster) == ["0", "1", "2", "pc2-0"]
-    with pytest.raises(UnknownNameError, match=r"no host '10\.0\.0\.2' in the topology; there is: 'pc0', 'pc1'"):
-        ClusterSpec(THREE).with_network(star(1, 1))
-    with pytest.raises(UnknownNameError, match="no host 'head' in the topology"):
-        ClusterSpec(THREE[:1], star(1), scheduler_host="head")
-
-
-def test_more_workers_fill_the_slots_host_by_host() -> None:
-    cluster = ClusterSpec((WorkerSpec("x", "tcp://pc1:1", "pc1", 1, 0),), star(2, 2, 3))
-    assert [(worker.host, worker.memory_limit) for worker in cluster.with_workers(5).workers] == [
-        ("pc1", 0),
-        ("pc0", 4 * 10**9),
-        ("pc0", 4 * 10**9),
-        ("pc1", 4 * 10**9),
-        ("pc2", 8 * 10**9 // 3),
-    ]
+def test_more_workers_fill_the_slots_of_a_topology_host_by_host() -> None:
+    assert names(ClusterSpec(THREE).with_network(lab(1, 1, 2)).with_workers(4)) == ["0", "1", "2", "pc2-0"]
+    cluster = ClusterSpec((WorkerSpec("x", "tcp://pc1:1", "pc1", 1, 0),), lab(2, 2, 3))
+    found = [(worker.host, worker.memory_limit) for worker in cluster.with_workers(5).workers]
+    assert found == [("pc1", 0), *[("pc0", 4 * 10**9)] * 2, ("pc1", 4 * 10**9), ("pc2", 8 * 10**9 // 3)]
     with pytest.raises(PlacementError, match="8 workers, and the hosts of the topology have 7 slots"):
         cluster.with_workers(8)
 
 
-def test_a_file_alone_fills_every_slot(tmp_path: Path) -> None:
+def test_a_file_alone_fills_every_slot_and_a_hostfile_places_the_workers(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(
         "hosts: {head: {slots: 0}, pc: {slots: 2, speed: 2}}\nlinks: [{between: [head, pc], bandwidth: 1 Gbit}]"
     )
     cluster = ClusterSpec.from_file(file)
-    assert [(worker.name, worker.address) for worker in cluster.workers] == [
-        ("pc-0", "tcp://pc:40000"),
-        ("pc-1", "tcp://pc:40001"),
-    ]
+    found = [(worker.name, worker.address) for worker in cluster.workers]
+    assert found == [("pc-0", "tcp://pc:40000"), ("pc-1", "tcp://pc:40001")]
     assert cluster.speeds == {"pc-0": 2.0, "pc-1": 2.0}
     assert ClusterSpec.from_file(file, hostfile(tmp_path, "pc")).workers == cluster.workers[:1]
-
-
-def test_a_hostfile_says_where_workers_are(tmp_path: Path) -> None:
-    cluster = ClusterSpec(THREE[:1], star(2, 2, 3)).with_hostfile(hostfile(tmp_path, "pc2:3\npc0 slots=1\n"))
-    assert names(cluster) == ["pc2-0", "pc2-1", "pc2-2", "pc0-0"]
+    placed = ClusterSpec(THREE[:1], lab(2, 2, 3)).with_hostfile(hostfile(tmp_path, "pc2:3\npc0 slots=1\n"))
+    assert names(placed) == ["pc2-0", "pc2-1", "pc2-2", "pc0-0"]
 
 
 @pytest.mark.parametrize(
@@ -192,11 +166,8 @@ def test_a_hostfile_says_where_workers_are(tmp_path: Path) -> None:
 def test_a_hostfile_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, wrong: str) -> None:
     path = hostfile(tmp_path, text)
     with pytest.raises(TextFileError) as caught:
-        ClusterSpec(THREE[:1], star(2, 2, 3)).with_hostfile(path)
+        ClusterSpec(THREE[:1], lab(2, 2, 3)).with_hostfile(path)
     assert str(caught.value).startswith(f"{path}, {wrong}")
-
-
-# -- as plain data ---------------------------------------------------------------------------------
 
 
 @given(topologies(), st.data())
@@ -207,43 +178,24 @@ def test_a_cluster_travels_as_json(topology: Topology, data: st.DataObject) -> N
         WorkerSpec(f"w{i}", f"tcp://{host}:{i}", host, i + 1, 10**9, {"GPU": 1.0}) for i, host in enumerate(hosts)
     )
     network = data.draw(st.sampled_from([None, ConstantNetwork(1e8, 1e-3), topology]))
-    cluster = ClusterSpec(workers, network, {"w0": 0.5}, {"distributed.worker.x": 1.1}, hosts[0])
+    config, cores = {"distributed.worker.x": 1.1}, {hosts[0]: 0.5}
+    cluster = ClusterSpec(workers, network, {"w0": 0.5}, config, hosts[0], cores)
     assert ClusterSpec.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster
+    assert cluster.with_cores({hosts[-1]: 2}).cores == cores | {hosts[-1]: 2}
 
 
-def test_cores_are_of_hosts_that_are_there() -> None:
-    cluster = ClusterSpec(THREE)
-    host = cluster.workers[0].host
-    few = cluster.with_cores({host: 2})
-    assert ClusterSpec.from_dict(few.to_dict()) == few
-    assert few.cores == {host: 2}
-    with pytest.raises(ValueError, match="nowhere"):
-        cluster.with_cores({"nowhere": 2})
-    with pytest.raises(ValueError, match="0 cores"):
-        cluster.with_cores({host: 0})
-    with pytest.raises(ValueError, match="0 cores"):
-        replace(cluster, cores={host: 0})
-    assert cluster.with_cores({host: 0.5}).cores == {host: 0.5}
-    with pytest.raises(ValueError, match="no worker is on the host ''"):
-        cluster.with_cores({"": 2})
-
-
-def test_a_run_says_how_many_cores_its_hosts_have() -> None:
+def test_recorded_cores_of_hosts_are_copied_along_with_them() -> None:
     trace = load_trace(RECORDED)
-    assert ClusterSpec.from_trace(trace).cores == {}  # it was recorded before runs did
-    known = replace(trace, workers=tuple(replace(worker, cores=1.5) for worker in THREE))
-    cluster = ClusterSpec.from_trace(known)
+    assert ClusterSpec.from_trace(trace).cores == {}  # it was recorded before cores were
+    cluster = ClusterSpec.from_trace(replace(trace, workers=tuple(replace(worker, cores=1.5) for worker in THREE)))
     assert cluster.cores == dict.fromkeys((worker.host for worker in THREE), 1.5)
-    # Twice the hosts, each like the one that it is a copy of.
     twice = cluster.with_workers(6)
-    assert len(twice.cores) == 6
     assert set(twice.cores) == {worker.host for worker in twice.workers}
+    assert len(twice.cores) == 6
 
 
-def test_the_scheduler_is_where_all_workers_are_if_nobody_says_more() -> None:
-    cluster = ClusterSpec(THREE)
-    one = replace(cluster, workers=tuple(replace(worker, host="a") for worker in cluster.workers))
+def test_a_scheduler_without_a_host_is_on_the_only_one() -> None:
+    one = ClusterSpec(tuple(replace(worker, host="a") for worker in THREE))
     assert one.with_scheduler == "a"
     assert replace(one, scheduler_host="b").with_scheduler == "b"
-    several = replace(one, workers=(*one.workers, replace(one.workers[0], name="x", address="tcp://c:1", host="c")))
-    assert several.with_scheduler == ""
+    assert ClusterSpec(THREE).with_scheduler == ""

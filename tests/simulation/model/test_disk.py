@@ -21,56 +21,45 @@ def full(limit: int) -> RunTrace:
     trace = simulate(graph, workers=1, nthreads=1)
     # No result is let go of, and tasks run in the order of their numbers.
     runs = trace.runs.columns()
-    order = np.argsort(runs["task"])
-    again = {name: column[order] if name == "task" else column for name, column in runs.items()}
-    return replace(
-        trace,
-        runs=Runs.from_columns(again),
-        transitions=trace.transitions.take(np.zeros(0, int)),
-        workers=(replace(trace.workers[0], memory_limit=limit),),
-    )
+    runs = Runs.from_columns(runs | {"task": np.sort(runs["task"])})
+    workers = (replace(trace.workers[0], memory_limit=limit),)
+    return replace(trace, runs=runs, transitions=trace.transitions.take(np.zeros(0, int)), workers=workers)
 
 
-def test_nothing_is_moved_where_everything_fits() -> None:
+def test_nothing_is_moved_if_all_results_fit() -> None:
     moves = spill_moves(full(100 * MB), [0])
-    assert not any(getattr(moves, name).any() for name in moves.__slots__)
+    assert not moves.stored.any()
+    assert not moves.read.any()
+    assert not moves.pushed.any()
+    assert read_disk(full(100 * MB)) == Disk(BANDWIDTH, BANDWIDTH)
 
 
-def test_what_was_used_longest_ago_is_written_and_read_back_as_it_is_needed() -> None:
+def test_the_least_recently_used_results_are_written_and_read_back_when_they_are_needed() -> None:
     # 0.6 of 40 MB is room for two. The third pushes the first out, the fourth the second; then each comes back in turn
     # and pushes out the one that is needed last.
     moves = spill_moves(full(40 * MB), [0])
-    assert moves.stored.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
-    assert moves.read.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert moves.pushed_bytes.tolist() == [0, 0, 0, 0, 10 * MB, 10 * MB, 10 * MB, 10 * MB]
+    assert moves.stored[0].tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
+    assert moves.read[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert moves.pushed[1].tolist() == [0, 0, 0, 0, 10 * MB, 10 * MB, 10 * MB, 10 * MB]
 
 
-def test_the_speed_of_a_disk_is_found_from_what_was_moved_and_how_long_it_took() -> None:
+def test_the_speed_of_a_disk_follows_from_the_moved_bytes_and_the_time_that_it_took() -> None:
     trace, disk = full(40 * MB), Disk(write=100e6, read=50e6)
     moves = spill_moves(trace, [0])
-    spill = moves.stored * LATENCY + moves.stored_bytes / disk.write * 1e9
-    unspill = (moves.pushed + moves.read) * LATENCY
-    unspill = unspill + moves.pushed_bytes / disk.write * 1e9 + moves.read_bytes / disk.read * 1e9
+    spill = moves.stored[0] * LATENCY + moves.stored[1] / disk.write * 1e9
+    unspill = (moves.pushed + moves.read)[0] * LATENCY
+    unspill = unspill + moves.pushed[1] / disk.write * 1e9 + moves.read[1] / disk.read * 1e9
     columns = trace.runs.columns() | {"spill_ns": spill.astype(np.int64), "unspill_ns": unspill.astype(np.int64)}
-    found = read_disk(replace(trace, runs=Runs.from_columns(columns)))
-    assert found.write == pytest.approx(disk.write, rel=0.01)
-    assert found.read == pytest.approx(disk.read, rel=0.01)
+    trace = replace(trace, runs=Runs.from_columns(columns))
+    found = read_disk(trace)
+    assert (found.write, found.read) == (pytest.approx(disk.write, 0.01), pytest.approx(disk.read, 0.01))
     # Event loops wrote and read for longer than runs waited for.
-    seen = Disk(write=50e6, read=25e6)
     took = {"spill": 6 * (LATENCY + 10 * MB / 50e6 * 1e9), "unspill": 4 * (LATENCY + 10 * MB / 25e6 * 1e9)}
-    table = {
-        "worker": np.zeros(2, np.int32),
-        "start": np.zeros(2, np.int64),
-        "moving_ns": np.zeros(2, np.int64),
-        "stop": np.array([*took.values()], np.int64),
-        "cause": np.array([BLOCKED_BY.index(cause) for cause in took], np.int8),
-    }
-    found = read_disk(replace(trace, runs=Runs.from_columns(columns), blocked=Blocked.from_columns(table)))
-    assert (found.write, found.read) == (pytest.approx(seen.write, 0.01), pytest.approx(seen.read, 0.01))
-
-
-def test_a_run_that_never_spilled_says_nothing_of_the_disk() -> None:
-    assert read_disk(full(100 * MB)) == Disk(BANDWIDTH, BANDWIDTH)
+    table = dict.fromkeys(("worker", "start", "moving_ns"), np.zeros(2, np.int64))
+    table |= {"stop": [*took.values()], "cause": [BLOCKED_BY.index(cause) for cause in took]}
+    blocked = Blocked.from_columns({name: np.array(column).astype(np.int64) for name, column in table.items()})
+    found = read_disk(replace(trace, blocked=blocked))
+    assert (found.write, found.read) == (pytest.approx(50e6, 0.01), pytest.approx(25e6, 0.01))
 
 
 def test_unmanaged_memory_is_that_of_heartbeats_without_results_in_memory() -> None:

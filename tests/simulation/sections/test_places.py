@@ -16,25 +16,19 @@ def around(seconds: float) -> Any:
     return np.linspace(0.99 * seconds, 1.01 * seconds, 8).tolist()
 
 
-def test_the_fastest_is_named_with_how_much_it_is_ahead() -> None:
-    found = Placements((placement("a.hosts", *around(3.0)), placement("b.hosts", *around(4.0))))
-    assert headline(found) == "a.hosts: 3.0 s, 25 % less than b.hosts, more than runs differ"
+def placements(**seconds: float) -> Placements:
+    """Placements by their makespans, some percent of which runs differ by."""
+    return Placements(tuple(placement(name, *around(makespan), network=TRUNK) for name, makespan in seconds.items()))
 
 
-def test_two_that_runs_cannot_tell_apart_are_not_ranked() -> None:
-    found = Placements((placement("a.hosts", *around(3.0)), placement("b.hosts", *around(3.01))))
-    assert headline(found) == "a.hosts: 3.0 s, but b.hosts may be as fast: runs differ by more"
-    assert reason(found, found.ranked[1]) == ""
-
-
-def test_one_placement_is_just_that() -> None:
-    assert headline(Placements((placement("a.hosts", 3.0),))) == "a.hosts: 3.0 s"
-
-
-@pytest.mark.parametrize("other", [3.01, 4.0])
-def test_names_of_any_length_leave_room_for_the_rest(other: float) -> None:
-    found = Placements((placement("a" * 60, *around(3.0)), placement("b" * 60, *around(other))))
-    assert len(headline(found)) <= MAX_HEADLINE
+def test_the_fastest_is_named_and_by_how_much_it_is_ahead() -> None:
+    assert headline(placements(a=3.0, b=4.0)) == "a: 3.0 s, 25 % less than b, more than runs differ"
+    assert headline(placements(a=3.0)) == "a: 3.0 s"
+    close = placements(a=3.0, b=3.01)
+    assert headline(close) == "a: 3.0 s, but b may be as fast: runs differ by more"
+    assert reason(close, close.ranked[1]) == ""
+    for other in (3.01, 4.0):
+        assert len(headline(placements(**{"a" * 60: 3.0, "b" * 60: other}))) <= MAX_HEADLINE
 
 
 def test_each_placement_has_a_row() -> None:
@@ -45,25 +39,18 @@ def test_each_placement_has_a_row() -> None:
     assert ranking(once).rows[0][2:4] == ("3.00", "-")
 
 
-def test_a_placement_is_slower_as_its_path_waits_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    best, slow = placement("near", *around(3.0), network=TRUNK), placement("far", *around(4.0), network=TRUNK)
-    waits = {"near": 0.1, "far": 1.0}
-    monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: waits[self.name]))
-    said = reason(Placements((best, slow)), slow)
-    assert said.startswith("far takes 1.0 s longer: its critical path waits 900 ms longer for inputs from other")
-    assert "The fullest link, a - b, moves bytes for" in said
-
-
-def test_a_smaller_placement_is_slower_for_that() -> None:
+def test_the_reason_of_a_slower_placement_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     found = placed()
     assert reason(found, found.ranked[1]).endswith(
         "as it is smaller: 2 workers of 2 threads, where near.hosts has 8 workers of 2 threads."
     )
-
-
-def test_a_placement_can_be_slower_for_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    best, slow = placement("near", *around(3.0)), placement("far", *around(4.0))
-    monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: 0.2))
-    assert reason(Placements((best, slow)), slow) == (
+    found = placements(near=3.0, far=4.0)
+    waits = {"near": 0.1, "far": 1.0}
+    monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: waits[self.name]))
+    text = reason(found, found.ranked[1])
+    assert text.startswith("far takes 1.0 s longer: its critical path waits 900 ms longer for inputs from other")
+    assert "The fullest link, a - b, moves bytes for" in text
+    waits["far"] = 0.1
+    assert reason(found, found.ranked[1]) == (
         "far takes 1.0 s longer, mostly not because inputs move: its critical path waits for them no longer."
     )

@@ -7,7 +7,7 @@ from tests.simulation.model.test_sweeps import sweep
 from tests.simulation.simulation_samples import swept
 
 
-def test_it_says_how_many_workers_are_enough() -> None:
+def test_the_headline_has_the_number_of_workers_that_is_enough() -> None:
     assert headline(sweep({2: 10.0, 4: 5.0, 8: 2.7, 16: 2.5})) == (
         "8 workers: 2.7 s, within 10 % of the fastest (16 workers, 2.5 s), at 54 % of its cost"
     )
@@ -16,7 +16,7 @@ def test_it_says_how_many_workers_are_enough() -> None:
     )
 
 
-def test_it_says_up_to_where_more_workers_are_worth_it() -> None:
+def test_the_knee_is_the_size_up_to_which_more_workers_are_worth_it() -> None:
     assert knee(sweep({2: 10.0, 4: 6.0, 8: 5.5})) == (
         "Up to 4 workers, twice as many save at least 20 % of the time; beyond, less."
     )
@@ -40,7 +40,7 @@ def test_a_price_takes_the_place_of_worker_seconds() -> None:
     assert dict(page(swept(price=3600.0)).stats)["its cost"]
 
 
-def test_the_curve_has_the_interval_and_what_perfect_scaling_would_be() -> None:
+def test_the_curve_has_the_interval_and_perfect_scaling() -> None:
     first, second = curve(sweep({2: 10.0, 8: 4.0})).points
     assert (first.at, first.seconds, first.low, first.high, first.ideal) == (2, 10.0, 9.0, 11.0, 10.0)
     assert second.ideal == 2.5

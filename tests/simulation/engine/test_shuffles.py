@@ -8,7 +8,7 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.runs.trace.schema import Shuffled
-from dask_efficiency.simulation.model.p2p import shuffles
+from dask_efficiency.simulation.engine.shuffles import shuffles
 
 
 def shuffle() -> RunTrace:
@@ -20,22 +20,13 @@ def shuffle() -> RunTrace:
     return replace(simulate(graph, workers=2, nthreads=1), keys=Texts.of(keys))
 
 
-def test_whatever_a_barrier_needs_hands_its_inputs_over() -> None:
+def test_the_inputs_of_a_barriers_dependencies_are_those_of_the_shuffle() -> None:
     (found,) = shuffles(shuffle())
     assert (found.barrier, found.inputs, found.outputs) == (4, {2: 30, 3: 10}, (7, 6, 5))
 
 
-def test_where_messages_were_recorded_inputs_are_as_large_as_these() -> None:
-    def column(*values: int) -> np.ndarray:
-        return np.array(values)
-
-    messages = Shuffled(
-        task=column(4, 4, 2).astype(np.int32),
-        sender=column(0, 1, 0).astype(np.int32),
-        receiver=column(1, 1, 0).astype(np.int32),
-        nbytes=column(12, 8, 99),
-        start=column(1, 2, 3),
-        stop=column(2, 3, 4),
-    )
+def test_inputs_are_as_large_as_the_recorded_messages() -> None:
+    rows = {"task": [4, 4, 2], "sender": [0, 1, 0], "receiver": [1, 1, 0], "nbytes": [12, 8, 99]}
+    messages = Shuffled.from_columns({name: np.array(row) for name, row in rows.items()})
     (found,) = shuffles(replace(shuffle(), shuffled=messages))
     assert found.inputs == {2: 15, 3: 5}
