@@ -38,7 +38,7 @@ def row(*, span: Any = "span", prefix: Any = "inc", last: Any = 0) -> list[Any]:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        *((value, "^window is .*; expected a mapping") for value in (None, [], "x", 3, b"", object())),
+        *((value, "^window is .*; expected a mapping") for value in (None, [], "x", 3, b"", frozenset())),
         *((window_payload(schema=value), "^schema is .*; expected 5") for value in (None, 0, 3, "1", 1.0, True, [1])),
         *(
             ({name: value for name, value in window_payload().items() if name != field}, f"^{field} is None")
