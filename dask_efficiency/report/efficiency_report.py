@@ -318,9 +318,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("settings", "list of the client's settings", environment.of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place if self.holds_source else None)),
                 Decoration(
-                    "computed_by",
-                    "list of lines that sent graphs",
-                    lambda: sending_lines(payload["sent"], lines),
+                    "computed_by", "list of lines that sent graphs", lambda: sending_lines(payload["sent"], lines)
                 ),
             ]
         )

@@ -46,10 +46,7 @@ def _by_bucket(report: EfficiencyReport) -> pd.DataFrame:
 
     whole = report.breakdown
     return pd.DataFrame(
-        {
-            "thread_seconds": dict(whole),
-            "share": {bucket: whole.share(bucket) for bucket in whole},
-        },
+        {"thread_seconds": dict(whole), "share": {bucket: whole.share(bucket) for bucket in whole}},
         index=pd.Index([*whole], name="bucket"),
     )
 

@@ -479,11 +479,7 @@ class EfficiencyReport(Printed):
         late("dask_efficiency.report.files:save")(self, path, **storage_options)
 
     def to_html(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        predictions: Sequence[Predicted] = (),
-        **storage_options: Any,
+        self, path: str | os.PathLike[str], *, predictions: Sequence[Predicted] = (), **storage_options: Any
     ) -> None:
         """Write the report as one HTML file that works offline, to a local path or any fsspec URL.
 

@@ -118,9 +118,7 @@ def _decorations(
         ),
         Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
         Decoration(
-            "stragglers",
-            "list of stragglers",
-            lambda: explained(_findings(payload), causes_by_worker, by_worker),
+            "stragglers", "list of stragglers", lambda: explained(_findings(payload), causes_by_worker, by_worker)
         ),
         Decoration("gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}),
         Decoration(

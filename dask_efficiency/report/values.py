@@ -47,13 +47,7 @@ FACTORS: dict[str, tuple[Bucket, ...]] = {
     "supply": (Bucket.IDLE, Bucket.CONSTRAINED),
     "transfer": (Bucket.WAITING_ON_DATA,),
     "memory": (Bucket.PAUSED, Bucket.SPILL),
-    "goodput": (
-        Bucket.FAILED,
-        Bucket.CANCELLED,
-        Bucket.RECOMPUTED,
-        Bucket.LOST_WORKER,
-        Bucket.RETIRING,
-    ),
+    "goodput": (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.LOST_WORKER, Bucket.RETIRING),
     "in-task": (Bucket.THREAD_NONCPU, Bucket.OVERHEAD),
     "unknown": (Bucket.UNMEASURED,),
 }

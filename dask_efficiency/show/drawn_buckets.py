@@ -34,11 +34,7 @@ COLOURS: dict[Bucket, str] = {
 }
 
 #: Colours of :data:`dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`; that of copies is from the same search.
-GPU_COLOURS: dict[str, str] = {
-    "kernels": COLOURS[Bucket.GPU],
-    "copies": "#0d5173",
-    "idle": COLOURS[Bucket.IDLE],
-}
+GPU_COLOURS: dict[str, str] = {"kernels": COLOURS[Bucket.GPU], "copies": "#0d5173", "idle": COLOURS[Bucket.IDLE]}
 
 #: Colours of causes. A figure shows the causes of one bucket only, so colours may repeat.
 CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {

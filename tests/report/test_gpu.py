@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.report.gpu import (
-    GpuSummary,
-    offload_efficiency,
-    plain,
-    short_uuid,
-    summary,
-    waiting_seconds,
-)
+from dask_efficiency.report.gpu import GpuSummary, offload_efficiency, plain, short_uuid, summary, waiting_seconds
 from tests.report.samples import SECOND, gpu_totals, seconds, with_gpus
 from tests.strategies import any_gpu_totals
 

@@ -12,7 +12,7 @@ from dask_efficiency.cli import main
 from dask_efficiency.report.facts import NOTHING_KNOWN, facts_of
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, explain, page_of
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import GilHolder, LongHold
+from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold
 from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
 
@@ -23,15 +23,15 @@ PLAIN = replace(
     threads=2.0,
     held_threads=1.5,
     cores=2.0,
-    spilled="1.0 GiB",
-    read_back="3.0 GiB",
+    spilled=Amount(2**30, 1),
+    read_back=Amount(2**30, 1),
     loop_busy=0.3,
     loop_by="task-finished",
 )
 
 #: By kind and the first words of its advice, what must be so for it to be given.
 CASES = {
-    ("spill", "Persist less, or use results at once"): {"times_read_back": 3.0},
+    ("spill", "Persist less, or use results at once"): {"read_back": Amount(3 * 2**30, 3)},
     **{
         (f"thread-noncpu{cause}", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6}
         for cause in ("", "/lock", "/unknown")
@@ -60,10 +60,7 @@ CASES = {
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
     **{
         (kind, "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task"): {
-            "held_share": 0.6,
-            "held_nbytes": 3.0 * 2**30,
-            "held_prefix": "load",
-            "held_by": "Client-7d24439e-e94a-11f1-8458-02fc00000001",
+            "held": HeldResult("load", "Client-7d24439e-e94a-11f1-8458-02fc00000001", 3.0 * 2**30, 0.6)
         }
         for kind in ("paused", "spill")
     },

@@ -83,11 +83,7 @@ def test_any_causes_add_up_to_their_bucket(
                 assert sum(Decimal(getattr(part, figure) or "0") for part in parts) == whole, figure
 
 
-@given(
-    st.lists(breakdowns, max_size=4),
-    st.floats(0, 1e8),
-    st.none() | st.floats(0, 1e4),
-)
+@given(st.lists(breakdowns, max_size=4), st.floats(0, 1e8), st.none() | st.floats(0, 1e4))
 def test_every_column_adds_up_to_its_total(workers: list[Breakdown], wall: float, price: float | None) -> None:
     report = report_of(*workers, cluster_seconds=wall, price_per_worker_hour=price, nthreads={"w0": 3, "w1": 1})
     table = lost_time(report)

@@ -214,8 +214,7 @@ def test_a_cluster_is_reported_however_it_is_closed(folder: Path, body: str) -> 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [("raise ValueError('at the end')", 1), ("sys.exit(4)", 4), (INTERRUPT, -signal.SIGINT)],
+    ("end", "code"), [("raise ValueError('at the end')", 1), ("sys.exit(4)", 4), (INTERRUPT, -signal.SIGINT)]
 )
 def test_a_script_that_fails_is_reported_and_ends_as_it_would(folder: Path, end: str, code: int) -> None:
     done = ran(folder, f"client = Client(CLUSTER)\nprint(sum(WORK))\n{end}\n")

@@ -44,8 +44,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "line"),
-    [("read_day", 5), ("read_day.<locals>.inner", 6), ("Store.get", 11), ("late", 15)],
+    ("function", "line"), [("read_day", 5), ("read_day.<locals>.inner", 6), ("Store.get", 11), ("late", 15)]
 )
 def test_a_function_of_the_script_has_its_file(script: str, function: str, line: int) -> None:
     assert in_the_script(Frame(function, "<dynamic-code>", line)) == Frame(function, script, line)

@@ -32,10 +32,7 @@ def test_time_without_samples_is_unknown_and_running_and_no_work_are_left_out() 
 
 def test_waiting_that_no_prefix_has_keeps_the_causes_of_the_whole() -> None:
     report = report_of(seconds(thread_noncpu=5), causes_by_worker={"w0": {"thread-noncpu/lock": 4 * SECOND}})
-    assert exact_times(report) == {
-        ("thread-noncpu", "lock", ""): 4 * SECOND,
-        ("thread-noncpu", "unknown", ""): SECOND,
-    }
+    assert exact_times(report) == {("thread-noncpu", "lock", ""): 4 * SECOND, ("thread-noncpu", "unknown", ""): SECOND}
 
 
 @given(profiled_reports())

@@ -89,16 +89,8 @@ def times(matrix: list[list[float]], vector: list[float]) -> list[float]:
 #: Machado, Oliveira & Fernandes, IEEE TVCG 2009, severity 1.0, on linear RGB.
 SIGHTS: dict[str, list[list[float]]] = {
     "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-    "protanopia": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deuteranopia": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
 }
 #: Ottosson 2020, linear RGB to cone responses and their cube roots to Oklab.
 CONES = [

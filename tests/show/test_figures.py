@@ -85,14 +85,7 @@ def test_thread_time_has_its_unit_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [
-        (0.0, "0 %"),
-        (1e-6, "<0.1 %"),
-        (0.034, "3.4 %"),
-        (0.9999, "99.9 %"),
-        (1.0, "100 %"),
-        (float("nan"), "-"),
-    ],
+    [(0.0, "0 %"), (1e-6, "<0.1 %"), (0.034, "3.4 %"), (0.9999, "99.9 %"), (1.0, "100 %"), (float("nan"), "-")],
 )
 def test_only_nothing_is_0_percent_and_only_all_is_100(share: float, text: str) -> None:
     assert format_share(share) == text

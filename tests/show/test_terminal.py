@@ -19,14 +19,7 @@ from dask_efficiency.report.values import Repeat
 from dask_efficiency.show import terminal
 from dask_efficiency.show.document import Document, Share, Table, section
 from dask_efficiency.show.drawn_buckets import COLOURS
-from dask_efficiency.show.terminal import (
-    BAR_LENGTH,
-    BLOCKS,
-    bar_cells,
-    plain,
-    renderables,
-    wrapped,
-)
+from dask_efficiency.show.terminal import BAR_LENGTH, BLOCKS, bar_cells, plain, renderables, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds, waiting_for_the_gil
 
 

@@ -38,15 +38,7 @@ from dask_efficiency.show.document import (
     slices_of,
 )
 from dask_efficiency.show.drawn_buckets import COLOURS, in_order, parts_of
-from dask_efficiency.show.figures import (
-    Scale,
-    apportion,
-    format_count,
-    format_share,
-    labelled,
-    name_of,
-    time_scale,
-)
+from dask_efficiency.show.figures import Scale, apportion, format_count, format_share, labelled, name_of, time_scale
 
 #: Workers listed if there is no room for all: the least useful. By eye.
 WORST_WORKERS = 5
