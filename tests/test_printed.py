@@ -41,7 +41,10 @@ PRINTED = {
     "report/demo.py": [
         *("client.dashboard_link", "_where_next(output)", "part.name", "part.obstacle", "threads", "workers"),
     ],
-    "show/terminal.py": ["_Coloured(document)", "plain(document, shutil.get_terminal_size().columns)"],
+    "show/terminal.py": [
+        "Group(*renderables(document, console, console.options))",
+        "plain(document, shutil.get_terminal_size().columns)",
+    ],
     # warnings of other libraries, given back as they were
     "fleet/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
     "simulation/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],

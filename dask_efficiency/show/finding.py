@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -121,16 +121,9 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as values that JSON has."""
-        return {
-            "kind": self.kind,
-            "title": self.title,
-            "where": self.where,
-            "lost_seconds": self.lost_seconds,
-            "saves_seconds": self.saves_seconds,
+        plain = {
             "saves_interval": None if self.saves_interval is None else list(self.saves_interval),
             "basis": str(self.basis),
-            "advice": self.advice,
-            "page": self.page,
             "evidence": dict(self.evidence),
-            "confidence": self.confidence,
         }
+        return {each.name: getattr(self, each.name) for each in fields(self)} | plain

@@ -204,7 +204,7 @@ def meters(found: GpuSummary) -> list[str]:
 def by_prefix(found: GpuSummary, extent: Extent = SCREEN) -> Section:
     """GPU time by task prefix; rows add up to all kernels and copies."""
     heading = "GPU time by prefix"
-    shares = prefix_shares(found, extent.gpu_prefixes)
+    shares = prefix_shares(found, extent.prefixes)
     whole = sum(shares.values())
     if not whole:
         return Section(heading)
@@ -255,7 +255,7 @@ def prefix_shares(found: GpuSummary, at_most: int) -> dict[str, int]:
 def upper_bounds(found: GpuSummary, extent: Extent = SCREEN) -> Section:
     """Upper bounds of GPU time by prefix, from meters that see no kernels."""
     heading = "GPU time by prefix, at most"
-    bounds = list(found.bounds.items())[: SCREEN.gpu_prefixes]
+    bounds = list(found.bounds.items())[: SCREEN.prefixes]
     if not bounds:
         return Section(heading)
     rows = tuple((name_of(name), format_seconds(ns / 1e9)) for name, ns in bounds)
