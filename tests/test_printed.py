@@ -186,8 +186,9 @@ def test_a_warning_names_a_report_and_a_failure_on_one_line() -> None:
     report = efficiency_report(name=EVIL)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report._failed(OSError(EVIL))
-        report._unsaved(OSError(EVIL))
+        for outcome in ("there is no report", f"the report is not in {EVIL!r}"):
+            with report._harmless(outcome):
+                raise OSError(EVIL)
     assert len(caught) == 2
     for each in caught:
         assert "\x1b" not in str(each.message)

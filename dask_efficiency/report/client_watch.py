@@ -32,20 +32,9 @@ _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
 
 
 def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int) -> dict[str, float]:
-    """Seconds of a window in each phase, without overlap.
+    """Seconds of a window in each phase, without overlap, in the order of :data:`PHASES`.
 
-    Parameters
-    ----------
-    intervals
-        Intervals by phase, in nanoseconds of one clock; they may overlap.
-    start, stop
-        The window; intervals are cut to it.
-
-    Returns
-    -------
-    dict
-        Seconds by phase, in the order of :data:`~dask_efficiency.report.values.PHASES`; the rest of the window belongs
-        to none.
+    The intervals, in nanoseconds of one clock, may overlap; they are cut to the window.
     """
     edges = sorted({start, stop, *(min(max(t, start), stop) for pairs in intervals.values() for p in pairs for t in p)})
     merged = {phase: _merge(intervals.get(phase, ())) for phase in _PRECEDENCE}
@@ -95,10 +84,7 @@ class ClientObserver:
     @classmethod
     def of(cls, client: Any) -> ClientObserver:
         """Observer of this client; an existing one is shared."""
-        observer: ClientObserver | None = client.__dict__.get("_dask_efficiency_observer")
-        if observer is None:
-            observer = cls(client)
-        return observer
+        return client.__dict__.get("_dask_efficiency_observer") or cls(client)
 
     def add(self, phases: ClientPhases) -> None:
         """Start observing for one more report."""
@@ -145,8 +131,8 @@ class ClientObserver:
                     phases.intervals["gather"].append((began, time.monotonic_ns()))
 
         body: dict[str, Any] = {"get": property(get), "__module__": base.__module__, "__qualname__": base.__qualname__}
-        body.update({name: asking(name) for name in ("compute", "persist", "submit", "map")})
-        body.update({f.__name__: f for f in (_graph_to_futures, _gather) if hasattr(base, f.__name__)})
+        body |= {name: asking(name) for name in ("compute", "persist", "submit", "map")}
+        body |= {f.__name__: f for f in (_graph_to_futures, _gather) if hasattr(base, f.__name__)}
         observed: Any = type(base.__name__, (base,), body)
         return observed  # type: ignore[no-any-return]
 
@@ -164,13 +150,11 @@ class ClientObserver:
             phases.sent(graph, line, source)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans keep their names
-            names = [phases.name for phases in self._reports]
-            ids = [phases.span for phases in self._reports]
-            span = self._reports[-1].span_of(line)
-            if span:  # distinguishes one compute() from another
-                names.append(line)
-                ids.append(span)
-            annotations["span"] = {"name": tuple(names), "ids": tuple(ids)}
+            spans = [(phases.name, phases.span) for phases in self._reports]
+            if span := self._reports[-1].span_of(line):  # distinguishes one compute() from another
+                spans.append((line, span))
+            names, ids = zip(*spans, strict=True)
+            annotations["span"] = {"name": names, "ids": ids}
         try:
             with dask.annotate(**annotations):
                 return original(*args, **kwargs)
@@ -189,7 +173,7 @@ def waiting_frame() -> FrameType | None:
 
 
 def users_line(frame: FrameType | None) -> tuple[str, str]:
-    """Innermost line of the user's own code in a stack, and its source; empty if there is none."""
+    """Innermost line of the user's own code in a stack, and its source."""
     while frame is not None and not is_the_users(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
@@ -203,12 +187,10 @@ class ClientPhases:
     """Times at which one report's client optimised, uploaded and gathered."""
 
     def __init__(self, name: str, span: str) -> None:
-        self.name = name
-        self.span = span
+        self.name, self.span = name, span
         self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
         #: By graph name, the user's lines that sent it with their source; both are empty for unknown lines.
         self.lines: dict[str, dict[str, str]] = {}
-        #: Ids of the spans of each line.
         self._spans: dict[str, str] = {}
         self._asked_at: int | None = None
 
@@ -247,14 +229,7 @@ MAX_WORKERS = 1_000
 
 
 class ScalingWatch:
-    """Notes when a worker's name first appears in the plan of a cluster manager.
-
-    Parameters
-    ----------
-    cluster
-        The ``client.cluster``: a manager whose ``plan`` has the names of requested workers. Without a plan, nothing is
-        noted.
-    """
+    """Notes when a worker's name first appears in the plan of a cluster manager, if it has one."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
@@ -281,9 +256,8 @@ class ScalingWatch:
         return self._asked.get(worker)
 
     def _look(self) -> None:
-        plan = self._plan()
         now = time.monotonic_ns()
-        for name in (plan or set()) - self._before - self._asked.keys():
+        for name in (self._plan() or set()) - self._before - self._asked.keys():
             if len(self._asked) < MAX_WORKERS:
                 self._asked[name] = now
 

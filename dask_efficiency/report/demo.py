@@ -134,18 +134,16 @@ class DemoPart:
 
     name: str
     run: Callable[[Client, float], int | float]
-    #: Modules needed beyond those of every Dask worker.
+    #: Modules needed beyond those of every Dask worker, and the command that installs them.
     needs: tuple[str, ...] = ()
-    #: Command that installs them.
     install: str = ""
 
     @property
     def obstacle(self) -> str | None:
         """Reason why it cannot run here, in a sentence; None if it can."""
-        missing = [module for module in self.needs if find_spec(module) is None]
-        if not missing:
+        if not (missing := " and ".join(module for module in self.needs if find_spec(module) is None)):
             return None
-        return f"skipped, as {' and '.join(missing)} cannot be imported here; {self.install} adds what is missing"
+        return f"skipped, as {missing} cannot be imported here; {self.install} adds what is missing"
 
 
 PARTS = (
@@ -162,16 +160,9 @@ PARTS = (
 def run_workload(
     client: Client, *, announce: Callable[[DemoPart], None] = lambda part: None, scale: float = 1.0
 ) -> None:
-    """Run every part that can run here, each in a span of its name.
+    """Run every part that can run here on two workers or more, each announced first and in a span of its name.
 
-    Parameters
-    ----------
-    client
-        Client of a cluster with two workers or more.
-    announce
-        Called with each part before it starts or is skipped.
-    scale
-        Size of the work, in (0, 1]; 1 takes about 20 s on two cores.
+    ``scale`` is the size of the work, in (0, 1]; 1 takes about 20 s on two cores.
     """
     from distributed import span
 
@@ -193,21 +184,7 @@ def run_demo(
     dashboard: bool = False,
     scale: float = 1.0,
 ) -> EfficiencyReport:
-    """Run the workload on a new local cluster, print and save its report, and say where to look next.
-
-    Parameters
-    ----------
-    workers
-        Worker processes, two or more.
-    threads
-        Threads of each worker.
-    output
-        Path or fsspec URL of the saved report.
-    dashboard
-        True to serve Dask's dashboard meanwhile.
-    scale
-        Size of the work, in (0, 1].
-    """
+    """Run the workload on a new local cluster, print and save its report, and say where to look next."""
     from distributed import Client
 
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin

@@ -40,14 +40,20 @@ def _table(columns: Mapping[str, tuple[Iterable[Any], Any]]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series([*values], dtype=kind) for name, (values, kind) in columns.items()})
 
 
-def _rows(kind: type, values: Iterable[Any], index: Iterable[str] | None = None) -> pd.DataFrame:
-    """Table of values of a dataclass, with a column for each field."""
+def _rows(kind: type, values: Iterable[Any], names: Any = None) -> pd.DataFrame:
+    """Table of values of a dataclass, with a column for each field; and the type of the names of columns."""
     import pandas as pd
 
-    names = [each.name for each in fields(kind)]
-    rows = [[getattr(value, name) for name in names] for value in values]
-    given = None if index is None else pd.Index([*index], name="prefix", dtype=object)
-    return pd.DataFrame(rows, index=given, columns=pd.Index(names, dtype=object))
+    columns = [each.name for each in fields(kind)]
+    rows = [[getattr(value, name) for name in columns] for value in values]
+    return pd.DataFrame(rows, columns=pd.Index(columns, dtype=names))
+
+
+def _skew(report: EfficiencyReport) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = {each.name: [getattr(one, each.name) for one in report.skew.values()] for each in fields(Skew)}
+    return pd.DataFrame(columns, index=pd.Index([*report.skew], name="prefix", dtype=object))
 
 
 def _by_bucket(report: EfficiencyReport) -> pd.DataFrame:
@@ -87,7 +93,7 @@ def _by_line(report: EfficiencyReport) -> pd.DataFrame:
 def _scheduler(report: EfficiencyReport) -> pd.DataFrame:
     loop = report.scheduler_loop
     parts = (*loop.handlers, *loop.hooks) if loop is not None else ()
-    return _rows(LoopPart, sorted(parts, key=lambda part: -part.seconds))
+    return _rows(LoopPart, sorted(parts, key=lambda part: -part.seconds), object)
 
 
 def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
@@ -131,7 +137,7 @@ _TABLES: dict[str, Callable[[EfficiencyReport], pd.DataFrame]] = {
     "bucket": _by_bucket,
     "cause": _by_cause,
     "line": _by_line,
-    "skew": lambda report: _rows(Skew, report.skew.values(), report.skew),
+    "skew": _skew,
     "metered": lambda report: _rows(MeteredRow, report.metered),
     "scheduler": _scheduler,
     "finding": lambda report: findings_frame(find(report)),

@@ -164,8 +164,8 @@ def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _
 def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[LostTimeRow, ...]:
     causes = worth_a_row(report, bucket)
     figures = (column.shared(bucket, list(causes.values())) for column in columns)
-    rows = zip(causes, *figures, strict=True)
-    return tuple(LostTimeRow(cause, *texts, str(bucket)) for cause, *texts in rows)
+    buckets = [str(bucket)] * len(causes)
+    return tuple(LostTimeRow(*row) for row in zip(causes, *figures, buckets, strict=True))
 
 
 def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> LostTimeRow:

@@ -216,8 +216,7 @@ class EfficiencyReport(Printed):
     @property
     def causes(self) -> dict[str, float]:
         """Thread-seconds of the cluster by cause; names of :func:`~dask_efficiency.accounts.buckets.cause_name`."""
-        rows = self.causes_by_worker.values()
-        whole = {name: sum(row.get(name, 0) for row in rows) for name in CAUSE_NAMES}
+        whole = {name: sum(row.get(name, 0) for row in self.causes_by_worker.values()) for name in CAUSE_NAMES}
         return {name: ns / 1e9 for name, ns in whole.items() if ns}
 
     def causes_ns(self, bucket: Bucket) -> dict[str, int]:
@@ -460,7 +459,7 @@ class EfficiencyReport(Printed):
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.stack_files:save_speedscope")(self, path, **storage_options)
+        late("dask_efficiency.report.stacks:save_speedscope")(self, path, **storage_options)
 
     def to_collapsed(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the sampled stacks as collapsed stacks for flamegraph.pl, with nanoseconds, to a path or fsspec URL.
@@ -472,7 +471,7 @@ class EfficiencyReport(Printed):
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.stack_files:save_collapsed")(self, path, **storage_options)
+        late("dask_efficiency.report.stacks:save_collapsed")(self, path, **storage_options)
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the report as JSON, to a local path or any fsspec URL."""

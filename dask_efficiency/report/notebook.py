@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from distributed import Client, get_client
+from distributed import get_client
 from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import cell_magic
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
@@ -47,11 +47,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Open report of a cell or of an expression."""
+    """Open report of a cell or of an expression, its name and its source."""
 
     report: efficiency_report
     asked: Asked
-    #: Name of the report, and the source.
     name: str
     code: str
     #: IPython's record of the cell's execution; None for an expression.
@@ -147,7 +146,11 @@ class EfficiencyMagics(Magics):
         return Asked(keep, "trace" in given, "only" in given), rest.strip()
 
     def _begun(self, asked: Asked, code: str, execution: Any = None) -> Measured:
-        report = efficiency_report(client=_current_client(), trace=asked.trace, only=asked.only)
+        try:
+            client = get_client()
+        except ValueError:
+            raise UsageError(NO_CLIENT) from None
+        report = efficiency_report(client=client, trace=asked.trace, only=asked.only)
         try:
             report.__enter__()
         except RuntimeError as error:  # an asynchronous client, or a scheduler without the package
@@ -188,17 +191,10 @@ class EfficiencyMagics(Magics):
 
 
 def _more(kept: str) -> str:
-    """Hint at the full report; a terminal cannot unfold sections as a notebook can."""
+    """Hint at the whole report: a terminal cannot unfold sections as a notebook can."""
     if not kept:
         return f"More: `{NAME} -o report` keeps the report, and report.show() then prints all of it."
     return f"More: {kept}.show() prints all of it; {kept}.to_html(path) writes a page."
-
-
-def _current_client() -> Client:
-    try:
-        return get_client()
-    except ValueError:
-        raise UsageError(NO_CLIENT) from None
 
 
 def load_ipython_extension(ipython: Any) -> None:

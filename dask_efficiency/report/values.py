@@ -60,9 +60,8 @@ def factors_of(whole: Breakdown) -> dict[str, float]:
     neutral = 1.0 if left else math.nan
     factors = {}
     for name, buckets in FACTORS.items():
-        after = left - whole.ns(*buckets)
-        factors[name] = after / left if left else neutral
-        left = after
+        before, left = left, left - whole.ns(*buckets)
+        factors[name] = left / before if before else neutral
     return factors
 
 
@@ -72,12 +71,8 @@ PHASES = ("optimize", "upload", "schedule", "run", "gather")
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Results of one prefix that existed before and were computed again on request.
+    """Tasks of one prefix that computed a result again on request, other than those lost with a worker."""
 
-    Results lost with a worker are not included.
-    """
-
-    #: Tasks that computed a result again.
     tasks: int
     #: Most computations of one key, including the first one, which may precede the window.
     times: int
@@ -100,7 +95,6 @@ class HeldResult:
 
 #: Key of :attr:`EfficiencyReport.savings` for all cures together.
 ALL = "all"
-
 
 #: Kinds whose saving is a bound that no cure reaches: some bytes have to move.
 BOUNDS = frozenset({str(Bucket.WAITING_ON_DATA)})
@@ -161,7 +155,7 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True)
 class GilHolder:
-    """Holder of the GIL while tasks of one prefix waited for it."""
+    """Nanoseconds for which tasks of one prefix waited for the GIL while one thread had it."""
 
     #: Prefix of the waiting tasks.
     prefix: str
@@ -169,7 +163,6 @@ class GilHolder:
     holder: str
     #: Stack of the holder.
     stack: Stack
-    #: Nanoseconds of waiting attributed to the holder.
     ns: int
 
 

@@ -66,9 +66,8 @@ def ideal_time_lines(report: EfficiencyReport) -> list[str]:
     }
     known = ", ".join(f"{format_seconds(seconds)} by {names[name]}" for name, seconds in bounds.items())
     unknown = {"cores": "how many cores the workers share", "chain": "the longest chain of tasks (trace=True tells)"}
-    missing = [what for name, what in unknown.items() if name not in bounds]
-    text = f"useful work takes at least {known}"
-    return [text + (f"; not known: {' and '.join(missing)}" if missing else "")]
+    missing = " and ".join(what for name, what in unknown.items() if name not in bounds)
+    return [f"useful work takes at least {known}" + (f"; not known: {missing}" if missing else "")]
 
 
 def kept_in_bounds(report: EfficiencyReport) -> tuple[SlowWorker, ...]:

@@ -62,9 +62,8 @@ def command(
          in which nothing ran
     """  # noqa: D301 click wants the character
     if len(sides) not in (0, 2) or bool(sides) == bool(before or after):
-        raise click.UsageError(
-            "expected BEFORE and AFTER, or --before and --after; patterns of files need quotes: 'main/*.json'"
-        )
+        wanted = "expected BEFORE and AFTER, or --before and --after"
+        raise click.UsageError(f"{wanted}; patterns of files need quotes: 'main/*.json'")
     if not sides and not (before and after):
         raise click.UsageError(f"--{'before' if after else 'after'} is missing; expected a run on both sides")
     with one_line_errors(kind=NotJudgedError):
@@ -104,8 +103,7 @@ def _files(pattern: str) -> list[str]:
 
 def _check_max_loss(found: Comparison, max_loss: Fraction) -> None:
     """Exit with 1 if more was lost than is allowed, and with 2 if that cannot be judged."""
-    runs = zip((*found.names_before, *found.names_after), (*found.before, *found.after), strict=True)
-    for name, run in runs:
+    for name, run in zip((*found.names_before, *found.names_after), found.runs, strict=True):
         if not run.thread_seconds:
             raise NotJudgedError(f"{name}: nothing ran, so --max-loss cannot tell")
     if found.loses_more(max_loss):

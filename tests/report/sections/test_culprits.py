@@ -12,7 +12,7 @@ from dask_efficiency.plugin.scheduler.replies import Reply, packed
 from dask_efficiency.report.culprits import MAX_CULPRITS
 from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.replies import _scheduler_loop, unpacked
+from dask_efficiency.report.replies import _loop, unpacked
 from dask_efficiency.report.sections.culprits import (
     FRAME_LENGTH,
     HELD_BY_LENGTH,
@@ -303,4 +303,4 @@ def test_as_a_table_each_handler_and_hook_has_a_row() -> None:
 def test_it_is_read_as_it_was_sent(loop: SchedulerLoop) -> None:
     assume("\\ud800" not in repr(loop))  # names that are sent are text
     sent = unpacked(asyncio.run(packed(Reply({"notes": [], "loop": asdict(loop)}))))
-    assert _scheduler_loop(sent["loop"]) == loop
+    assert _loop(sent["loop"]) == loop
