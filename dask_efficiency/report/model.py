@@ -49,9 +49,8 @@ from dask_efficiency.show.shown import Printed, late
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.report.sections.predictions import Predicted
     from dask_efficiency.runs.path.path import CriticalPath
-    from dask_efficiency.show.document import Document
+    from dask_efficiency.show.document import Document, HasSection
     from dask_efficiency.show.finding import Finding
 
 #: Relative deviation of the mean number of threads from a whole number that is rounded away. A guess.
@@ -478,7 +477,7 @@ class EfficiencyReport(Printed):
         late("dask_efficiency.report.files:save")(self, path, **storage_options)
 
     def to_html(
-        self, path: str | os.PathLike[str], *, predictions: Sequence[Predicted] = (), **storage_options: Any
+        self, path: str | os.PathLike[str], *, predictions: Sequence[HasSection] = (), **storage_options: Any
     ) -> None:
         """Write the report as one HTML file that works offline, to a local path or any fsspec URL.
 
@@ -488,7 +487,7 @@ class EfficiencyReport(Printed):
             Results of :func:`~dask_efficiency.simulate` and :func:`~dask_efficiency.sweep` on the report's trace, shown
             after the critical path.
         """
-        from dask_efficiency.report.sections.predictions import with_predictions
         from dask_efficiency.show.html.render import save_page
 
-        save_page(with_predictions(self._from_sections("page"), predictions), path, **storage_options)
+        page = late(f"{self._sections_module}:with_predictions")(self._from_sections("page"), predictions)
+        save_page(page, path, **storage_options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dask_efficiency.accounts.buckets import BUCKET_DESCRIPTIONS, Bucket
 from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS as CAUSES_MEAN
@@ -273,6 +273,14 @@ class Section:
     def sections(self) -> tuple[Section, ...]:
         """Sections in it."""
         return tuple(block for block in self.blocks if isinstance(block, Section))
+
+
+class HasSection(Protocol):
+    """A value, such as a prediction, with a section for the page of another."""
+
+    @property
+    def section(self) -> Section:
+        """Its section."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from dask_efficiency.report.findings import headline, leading
 from dask_efficiency.report.kinds import explained
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, why_not_known
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections.critical_path import critical_path
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds, scheduler_loop
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
@@ -24,6 +23,11 @@ from dask_efficiency.report.sections.metered import labels, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
 from dask_efficiency.report.values import PHASES
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
+from dask_efficiency.runs.path.path import CriticalPath
+from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.sections.path import quick_improvements
+from dask_efficiency.runs.sections.path import sections as path_sections
+from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.document import (
     PAGE,
     SCREEN,
@@ -33,6 +37,7 @@ from dask_efficiency.show.document import (
     Code,
     Document,
     Extent,
+    HasSection,
     Section,
     Share,
     Table,
@@ -57,6 +62,7 @@ from dask_efficiency.show.figures import (
     sentence,
     shorten,
 )
+from dask_efficiency.show.finding import MAX_SHOWN
 
 #: Thread-seconds below which a low factor means nothing, as a factor is a share of what is left. By judgement.
 MIN_FACTOR_SECONDS = 1.0
@@ -200,6 +206,16 @@ def _mean_threads(timeline: Timeline) -> dict[str, Any]:
     }
 
 
+def with_predictions(document: Document, predictions: Sequence[HasSection]) -> Document:
+    """Page with a section of predictions after the critical path, or at its end."""
+    if not predictions:
+        return document
+    parts = document.sections
+    behind = next((i for i, part in enumerate(parts, 1) if part.title.startswith("Critical path")), len(parts))
+    added = section("Simulation: what it would take elsewhere", *(found.section for found in predictions))
+    return replace(document, sections=(*parts[:behind], added, *parts[behind:]))
+
+
 def more_findings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Findings after the first ones, a line each."""
     first = leading(report)
@@ -271,6 +287,19 @@ def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Sectio
         "as what its thread does: whether it fails, or was done before, is not seen here."
     )
     return section(heading, Aside(text), Through(timeline, slices), legend_of(slices))
+
+
+def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Critical path of a report with a trace, as one section of its page."""
+    heading = "Critical path: why it took so long"
+    if report.trace is None or not extent.drawn:
+        return Section(heading)
+    try:
+        path = CriticalPath.of(report.trace, Question())
+    except EmptyTraceError:  # no task ended in the window
+        return Section(heading)
+    first = (f"{number}. {'. '.join(one.lines)}" for number, one in enumerate(path.findings[:MAX_SHOWN], 1))
+    return section(heading, f"{path.headline}.", *first, *path_sections(path), quick_improvements(path))
 
 
 def phases(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
