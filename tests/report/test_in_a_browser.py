@@ -1,7 +1,8 @@
-"""The page as a reader has it: a file that is opened, with nothing else in reach."""
+"""Pages as a reader has them: files that are opened, with nothing else in reach."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency import EfficiencyReport
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.lines import Frame
+from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.lost_time import loss_cells, lost_time
 from dask_efficiency.report.values import ProfileRow
 from tests.report.profile_samples import profiled
@@ -22,9 +24,9 @@ CELLS = "table => [...table.rows].map(row => [...row.cells].map(cell => cell.tex
 
 
 class Page:
-    """A report's page, and whatever it asked for or complained of."""
+    """A report's or a comparison's page, its requests and its complaints."""
 
-    def __init__(self, page: Any, path: Path, report: EfficiencyReport) -> None:
+    def __init__(self, page: Any, path: Path, report: EfficiencyReport | Comparison) -> None:
         self.page = page
         self.faults: list[str] = []
         self.requests: list[str] = []
@@ -36,14 +38,14 @@ class Page:
         page.goto(f"file://{path}")
 
     def unfold(self, heading: str) -> bool:
-        """Show a section that is folded; whether there is one of this title."""
+        """Show a folded section; False if there is none of this title."""
         folded = self.page.locator(f'main > details:has(> summary:text-is("{heading}"))')
         if folded.count() and folded.get_attribute("open") is None:
             folded.locator("> summary").click()
         return bool(folded.count())
 
     def under(self, heading: str, what: str) -> Any:
-        """What stands in a section, which is unfolded first where it is folded."""
+        """Elements of a section, which is unfolded first where it is folded."""
         if self.unfold(heading):
             return self.page.locator(f'main > details:has(> summary:text-is("{heading}")) {what}')
         return self.page.locator(f'section:has(h2:text-is("{heading}")) {what}')
@@ -56,7 +58,7 @@ class Page:
 def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
     contexts = []
 
-    def open_page(report: EfficiencyReport, **options: Any) -> Page:
+    def open_page(report: EfficiencyReport | Comparison, **options: Any) -> Page:
         contexts.append(chromium.new_context(**options))
         return Page(contexts[-1].new_page(), tmp_path / f"{len(contexts)}.html", report)
 
@@ -94,6 +96,22 @@ def test_the_figures_on_the_page_are_the_reports(open_page: Any) -> None:
     heads, rows = loss_cells(lost_time(report))
     shown = open_page(report).table_under("Lost time")
     assert [row[: len(heads)] for row in shown] == [list(heads), *map(list, rows)]
+
+
+def test_a_comparison_has_its_figures_and_bars_as_long_as_its_runs(open_page: Any) -> None:
+    before = [report_of(seconds(thread_cpu=10, spill=spill, idle=4), cluster_seconds=4.0) for spill in (1.5, 2)]
+    found = compare(before, report_of(seconds(thread_cpu=10, spill=6), cluster_seconds=3.0))
+    opened = open_page(found)
+    page = opened.page
+    page.wait_for_load_state("networkidle")
+    assert (len(opened.requests), opened.faults) == (1, [])
+    assert page.inner_text(".de-headline") == f"{found.headline}."
+    assert json.loads(page.inner_text("#data")) == found.to_dict()
+    cells = [cell.strip() for cell in page.locator("table").first.locator("tr", has_text="spill").all_inner_texts()]
+    # the median of 1.5 and 2 thread-seconds before
+    assert cells[0].split()[:4] == ["spill", "1.8", "6.0", "+4.2"]
+    was, now = (bar.bounding_box()["width"] for bar in page.locator(".de-sides .de-bar").all())
+    assert now / was == pytest.approx(3 / 4, abs=0.01)
 
 
 def test_hostile_names_do_not_run(open_page: Any) -> None:
@@ -221,12 +239,9 @@ def test_on_paper_everything_is_unfolded_and_light(open_page: Any) -> None:
     assert page.page.locator("details[open]").count() == 0
 
 
-def test_on_a_narrow_screen_only_tables_scroll(open_page: Any) -> None:
+def test_on_a_narrow_screen_only_tables_scroll_and_no_findings(open_page: Any) -> None:
     page = open_page(large(100, 200), viewport={"width": 400, "height": 800})
     assert page.page.evaluate("document.documentElement.scrollWidth") == 400
-
-
-def test_on_a_narrow_screen_findings_are_seen_without_scrolling(open_page: Any) -> None:
     page = open_page(by_hand(price_per_worker_hour=100.0), viewport={"width": 360, "height": 800})
     boxes = [line.bounding_box() for line in page.page.locator(".de-findings li, .de-findings div").all()]
     assert len(boxes) == 6
