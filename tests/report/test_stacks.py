@@ -53,8 +53,8 @@ def test_times_of_a_bucket_and_of_a_cause_add_up_to_it_exactly(report: Efficienc
         by_cause[cause_name(Bucket(bucket), cause)] += ns
     assert by_bucket == {bucket: whole.ns(bucket) for bucket in whole if bucket != "no-work"}
     (causes,) = report.causes_by_worker.values()
-    told = {name: ns for name, ns in by_cause.items() if Bucket(name.partition("/")[0]) in CAUSES}
-    assert told == {name: ns for name, ns in causes.items() if ns}
+    known = {name: ns for name, ns in by_cause.items() if Bucket(name.partition("/")[0]) in CAUSES}
+    assert known == {name: ns for name, ns in causes.items() if ns}
     assert sum(cause_rows(report).values()) == whole.total_ns
 
 
@@ -76,12 +76,10 @@ def test_samples_of_no_time_at_all_and_of_what_the_report_does_not_hold_change_n
     assert exact_stacks(profiled(profile=strange)) == exact_stacks(profiled(profile=()))
 
 
-def test_only_buckets_with_stacks_are_drawn() -> None:
+def test_only_buckets_with_stacks_are_drawn_and_a_report_without_any_is_refused() -> None:
     assert {row.bucket for row in sampled_stacks(profiled())} == {"thread-cpu", "library-threads", "thread-noncpu"}
     assert sampled_stacks(profiled(profile=())) == ()
 
-
-def test_a_report_without_stacks_says_so() -> None:
     with pytest.raises(NoStacksError, match="'a run' has no stacks; expected"):
         known_stacks(by_hand())
 
@@ -90,7 +88,7 @@ def test_a_report_without_stacks_says_so() -> None:
 
 
 def parsed(text: str) -> list[tuple[list[str], int]]:
-    """As flamegraph.pl reads it: the number stands behind the last space, frames between semicolons."""
+    """Frames and number of each line, as flamegraph.pl reads them."""
     lines = [line.rpartition(" ") for line in text.split("\n")[:-1]]
     return [(stack.split(";"), int(count)) for stack, _, count in lines]
 
@@ -127,12 +125,18 @@ def test_a_name_cannot_end_its_frame_or_its_line() -> None:
     assert bare == ["thread-cpu", "load"]
 
 
-def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_files_are_anywhere_that_fsspec_writes_to_and_are_not_written_without_stacks(tmp_path: Path) -> None:
+    import fsspec
+
     profiled().to_collapsed(tmp_path / "stacks.txt.gz")
     with gzip.open(tmp_path / "stacks.txt.gz", "rt", encoding="utf-8") as file:
         assert file.read() == collapsed(profiled())
-    with pytest.raises(NoStacksError):
-        by_hand().to_collapsed(tmp_path / "none.txt")
+    profiled().to_speedscope("memory://profiles/x.json")
+    with fsspec.open("memory://profiles/x.json") as file:
+        assert json.load(file) == speedscope(profiled())
+    for write in (by_hand().to_collapsed, by_hand().to_speedscope):
+        with pytest.raises(NoStacksError):
+            write(tmp_path / "none")
     assert [path.name for path in tmp_path.iterdir()] == ["stacks.txt.gz"]
 
 
@@ -140,7 +144,7 @@ UNITS = {"none", "nanoseconds", "microseconds", "milliseconds", "seconds", "byte
 
 
 def assert_valid(data: dict[str, Any]) -> None:
-    """What speedscope's schema asks of a file with sampled profiles."""
+    """Check the rules of speedscope's schema for sampled profiles."""
     assert data["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     assert set(data) == {"$schema", "name", "exporter", "activeProfileIndex", "shared", "profiles"}
     assert set(data["shared"]) == {"frames"}
@@ -213,14 +217,3 @@ def test_hostile_names_are_harmless_in_the_file(tmp_path: Path) -> None:
     data = json.loads(text)
     assert_valid(data)
     assert all(frame["name"].isprintable() for frame in data["shared"]["frames"])
-
-
-def test_a_file_may_be_anywhere_that_fsspec_writes_to_and_is_not_written_without_stacks(tmp_path: Path) -> None:
-    import fsspec
-
-    profiled().to_speedscope("memory://profiles/x.json")
-    with fsspec.open("memory://profiles/x.json") as file:
-        assert json.load(file) == speedscope(profiled())
-    with pytest.raises(NoStacksError):
-        by_hand().to_speedscope(tmp_path / "none.json")
-    assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,6 @@ import builtins
 import io
 import math
 import re
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,11 +14,11 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.report.sections.report import document
-from dask_efficiency.report.values import Repeat
 from dask_efficiency.show.document import Document, Share, Table, section
 from dask_efficiency.show.drawn_buckets import COLOURS
 from dask_efficiency.show.terminal import BAR_LENGTH, BLOCKS, bar_cells, plain, renderables, show, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds, waiting_for_the_gil
+from tests.report.test_fragment import HOSTILE
 
 
 def test_three_percent_of_an_eighty_column_bar_are_two_cells_and_three_eighths() -> None:
@@ -158,11 +157,7 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 
 
 def test_hostile_names_do_not_reach_the_terminal() -> None:
-    hostile = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
-    report = by_hand(
-        by_prefix=hostile, by_worker=hostile, by_span=hostile, name="\x1b]0;title\x07", notes=tuple(HOSTILE_NAMES)
-    )
-    report = replace(report, repeats=dict.fromkeys(HOSTILE_NAMES, Repeat(3, 4)))
+    report = by_hand(**HOSTILE | {"name": "\x1b]0;title\x07"})
     for text in (render_plain(report), rich_text(report, 140)):
         assert "\x1b" not in text
         assert "\u202e" not in text
