@@ -151,9 +151,6 @@ def explain_command(kind: str) -> None:
     tell(*text.splitlines())
 
 
-# -- compare ---------------------------------------------------------------------------------------
-
-
 def _percent(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
     if value is None:
         return None
@@ -245,9 +242,6 @@ def _check_max_loss(found: Comparison, max_loss: Fraction) -> None:
         from dask_efficiency.report.comparison_findings import excess
 
         raise click.ClickException(f"{excess(found)}; --max-loss allows {float(100 * max_loss):g} %")
-
-
-# -- stragglers ------------------------------------------------------------------------------------
 
 
 @click.command("stragglers")

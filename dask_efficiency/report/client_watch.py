@@ -23,10 +23,8 @@ from dask_efficiency.report.values import PHASES
 
 #: Lines kept per graph, and characters of each. A guess.
 MAX_LINES, MAX_SOURCE = 10, 200
-
 #: Lines whose graphs have a span of their own. A guess, to bound the report.
 MAX_SPANS = 100
-
 #: Phases by precedence: of several at an instant, the first counts.
 _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
 
@@ -218,12 +216,8 @@ class ClientPhases:
             self._asked_at = None
 
 
-# -- requested workers -----------------------------------------------------------------------------
-
-
 #: Milliseconds between two looks at the cluster manager, which has no hook for requested workers. A guess.
 LOOK_MS = 200
-
 #: Requested workers that are remembered. A guess.
 MAX_WORKERS = 1_000
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 FORMAT = "dask-efficiency-comparison"
 #: Version of the data; grows when a reader of the old one would fail.
 VERSION = 1
-
 #: Properties of a comparison that are stored under their own names.
 FIGURES = (
     *("wall_clock_seconds", "cluster_seconds", "no_workers_seconds", "client_seconds", "ideal_seconds"),

@@ -23,13 +23,10 @@ from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDI
 SAME_RUNTIME = 0.005
 #: Range of relative changes given in per cent: smaller ones say nothing, larger ones are not read.
 SMALLEST_RISE, LARGEST_RISE = 0.001, 100.0
-
 #: Runs before and runs after.
 Sides: TypeAlias = tuple[tuple[EfficiencyReport, ...], ...]
 
 NOISE = "more than the spread of the runs"
-
-# -- findings --------------------------------------------------------------------------------------
 
 
 def find(comparison: Comparison) -> tuple[Finding, ...]:
@@ -135,9 +132,6 @@ def _main_prefix(part: CauseChange) -> str:
     return f", mostly in {name_of(most) or '(no prefix)'}"
 
 
-# -- the headline ----------------------------------------------------------------------------------
-
-
 def headline(comparison: Comparison) -> str:
     """Change of runtime and of lost time; at most 100 characters, no full stop.
 
@@ -198,9 +192,6 @@ def rise_size(rise: float) -> str:
     if not SMALLEST_RISE <= size <= LARGEST_RISE:
         return ""
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
-
-
-# -- caveats ---------------------------------------------------------------------------------------
 
 
 #: Share of unmeasured time from which it is a caveat. By judgement.

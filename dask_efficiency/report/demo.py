@@ -24,14 +24,11 @@ if TYPE_CHECKING:
 #: Limit of a worker process. Dask pauses a worker at 80 % of it and kills it at 95 %; the measured peak of this
 #: workload, with pandas, pyarrow and torch loaded, is 750 MiB.
 MEMORY_LIMIT = "1 GiB"
-
 #: Share of the limit from which results are spilled. Dask's default is 0.6; at this share the array below spills while
 #: the process stays far from being paused or killed.
 SPILL_TARGET = 0.2
-
 #: Bytes of the array of :func:`reduce_more_than_memory` per worker: three times what a worker may keep.
 ARRAY_NBYTES = 600 * 2**20
-
 #: Bytes sent between workers at each step of :func:`wait_on_data`. A guess.
 HANDED_NBYTES = 32 * 2**20
 

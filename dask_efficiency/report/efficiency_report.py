@@ -56,10 +56,8 @@ LEASED = "the plugin was registered for this report only; client.register_plugin
 _NOTIFIED: set[str] = set()
 
 _OBSERVED, _NO_REPORT = "record of what the client did", "there is no report"
-
 #: Note in a report with a trace if simulation is not installed.
 NOT_SIMULATED = "what cures save is not known: dask_efficiency.simulation is not installed"
-
 #: Tasks of the long tail that a report keeps. A guess.
 MAX_LONG_TASKS = 20
 

@@ -18,13 +18,10 @@ from dask_efficiency.show.figures import format_bytes, format_seconds, format_sh
 
 #: Share from which a rule holds for a loss: more than half of it.
 MOST = 0.5
-
 #: Seconds in a thread below which a task is small: Dask spends about a millisecond on each.
 SMALL_TASK_SECONDS = 0.02
-
 #: Share of the makespan from which the longest chain bounds a run. By judgement.
 CHAINED = 0.8
-
 #: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
 MAX_CLIENT = 15
 

@@ -37,10 +37,8 @@ from dask_efficiency.report.model import EfficiencyReport
 FORMAT = "dask-efficiency-report"
 #: Version of the format; grows when a reader of the old one would fail.
 VERSION = 1
-
 #: The trace is not JSON, and has its own file.
 _ELSEWHERE = "trace"
-
 #: Properties of a report in its summary.
 _FIGURES = (
     *("efficiency", "occupancy", "load_balance", "wall_clock_seconds", "cluster_seconds", "no_workers_seconds"),

@@ -51,15 +51,12 @@ from dask_efficiency.straggler.wording import as_finding
 
 #: Share of the first finding's saving from which others are shown with it. By judgement.
 WORTH_SHOWING = 0.25
-
 #: Weights in the ranking: a bound is seldom reached; findings that name a worker or results explain causes and come
 #: first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
-
 #: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
 KNOWN = "wall_clock_seconds"
-
 #: Share of all held thread time from which repeated results are a finding: that of any finding.
 WORTH_REPEATING = 0.03
 
@@ -162,9 +159,6 @@ def _cluster_size(report: EfficiencyReport) -> str:
     if len(threads) == 1:
         return f"{workers} x {format_count(threads.pop(), 'thread')}"
     return f"{workers}, {format_count(sum(report.nthreads.values()), 'thread')}"
-
-
-# -- losses ----------------------------------------------------------------------------------------
 
 
 def _losses(report: EfficiencyReport) -> list[Finding]:
@@ -295,9 +289,6 @@ def _long_task(report: EfficiencyReport) -> str:
     """Long task that all other work waited for; empty if there is none."""
     found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
     return found[0].where if found else ""
-
-
-# -- what no bucket has ----------------------------------------------------------------------------
 
 
 def _slow_workers(report: EfficiencyReport) -> list[Finding]:

@@ -21,10 +21,8 @@ MEANINGS = {
 
 #: Names of a report's details that are waiting for a GPU within ``thread-noncpu``.
 WAITS = ("thread-noncpu: GPU wait", "thread-noncpu: GPU contention", "thread-noncpu: GPU copies")
-
 #: Fields that are sums over the workers.
 _SUMS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
-
 #: Stands for kernels beyond those that a worker counts by name.
 OTHER_KERNELS = "(other)"
 

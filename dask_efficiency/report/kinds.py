@@ -12,13 +12,10 @@ from dask_efficiency.straggler.observations import SIZES_DIFFER
 
 #: Share of the time from which spilling explains late event loops. By judgement.
 SPILLS = 0.05
-
 #: Ratio of bytes read back to bytes spilled from which results were read repeatedly. By judgement.
 READ_AGAIN = 1.5
-
 #: Mean number of threads with a task below which tasks run one at a time. By judgement.
 ONE_TASK = 1.1
-
 #: Share of the cores from which other processes explain waiting for cores. By judgement.
 OTHERS = 0.2
 
@@ -298,9 +295,6 @@ def advice(kind: str, facts: Facts = NOTHING_KNOWN) -> str:
 def page_of(kind: str) -> str:
     """Section of the documentation on a bucket or cause."""
     return f"docs/buckets.md#{kind.replace('/', '-')}"
-
-
-# -- the documentation -----------------------------------------------------------------------------
 
 
 #: In an installed package, and in a checkout.

@@ -172,9 +172,6 @@ def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> Los
     return LostTimeRow(str(label), *(column.text(buckets) for column in columns))
 
 
-# -- the largest losses ----------------------------------------------------------------------------
-
-
 #: Share of unknown causes above which a bucket is named as a whole: more than half.
 MOSTLY = 0.5
 

@@ -25,7 +25,6 @@ from dask_efficiency.report.values import Amount, MeteredRow
 #: Prefixes of the labels of each phase of P2P shuffles in tasks; other time is the rest.
 _IN_TASKS = {"shard": "p2p-shard-partition", "wait for room to send": "p2p-comms-limiter", "unpack": "p2p-get-output"}
 BARRIER, REST = "barrier", "rest"
-
 #: Label prefixes that mark a task prefix as one of shuffles.
 _MARKS = ("p2p-shard", "p2p-get-output", "p2p-disk-read")
 

@@ -25,7 +25,6 @@ from dask_efficiency.report.efficiency_report import efficiency_report
 from dask_efficiency.show.terminal import plain
 
 NAME = "%%efficiency"
-
 #: Replaces the line of the magic.
 _BEGIN = "get_ipython().magics_manager.registry['EfficiencyMagics'].begin({line!r})\n"
 

@@ -210,9 +210,6 @@ def _seconds(rows: Mapping[str, int]) -> dict[str, float]:
     return {name: ns / 1e9 for name, ns in rows.items()}
 
 
-# -- requests --------------------------------------------------------------------------------------
-
-
 def snapshot(client: Client | None = None) -> Any:
     """Accounts of the cluster since the plugin was registered, exact to this instant.
 

@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 
 #: Seconds that a scheduler has to answer at the end of a script. A guess.
 LAST_ANSWER = 60
-
 #: Dask's name of clients with which tasks submit tasks; their cluster is reported already.
 OF_A_TASK = "Client-worker-"
 
 HINT = "`dask-efficiency run --local` gives it a LocalCluster"
-
 #: Dask's name of worker processes.
 WORKER_PROCESS = "Dask Worker process (from Nanny)"
 

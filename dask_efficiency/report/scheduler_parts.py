@@ -24,18 +24,14 @@ if TYPE_CHECKING:
 
 #: Results examined at each look, the oldest of each worker: clients keep old ones. A guess, to bound the cost.
 MAX_RESULTS = 1_000
-
 #: Nanoseconds between two looks. A guess.
 LOOK_INTERVAL_NS = 1_000_000_000
-
 #: Pairs of prefix and client that are counted. A guess, to bound memory.
 MAX_PAIRS = 1_000
-
 #: Largest pairs that a report gets. A guess: advice names one.
 MAX_REPORTED = 10
 
 SEVERAL = "several clients"
-
 #: (prefix, client)
 Pair = tuple[str, str]
 

@@ -15,13 +15,10 @@ from dask_efficiency.straggler.wording import long_task
 
 #: Tasks from which a median is meaningful. By judgement.
 MIN_TASKS = 8
-
 #: Ratio of the maximum to the median from which tasks are uneven. By judgement.
 MIN_TIMES = 2.0
-
 #: Share of the work on the cluster by which the longest task must exceed the median to be listed. By judgement.
 MIN_SHARE = 0.01
-
 #: Bytes below which results are too small to matter. By judgement.
 MIN_BYTES = 2**20
 

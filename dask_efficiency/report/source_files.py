@@ -39,7 +39,6 @@ def _shell() -> Any:
 
 #: Bytes of the largest script that is parsed. A guess.
 MAX_BYTES = 2_000_000
-
 #: End of the qualified name of a lambda or comprehension, after the function around it.
 _UNNAMED = re.compile(r"(?:\.<locals>\.<\w+>)+$")
 

@@ -18,7 +18,6 @@ from dask_efficiency.show.figures import apportion, harmless
 
 #: Stands for an unknown prefix.
 NO_PREFIX = "(no prefix)"
-
 #: Bucket, cause and prefix; cause and prefix may be empty.
 Key = tuple[str, str, str]
 
@@ -120,9 +119,6 @@ def known_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
     if rows := sampled_stacks(report):
         return rows
     raise NoStacksError(f"the report {report.name!r:.80} has no stacks; expected one of tasks that were sampled")
-
-
-# -- files ---------------------------------------------------------------------------------------
 
 
 def collapsed(report: EfficiencyReport) -> str:

@@ -53,9 +53,6 @@ def _medians(arrivals: Sequence[Arrival]) -> str:
     return f"{', '.join(found)} (medians)" if found else "none is known to have joined"
 
 
-# -- lost workers ----------------------------------------------------------------------------------
-
-
 #: Prefixes of running tasks named per worker. By eye.
 MAX_NAMED = 3
 

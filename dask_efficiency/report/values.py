@@ -95,7 +95,6 @@ class HeldResult:
 
 #: Key of :attr:`EfficiencyReport.savings` for all cures together.
 ALL = "all"
-
 #: Kinds whose saving is a bound that no cure reaches: some bytes have to move.
 BOUNDS = frozenset({str(Bucket.WAITING_ON_DATA)})
 

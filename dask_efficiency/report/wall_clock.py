@@ -11,13 +11,11 @@ from dask_efficiency.show.figures import format_seconds
 
 #: Share of the window, or of the cluster's time, from which a part is mentioned. By judgement.
 WORTH_SAYING = 0.05
-
 #: Share of the window from which a client that is not busy with Dask runs its user's own code. By judgement.
 OWN_CODE = 0.2
 
 ON_CLUSTER = "of work on the cluster"
 NO_WORKERS = "without any worker"
-
 #: Client phases that are work for Dask; the rest of the client's time is the user's own code.
 _FOR_DASK = ("optimize", "upload", "gather")
 

@@ -32,7 +32,6 @@ class Extent:
 
 #: Rows on a screen. A guess.
 SCREEN = Extent(workers=8, gpus=8, prefixes=8, kernels=8, kernel_name=NAME_LENGTH, drawn=False)
-
 #: Rows on a page; the rest is folded. A guess.
 PAGE = Extent(workers=30, gpus=16, prefixes=20, kernels=20, kernel_name=64, drawn=True)
 

@@ -35,10 +35,8 @@ _DRAWN: dict[Bucket, tuple[str, str]] = {
 }
 COLOURS = {bucket: colour for bucket, (colour, _) in _DRAWN.items()}
 LETTERS = {bucket: letter for bucket, (_, letter) in _DRAWN.items()}
-
 #: Colours of :data:`dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`; that of copies is from the same search.
 GPU_COLOURS: dict[str, str] = {"kernels": COLOURS[Bucket.GPU], "copies": "#0d5173", "idle": COLOURS[Bucket.IDLE]}
-
 #: Colours of causes. A figure shows the causes of one bucket only, so colours may repeat.
 CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
     Bucket.THREAD_NONCPU: {
@@ -72,7 +70,6 @@ CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
 
 #: Colour of the rest that is no bucket of its own.
 OTHER_COLOUR = "#ccaed2"
-
 #: Colour systems of rich in which all buckets look different.
 DISTINCT_COLOURS = ("256", "truecolor")
 

@@ -19,7 +19,6 @@ NAME_LENGTH = 40
 NOTE_LENGTH = 400
 #: Names listed in a line before "and N more". A guess: they fit 80 columns mostly.
 NAMES_IN_A_LINE = 3
-
 #: Name that joblib's backend for Dask gives a task of several calls of a function.
 _BATCH = re.compile(r"\bbatch_of_(\w+?)_\d+_calls\b")
 
@@ -226,7 +225,6 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 #: Characters of a label. A guess.
 LABEL_LENGTH = 28
-
 #: Start of a formula to TeX or MathML.
 _FORMULA = re.compile(r"(?<=\$)(?=\$)|(?<=\\)(?=[\[(])")
 
@@ -240,7 +238,6 @@ def label(name: str) -> str:
 
 #: Characters of a kernel's name; a longer one is cut before it is parsed, as templates may nest to hundreds of kB.
 MAX_KERNEL_NAME = 2000
-
 #: Namespaces such as ``at::native::``, and lambdas' enclosing scopes.
 _NAMESPACES = re.compile(r"(?:\b\w+|\(anonymous namespace\)|<unnamed>)::")
 _RETURNS = re.compile(r"^(?:void|static|__global__)\s+")

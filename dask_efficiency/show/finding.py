@@ -12,7 +12,6 @@ from dask_efficiency.show.figures import format_seconds
 
 #: Characters of a title and of a headline, so that these fit a line.
 MAX_TITLE, MAX_HEADLINE = 70, 100
-
 #: Least share of the wall clock of a finding; most findings; and those on the first screen. Guesses about patience.
 WORTH_FINDING, MAX_FINDINGS, MAX_SHOWN = 0.03, 10, 3
 

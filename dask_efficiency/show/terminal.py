@@ -85,7 +85,6 @@ def packed_lines(lengths: Sequence[int], width: int, gap: int = 2) -> list[list[
 NARROWEST = 40
 #: Least width of a column of words. A guess: a cut name stays recognizable.
 SHORTEST_WORD = 8
-
 #: Characters of the longest bar in a table. A guess.
 BAR_LENGTH = 24
 

@@ -24,9 +24,6 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
-# -- compare ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def runs() -> None:
     """Runs a1, a2 and a3 that lose 2, 3 and 4 thread-seconds; b that loses 6; one in which nothing ran."""
@@ -135,9 +132,6 @@ def test_wrong_sides_and_limits_are_refused(arguments: tuple[str, ...], message:
     result = run("compare", *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
-
-
-# -- stragglers ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

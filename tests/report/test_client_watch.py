@@ -48,9 +48,6 @@ def test_an_upload_goes_on_until_a_graph_is_taken_in():
     assert uploads_until_taken_in(sent, [(20, 25), (8, 9)]) == [(0, 8), (10, 20), (30, 31)]
 
 
-# -- the observer ----------------------------------------------------------------------------------
-
-
 class FakeClient:
     """A client as far as the observer looks at it."""
 

@@ -34,9 +34,6 @@ def of_ten_seconds(*workers: Breakdown, **fields: Any) -> EfficiencyReport:
     return report_of(*workers, **{"cluster_seconds": 10.0, "window_seconds": 10.0, **fields})
 
 
-# -- the headline ----------------------------------------------------------------------------------
-
-
 def test_the_headline_has_the_runtime_and_the_possible_saving() -> None:
     report = of_ten_seconds(*[seconds(thread_cpu=4, spill=6)] * 2, nthreads={"w0": 1, "w1": 1})
     assert headline(report) == "10.0 s, of which up to 6.0 s can be saved (2 workers x 1 thread)"
@@ -121,9 +118,6 @@ def test_any_report_has_a_headline_and_findings_that_keep_their_bounds(report: E
             most = max(0.0, report.cluster_seconds - report.ideal_seconds) + 1e-9
             assert one.saves_seconds is None or one.saves_seconds <= most
             assert one.saves_interval is None or one.saves_interval[1] <= most
-
-
-# -- what costs most -------------------------------------------------------------------------------
 
 
 def test_losses_are_findings_with_the_line_and_the_cure() -> None:
@@ -212,9 +206,6 @@ def test_without_a_wall_clock_there_are_no_findings() -> None:
     assert find(report_of(seconds(thread_cpu=1, spill=9), cluster_seconds=math.nan)) == ()
 
 
-# -- recorded runs with one known fault each -------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [file.name.partition(".")[0] for file in sorted(RECORDED.glob("*.known.json"))])
 def test_the_first_screen_of_a_recorded_run_fits_a_terminal(name: str) -> None:
     report = load_report(RECORDED / f"{name}.json")
@@ -222,9 +213,6 @@ def test_the_first_screen_of_a_recorded_run_fits_a_terminal(name: str) -> None:
     screen = str(replace(report, trace=load_trace(trace)) if trace.exists() else report).splitlines()
     assert len(screen) <= 24
     assert max(map(len, screen)) <= 80
-
-
-# -- every word ------------------------------------------------------------------------------------
 
 
 def test_every_loss_has_a_title() -> None:

@@ -24,7 +24,6 @@ HOSTS = {
 }
 
 COLOUR = "element => getComputedStyle(element).color"
-
 #: What JupyterLab does to a notebook that is not trusted.
 SANITISE = """() => {
     document.querySelectorAll("style").forEach((style) => style.remove())

@@ -17,7 +17,6 @@ from tests.report.test_fragment import HOSTILE, Reader
 
 #: How a small bar begins.
 BAR = '<svg width="100%" height="12" role="img">'
-
 #: Elements without an end.
 VOID = re.compile(r"<(meta|link)[^>]*>|<!DOCTYPE html>")
 

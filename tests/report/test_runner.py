@@ -119,9 +119,12 @@ def test_a_module_does_what_it_does_without(folder: Path, module: str) -> None:
     assert found[2].splitlines()[-3:] == expected[2].splitlines()[-3:]
 
 
+def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=240)
+
+
 def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
-    done = subprocess.run([*RUN, "neighbour.py"], cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.stderr == (
+    assert started(folder, "neighbour.py").stderr == (
         "dask-efficiency: neighbour.py made no Client, and nothing is metered without a cluster: "
         "`dask-efficiency run --local` gives it a LocalCluster\n"
     )
@@ -144,8 +147,6 @@ def test_errors_of_running_and_writing_are_one_line(folder: Path, arguments: lis
     assert "Traceback" not in error
 
 
-# -- on clusters ---------------------------------------------------------------------------------------
-
 CLUSTER = "LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=':0', processes={processes})"
 WORK = "client.gather(client.map(work, range(8)))"
 HEAD = """
@@ -161,7 +162,7 @@ def ran(folder: Path, body: str, *options: str, processes: bool = False) -> subp
     cluster = CLUSTER.format(processes=processes)
     text = HEAD + textwrap.dedent(body).replace("CLUSTER", cluster).replace("WORK", WORK)
     (folder / "job.py").write_text(text)
-    return subprocess.run([*RUN, *options, "job.py"], cwd=folder, capture_output=True, text=True, timeout=240)
+    return started(folder, *options, "job.py")
 
 
 #: A process that a shell started in the background is deaf to Ctrl-C.
@@ -298,8 +299,7 @@ def test_a_script_for_threads_gets_a_cluster_that_does_not_import_it(folder: Pat
         "def work(x):\n    return x\n"
         "print(sum(dask.compute(*[dask.delayed(work)(x) for x in range(8)])))\n"
     )
-    command = [*RUN, "--local", "threads.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    done = started(folder, "--local", "threads.py")
     assert (done.returncode, done.stdout) == (0, "28\n"), done.stderr
     assert "tasks: 8 succeeded" in done.stderr
     assert (folder / "imported.txt").read_text() == "x"

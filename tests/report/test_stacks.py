@@ -84,9 +84,6 @@ def test_only_buckets_with_stacks_are_drawn_and_a_report_without_any_is_refused(
         known_stacks(by_hand())
 
 
-# -- files ---------------------------------------------------------------------------------------
-
-
 def parsed(text: str) -> list[tuple[list[str], int]]:
     """Frames and number of each line, as flamegraph.pl reads them."""
     lines = [line.rpartition(" ") for line in text.split("\n")[:-1]]

@@ -38,16 +38,12 @@ from dask_efficiency.show.figures import (
 
 #: Rows on a screen; a page has all of them. By eye.
 TOP_CULPRITS = 8
-
 #: Sentences on who held the GIL, below the table of a screen, which has no room for the column. By eye.
 MAX_HELD_BY = 3
-
 #: Longest holds of the GIL, and longest blocks of event loops, that are listed. By eye.
 MAX_HOLDS = 5
-
 #: Seconds from which a hold is listed: 8 threads then lose about one thread-second. Dask itself warns from 3 s on.
 MIN_HOLD_SECONDS = 0.1
-
 #: Characters of who held the GIL, in a table of a page. By eye.
 HELD_BY_LENGTH = 100
 
@@ -138,18 +134,12 @@ def _longest(found: tuple[LongHold, ...]) -> list[LongHold]:
     return sorted(long, key=lambda hold: -hold.seconds)[:MAX_HOLDS]
 
 
-# -- the flame graph -------------------------------------------------------------------------------
-
-
 #: Share of the whole below which a box is left out or joined with its neighbours: two pixels of a screen.
 MIN_SHARE = 0.002
-
 #: Boxes of a flame graph: about 240 kilobytes of a page, with long names.
 MAX_BOXES = 1_000
-
 #: Frames of a stack that are drawn, from the outermost on. A guess.
 MAX_DEPTH = 60
-
 #: Characters of a frame's name with its line. By eye.
 FRAME_LENGTH = 80
 
@@ -225,14 +215,9 @@ def _box_name(name: str | Frame) -> str:
     return shorten(harmless(text), FRAME_LENGTH)
 
 
-# -- the scheduler's event loop --------------------------------------------------------------------
-
-
 LOOP_TITLE = "Scheduler's event loop"
-
 #: Costliest handlers that are named on a screen. By eye.
 MAX_LOOP_PARTS = 3
-
 #: Share of the handlers' time from which a plugin is named on a screen. A guess.
 WORTH_NAMING = 0.1
 

@@ -52,7 +52,6 @@ from dask_efficiency.show.figures import (
 
 #: GPUs listed if there is no room for all: those with the smallest share of kernels. By eye.
 MIN_BUSY = 5
-
 #: Advice for a poor factor of the devices' efficiency.
 ADVICE = {
     "load balance": "some GPUs have more work than others: smaller partitions, or as many tasks for each",
@@ -62,13 +61,10 @@ ADVICE = {
 
 #: Coverage below which a note gives the kernel time without a known task. By judgement.
 GOOD_COVERAGE = 0.99
-
 #: Lowest good factor, as defined by POP.
 GOOD_FACTOR = 0.8
-
 #: Characters of a kernel's full name, shown as a hint. A guess.
 WHOLE_NAME = 1000
-
 #: Label of device time without a known task.
 NO_TASK = "(no task)"
 

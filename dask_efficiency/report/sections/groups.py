@@ -43,13 +43,10 @@ from dask_efficiency.show.figures import Scale, apportion, format_count, format_
 
 #: Workers listed if there is no room for all: the least useful. By eye.
 WORST_WORKERS = 5
-
 #: Groups listed on a screen; the rest are one row. By eye.
 TOP_GROUPS = 8
-
 #: Cells of a strip; with more workers, neighbours share a cell. By eye.
 MAX_CELLS = 250
-
 #: Buckets that have a strip. By eye.
 MAX_STRIPS = 8
 
@@ -234,7 +231,6 @@ _PREFIX_COLUMNS: dict[str, tuple[Bucket, ...]] = {
     "other": (Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.RUNNING),
 }
 _OPTIONAL = ("gpu", "libraries", "other")
-
 #: Columns of the table of spans; together all buckets but ``no-work``.
 _SPAN_COLUMNS: dict[str, tuple[Bucket, ...]] = {
     "held": HELD,

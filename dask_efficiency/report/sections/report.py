@@ -68,7 +68,6 @@ from dask_efficiency.show.finding import MAX_SHOWN
 MIN_FACTOR_SECONDS = 1.0
 #: Rows of minor tables, such as reasons and settings. By eye.
 TOP_LABELS = 12
-
 #: Hint at the end of the first screen.
 MORE = (
     "More: report.show(), or --all on the command line, prints all of it, report.show('Workers') a section; "
@@ -77,10 +76,8 @@ MORE = (
 
 #: Sections of a page that are unfolded from the start, besides caveats.
 UNFOLDED = ("More findings", "Lost time", "Through the run")
-
 #: Characters of a setting's value. By eye.
 VALUE_LENGTH = 100
-
 #: Characters of code on a page. A guess: some 300 lines.
 MAX_CODE = 12_000
 

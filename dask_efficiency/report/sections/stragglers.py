@@ -38,19 +38,14 @@ from dask_efficiency.straggler.wording import MEANINGS, how_many
 
 #: Stragglers listed; of the rest only the number is given. By eye.
 MAX_STRAGGLERS = 20
-
 #: Long tasks listed. By eye.
 MAX_LONG_TASKS = 5
-
 #: Signals drawn per straggler, on a page. By eye.
 MAX_EVIDENCE = 4
-
 #: Stragglers of a judgement whose signals are listed. By eye.
 WITH_SIGNALS = 3
-
 #: Names of signals in words.
 SIGNAL_NAMES = {name: signal.words for table in (FINISHED, LIVE) for name, signal in table.items()}
-
 #: Signals that are shares; the others are multiples of the peers' median.
 SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.SHARE)
 
@@ -199,9 +194,6 @@ def _notes(found: Judgement) -> Section:
 
 def _worker_or_host(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")
-
-
-# -- skew ------------------------------------------------------------------------------------------
 
 
 #: Sentences on the longest tasks; the tables have more. By eye.

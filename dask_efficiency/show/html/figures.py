@@ -29,7 +29,6 @@ Shape: TypeAlias = dict[str, Any]
 
 #: Size of a timeline in its own coordinates, finer than a screen.
 TIMELINE_WIDTH, TIMELINE_HEIGHT = 1_200, 400
-
 #: Steps of the time axis in seconds, as clocks count.
 _STEPS = (
     *(mantissa * 10.0**power for power in range(-6, 0) for mantissa in (1, 2, 5)),
@@ -38,7 +37,6 @@ _STEPS = (
 )
 #: Most steps of a time axis, so that labels do not overlap.
 MAX_TICKS = 8
-
 #: Pixels of the areas; below are the labels of the time axis.
 _AREA = 220
 
@@ -116,10 +114,8 @@ def _time(seconds: float) -> str:
 
 #: Width of a curve in its own coordinates, finer than a screen; and its height in pixels.
 CURVE_WIDTH, CURVE_HEIGHT = 1000, 220
-
 #: Free margin at both ends of a curve, in steps of the width.
 _CURVE_MARGIN = 30
-
 #: Most labels of a curve's axis of time.
 _MAX_CURVE_TICKS = 5
 
@@ -159,7 +155,6 @@ def curve(block: Curve) -> Shape:
 
 #: Pixels from one row of boxes to the next.
 ROW = 18
-
 #: Share of the width below which a box has no room for a letter.
 NAMED_SHARE = 0.015
 
@@ -189,16 +184,12 @@ def flames(block: Flames) -> Shape:
 
 #: Share below which a wedge has no room for its per cent; the legend has it too.
 LABELLED_SHARE = 0.08
-
 #: Width of a column of changes, in pixels. By eye, as all sizes here.
 CHANGE_WIDTH = 120
-
 #: Shades of a cell, from none to full. A guess.
 SHADES = 10
-
 #: Least share with the darkest shade, so that small shares stay pale, however the workers differ. A guess.
 FULL_SHADE = 0.2
-
 #: Free margin at both ends of the bar of peers, in per cent of the width.
 _PEERS_MARGIN = 4.0
 

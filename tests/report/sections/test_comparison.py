@@ -172,8 +172,6 @@ def test_a_comparison_of_nothing_has_few_sections_and_no_bars() -> None:
     assert "<rect" not in html
 
 
-# -- the whole document ----------------------------------------------------------------------------
-
 LONG = compare(
     [report_of(seconds(thread_cpu=1, waiting_on_data=1000 + i), nthreads={"w": 2}) for i in range(3)],
     report_of(seconds(thread_cpu=1, waiting_on_data=1500), by_prefix={"x" * 99: seconds(spill=5)}, nthreads={"w": 4}),
