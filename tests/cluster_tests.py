@@ -80,7 +80,7 @@ PROVES = {
     },
     "report/test_reports_on_a_cluster.py": {
         "test_the_timeline_agrees_with_the_accounts": "the timeline",
-        "test_a_page_is_written_where_the_name_says_so_and_json_elsewhere": "the page and the file",
+        "test_a_name_in_html_gets_a_page_and_others_json": "the page and the file",
         "test_a_recorded_run_is_explained_saved_and_drawn": "from a recording to a path, a file and a page",
     },
     "runs/test_trace_on_a_cluster.py": {

@@ -13,14 +13,7 @@ from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.kinds import (
-    BESIDE,
-    IN_LIBRARIES,
-    KINDS,
-    OF_SMALL_TASKS,
-    advice,
-    page_of,
-)
+from dask_efficiency.report.kinds import BESIDE, IN_LIBRARIES, KINDS, OF_SMALL_TASKS, advice, page_of
 from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
 from dask_efficiency.report.metered import own_labels
 from dask_efficiency.report.model import EfficiencyReport

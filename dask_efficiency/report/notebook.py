@@ -35,21 +35,12 @@ NO_CLIENT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of a magic."""
-
-    #: Variable to keep the report in; may be empty.
-    keep: str
-    trace: bool
-    only: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
     """Open report of a cell or of an expression, its name and its source."""
 
     report: efficiency_report
-    asked: Asked
+    #: Variable to keep the report in; may be empty.
+    keep: str
     name: str
     code: str
     #: IPython's record of the cell's execution; None for an expression.
@@ -111,10 +102,10 @@ class EfficiencyMagics(Magics):
         if cell is not None:  # called by another magic or by a function
             self.shell.run_cell(f"{NAME} {line}\n{cell}")
             return None
-        asked, expression = self._asked(line)
+        options, expression = self._options(line)
         if not expression:
             raise UsageError("%efficiency takes an expression, such as `%efficiency df.x.mean().compute()`")
-        measured = self._begun(asked, f"%efficiency {line}")
+        measured = self._begun(options, f"%efficiency {line}")
         try:
             return self._value_of(expression, local_ns)
         finally:
@@ -122,10 +113,10 @@ class EfficiencyMagics(Magics):
 
     def begin(self, line: str) -> None:
         """Open the report of the running cell."""
-        asked, more = self._asked(line)
+        options, more = self._options(line)
         if more:
             raise UsageError(f"{NAME} takes no expression, but lines below it; got {more!r:.80}")
-        self._open.append(self._begun(asked, getattr(self._latest, "raw_cell", ""), self._latest))
+        self._open.append(self._begun(options, getattr(self._latest, "raw_cell", ""), self._latest))
 
     def cell_begins(self, execution: Any) -> None:
         """Note the start of a cell, possibly within another, as with ``%%capture``."""
@@ -136,25 +127,26 @@ class EfficiencyMagics(Magics):
         while self._open and (result is None or self._open[-1].execution is result.info):
             self._end(self._open.pop())
 
-    def _asked(self, line: str) -> tuple[Asked, str]:
+    def _options(self, line: str) -> tuple[dict[str, str], str]:
         """Options, and the rest of the line."""
         given, rest = self.parse_options(line, "o:", "trace", "only", posix=False, strict=False, preserve_non_opts=True)
         keep = given.get("o", "")
         if keep and not keep.isidentifier():
             raise UsageError(f"-o is {keep!r:.80}; expected the name of a variable, such as `-o report`")
-        return Asked(keep, "trace" in given, "only" in given), rest.strip()
+        return given, rest.strip()
 
-    def _begun(self, asked: Asked, code: str, execution: Any = None) -> Measured:
+    def _begun(self, options: dict[str, str], code: str, execution: Any = None) -> Measured:
         try:
             client = get_client()
         except ValueError:
             raise UsageError(NO_CLIENT) from None
-        report = efficiency_report(client=client, trace=asked.trace, only=asked.only)
+        report = efficiency_report(client=client, trace="trace" in options, only="only" in options)
         try:
             report.__enter__()
         except RuntimeError as error:  # an asynchronous client, or a scheduler without the package
             raise UsageError(str(error)) from None
-        return Measured(report, asked, f"cell {self.shell.displayhook.prompt_count}", code, execution)
+        name = f"cell {self.shell.displayhook.prompt_count}"
+        return Measured(report, options.get("o", ""), name, code, execution)
 
     def _value_of(self, expression: str, local_ns: dict[str, Any] | None) -> Any:
         """Value of the last statement; None if it is no expression, or ends with a semicolon."""
@@ -179,11 +171,10 @@ class EfficiencyMagics(Magics):
             return
         code = bounded([measured.code]) if measured.report.holds_source else ()
         report = replace(report, name=measured.name, code=code)
-        keep = measured.asked.keep
-        if keep:
-            self.shell.user_ns[keep] = report
+        if measured.keep:
+            self.shell.user_ns[measured.keep] = report
         try:
-            first = replace(report.first_screen, last=(_more(keep),))
+            first = replace(report.first_screen, last=(_more(measured.keep),))
             display({"text/plain": plain(first), "text/html": report._repr_html_()}, raw=True)
         except Exception as failure:  # the value of an expression must not be lost with its report
             warnings.warn(f"the report {measured.name!r} cannot be shown: {failure!r}", RuntimeWarning, stacklevel=2)

@@ -18,27 +18,22 @@ class BucketLoss:
     thread_seconds: float
     #: Thread-seconds over the mean number of threads: the possible reduction of the runtime.
     wall_seconds: float
-    #: Share of the finalized thread-seconds, in [0, 1].
+    #: Of the finalized thread-seconds, in [0, 1].
     share: float
-    #: None without a price.
     money: float | None
 
 
 def losses_of(whole: Breakdown, threads: float, money: Callable[[float], float | None]) -> tuple[BucketLoss, ...]:
     """Losses of a breakdown, the largest first, for a mean number of threads and a price of thread-seconds."""
     finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
-    found = [
-        BucketLoss(
-            bucket=Bucket(bucket),
-            thread_seconds=whole[bucket],
-            wall_seconds=whole[bucket] / threads if threads else 0.0,
-            share=whole.ns(bucket) / finalized,
-            money=money(whole[bucket]),
-        )
-        for bucket in whole
-        if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
-    ]
-    return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
+
+    def loss(bucket: Bucket) -> BucketLoss:
+        seconds = whole[bucket]
+        wall = seconds / threads if threads else 0.0
+        return BucketLoss(bucket, seconds, wall, whole.ns(bucket) / finalized, money(seconds))
+
+    lost = [Bucket(bucket) for bucket in whole if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)]
+    return tuple(map(loss, sorted(lost, key=lambda bucket: -whole[bucket])))
 
 
 #: Factors whose product is the efficiency, each with the buckets that it takes away, in order (after the POP

@@ -54,7 +54,7 @@ def test_no_saving_is_more_than_the_ideal_runtime_leaves() -> None:
     assert grown.saves_seconds == 2.0  # 8 s of CPU on one core
 
 
-def test_with_other_threads_the_wall_clock_says_which_way_it_went() -> None:
+def test_with_other_threads_the_wall_clock_decides_the_direction() -> None:
     on_2_threads, on_8 = run(20, thread_cpu=1, spill=39), run(5.25, thread_cpu=1, spill=41)
     (less,) = find(compare(on_2_threads, on_8))
     assert less.lines == ("Less: spilling to disk. 39.0 -> 41.0 thread-seconds, 19.5 -> 5.1 s of the wall clock",)

@@ -69,7 +69,7 @@ def test_a_missing_file_is_just_missing(tmp_path: Path) -> None:
         load_report("memory://none/none.json")
 
 
-def test_a_save_through_a_symbolic_link_replaces_what_it_points_to(tmp_path: Path) -> None:
+def test_a_save_through_a_symbolic_link_replaces_its_target(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
     save(by_hand(), tmp_path / "link.json")
     assert (tmp_path / "link.json").is_symlink()

@@ -48,7 +48,7 @@ def test_the_headline_has_the_runtime_and_the_possible_saving() -> None:
     assert headline(uneven).endswith("(2 workers, 5 threads)")
 
 
-def test_a_healthy_run_says_so() -> None:
+def test_a_healthy_run_has_no_findings() -> None:
     report = of_ten_seconds(seconds(thread_cpu=39.5, idle=0.5), nthreads={"w": 4})
     assert find(report) == ()
     assert headline(report) == "10.0 s; no finding saves more than 300 ms (99 % efficient)"

@@ -141,10 +141,10 @@ def test_a_reader_points_at_the_timeline_and_reads_its_numbers(open_page: Any) -
     figure.scroll_into_view_if_needed()
     box = figure.bounding_box()
     page.page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 20)
-    said = page.page.locator(".de-timeline .de-said")
-    assert said.text_content() == "1.00 s to 2.00 s, threads: idle 3 (parallelism 2, scheduler 1), thread-cpu 1"
+    caption = page.page.locator(".de-timeline .de-said")
+    assert caption.text_content() == "1.00 s to 2.00 s, threads: idle 3 (parallelism 2, scheduler 1), thread-cpu 1"
     page.page.mouse.move(0, 0)
-    assert "Point at" in said.text_content()
+    assert "Point at" in caption.text_content()
 
 
 def test_a_reader_zooms_into_a_flame_graph_and_out_again(open_page: Any) -> None:
@@ -177,15 +177,15 @@ def test_a_reader_zooms_into_a_flame_graph_and_out_again(open_page: Any) -> None
 def test_a_reader_searches_a_flame_graph_and_learns_how_much_it_is(open_page: Any) -> None:
     page = open_page(profiled())
     page.unfold("By cause and line")
-    said = page.page.locator(".de-flames .de-said")
+    caption = page.page.locator(".de-flames .de-said")
     dimmed = page.page.locator(".de-flames .de-other")
     page.page.fill(".de-flames input", "etl.py:88")
     # 6 of the GIL and 6 of the CPU, of 23 thread-seconds
-    assert said.text_content() == "Matches hold 52.2 % of the time."
+    assert caption.text_content() == "Matches hold 52.2 % of the time."
     assert dimmed.count() == page.page.locator(".de-flames svg svg").count() - 2
     page.page.fill(".de-flames input", "")
     assert dimmed.count() == 0
-    assert "Point at a box" in said.text_content()
+    assert "Point at a box" in caption.text_content()
     assert page.faults == []
 
 

@@ -164,7 +164,7 @@ def test_a_start_that_no_calendar_has_is_left_out(started: float) -> None:
     assert "began 2026-05-28 20:26:40 UTC" in render_page(by_hand(started=1_780_000_000.0))
 
 
-def test_long_code_is_cut_and_says_so() -> None:
+def test_long_code_is_cut_with_a_note() -> None:
     html = render_page(by_hand(code=("y = 2\n", "x" * MAX_CODE, "never shown")))
     assert "<pre>y = 2\n</pre>" in html
     assert "The rest of the code is left out." in html

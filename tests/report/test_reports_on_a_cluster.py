@@ -90,7 +90,7 @@ def test_the_life_of_a_cluster_has_a_timeline(client: Client) -> None:
     assert life.code == ()
 
 
-def test_a_page_is_written_where_the_name_says_so_and_json_elsewhere(client: Client, tmp_path: Path) -> None:
+def test_a_name_in_html_gets_a_page_and_others_json(client: Client, tmp_path: Path) -> None:
     page, data = tmp_path / "run.HTML", tmp_path / "run.json"
     # The file may come first, as with Dask's performance_report.
     with efficiency_report(client, filename=page) as one, efficiency_report(str(data), client=client) as other:

@@ -103,7 +103,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_a_script_does_what_it_does_without(folder: Path, script: str) -> None:
+def test_a_script_runs_as_under_python(folder: Path, script: str) -> None:
     (folder / "scripts").mkdir()
     (folder / "scripts" / "neighbour.py").write_text("")
     (folder / "scripts" / "job.py").write_text(textwrap.dedent(script))
@@ -112,7 +112,7 @@ def test_a_script_does_what_it_does_without(folder: Path, script: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["package", "package.other", "neighbour"])
-def test_a_module_does_what_it_does_without(folder: Path, module: str) -> None:
+def test_a_module_runs_as_under_python(folder: Path, module: str) -> None:
     found, expected = (outcome(*start, "-m", module, "-x", cwd=folder) for start in (RUN, [sys.executable]))
     assert found[:2] == expected[:2]
     # Python's own traceback shows how it ran the module

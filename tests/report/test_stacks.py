@@ -67,7 +67,7 @@ def test_stacks_of_a_bucket_cause_and_prefix_add_up_to_its_time_exactly(report: 
     assert found == exact_times(report)
 
 
-def test_samples_of_no_time_at_all_and_of_what_the_report_does_not_hold_change_nothing() -> None:
+def test_samples_of_no_time_and_of_unknown_causes_and_prefixes_change_nothing() -> None:
     strange = (
         ProfileRow("thread-noncpu", "core", "clean", UPPER, 0),
         ProfileRow("thread-noncpu", "sleep", "clean", UPPER, 9),

@@ -48,7 +48,7 @@ def test_a_client_busy_with_dask_is_distinguished_from_the_users_code() -> None:
         ({"cores": 0.5}, 3.2),
     ],
 )
-def test_the_ideal_is_the_largest_of_what_binds(given: dict, binding: float) -> None:
+def test_the_ideal_is_the_largest_bound(given: dict, binding: float) -> None:
     whole, waiting = seconds(thread_cpu=5.6, thread_noncpu=45.6), {"w0": causes(**{"thread-noncpu/core": 45.0})}
     report = report_of(whole, window_seconds=3.2, cluster_seconds=3.2, causes_by_worker=waiting, **given)
     assert report.ideal_seconds == pytest.approx(binding)

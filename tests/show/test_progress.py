@@ -156,7 +156,7 @@ def test_ctrl_c_carries_the_progress_so_far() -> None:
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_keeps_what_is_found_and_warns() -> None:
+def test_ctrl_c_keeps_the_results_and_warns() -> None:
     def halved(number: int) -> int:
         if number == 6:
             raise KeyboardInterrupt

@@ -224,7 +224,7 @@ def test_an_ascii_console_gets_the_plain_text() -> None:
     assert [line.rstrip() for line in shown] == render_plain(by_hand(), 80).splitlines()
 
 
-def test_the_representation_is_a_line_and_what_is_printed_is_the_first_screen() -> None:
+def test_the_representation_is_a_line_and_the_printed_text_the_first_screen() -> None:
     assert repr(by_hand()) == f"<EfficiencyReport 'a run': {by_hand().headline}>"
     first, whole = str(by_hand()).splitlines(), render_plain(by_hand()).splitlines()
     assert first[:14] == whole[:14]

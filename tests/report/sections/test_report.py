@@ -40,7 +40,7 @@ def titles(report: EfficiencyReport) -> list[str]:
     return [part.title for part in sections(report)]
 
 
-def test_empty_sections_are_absent_on_a_screen_and_a_page_which_also_says_what_findings_mean() -> None:
+def test_empty_sections_are_absent_on_a_screen_and_a_page_which_also_explains_findings() -> None:
     assert titles(report_of()) == []
     assert titles(report_of(seconds(no_work=4))) == ["Lost time"]
     assert titles(by_hand()) == [

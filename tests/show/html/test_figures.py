@@ -211,7 +211,7 @@ def test_the_parts_of_a_bar_stand_side_by_side_over_its_part_of_the_longest(size
 
 
 @given(st.floats(-1, 1))
-def test_what_grew_stands_to_the_right_and_what_shrank_to_the_left(share: float) -> None:
+def test_growth_stands_to_the_right_and_shrinkage_to_the_left(share: float) -> None:
     drawn = change(ChangeBar(share, "#000000"))
     left, right, middle = float(drawn["left"]), float(drawn["left"]) + float(drawn["width"]), float(drawn["middle"])
     assert -0.1 <= left < right <= CHANGE_WIDTH + 0.1

@@ -58,7 +58,7 @@ def test_text_is_escaped_once_and_not_again() -> None:
     assert ">a &lt; b<" in fragment(Document("t", "", "", (section("", "a < b"),)))
 
 
-def test_a_page_without_sections_is_a_closed_document_and_warns_of_what_it_shares() -> None:
+def test_a_page_without_sections_is_a_closed_document_with_a_warning() -> None:
     assert [tag for tag, _ in Reader(body(page(EMPTY))).elements] == ["header", "h1", "div", "div", "footer"]
     assert "names of workers, hosts, tasks and files, settings, and the source code" in page(EMPTY)
 
