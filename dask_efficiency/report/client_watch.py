@@ -144,8 +144,7 @@ class ClientObserver:
             line, source = users_line(waiting_frame())
         graph = graph_name(kwargs.get("keys", args[1] if len(args) > 1 else ()))
         for phases in self._reports:
-            phases.sending(began)
-            phases.sent(graph, line, source)
+            phases.sending(began, graph, line, source)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans keep their names
             spans = [(phases.name, phases.span) for phases in self._reports]
@@ -196,8 +195,11 @@ class ClientPhases:
         """A graph was asked for: optimisation lasts until it is sent."""
         self._asked_at = time.monotonic_ns()
 
-    def sent(self, graph: str, line: str, source: str) -> None:
-        """A graph is sent from a line."""
+    def sending(self, at: int, graph: str, line: str, source: str) -> None:
+        """A graph is ready to be sent from a line."""
+        if self._asked_at is not None:
+            self.intervals["optimize"].append((self._asked_at, at))
+            self._asked_at = None
         if graph and (graph in self.lines or len(self.lines) < MAX_GRAPHS):
             lines = self.lines.setdefault(graph, {})
             if len(lines) < MAX_LINES:
@@ -208,12 +210,6 @@ class ClientPhases:
         if line and line not in self._spans and len(self._spans) < MAX_SPANS:
             self._spans[line] = str(uuid.uuid4())
         return self._spans.get(line, "")
-
-    def sending(self, at: int) -> None:
-        """The graph is ready to be sent."""
-        if self._asked_at is not None:
-            self.intervals["optimize"].append((self._asked_at, at))
-            self._asked_at = None
 
 
 #: Milliseconds between two looks at the cluster manager, which has no hook for requested workers. A guess.

@@ -431,10 +431,8 @@ def _median(values: Sequence[Number]) -> Number:
 
 
 def _finite(numbers: Iterable[float]) -> tuple[float, ...]:
-    """Finite numbers; NaN if there are none."""
     return tuple(filter(math.isfinite, numbers)) or (math.nan,)
 
 
 def _by_change(part: BucketChange | CauseChange) -> tuple[int, int]:
-    """Sort key: the largest change first."""
     return -abs(part.time.change), -part.time.after

@@ -107,7 +107,6 @@ def _with_change(one: Finding, wall: Difference[float], seconds: float) -> Findi
 
 
 def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
-    """Thread time as seconds of the wall clock."""
     both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
     return Difference(
         *(
@@ -123,7 +122,6 @@ def _before_after(wall: Difference[float]) -> str:
 
 
 def _main_prefix(part: CauseChange) -> str:
-    """Prefix with most of the change of thread time, if there is one."""
     change = part.time.change
     sign = 1 if change > 0 else -1
     most = max(part.by_prefix, key=lambda name: sign * part.by_prefix[name].change, default=None)

@@ -60,7 +60,6 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
 
 
 def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
-    """Main holder of the GIL by prefix of the waiting tasks."""
     found: defaultdict[str, Counter[tuple[str, Frame]]] = defaultdict(Counter)
     for row in report.gil_holders:
         found[row.prefix][row.holder, blamed(row.stack)] += row.ns

@@ -291,7 +291,6 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._report = await asyncio.to_thread(self._report_from, payload, stopped)
 
     def _report_from(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
-        """Report from the scheduler's reply; also sets the trace."""
         lines = self._phases.lines
         if not self.holds_source:
             payload["code"] = ()
@@ -392,7 +391,6 @@ def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, 
 
 
 def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | None:
-    """Summary of the critical path; None if no task ended."""
     try:
         return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
     except EmptyTraceError:
@@ -400,7 +398,6 @@ def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | No
 
 
 def _with_savings(report: EfficiencyReport) -> EfficiencyReport:
-    """Report with the savings of possible cures."""
     notes: list[str] = []
     with decoration("simulation of cures", notes):
         if (savings := offered("savings/simulation")) is None:

@@ -236,7 +236,6 @@ def _saturation_needed(report: EfficiencyReport) -> float:
 
 
 def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
-    """Fields ``loop_busy``, ``loop_by`` and ``loop_share`` of the facts."""
     loop = report.scheduler_loop
     if loop is None or loop.busy_with_work is None or not loop.busy_seconds:
         return math.nan, "", 0.0
@@ -249,7 +248,6 @@ def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
-    """True if each task of a prefix has a worker to itself, or also computes in threads of its own."""
     skew, whole = report.skew.get(prefix), report.by_prefix.get(prefix)
     one_each = skew is not None and skew.count == len(report.by_worker) > 1 and skew.times_longer < 2
     return one_each or (whole is not None and has_own_threads(whole))

@@ -267,7 +267,6 @@ _LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole number
 
 
 def _read(value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "") -> dict[str, Any]:
-    """Fields of a dataclass, each read by its type."""
     readers = _readers(kind)
     missing = [name for name in readers if name not in value]
     if missing:

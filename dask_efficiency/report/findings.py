@@ -253,7 +253,6 @@ def _culprit_text(culprit: Culprit) -> str:
 
 
 def _lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:
-    """Worker whose loss cost most, and the number of other lost workers."""
     cost = attrgetter("ns" if bucket is Bucket.LOST_WORKER else "recomputed_ns")
     ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
     if not ranked:
@@ -279,7 +278,6 @@ def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
 
 
 def _long_task(report: EfficiencyReport) -> str:
-    """Long task that all other work waited for; empty if there is none."""
     found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
     return found[0].where if found else ""
 
@@ -294,7 +292,6 @@ def _slow_workers(report: EfficiencyReport) -> list[Finding]:
 
 
 def _repeats(report: EfficiencyReport) -> list[Finding]:
-    """Results that were computed again on request."""
     lost, tasks, times = 0.0, 0, 0
     for prefix, repeat in report.repeats.items():
         row, skew = report.by_prefix.get(prefix), report.skew.get(prefix)
@@ -312,7 +309,6 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
 
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:
-    """Wall clock without work, or without workers."""
     parts = wall_clock_parts(report).items()
     return [wall_clock_finding(report, what, seconds) for what, seconds in parts if what != ON_CLUSTER]
 

@@ -34,7 +34,6 @@ def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
 
 
 def _table(columns: Mapping[str, tuple[Iterable[Any], Any]]) -> pd.DataFrame:
-    """Table of the values and the type of each column."""
     import pandas as pd
 
     return pd.DataFrame({name: pd.Series([*values], dtype=kind) for name, (values, kind) in columns.items()})

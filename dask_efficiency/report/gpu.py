@@ -230,7 +230,6 @@ def _known(number: float) -> float | None:
 
 
 def _summed(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Sums by name, the largest first, without zeros."""
     total: Counter[str] = Counter()
     for row in rows:
         total.update(row)
@@ -247,7 +246,6 @@ def _kernels(rows: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
 
 
 def _grouped(values: Mapping[str, Any]) -> dict[Any, tuple[str, ...]]:
-    """Names by value, the value with most names first."""
     found: dict[Any, tuple[str, ...]] = {}
     for name, value in values.items():
         found[value] = (*found.get(value, ()), name)

@@ -88,7 +88,6 @@ def _written(rows: Iterable[MeteredRow]) -> Amount:
 
 
 def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:
-    """Nanoseconds of a prefix's tasks by phase."""
     found = dict.fromkeys(_IN_TASKS, 0)
     for row in in_tasks:
         if row.prefix == prefix and row.unit == SECONDS:

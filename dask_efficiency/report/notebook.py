@@ -128,7 +128,6 @@ class EfficiencyMagics(Magics):
             self._end(self._open.pop())
 
     def _options(self, line: str) -> tuple[dict[str, str], str]:
-        """Options, and the rest of the line."""
         given, rest = self.parse_options(line, "o:", "trace", "only", posix=False, strict=False, preserve_non_opts=True)
         keep = given.get("o", "")
         if keep and not keep.isidentifier():
@@ -181,7 +180,6 @@ class EfficiencyMagics(Magics):
 
 
 def _more(kept: str) -> str:
-    """Hint at the whole report: a terminal cannot unfold sections as a notebook can."""
     if not kept:
         return f"More: `{NAME} -o report` keeps the report, and report.show() then prints all of it."
     return f"More: {kept}.show() prints all of it; {kept}.to_html(path) writes a page."

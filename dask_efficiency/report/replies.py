@@ -104,7 +104,6 @@ def report_of(
 
 
 def _cause_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Causes by worker, prefix and span, and the prefixes that all waited for."""
     rows = payload.get("worker_causes", {})
     known = {bucket for bucket in CAUSES if any(causes_of(row, bucket) for row in rows.values())}
     by_worker = _causes(rows, payload["workers"], known)
@@ -140,7 +139,6 @@ def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[
 
 
 def _profiles(payload: Mapping[str, Any]) -> list[tuple[str, str, Callable[[], Any]]]:
-    """Sampled profile, each part on its own."""
 
     @cache
     def stacks() -> list[Stack]:

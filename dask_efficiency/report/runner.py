@@ -125,7 +125,6 @@ def _prepared(run: ScriptRun) -> tuple[CodeType, dict[str, Any]]:
 
 
 def _spec_of(name: str) -> importlib.machinery.ModuleSpec:
-    """Spec of a module, or of a package's ``__main__``, that can be run."""
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         name = f"{name}.__main__"

@@ -92,7 +92,6 @@ class HeldResults(SchedulerPart):
 
 
 def _has_spilled(ws: WorkerState) -> bool:
-    """Look for results on disk, by a worker's last heartbeat."""
     spilled = ws.metrics.get("spilled_bytes")
     return isinstance(spilled, Mapping) and bool(spilled.get("disk"))
 

@@ -79,7 +79,6 @@ def _functions(script: str) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=256)
 def _functions_in(source: str | bytes) -> tuple[tuple[str, int, int], ...]:
-    """Functions of a source; empty if it is not Python."""
     try:
         return tuple(_within(ast.parse(source), ""))
     except (SyntaxError, ValueError, RecursionError):

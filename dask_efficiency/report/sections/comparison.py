@@ -104,7 +104,6 @@ def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _sides(comparison: Comparison) -> Sides | None:
-    """Bars of the buckets' medians, one per side, as long as its runs took."""
     sides = [slices_of(finalized_parts(breakdown)) for breakdown in comparison.breakdowns]
     if not all(sides):
         return None
@@ -275,7 +274,6 @@ def _new_or_gone(change: PrefixChange) -> str:
 
 
 def _sides_of(changes: Iterable[PrefixChange], kind: str) -> tuple[int, int]:
-    """Sum of useful or lost time before, and after."""
     times = [getattr(change, kind) for change in changes]
     return sum(time.before for time in times), sum(time.after for time in times)
 

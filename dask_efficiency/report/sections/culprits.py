@@ -85,7 +85,6 @@ def _cause_label(culprit: Culprit) -> Label:
 
 
 def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
-    """Sentences on who held the GIL, one for each prefix that waited."""
     by_prefix = {each.prefix: each.held_by for each in shown if each.held_by}
     return tuple(
         sentence(f"while {name_of(prefix) or 'tasks'} waited, the GIL was held most by {held_by}")
@@ -169,7 +168,6 @@ def boxes(rows: Sequence[ProfileRow]) -> tuple[Box, ...]:
 
 
 def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
-    """Tree of time by cause, prefix and frame, and the colours of the causes."""
     root = _Node()
     colours: dict[str | Frame, str] = {}
     for row in rows:

@@ -84,7 +84,6 @@ def gpus(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def _devices(report: EfficiencyReport, found: GpuSummary, extent: Extent) -> list[Block]:
-    """Activity of the GPUs, the efficiencies, and each GPU's time."""
     shown: Sequence[DeviceTime] = found.devices
     few, whole = "", section("")
     if len(shown) > SCREEN.gpus:
@@ -142,7 +141,6 @@ def _device_row(device: DeviceTime) -> tuple[str, ...]:
 
 
 def _sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
-    """Sentences on the activity of all GPUs, and on the tasks' waiting for them."""
     lines = []
     if found.elapsed:
         shares = {name: format_share(share) for name, share in found.shares_of_time.items()}
@@ -169,7 +167,6 @@ def _sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
 
 
 def _efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
-    """TALP's efficiencies, and advice for poor factors."""
     lines = []
     offload = offload_efficiency(report.breakdown, report.details)
     if found.factors:
@@ -184,7 +181,6 @@ def _efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
 
 
 def _meters(found: GpuSummary) -> str:
-    """Meters, their coverage and their cost, in one sentence."""
     lines = []
     for (_, description), workers in found.meters.items():
         on = f" on {len(workers)} workers" if len(found.meters) > 1 or found.refused else ""
@@ -239,7 +235,6 @@ def _upper_bounds(found: GpuSummary, extent: Extent) -> Section:
 
 
 def _kernels(found: GpuSummary, extent: Extent) -> Section:
-    """Kernels with most time, by prefix; the others as one."""
     heading = "GPU kernels by time"
     shown = list(found.kernels)
     if not shown:
@@ -265,7 +260,6 @@ def _kernels(found: GpuSummary, extent: Extent) -> Section:
 
 
 def _kernel_label(kernel: KernelTotals, length: int) -> Label:
-    """Short name of a kernel, with the whole one as a hint."""
     short = shorten(harmless(kernel_name(kernel.name)), length) or "(no name)"
     hint = shorten(harmless(kernel.name[:WHOLE_NAME]), WHOLE_NAME)
     return Label("(other kernels)" if kernel.name == OTHER_KERNELS else short, hint=hint)

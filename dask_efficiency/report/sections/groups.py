@@ -118,7 +118,6 @@ def _largest_loss(row: Breakdown, causes: Mapping[str, int]) -> str:
 
 
 def _lost(row: Breakdown) -> list[Bucket]:
-    """Buckets of loss, the largest first."""
     return [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
 
 

@@ -331,7 +331,6 @@ def details(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def _not_added(heading: str, seconds: Mapping[str, float]) -> Section:
-    """Seconds by label, the largest first."""
     ranked = sorted((label for label in seconds if seconds[label]), key=lambda label: -seconds[label])
     rows = tuple((name_of(label), format_seconds(seconds[label])) for label in ranked[:TOP_LABELS])
     more = f"the {TOP_LABELS} largest of {len(ranked)}" if len(ranked) > TOP_LABELS else ""

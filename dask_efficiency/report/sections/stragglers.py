@@ -82,7 +82,6 @@ def _since(finding: SlowWorker, started: float) -> str:
 
 
 def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
-    """Signals of stragglers, drawn against their peers."""
     rows, drawings = [], []
     for finding in findings:
         who = name_of(finding.worker) if finding.worker else f"host {name_of(finding.host)}"

@@ -76,7 +76,6 @@ def _areas(timeline: Timeline, most: float) -> list[tuple[Bucket, str]]:
 
 
 def _stepped_outline(right: Sequence[int], tops: Sequence[int]) -> str:
-    """A stepped line with everything below it."""
     path = [f"M0 {TIMELINE_HEIGHT}"]
     x, y = 0, TIMELINE_HEIGHT
     for i, (upto, top) in enumerate(zip(right, tops, strict=True)):

@@ -107,11 +107,9 @@ def _kind(value: object) -> str:
 
 
 def _typeset(figure: Cell) -> str:
-    """A figure with typographic signs in place of ASCII ones."""
     return str(figure).replace(" -> ", " → ").replace("+-", "±")
 
 
 def _hints(table: Table) -> Sequence[str]:
-    """Hints of the first cells, if the table shows them in a column."""
     firsts = [row[0] for row in table.rows] if table.hint_head else []
     return [first.hint if isinstance(first, Label) else "" for first in firsts]
