@@ -246,3 +246,53 @@ def test_on_a_narrow_screen_only_tables_scroll_and_no_findings(open_page: Any) -
     boxes = [line.bounding_box() for line in page.page.locator(".de-findings li, .de-findings div").all()]
     assert len(boxes) == 6
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 for box in boxes)
+
+
+#: Styles that hosts of notebooks set around an output, with the colour of their text.
+HOSTS = {
+    "JupyterLab, dark": (
+        "--jp-content-font-color1:rgb(250,250,250);--jp-layout-color0:rgb(17,17,17);background:rgb(17,17,17)",
+        "rgb(250, 250, 250)",
+    ),
+    "VS Code, light": (
+        "--vscode-editor-foreground:rgb(59,59,59);--vscode-editor-background:rgb(255,255,255)",
+        "rgb(59, 59, 59)",
+    ),
+    "another, dark": ("color:rgb(213,213,213);background:rgb(56,56,56)", "rgb(213, 213, 213)"),
+    "another, light": ("color:rgb(10,10,10)", "rgb(10, 10, 10)"),
+}
+
+COLOUR = "element => getComputedStyle(element).color"
+#: The treatment of a notebook that JupyterLab does not trust.
+SANITISE = """() => {
+    document.querySelectorAll("style").forEach((style) => style.remove())
+    document.querySelectorAll("svg").forEach((svg) => svg.replaceWith(svg.textContent))
+}"""
+
+
+@pytest.fixture(params=["light", "dark"])
+def notebook(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    context = chromium.new_context(color_scheme=request.param)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_report_in_a_notebook_has_the_colours_of_its_host(notebook: Any, host: str) -> None:
+    style, colour = HOSTS[host]
+    notebook.set_content(f'<!DOCTYPE html><body style="{style}">{by_hand()._repr_html_()}')
+    assert notebook.locator(".de-headline").evaluate(COLOUR) == colour
+    assert notebook.locator("summary").first.evaluate(COLOUR) == colour
+    background = "getComputedStyle(document.querySelector('.dask-efficiency')).backgroundColor"
+    assert notebook.evaluate(background) == "rgba(0, 0, 0, 0)"
+    assert not notebook.get_by_text(f"[{'#' * 5}").is_visible()
+
+
+def test_a_report_in_a_notebook_without_its_style_is_the_text_of_the_first_screen(notebook: Any) -> None:
+    report = by_hand(notes=("Idle is an estimate.",))
+    notebook.set_content(f"<!DOCTYPE html><body>{report._repr_html_()}")
+    notebook.evaluate(SANITISE)
+    shown = notebook.locator("body").inner_text()
+    assert shown.count(report.headline) == 1
+    assert "Idle is an estimate." in shown
+    assert "Lost time" not in shown

@@ -12,6 +12,7 @@ from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
 from dask_efficiency.report.sections.report import MAX_CODE, page
 from dask_efficiency.show.document import PAGE
 from dask_efficiency.show.html.render import page as html_page
+from tests.report.profile_samples import profiled_reports
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds, waiting_for_the_gil
 from tests.report.test_fragment import HOSTILE, Reader
 
@@ -147,14 +148,14 @@ def test_hostile_names_are_shown_and_not_run() -> None:
         read(shown)
 
 
-@given(reports)
-@settings(max_examples=60)
+@given(reports | profiled_reports())
+@settings(max_examples=100)
 def test_any_report_makes_a_closed_page_that_asks_for_nothing(report: EfficiencyReport) -> None:
     page = read(report)
     attributes = {name for _, given_ in page.elements for name in given_}
     assert not attributes & {"src", "href", "style", "action"}
     assert not any(name.startswith("on") for name in attributes)
-    assert not {tag for tag, _ in page.elements} & {"script", "img", "iframe", "object", "form", "a"}
+    assert not {tag for tag, _ in page.elements} & {"script", "img", "iframe", "object", "form", "a", "input"}
     render_page(report).encode("utf-8")
 
 
