@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -42,53 +43,26 @@ def test_the_largest_remainders_are_rounded_up() -> None:
     assert apportion([470, 160, 158, 120, 61, 31], 10) == [5, 2, 1, 1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 s"),
-        (1e-9, "<0.1 ms"),
-        (0.0042, "4.2 ms"),
-        (0.9996, "1.0 s"),
-        (119.4, "119 s"),
-        (150.0, "2.5 min"),
-        (7200.0, "2.0 h"),
-        (1e7, "2778 h"),
-        (float("nan"), "unknown"),
-    ],
-)
-def test_a_duration_is_written_in_the_unit_that_fits_it(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
+NAN, INF = math.nan, math.inf
+FORMATTED: list[tuple[Any, tuple[float, ...], tuple[str, ...]]] = [
+    (
+        format_seconds,
+        (0.0, 1e-9, 0.0042, 0.9996, 119.4, 150.0, 7200.0, 1e7, NAN),
+        ("0 s", "<0.1 ms", "4.2 ms", "1.0 s", "119 s", "2.5 min", "2.0 h", "2778 h", "unknown"),
+    ),
+    (
+        format_bytes,
+        (0, 1023, 1024, 350 * 1024, 1023.9 * 1024, 1.25 * 2**20, 3e20, NAN, INF),
+        ("0 B", "1023 B", "1.0 kiB", "350 kiB", "1.0 MiB", "1.2 MiB", "266454 PiB", "unknown", "unknown"),
+    ),
+    (format_thread_time, (14_240_000_000, 350_000_000), ("14.2 thread-seconds", "350 thread-milliseconds")),
+    (format_share, (0.0, 1e-6, 0.034, 0.9999, 1.0, NAN), ("0 %", "<0.1 %", "3.4 %", "99.9 %", "100 %", "-")),
+]
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 kiB"),
-        (350 * 1024, "350 kiB"),
-        (1023.9 * 1024, "1.0 MiB"),
-        (1.25 * 2**20, "1.2 MiB"),
-        (3e20, "266454 PiB"),
-        (math.nan, "unknown"),
-        (math.inf, "unknown"),
-    ],
-)
-def test_a_size_is_written_in_the_unit_that_fits_it(nbytes: float, text: str) -> None:
-    assert format_bytes(nbytes) == text
-
-
-def test_thread_time_has_its_unit_in_words() -> None:
-    assert format_thread_time(14_240_000_000) == "14.2 thread-seconds"
-    assert format_thread_time(350_000_000) == "350 thread-milliseconds"
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.0, "0 %"), (1e-6, "<0.1 %"), (0.034, "3.4 %"), (0.9999, "99.9 %"), (1.0, "100 %"), (float("nan"), "-")],
-)
-def test_only_nothing_is_0_percent_and_only_all_is_100(share: float, text: str) -> None:
-    assert format_share(share) == text
+@pytest.mark.parametrize(("form", "numbers", "texts"), FORMATTED)
+def test_a_number_is_written_in_the_unit_that_fits_it(form, numbers, texts) -> None:
+    assert tuple(map(form, numbers)) == texts
 
 
 @pytest.mark.parametrize(
