@@ -13,7 +13,6 @@ import pytest
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.lines import Frame
-from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.lost_time import loss_cells, lost_time
 from dask_efficiency.report.values import ProfileRow
 from tests.report.profile_samples import profiled
@@ -24,9 +23,9 @@ CELLS = "table => [...table.rows].map(row => [...row.cells].map(cell => cell.tex
 
 
 class Page:
-    """A report's or a comparison's page, its requests and its complaints."""
+    """The page of a report, or of anything else that has one, its requests and its complaints."""
 
-    def __init__(self, page: Any, path: Path, report: EfficiencyReport | Comparison) -> None:
+    def __init__(self, page: Any, path: Path, report: Any) -> None:
         self.page = page
         self.faults: list[str] = []
         self.requests: list[str] = []
@@ -58,7 +57,7 @@ class Page:
 def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
     contexts = []
 
-    def open_page(report: EfficiencyReport | Comparison, **options: Any) -> Page:
+    def open_page(report: Any, **options: Any) -> Page:
         contexts.append(chromium.new_context(**options))
         return Page(contexts[-1].new_page(), tmp_path / f"{len(contexts)}.html", report)
 
