@@ -78,18 +78,16 @@ PROVES = {
         "test_every_scrape_of_a_worker_adds_up_to_its_threads_times_its_time": "a live view's sum",
         "test_a_long_task_shows_at_every_scrape[sleeps]": "what runs is seen while it runs",
     },
-    "report/test_what_a_report_tells_on_a_cluster.py": {
+    "report/test_reports_on_a_cluster.py": {
         "test_the_timeline_agrees_with_the_accounts": "the timeline",
-        "test_a_page_is_written_where_the_name_says_so_and_json_elsewhere": "the page and the file",
+        "test_a_name_in_html_gets_a_page_and_others_json": "the page and the file",
+        "test_a_recorded_run_is_explained_saved_and_drawn": "from a recording to a path, a file and a page",
     },
     "runs/test_trace_on_a_cluster.py": {
         "test_every_task_has_one_run_that_succeeded_and_the_dependencies_of_the_graph": "a recorded run: its tasks",
         "test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause": "its instants",
         "test_transfers_are_those_that_the_workers_log": "its transfers",
         "test_a_killed_worker_loses_its_runs_and_the_task_runs_again": "and what it says of a worker that died",
-    },
-    "report/test_what_a_trace_explains_on_a_cluster.py": {
-        "test_a_recorded_run_is_explained_saved_and_drawn": "from a recording to a path, a file and a page",
     },
     "runs/path/test_path_on_a_cluster.py": {
         "test_the_segments_tile_explain_and_replay_as_long[transfer-bound]": "a path covers its run; so does a replay",

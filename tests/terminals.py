@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 BEGIN = """
 import signal
 from dask_efficiency.show import progress
-progress.TerminalBar.timing = progress.LogLines.timing = 0.0, 0.0
+progress._TerminalBar.timing = progress._LogLines.timing = 0.0, 0.0
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from dask_efficiency.cli import main
 main()

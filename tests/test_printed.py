@@ -41,7 +41,10 @@ PRINTED = {
     "report/demo.py": [
         *("client.dashboard_link", "_where_next(output)", "part.name", "part.obstacle", "threads", "workers"),
     ],
-    "show/terminal.py": ["_Coloured(document)", "plain(document, shutil.get_terminal_size().columns)"],
+    "show/terminal.py": [
+        "Group(*renderables(document, console, console.options))",
+        "plain(document, shutil.get_terminal_size().columns)",
+    ],
     # warnings of other libraries, given back as they were
     "fleet/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
     "simulation/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
@@ -183,8 +186,9 @@ def test_a_warning_names_a_report_and_a_failure_on_one_line() -> None:
     report = efficiency_report(name=EVIL)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report._failed(OSError(EVIL))
-        report._unsaved(OSError(EVIL))
+        for outcome in ("there is no report", f"the report is not in {EVIL!r}"):
+            with report._harmless(outcome):
+                raise OSError(EVIL)
     assert len(caught) == 2
     for each in caught:
         assert "\x1b" not in str(each.message)

@@ -14,17 +14,14 @@ from dask_efficiency.show.figures import harmless
 
 #: Commands by name, whose first word may be a group: module and attribute, and the first line of their help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": ("dask_efficiency.report.cli.run:demo_command", "Report on 10 to 20 seconds of work on a local cluster."),
-    "run": ("dask_efficiency.report.cli.run:run_command", "Run a script, and report on the clusters that it used."),
-    "report": (
-        "dask_efficiency.report.cli.report:report_command",
-        "Show a saved report, or the past of a live cluster.",
-    ),
-    "explain": ("dask_efficiency.report.cli.report:explain_command", "Explain a finding, and what to do about it."),
+    "demo": ("dask_efficiency.report.cli:demo_command", "Report on 10 to 20 seconds of work on a local cluster."),
+    "run": ("dask_efficiency.report.cli:run_command", "Run a script, and report on the clusters that it used."),
+    "report": ("dask_efficiency.report.cli:report_command", "Show a saved report, or the past of a live cluster."),
+    "explain": ("dask_efficiency.report.cli:explain_command", "Explain a finding, and what to do about it."),
     "top": ("dask_efficiency.live.cli:command", "Watch what the threads of a cluster do now."),
-    "compare": ("dask_efficiency.report.cli.compare:command", "Show what changed between two saved reports."),
+    "compare": ("dask_efficiency.report.cli:compare_command", "Show what changed between two saved reports."),
     "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Show what each second of a run was spent on."),
-    "stragglers": ("dask_efficiency.report.cli.stragglers:command", "Find workers that are slower than their peers."),
+    "stragglers": ("dask_efficiency.report.cli:stragglers_command", "Find workers that are slower than their peers."),
     "simulate": ("dask_efficiency.simulation.cli:command", "Predict a recorded run on another cluster."),
     "preflight": ("dask_efficiency.preflights.cli:command", "Find the slow workers of a cluster before a job starts."),
     "torch path": ("dask_efficiency.torch_traces.cli:command", "Show what the GPUs and threads of PyTorch waited for."),

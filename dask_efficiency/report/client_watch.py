@@ -23,29 +23,16 @@ from dask_efficiency.report.values import PHASES
 
 #: Lines kept per graph, and characters of each. A guess.
 MAX_LINES, MAX_SOURCE = 10, 200
-
 #: Lines whose graphs have a span of their own. A guess, to bound the report.
 MAX_SPANS = 100
-
 #: Phases by precedence: of several at an instant, the first counts.
 _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
 
 
 def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int) -> dict[str, float]:
-    """Seconds of a window in each phase, without overlap.
+    """Seconds of a window in each phase, without overlap, in the order of :data:`PHASES`.
 
-    Parameters
-    ----------
-    intervals
-        Intervals by phase, in nanoseconds of one clock; they may overlap.
-    start, stop
-        The window; intervals are cut to it.
-
-    Returns
-    -------
-    dict
-        Seconds by phase, in the order of :data:`~dask_efficiency.report.values.PHASES`; the rest of the window belongs
-        to none.
+    The intervals, in nanoseconds of one clock, may overlap; they are cut to the window.
     """
     edges = sorted({start, stop, *(min(max(t, start), stop) for pairs in intervals.values() for p in pairs for t in p)})
     merged = {phase: _merge(intervals.get(phase, ())) for phase in _PRECEDENCE}
@@ -95,10 +82,7 @@ class ClientObserver:
     @classmethod
     def of(cls, client: Any) -> ClientObserver:
         """Observer of this client; an existing one is shared."""
-        observer: ClientObserver | None = client.__dict__.get("_dask_efficiency_observer")
-        if observer is None:
-            observer = cls(client)
-        return observer
+        return client.__dict__.get("_dask_efficiency_observer") or cls(client)
 
     def add(self, phases: ClientPhases) -> None:
         """Start observing for one more report."""
@@ -145,8 +129,8 @@ class ClientObserver:
                     phases.intervals["gather"].append((began, time.monotonic_ns()))
 
         body: dict[str, Any] = {"get": property(get), "__module__": base.__module__, "__qualname__": base.__qualname__}
-        body.update({name: asking(name) for name in ("compute", "persist", "submit", "map")})
-        body.update({f.__name__: f for f in (_graph_to_futures, _gather) if hasattr(base, f.__name__)})
+        body |= {name: asking(name) for name in ("compute", "persist", "submit", "map")}
+        body |= {f.__name__: f for f in (_graph_to_futures, _gather) if hasattr(base, f.__name__)}
         observed: Any = type(base.__name__, (base,), body)
         return observed  # type: ignore[no-any-return]
 
@@ -160,17 +144,14 @@ class ClientObserver:
             line, source = users_line(waiting_frame())
         graph = graph_name(kwargs.get("keys", args[1] if len(args) > 1 else ()))
         for phases in self._reports:
-            phases.sending(began)
-            phases.sent(graph, line, source)
+            phases.sending(began, graph, line, source)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans keep their names
-            names = [phases.name for phases in self._reports]
-            ids = [phases.span for phases in self._reports]
-            span = self._reports[-1].span_of(line)
-            if span:  # distinguishes one compute() from another
-                names.append(line)
-                ids.append(span)
-            annotations["span"] = {"name": tuple(names), "ids": tuple(ids)}
+            spans = [(phases.name, phases.span) for phases in self._reports]
+            if span := self._reports[-1].span_of(line):  # distinguishes one compute() from another
+                spans.append((line, span))
+            names, ids = zip(*spans, strict=True)
+            annotations["span"] = {"name": names, "ids": ids}
         try:
             with dask.annotate(**annotations):
                 return original(*args, **kwargs)
@@ -189,7 +170,7 @@ def waiting_frame() -> FrameType | None:
 
 
 def users_line(frame: FrameType | None) -> tuple[str, str]:
-    """Innermost line of the user's own code in a stack, and its source; empty if there is none."""
+    """Innermost line of the user's own code in a stack, and its source."""
     while frame is not None and not is_the_users(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
@@ -203,12 +184,10 @@ class ClientPhases:
     """Times at which one report's client optimised, uploaded and gathered."""
 
     def __init__(self, name: str, span: str) -> None:
-        self.name = name
-        self.span = span
+        self.name, self.span = name, span
         self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
         #: By graph name, the user's lines that sent it with their source; both are empty for unknown lines.
         self.lines: dict[str, dict[str, str]] = {}
-        #: Ids of the spans of each line.
         self._spans: dict[str, str] = {}
         self._asked_at: int | None = None
 
@@ -216,8 +195,11 @@ class ClientPhases:
         """A graph was asked for: optimisation lasts until it is sent."""
         self._asked_at = time.monotonic_ns()
 
-    def sent(self, graph: str, line: str, source: str) -> None:
-        """A graph is sent from a line."""
+    def sending(self, at: int, graph: str, line: str, source: str) -> None:
+        """A graph is ready to be sent from a line."""
+        if self._asked_at is not None:
+            self.intervals["optimize"].append((self._asked_at, at))
+            self._asked_at = None
         if graph and (graph in self.lines or len(self.lines) < MAX_GRAPHS):
             lines = self.lines.setdefault(graph, {})
             if len(lines) < MAX_LINES:
@@ -229,32 +211,15 @@ class ClientPhases:
             self._spans[line] = str(uuid.uuid4())
         return self._spans.get(line, "")
 
-    def sending(self, at: int) -> None:
-        """The graph is ready to be sent."""
-        if self._asked_at is not None:
-            self.intervals["optimize"].append((self._asked_at, at))
-            self._asked_at = None
-
-
-# -- requested workers -----------------------------------------------------------------------------
-
 
 #: Milliseconds between two looks at the cluster manager, which has no hook for requested workers. A guess.
 LOOK_MS = 200
-
 #: Requested workers that are remembered. A guess.
 MAX_WORKERS = 1_000
 
 
 class ScalingWatch:
-    """Notes when a worker's name first appears in the plan of a cluster manager.
-
-    Parameters
-    ----------
-    cluster
-        The ``client.cluster``: a manager whose ``plan`` has the names of requested workers. Without a plan, nothing is
-        noted.
-    """
+    """Notes when a worker's name first appears in the plan of a cluster manager, if it has one."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
@@ -281,9 +246,8 @@ class ScalingWatch:
         return self._asked.get(worker)
 
     def _look(self) -> None:
-        plan = self._plan()
         now = time.monotonic_ns()
-        for name in (plan or set()) - self._before - self._asked.keys():
+        for name in (self._plan() or set()) - self._before - self._asked.keys():
             if len(self._asked) < MAX_WORKERS:
                 self._asked[name] = now
 

@@ -15,7 +15,7 @@ from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.values import FACTORS, Amount
+from dask_efficiency.report.values import FACTORS
 from dask_efficiency.show.shown import Shown, late
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ class Difference(Generic[Number]):
         return max(max(runs) - min(runs) for runs in (self.runs_before, self.runs_after))
 
     @property
+    def occurs(self) -> bool:
+        """True if any run has it."""
+        return any((*self.runs_before, *self.runs_after))
+
+    @property
     def within_spread(self) -> bool:
         """True if the change is within the spread of the runs."""
         return self.spread is not None and abs(self.change) <= self.spread
@@ -74,24 +79,22 @@ class Difference(Generic[Number]):
 
 @dataclass(frozen=True, slots=True)
 class CauseChange:
-    """One cause within a bucket, before and after."""
+    """One cause within a bucket, before and after, in nanoseconds of thread time."""
 
     #: As in :data:`~dask_efficiency.accounts.buckets.CAUSES`.
     cause: str
-    #: Nanoseconds of thread time.
     time: Difference[int]
-    #: Task prefix to the nanoseconds lost to this cause, if known.
+    #: Empty if unknown.
     by_prefix: Mapping[str, Difference[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class BucketChange:
-    """Thread time lost to one bucket, before and after."""
+    """Nanoseconds of thread time lost to one bucket, before and after."""
 
     bucket: Bucket
-    #: Nanoseconds of thread time.
     time: Difference[int]
-    #: Task prefix to the nanoseconds lost to this bucket; empty for free threads.
+    #: Empty for free threads.
     by_prefix: Mapping[str, Difference[int]]
     #: Causes, the largest change first; empty unless all runs know them. With one run per side they add up to ``time``.
     parts: tuple[CauseChange, ...] = ()
@@ -103,9 +106,8 @@ class PrefixChange:
 
     useful: Difference[int]
     lost: Difference[int]
-    #: No run before has tasks of this prefix.
+    #: True if no run before, or none after, has tasks of this prefix.
     is_new: bool
-    #: No run after has tasks of this prefix.
     is_gone: bool
 
 
@@ -129,44 +131,54 @@ class Comparison(Shown):
     names_after: tuple[str, ...]
 
     @property
+    def sides(self) -> dict[str, tuple[EfficiencyReport, ...]]:
+        """Runs by side, ``before`` and ``after``."""
+        return {"before": self.before, "after": self.after}
+
+    @property
+    def runs(self) -> tuple[EfficiencyReport, ...]:
+        """Runs of both sides."""
+        return *self.before, *self.after
+
+    @property
     def wall_clock_seconds(self) -> Difference[float]:
         """Runtime of each run, including the client's own time and time without workers; NaN if unknown."""
-        return self._numbers(lambda report: report.wall_clock_seconds if report.cluster_seconds else math.nan)
+        return self._numbers(lambda run: run.wall_clock_seconds if run.cluster_seconds else math.nan)
 
     @property
     def no_workers_seconds(self) -> Difference[float]:
         """Seconds with work outstanding and without any worker; NaN if no run of a side knows."""
-        return self._numbers(lambda report: report.no_workers_seconds if report.cluster_seconds else math.nan)
+        return self._numbers(lambda run: run.no_workers_seconds if run.cluster_seconds else math.nan)
 
     @property
     def client_seconds(self) -> Difference[float]:
         """Seconds without outstanding work: the client's own time; NaN if no run of a side knows."""
-        return self._numbers(lambda report: report.client_seconds if report.cluster_seconds else math.nan)
+        return self._numbers(lambda run: run.client_seconds if run.cluster_seconds else math.nan)
 
     @property
     def cluster_seconds(self) -> Difference[float]:
         """Seconds with work outstanding and a worker; NaN if no run of a side knows."""
-        return self._numbers(lambda report: report.cluster_seconds or math.nan)
+        return self._numbers(lambda run: run.cluster_seconds or math.nan)
 
     @property
     def ideal_seconds(self) -> Difference[float]:
         """Runtime if every thread-second were useful; NaN if no run of a side knows."""
-        return self._numbers(lambda report: report.ideal_seconds or math.nan)
+        return self._numbers(lambda run: run.ideal_seconds or math.nan)
 
     @property
     def efficiency(self) -> Difference[float]:
         """Useful share of the finalized thread time, in [0, 1]; NaN without work."""
-        return self._numbers(lambda report: report.efficiency)
+        return self._numbers(lambda run: run.efficiency)
 
     @property
     def load_balance(self) -> Difference[float]:
         """Mean over maximum of the workers' held time, in (0, 1]; NaN if no task ran."""
-        return self._numbers(lambda report: report.load_balance)
+        return self._numbers(lambda run: run.load_balance)
 
     @property
     def factors(self) -> dict[str, Difference[float]]:
         """Factors of the efficiency, each in [0, 1]; medians of factors do not multiply to the median."""
-        sides = [[report.factors for report in reports] for reports in (self.before, self.after)]
+        sides = [[run.factors for run in runs] for runs in self.sides.values()]
         return {name: Difference(*(_finite(row[name] for row in rows) for rows in sides)) for name in FACTORS}
 
     @property
@@ -174,7 +186,7 @@ class Comparison(Shown):
         """Shares of the GPUs' time by activity, each in [0, 1]; empty unless both sides have them."""
         shares = [
             [found.shares_of_time for run in runs if (found := summary(run.gpu)) is not None and found.elapsed]
-            for runs in (self.before, self.after)
+            for runs in self.sides.values()
         ]
         if not all(shares):
             return {}
@@ -183,56 +195,44 @@ class Comparison(Shown):
     @property
     def workers(self) -> Difference[int]:
         """Number of workers present at any time."""
-        return self._whole(lambda report: report.attendance.get("workers", len(report.by_worker)))
+        return self._whole(lambda run: run.attendance.get("workers", len(run.by_worker)))
 
     @property
     def threads(self) -> Difference[int]:
         """Threads of all workers."""
-        return self._whole(lambda report: sum(report.nthreads.values()))
+        return self._whole(lambda run: sum(run.nthreads.values()))
 
     @property
     def tasks(self) -> dict[str, Difference[int]]:
         """Tasks that ended, by outcome."""
-        outcomes = dict.fromkeys(outcome for report in (*self.before, *self.after) for outcome in report.tasks)
-        sides = (self.before, self.after)
-        return {
-            name: Difference(*(tuple(run.tasks.get(name, 0) for run in runs) for runs in sides)) for name in outcomes
-        }
+        return self._by_name(lambda run: run.tasks)
 
     @property
     def moved(self) -> dict[str, Difference[int]]:
         """Bytes by way of transfer, as in :attr:`EfficiencyReport.moved`."""
-        sides = self.before, self.after
-        ways = dict.fromkeys(way for runs in sides for run in runs for way in run.moved)
-        nothing = Amount(0, 0)
-        return {
-            way: Difference(*(tuple(run.moved.get(way, nothing).nbytes for run in runs) for runs in sides))
-            for way in ways
-        }
+        return self._by_name(lambda run: {way: amount.nbytes for way, amount in run.moved.items()})
 
     @property
     def useful(self) -> Difference[int]:
         """Useful nanoseconds: ``thread-cpu``, ``gpu`` and ``library-threads``."""
-        return self._of_whole(lambda whole: whole.ns(*GOOD))
+        return self._of_buckets(*GOOD)
 
     @property
     def lost(self) -> Difference[int]:
         """Lost nanoseconds: all but useful, ``no-work`` and ``running``."""
-        return self._of_whole(_lost_ns)
+        return self._of_buckets(*(bucket for bucket in Bucket if bucket not in _NOT_LOST))
 
     @property
     def running(self) -> Difference[int]:
         """Nanoseconds of tasks that had not ended."""
-        return self._of_whole(lambda whole: whole.ns(Bucket.RUNNING))
+        return self._of_buckets(Bucket.RUNNING)
 
     @property
     def breakdowns(self) -> tuple[Breakdown, Breakdown]:
         """Medians of each bucket, before and after."""
-        times = {bucket: self._of_bucket(bucket) for bucket in Bucket}
-        return (
-            Breakdown({bucket: time.before for bucket, time in times.items()}),
-            Breakdown({bucket: time.after for bucket, time in times.items()}),
-        )
+        times = {bucket: self._of_buckets(bucket) for bucket in Bucket}
+        before = Breakdown({bucket: time.before for bucket, time in times.items()})
+        return before, Breakdown({bucket: time.after for bucket, time in times.items()})
 
     @property
     def causes(self) -> tuple[BucketChange, ...]:
@@ -240,40 +240,28 @@ class Comparison(Shown):
 
         The changes add up to that of :attr:`lost`; with several runs per side, together with :attr:`not_by_cause`.
         """
-        wholes = [report.breakdown for report in (*self.before, *self.after)]
-        prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.by_prefix)
+        wholes = [run.breakdown for run in self.runs]
         found = []
         for bucket in Bucket:
             if bucket in _NOT_LOST or not any(bucket in whole for whole in wholes):
                 continue
-            rows = {name: self._of_prefix(name, (bucket,)) for name in prefixes} if bucket in HELD else {}
-            by_prefix = {name: row for name, row in rows.items() if any((*row.runs_before, *row.runs_after))}
-            found.append(BucketChange(bucket, self._of_bucket(bucket), by_prefix, self._parts(bucket)))
-        return tuple(sorted(found, key=lambda cause: (-abs(cause.time.change), -cause.time.after)))
+            rows = self._held_by_prefix(bucket) if bucket in HELD else {}
+            by_prefix = {name: time for name, time in rows.items() if time.occurs}
+            found.append(BucketChange(bucket, self._of_buckets(bucket), by_prefix, self._parts(bucket)))
+        return tuple(sorted(found, key=_by_change))
 
     def _parts(self, bucket: Bucket) -> tuple[CauseChange, ...]:
-        sides = [[report.causes_ns(bucket) for report in runs] for runs in (self.before, self.after)]
-        rows = zip((*self.before, *self.after), (*sides[0], *sides[1]), strict=True)
-        if any(report.breakdown.ns(bucket) and not row for report, row in rows):
+        if any(run.breakdown.ns(bucket) and not run.causes_ns(bucket) for run in self.runs):
             return ()
-        found = []
-        for cause in CAUSES.get(bucket, ()):
-            before, after = (tuple(row.get(cause, 0) for row in rows) for rows in sides)
-            if any((*before, *after)):
-                found.append(
-                    CauseChange(cause, Difference(before, after), self._prefixes_of(cause_name(bucket, cause)))
-                )
-        return tuple(sorted(found, key=lambda part: (-abs(part.time.change), -part.time.after)))
+        times = self._by_name(lambda run: run.causes_ns(bucket))
+        known = [(cause, times[cause]) for cause in CAUSES.get(bucket, ()) if cause in times and times[cause].occurs]
+        found = [CauseChange(cause, time, self._prefixes_of(cause_name(bucket, cause))) for cause, time in known]
+        return tuple(sorted(found, key=_by_change))
 
     def _prefixes_of(self, cause: str) -> dict[str, Difference[int]]:
         """Time lost to a cause by prefix; causes named as in :func:`~dask_efficiency.accounts.buckets.cause_name`."""
-        prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.causes_by_prefix)
-
-        def of_prefix(prefix: str) -> Difference[int]:
-            return self._whole(lambda report: report.causes_by_prefix.get(prefix, {}).get(cause, 0))
-
-        found = {prefix: of_prefix(prefix) for prefix in prefixes}
-        return {prefix: row for prefix, row in found.items() if any((*row.runs_before, *row.runs_after))}
+        rows = self._by_name(lambda run: {name: row.get(cause, 0) for name, row in run.causes_by_prefix.items()})
+        return {prefix: time for prefix, time in rows.items() if time.occurs}
 
     @property
     def not_by_cause(self) -> tuple[int, int]:
@@ -288,62 +276,46 @@ class Comparison(Shown):
     @property
     def by_prefix(self) -> dict[str, PrefixChange]:
         """Useful and lost time by task prefix."""
-        there = [
-            {name for report in reports for name, row in report.by_prefix.items() if row}
-            for reports in (self.before, self.after)
-        ]
-        names = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.by_prefix)
+        was, now = (
+            {name for run in runs for name in run.by_prefix if run.by_prefix[name]} for runs in self.sides.values()
+        )
+        useful, lost = self._held_by_prefix(*GOOD), self._held_by_prefix(*_LOST_WHILE_HELD)
         return {
-            name: PrefixChange(
-                useful=self._of_prefix(name, GOOD),
-                lost=self._of_prefix(name, _LOST_WHILE_HELD),
-                is_new=name not in there[0],
-                is_gone=name not in there[1],
-            )
-            for name in names
-            if name in there[0] or name in there[1]
+            name: PrefixChange(useful[name], lost[name], is_new=name not in was, is_gone=name not in now)
+            for name in useful
+            if name in was or name in now
         }
 
     @property
     def price_per_thread_hour(self) -> tuple[float, float] | None:
         """Price before and after, in any currency; None unless every run has one."""
-        prices = [
-            [price for report in reports if (price := report.money(3600.0)) is not None]
-            for reports in (self.before, self.after)
-        ]
-        if [len(prices[0]), len(prices[1])] != [len(self.before), len(self.after)]:
+        prices = [[run.money(3600.0) for run in runs] for runs in self.sides.values()]
+        if None in (*prices[0], *prices[1]):
             return None
-        return statistics.median(prices[0]), statistics.median(prices[1])
+        before, after = (statistics.median(price for price in side if price is not None) for side in prices)
+        return before, after
 
     @property
     def environment(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         """Versions and settings that differ between runs: values before and after."""
-        names = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.environment)
-        sides = {name: (_values(name, self.before), _values(name, self.after)) for name in names}
-        return {name: values for name, values in sides.items() if values[0] != values[1] or len(values[0]) > 1}
+
+        def values(name: str, runs: Iterable[EfficiencyReport]) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(run.environment.get(name, "") for run in runs))
+
+        names = dict.fromkeys(name for run in self.runs for name in run.environment)
+        sides = {name: (values(name, self.before), values(name, self.after)) for name in names}
+        return {name: found for name, found in sides.items() if found[0] != found[1] or len(found[0]) > 1}
 
     @property
     def is_same(self) -> bool:
         """True if every figure is equal on both sides."""
-        figures: list[Difference[Any]] = [
-            self.wall_clock_seconds,
-            self.cluster_seconds,
-            self.useful,
-            self.lost,
-            self.running,
-        ]
-        figures += [cause.time for cause in self.causes]
-        figures += [time for change in self.by_prefix.values() for time in (change.useful, change.lost)]
-        return not any(figure.change and not math.isnan(figure.change) for figure in figures)
+        wall: list[Difference[Any]] = [self.wall_clock_seconds, self.cluster_seconds]
+        times = [self.useful, self.lost, self.running, *(cause.time for cause in self.causes)]
+        times += [time for change in self.by_prefix.values() for time in (change.useful, change.lost)]
+        return not any(figure.change and not math.isnan(figure.change) for figure in (*wall, *times))
 
     def loses_more(self, than: float | Fraction) -> bool:
-        """True if lost time rose by more than a given share.
-
-        Parameters
-        ----------
-        than
-            Allowed rise, 0 or more; 0.05 allows 5 %. From 0, any rise is more.
-        """
+        """Compare the rise of lost time with the allowed one: 0.05 allows 5 %; from 0, any rise is more."""
         return self.lost.after > self.lost.before * (1 + Fraction(than))
 
     @property
@@ -377,19 +349,22 @@ class Comparison(Shown):
         return fragment(self._from_sections("page"))
 
     def _numbers(self, number_of: Callable[[EfficiencyReport], float]) -> Difference[float]:
-        return Difference(_finite(map(number_of, self.before)), _finite(map(number_of, self.after)))
+        return Difference(*(_finite(map(number_of, runs)) for runs in self.sides.values()))
 
     def _whole(self, number_of: Callable[[EfficiencyReport], int]) -> Difference[int]:
-        return Difference(tuple(map(number_of, self.before)), tuple(map(number_of, self.after)))
+        return Difference(*(tuple(map(number_of, runs)) for runs in self.sides.values()))
 
-    def _of_whole(self, ns_of: Callable[[Breakdown], int]) -> Difference[int]:
-        return self._whole(lambda report: ns_of(report.breakdown))
+    def _of_buckets(self, *buckets: Bucket) -> Difference[int]:
+        return self._whole(lambda run: run.breakdown.ns(*buckets))
 
-    def _of_bucket(self, bucket: Bucket) -> Difference[int]:
-        return self._of_whole(lambda whole: whole.ns(bucket))
+    def _held_by_prefix(self, *buckets: Bucket) -> dict[str, Difference[int]]:
+        return self._by_name(lambda run: {name: row.ns(*buckets) for name, row in run.by_prefix.items()})
 
-    def _of_prefix(self, prefix: str, buckets: Iterable[Bucket]) -> Difference[int]:
-        return self._whole(lambda report: report.by_prefix.get(prefix, Breakdown()).ns(*buckets))
+    def _by_name(self, numbers_of: Callable[[EfficiencyReport], Mapping[str, int]]) -> dict[str, Difference[int]]:
+        """Numbers by every name that a run has; 0 in runs without it."""
+        sides = [[numbers_of(run) for run in runs] for runs in self.sides.values()]
+        names = dict.fromkeys(name for rows in sides for row in rows for name in row)
+        return {name: Difference(*(tuple(row.get(name, 0) for row in rows) for rows in sides)) for name in names}
 
 
 #: A report, or its path or fsspec URL.
@@ -425,19 +400,15 @@ def compare(
     >>> compare("main.json", "branch.json")  # doctest: +SKIP
     >>> compare(["main1.json", "main2.json"], [report1, report2]).headline  # doctest: +SKIP
     """
-    sides = [_read("before", before, storage_options), _read("after", after, storage_options)]
-    return Comparison(
-        before=tuple(report for _, report in sides[0]),
-        after=tuple(report for _, report in sides[1]),
-        names_before=tuple(name for name, _ in sides[0]),
-        names_after=tuple(name for name, _ in sides[1]),
+    (names_before, reports_before), (names_after, reports_after) = (
+        zip(*_read(side, given, storage_options), strict=True) for side, given in (("before", before), ("after", after))
     )
+    return Comparison(reports_before, reports_after, names_before, names_after)
 
 
 def _read(
     side: str, given: ReportOrPath | Sequence[ReportOrPath], storage_options: Mapping[str, Any]
 ) -> list[tuple[str, EfficiencyReport]]:
-    """Names and reports of a side."""
     runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     if not runs:
         raise ValueError(f"{side} is {given!r}; expected one run at least")
@@ -460,13 +431,8 @@ def _median(values: Sequence[Number]) -> Number:
 
 
 def _finite(numbers: Iterable[float]) -> tuple[float, ...]:
-    """Finite numbers; NaN if there are none."""
     return tuple(filter(math.isfinite, numbers)) or (math.nan,)
 
 
-def _lost_ns(whole: Breakdown) -> int:
-    return whole.total_ns - whole.ns(*_NOT_LOST)
-
-
-def _values(name: str, reports: Iterable[EfficiencyReport]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(report.environment.get(name, "") for report in reports))
+def _by_change(part: BucketChange | CauseChange) -> tuple[int, int]:
+    return -abs(part.time.change), -part.time.after

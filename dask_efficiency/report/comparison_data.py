@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.buckets import cause_name
@@ -16,19 +17,16 @@ if TYPE_CHECKING:
 FORMAT = "dask-efficiency-comparison"
 #: Version of the data; grows when a reader of the old one would fail.
 VERSION = 1
+#: Properties of a comparison that are stored under their own names.
+FIGURES = (
+    *("wall_clock_seconds", "cluster_seconds", "no_workers_seconds", "client_seconds", "ideal_seconds"),
+    *("efficiency", "load_balance"),
+)
 
 
 def to_dict(comparison: Comparison) -> dict[str, Any]:
-    """Comparison as plain data, ready for JSON.
-
-    Returns
-    -------
-    dict
-        ``format`` and ``version``; ``headline``, ``findings`` and ``caveats``; figures with ``before``, ``after``,
-        ``change`` and ``spread`` (None with one run per side), thread time in integer nanoseconds; figures by cause, by
-        parts of causes and by prefix; and ``environment``, if it differs. Numbers that are not finite are None.
-    """
-    lost_not_by_cause = comparison.not_by_cause
+    """Comparison as plain data, ready for JSON; numbers that are not finite are None."""
+    before, after = comparison.not_by_cause
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -37,19 +35,13 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "caveats": list(caveats(comparison)),
         "before": list(comparison.names_before),
         "after": list(comparison.names_after),
-        "wall_clock_seconds": _difference(comparison.wall_clock_seconds),
-        "cluster_seconds": _difference(comparison.cluster_seconds),
-        "no_workers_seconds": _difference(comparison.no_workers_seconds),
-        "client_seconds": _difference(comparison.client_seconds),
-        "ideal_seconds": _difference(comparison.ideal_seconds),
-        "efficiency": _difference(comparison.efficiency),
-        "load_balance": _difference(comparison.load_balance),
-        "factors": {name: _difference(factor) for name, factor in comparison.factors.items()},
-        "gpu": {name: _difference(share) for name, share in comparison.gpu.items()},
+        **{name: _difference(getattr(comparison, name)) for name in FIGURES},
+        "factors": _differences(comparison.factors),
+        "gpu": _differences(comparison.gpu),
         "workers": _difference(comparison.workers),
         "threads": _difference(comparison.threads),
-        "tasks": {name: _difference(count) for name, count in comparison.tasks.items()},
-        "moved_bytes": {way: _difference(nbytes) for way, nbytes in comparison.moved.items()},
+        "tasks": _differences(comparison.tasks),
+        "moved_bytes": _differences(comparison.moved),
         "useful_ns": _difference(comparison.useful),
         "lost_ns": _difference(comparison.lost),
         "running_ns": _difference(comparison.running),
@@ -60,7 +52,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
             for cause in comparison.causes
             for part in cause.parts
         },
-        "not_by_cause_ns": {"before": lost_not_by_cause[0], "after": lost_not_by_cause[1]},
+        "not_by_cause_ns": {"before": before, "after": after},
         "prefixes": {
             name: {
                 "useful_ns": _difference(change.useful),
@@ -77,9 +69,12 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _difference(difference: Difference[int] | Difference[float]) -> dict[str, float | None]:
-    numbers = {"before": difference.before, "after": difference.after, "change": difference.change}
-    return {name: _known(number) for name, number in numbers.items()} | {"spread": _known(difference.spread)}
+def _difference(difference: Difference[Any]) -> dict[str, float | None]:
+    return {name: _known(getattr(difference, name)) for name in ("before", "after", "change", "spread")}
+
+
+def _differences(by_name: Mapping[str, Difference[Any]]) -> dict[str, dict[str, float | None]]:
+    return {name: _difference(difference) for name, difference in by_name.items()}
 
 
 def _known(number: float | None) -> float | None:
@@ -93,12 +88,12 @@ def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
     if by == "finding":
         return findings_frame(find(comparison))
     if by == "cause":
-        rows = {str(cause.bucket): [*_seconds(cause.time)] for cause in comparison.causes}
-        rows |= {"useful": [*_seconds(comparison.useful)], "running": [*_seconds(comparison.running)]}
+        rows = {str(cause.bucket): _seconds(cause.time) for cause in comparison.causes}
+        rows |= {"useful": _seconds(comparison.useful), "running": _seconds(comparison.running)}
         columns = ["before", "after", "change"]
     elif by == "prefix":
-        changes = comparison.by_prefix
-        rows = {name: [*_seconds(change.useful), *_seconds(change.lost)] for name, change in changes.items()}
+        changes = comparison.by_prefix.items()
+        rows = {name: _seconds(change.useful) + _seconds(change.lost) for name, change in changes}
         columns = [f"{kind}_{side}" for kind in ("useful", "lost") for side in ("before", "after", "change")]
     else:
         raise ValueError(f"by={by!r}; expected 'cause', 'prefix' or 'finding'")
@@ -106,5 +101,5 @@ def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
     return pd.DataFrame([*rows.values()], index=index, columns=pd.Index(columns, dtype=object))
 
 
-def _seconds(time: Difference[int]) -> tuple[float, float, float]:
-    return time.before / 1e9, time.after / 1e9, time.change / 1e9
+def _seconds(time: Difference[int]) -> list[float]:
+    return [time.before / 1e9, time.after / 1e9, time.change / 1e9]

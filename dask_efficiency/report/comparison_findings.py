@@ -23,13 +23,10 @@ from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDI
 SAME_RUNTIME = 0.005
 #: Range of relative changes given in per cent: smaller ones say nothing, larger ones are not read.
 SMALLEST_RISE, LARGEST_RISE = 0.001, 100.0
-
 #: Runs before and runs after.
 Sides: TypeAlias = tuple[tuple[EfficiencyReport, ...], ...]
 
 NOISE = "more than the spread of the runs"
-
-# -- findings --------------------------------------------------------------------------------------
 
 
 def find(comparison: Comparison) -> tuple[Finding, ...]:
@@ -51,7 +48,7 @@ def _comparable(run: EfficiencyReport) -> bool:
 
 
 def _seconds_if_finding(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
-    """Seconds by which a change may have lengthened the runs that have more of it; 0.0 if that is no finding."""
+    """Seconds by which a change may have lengthened the runs that have more of it; 0.0 if too few."""
     seconds = min(abs(wall.change), most)
     least = WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
     return seconds if seconds >= least and not wall.within_spread else 0.0
@@ -93,7 +90,7 @@ def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Fi
 
 
 def _with_change(one: Finding, wall: Difference[float], seconds: float) -> Finding:
-    """Finding of one side with its change; below 3 % of the other side, a side counts as nothing."""
+    """Word a finding as a change; below 3 % of the other side, a side counts as nothing."""
     less, more = sorted((wall.before, wall.after))
     grown, there = wall.change > 0, less >= WORTH_FINDING * more
     word = ("Grown" if there else "New") if grown else ("Less" if there else "Gone")
@@ -110,13 +107,13 @@ def _with_change(one: Finding, wall: Difference[float], seconds: float) -> Findi
 
 
 def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
-    """Thread time as seconds of the wall clock."""
     both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
-    costs = [
-        tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _comparable(run))
-        for runs, times in both
-    ]
-    return Difference(*costs)
+    return Difference(
+        *(
+            tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _comparable(run))
+            for runs, times in both
+        )
+    )
 
 
 def _before_after(wall: Difference[float]) -> str:
@@ -125,7 +122,6 @@ def _before_after(wall: Difference[float]) -> str:
 
 
 def _main_prefix(part: CauseChange) -> str:
-    """Prefix with most of the change of thread time, if there is one."""
     change = part.time.change
     sign = 1 if change > 0 else -1
     most = max(part.by_prefix, key=lambda name: sign * part.by_prefix[name].change, default=None)
@@ -134,17 +130,14 @@ def _main_prefix(part: CauseChange) -> str:
     return f", mostly in {name_of(most) or '(no prefix)'}"
 
 
-# -- the headline ----------------------------------------------------------------------------------
-
-
 def headline(comparison: Comparison) -> str:
     """Change of runtime and of lost time; at most 100 characters, no full stop.
 
     Rises are relative to the figure before: "14 % slower" takes 1.14 times as long. Thread times are those of the
     table, rounded together, so that they agree.
     """
-    for side, reports in (("before", comparison.before), ("after", comparison.after)):
-        if not any(report.thread_seconds for report in reports):
+    for side, runs in comparison.sides.items():
+        if not any(run.thread_seconds for run in runs):
             return f"Nothing to compare: nothing ran {side}"
     table, wall = comparison_table(comparison), comparison.wall_clock_seconds
     unit, known = f"thread-{table.thread_scale.word}", math.isfinite(wall.change)
@@ -179,7 +172,7 @@ def _rise_clause(lost: Difference[int]) -> str:
 
 
 def excess(comparison: Comparison) -> str:
-    """Rise of lost time, as a clause."""
+    """Rise of lost time, as a clause of an error."""
     lost = comparison.lost
     noise = f" (not {NOISE})" if lost.within_spread else ""
     return f"{_rise_clause(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
@@ -197,9 +190,6 @@ def rise_size(rise: float) -> str:
     if not SMALLEST_RISE <= size <= LARGEST_RISE:
         return ""
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
-
-
-# -- caveats ---------------------------------------------------------------------------------------
 
 
 #: Share of unmeasured time from which it is a caveat. By judgement.
@@ -240,30 +230,31 @@ def _other_work(comparison: Comparison) -> Iterator[str]:
 def _other_causes(comparison: Comparison) -> Iterator[str]:
     """Caveat if only one side knows why threads waited: on the other, libraries' own work counts as lost."""
     unknown = [
-        any(report.breakdown.ns(Bucket.THREAD_NONCPU) and not report.waiting for report in reports)
-        for reports in (comparison.before, comparison.after)
+        side
+        for side, runs in comparison.sides.items()
+        if any(run.breakdown.ns(Bucket.THREAD_NONCPU) and not run.waiting for run in runs)
     ]
-    if unknown[0] != unknown[1]:
-        side = "before" if unknown[0] else "after"
+    if len(unknown) == 1:
+        (side,) = unknown
         yield f"why threads waited is not known {side}: what libraries' threads computed is among thread-noncpu there"
 
 
 def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, text: str) -> Iterator[str]:
-    for side, reports in (("before", comparison.before), ("after", comparison.after)):
-        wholes = [report.breakdown for report in reports]
+    for side, runs in comparison.sides.items():
+        wholes = [run.breakdown for run in runs]
         shares = [whole.ns(bucket) / there for whole in wholes if (there := whole.total_ns - whole.ns(Bucket.NO_WORK))]
         if shares and max(shares) >= from_share:
             yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {text}"
 
 
 def _other_price(comparison: Comparison) -> Iterator[str]:
-    prices = {report.price_per_worker_hour for report in (*comparison.before, *comparison.after)}
+    prices = {run.price_per_worker_hour for run in comparison.runs}
     if len(prices) > 1:
         text = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
         yield f"the price of a worker's hour is not the same in all runs: {text}"
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    for side, reports in (("before", comparison.before), ("after", comparison.after)):
-        for note in dict.fromkeys(note for report in reports for note in report.notes):
+    for side, runs in comparison.sides.items():
+        for note in dict.fromkeys(note for run in runs for note in run.notes):
             yield f"{side}: {sentence(note)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dask_efficiency.report.compare import BucketChange, Comparison, Difference
@@ -23,11 +23,10 @@ class ComparisonRow:
 
     #: Name of a bucket or a cause, "lost", "useful", "running", "total" or :data:`NOT_BY_CAUSE`.
     label: str
-    #: Thread time.
+    #: Thread time, and the largest range of it among the runs of one side.
     before: str
     after: str
     change: str
-    #: Largest range among the runs of one side.
     spread: str
     #: Change of the run's wall clock.
     wall_change: str
@@ -37,6 +36,7 @@ class ComparisonRow:
     money_change: str
     #: Bucket of a cause.
     bucket: str = ""
+    time: Difference[int] = field(default=Difference((0,), (0,)), compare=False)
 
     @property
     def name(self) -> str:
@@ -82,9 +82,7 @@ class ComparisonTable:
 @dataclass(frozen=True, slots=True)
 class _Line:
     label: str
-    before: int
-    after: int
-    spread: Difference[int] | None = None
+    time: Difference[int]
     #: Bucket of a part.
     whole: str = ""
 
@@ -94,76 +92,76 @@ class _Line:
         return f"{self.whole}/{self.label}" if self.whole else self.label
 
 
+def _sums(before: int, after: int) -> Difference[int]:
+    """Difference of sums, which have no spread."""
+    return Difference((before,), (after,))
+
+
+def _sum(lines: Sequence[_Line]) -> Difference[int]:
+    return _sums(sum(line.time.before for line in lines), sum(line.time.after for line in lines))
+
+
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """One kind of figure, in steps of its scale, by line and side."""
+    """One kind of figure, in steps of its scale, by name of a line."""
 
     scale: Scale
     before: Mapping[str, int]
     after: Mapping[str, int]
 
-    def change(self, labels: Sequence[str]) -> str:
-        return signed(self.scale, sum(self.after[label] - self.before[label] for label in labels))
-
-    def side(self, steps: Mapping[str, int], labels: Sequence[str]) -> str:
-        return self.scale.text(sum(steps[label] for label in labels))
+    def texts(self, names: Sequence[str]) -> tuple[str, str, str]:
+        """Sums of some lines before and after, and the change."""
+        before, after = (sum(steps[name] for name in names) for steps in (self.before, self.after))
+        return self.scale.text(before), self.scale.text(after), signed(self.scale, after - before)
 
 
 def comparison_table(comparison: Comparison) -> ComparisonTable:
     """Thread time by cause, rounded together."""
-    causes = [_Line(cause.bucket, cause.time.before, cause.time.after, cause.time) for cause in comparison.causes]
-    rest = comparison.not_by_cause
-    if any(rest):
-        causes.append(_Line(NOT_BY_CAUSE, *rest))
-    others = [
-        _Line(label, time.before, time.after, time)
-        for label, time in (("useful", comparison.useful), ("running", comparison.running))
-        if label == "useful" or any((*time.runs_before, *time.runs_after))
-    ]
-    lines = [*causes, *others]
-    finalized = [line for line in lines if line.label != "running"]
+    causes = [_Line(cause.bucket, cause.time) for cause in comparison.causes]
+    if any(rest := comparison.not_by_cause):
+        causes.append(_Line(NOT_BY_CAUSE, _sums(*rest)))
+    finalized = [*causes, _Line("useful", comparison.useful)]
+    lines = [*finalized, *([_Line("running", comparison.running)] if comparison.running.occurs else [])]
     parts = [part for cause in comparison.causes for part in _part_lines(cause, finalized)]
-    seconds = [sum(side) / 1e9 for side in ([line.before for line in lines], [line.after for line in lines])]
-    wall = comparison.cluster_seconds
+    whole = _sum(lines)
+    seconds = [whole.before / 1e9, whole.after / 1e9]
+    wall = [comparison.cluster_seconds.before, comparison.cluster_seconds.after]
     price = comparison.price_per_thread_hour
-    costs = [] if price is None else [s * p / 3600 for s, p in zip(seconds, price, strict=True)]
+    costs = [math.nan] if price is None else [s * p / 3600 for s, p in zip(seconds, price, strict=True)]
     time = _steps(lines, parts, fine_scale(max(seconds)), seconds)
     share = _steps(finalized, parts, _PER_MILLE, [1.0, 1.0])
-    walls = [wall.before, wall.after]
-    wall_steps = _steps(lines, parts, fine_scale(max(walls)), walls) if all(map(math.isfinite, walls)) else None
-    cost = _steps(lines, parts, money_scale(max(costs)), costs) if costs and all(map(math.isfinite, costs)) else None
+    walls = _steps(lines, parts, fine_scale(max(wall)), wall) if all(map(math.isfinite, wall)) else None
+    cost = _steps(lines, parts, money_scale(max(costs)), costs) if all(map(math.isfinite, costs)) else None
 
-    def row(label: str, lines: Sequence[_Line], spread: Difference[int] | None, whole: str = "") -> ComparisonRow:
-        labels = [line.name for line in lines]
-        shared = [label for label in labels if label != "running"]
-        difference = spread.spread if spread is not None else None
+    def row(label: str, lines: Sequence[_Line], time_of: Difference[int], bucket: str = "") -> ComparisonRow:
+        names = [line.name for line in lines]
+        shared = [name for name in names if name != "running"]
+        spread = time_of.spread
         return ComparisonRow(
-            label=str(label),
-            before=time.side(time.before, labels),
-            after=time.side(time.after, labels),
-            change=time.change(labels),
-            spread="" if difference is None else time.scale.text(time.scale.steps(difference / 1e9)),
-            wall_change="" if wall_steps is None else wall_steps.change(labels),
-            percent_before=share.side(share.before, shared) if shared else "",
-            percent_after=share.side(share.after, shared) if shared else "",
-            money_change="" if cost is None else cost.change(labels),
-            bucket=whole,
+            str(label),
+            *time.texts(names),
+            "" if spread is None else time.scale.figure(spread / 1e9),
+            "" if walls is None else walls.texts(names)[-1],
+            *(share.texts(shared)[:2] if shared else ("", "")),
+            "" if cost is None else cost.texts(names)[-1],
+            bucket,
+            time_of,
         )
 
-    by_label = {line.label: row(line.label, [line], line.spread) for line in lines}
+    by_label = {line.label: row(line.label, [line], line.time) for line in lines}
     return ComparisonTable(
         thread_scale=time.scale,
-        wall_scale=None if wall_steps is None else wall_steps.scale,
+        wall_scale=None if walls is None else walls.scale,
         money_scale=None if cost is None else cost.scale,
         causes=tuple(by_label[line.label] for line in causes),
         parts={
-            whole: tuple(row(part.label, [part], part.spread, whole) for part in parts if part.whole == whole)
+            whole: tuple(row(part.label, [part], part.time, whole) for part in parts if part.whole == whole)
             for whole in dict.fromkeys(part.whole for part in parts)
         },
         lost=row("lost", causes, comparison.lost),
         useful=by_label["useful"],
         running=by_label.get("running"),
-        total=row("total", lines, None),
+        total=row("total", lines, whole),
     )
 
 
@@ -179,26 +177,29 @@ def signed(scale: Scale, steps: int) -> str:
 
 def _part_lines(cause: BucketChange, finalized: Sequence[_Line]) -> list[_Line]:
     """Parts of a bucket; several that are small on both sides are joined."""
-    bucket = str(cause.bucket)
-    least = [WORTH_A_ROW * sum(side) for side in ([one.before for one in finalized], [one.after for one in finalized])]
-    parts = [_Line(part.cause, part.time.before, part.time.after, part.time, bucket) for part in cause.parts]
-    small = [line for line in parts if line.before < least[0] and line.after < least[1]]
+    bucket, whole = str(cause.bucket), _sum(finalized)
+    parts = [_Line(part.cause, part.time, bucket) for part in cause.parts]
+    small = [
+        line
+        for line in parts
+        if line.time.before < WORTH_A_ROW * whole.before and line.time.after < WORTH_A_ROW * whole.after
+    ]
     if len(small) == len(parts):
         return []
     if len(small) > 1:
-        joined = sum(line.before for line in small), sum(line.after for line in small)
-        parts = [*(line for line in parts if line not in small), _Line(f"{len(small)} more", *joined, whole=bucket)]
-    rest = cause.time.before - sum(line.before for line in parts), cause.time.after - sum(line.after for line in parts)
-    return [*parts, *([_Line(NOT_BY_CAUSE, *rest, whole=bucket)] if any(rest) else [])]
+        parts = [*(line for line in parts if line not in small), _Line(f"{len(small)} more", _sum(small), bucket)]
+    known = _sum(parts)
+    rest = cause.time.before - known.before, cause.time.after - known.after
+    return [*parts, *([_Line(NOT_BY_CAUSE, _sums(*rest), bucket)] if any(rest) else [])]
 
 
 def _steps(lines: Sequence[_Line], parts: Sequence[_Line], scale: Scale, totals: Sequence[float]) -> _Steps:
     sides = []
     for total, side in zip(totals, ("before", "after"), strict=True):
-        steps = rounded({line.label: getattr(line, side) for line in lines}, scale.steps(total))
+        steps = rounded({line.label: getattr(line.time, side) for line in lines}, scale.steps(total))
         for whole in dict.fromkeys(part.whole for part in parts):
-            shares = rounded({part.label: getattr(part, side) for part in parts if part.whole == whole}, steps[whole])
-            steps |= {f"{whole}/{label}": share for label, share in shares.items()}
+            weights = {part.label: getattr(part.time, side) for part in parts if part.whole == whole}
+            steps |= {f"{whole}/{label}": share for label, share in rounded(weights, steps[whole]).items()}
         sides.append(steps)
     return _Steps(scale, *sides)
 
@@ -206,9 +207,8 @@ def _steps(lines: Sequence[_Line], parts: Sequence[_Line], scale: Scale, totals:
 def rounded(weights: Mapping[str, int], whole: int) -> dict[str, int]:
     """Integers in proportion to the weights that add up to ``whole``; one weight may be negative."""
     total = sum(weights.values())
-    rest = weights.get(NOT_BY_CAUSE, 0)
-    rest_steps = round(Fraction(rest * whole, total)) if total else 0
+    rest = round(Fraction(weights.get(NOT_BY_CAUSE, 0) * whole, total)) if total else 0
     labels = [label for label in weights if label != NOT_BY_CAUSE]
-    steps = apportion([weights[label] for label in labels], max(whole - rest_steps, 0))
-    rounded = dict(zip(labels, steps, strict=True))
-    return rounded | {NOT_BY_CAUSE: rest_steps} if NOT_BY_CAUSE in weights else rounded
+    steps = apportion([weights[label] for label in labels], max(whole - rest, 0))
+    found = dict(zip(labels, steps, strict=True))
+    return found | {NOT_BY_CAUSE: rest} if NOT_BY_CAUSE in weights else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD
@@ -14,14 +14,13 @@ from dask_efficiency.report.values import Culprit
 
 @dataclass(frozen=True, slots=True)
 class LineTime:
-    """Cost of one line of code, for one reason, in tasks of one prefix."""
+    """Exact cost of one line of code, for one reason, in tasks of one prefix."""
 
     bucket: str
     cause: str
     prefix: str
     #: The line, with the function that it called, as in :func:`blamed`; :data:`NOWHERE` without a sample.
     place: Frame
-    #: Exact nanoseconds; those of a bucket, cause and prefix add up to their time.
     ns: int
 
 
@@ -40,8 +39,7 @@ MAX_CULPRITS = 20
 def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
     """Lines that lost most time, at most :data:`MAX_CULPRITS`, the most costly first.
 
-    Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples. Without the limit,
-    those of a bucket add up to it.
+    Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples.
     """
     lost = [each for each in line_times(report) if each.bucket not in GOOD]
     held_by = _gil_held_by(report)
@@ -54,23 +52,17 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
             each.place.function,
             each.ns / 1e9,
             held_by.get(each.prefix, "") if each.cause == "gil" else "",
-            computed_by(report, each.place, each.prefix),
+            # of a library's line, the user's line that sent the tasks
+            report.computed_by.get(each.prefix, "") if each.place.file and not is_the_users(each.place.file) else "",
         )
         for each in lost[:MAX_CULPRITS]
     )
 
 
-def computed_by(report: EfficiencyReport, place: Frame, prefix: str) -> str:
-    """For a library's line, the user's lines that sent the tasks of this prefix; empty if unknown."""
-    known = place.file and not is_the_users(place.file)
-    return report.computed_by.get(prefix, "") if known else ""
-
-
 def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
-    """Main holder of the GIL by prefix of the waiting tasks."""
-    found: dict[str, Counter[tuple[str, Frame]]] = {}
+    found: defaultdict[str, Counter[tuple[str, Frame]]] = defaultdict(Counter)
     for row in report.gil_holders:
-        found.setdefault(row.prefix, Counter())[row.holder, blamed(row.stack)] += row.ns
+        found[row.prefix][row.holder, blamed(row.stack)] += row.ns
     return {prefix: _holder_text(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
 
 

@@ -24,14 +24,11 @@ if TYPE_CHECKING:
 #: Limit of a worker process. Dask pauses a worker at 80 % of it and kills it at 95 %; the measured peak of this
 #: workload, with pandas, pyarrow and torch loaded, is 750 MiB.
 MEMORY_LIMIT = "1 GiB"
-
 #: Share of the limit from which results are spilled. Dask's default is 0.6; at this share the array below spills while
 #: the process stays far from being paused or killed.
 SPILL_TARGET = 0.2
-
 #: Bytes of the array of :func:`reduce_more_than_memory` per worker: three times what a worker may keep.
 ARRAY_NBYTES = 600 * 2**20
-
 #: Bytes sent between workers at each step of :func:`wait_on_data`. A guess.
 HANDED_NBYTES = 32 * 2**20
 
@@ -134,18 +131,16 @@ class DemoPart:
 
     name: str
     run: Callable[[Client, float], int | float]
-    #: Modules needed beyond those of every Dask worker.
+    #: Modules needed beyond those of every Dask worker, and the command that installs them.
     needs: tuple[str, ...] = ()
-    #: Command that installs them.
     install: str = ""
 
     @property
     def obstacle(self) -> str | None:
         """Reason why it cannot run here, in a sentence; None if it can."""
-        missing = [module for module in self.needs if find_spec(module) is None]
-        if not missing:
+        if not (missing := " and ".join(module for module in self.needs if find_spec(module) is None)):
             return None
-        return f"skipped, as {' and '.join(missing)} cannot be imported here; {self.install} adds what is missing"
+        return f"skipped, as {missing} cannot be imported here; {self.install} adds what is missing"
 
 
 PARTS = (
@@ -162,16 +157,9 @@ PARTS = (
 def run_workload(
     client: Client, *, announce: Callable[[DemoPart], None] = lambda part: None, scale: float = 1.0
 ) -> None:
-    """Run every part that can run here, each in a span of its name.
+    """Run every part that can run here on two workers or more, each announced first and in a span of its name.
 
-    Parameters
-    ----------
-    client
-        Client of a cluster with two workers or more.
-    announce
-        Called with each part before it starts or is skipped.
-    scale
-        Size of the work, in (0, 1]; 1 takes about 20 s on two cores.
+    ``scale`` is the size of the work, in (0, 1]; 1 takes about 20 s on two cores.
     """
     from distributed import span
 
@@ -193,21 +181,7 @@ def run_demo(
     dashboard: bool = False,
     scale: float = 1.0,
 ) -> EfficiencyReport:
-    """Run the workload on a new local cluster, print and save its report, and say where to look next.
-
-    Parameters
-    ----------
-    workers
-        Worker processes, two or more.
-    threads
-        Threads of each worker.
-    output
-        Path or fsspec URL of the saved report.
-    dashboard
-        True to serve Dask's dashboard meanwhile.
-    scale
-        Size of the work, in (0, 1].
-    """
+    """Run the workload on a new local cluster, print and save its report, and say where to look next."""
     from distributed import Client
 
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin

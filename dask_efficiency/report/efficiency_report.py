@@ -9,13 +9,15 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from distributed import Client, get_client
 
+from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.lines import sending_lines
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, names, options
@@ -53,11 +55,9 @@ from dask_efficiency.straggler.breakdowns import explained, with_lines
 LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
 _NOTIFIED: set[str] = set()
 
-_OBSERVED = "record of what the client did"
-
+_OBSERVED, _NO_REPORT = "record of what the client did", "there is no report"
 #: Note in a report with a trace if simulation is not installed.
 NOT_SIMULATED = "what cures save is not known: dask_efficiency.simulation is not installed"
-
 #: Tasks of the long tail that a report keeps. A guess.
 MAX_LONG_TASKS = 20
 
@@ -126,12 +126,10 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         source: bool | None = None,
     ) -> None:
         self._filename, self._client = _resolve_first(first, filename, client)
-        self._name = name or "efficiency_report"
-        self._opened = False
         self._storage_options = storage_options or {}
-        self._traced = trace
-        self._only = only
-        self._source = source
+        self._name = name or "efficiency_report"
+        self._traced, self._only, self._source = trace, only, source
+        self._opened = False
         #: True if the report holds source code, by the option and the scheduler's plugin.
         self.holds_source = True
         self._report: EfficiencyReport | None = None
@@ -141,59 +139,48 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         client = self._begin(sys._getframe(1))
         if client.asynchronous:
             raise RuntimeError("the client is asynchronous; use `async with efficiency_report()`")
-        try:
+        with self._harmless(_NO_REPORT, but=NotRegisteredError):
             client.sync(self._open)
-        except NotRegisteredError:
-            raise
-        except Exception as failure:
-            self._failed(failure)
-        else:
             self._observe()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         if not self._opened:  # opening failed, with a warning
             return
         self._unobserve()
-        try:
+        with self._harmless(_NO_REPORT):
             self._client.sync(self._close)  # type: ignore[union-attr]
-        except Exception as failure:
-            self._failed(failure)
-            return
-        try:
-            self._save()
-        except Exception as failure:
-            self._unsaved(failure)
+            with self._harmless(f"the report is here, but not in {self._filename!r}"):
+                self._save()
 
     async def __aenter__(self) -> efficiency_report:
         self._begin(sys._getframe(1))
-        try:
+        with self._harmless(_NO_REPORT, but=NotRegisteredError):
             await self._open()
-        except NotRegisteredError:
-            raise
-        except Exception as failure:
-            self._failed(failure)
-        else:
             self._observe()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         if not self._opened:  # opening failed, with a warning
             return
         self._unobserve()
-        try:
+        with self._harmless(_NO_REPORT):
             await self._close()
-        except Exception as failure:
-            self._failed(failure)
-            return
+            with self._harmless(f"the report is here, but not in {self._filename!r}"):
+                await asyncio.to_thread(self._save)
+
+    @contextmanager
+    def _harmless(self, outcome: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Warn of a failure, and explain when the report is asked for: the user's results must not be lost with it."""
         try:
-            await asyncio.to_thread(self._save)
+            yield
+        except but:
+            raise
         except Exception as failure:
-            self._unsaved(failure)
+            why = f"{outcome}: {type(failure).__name__}: {sentence(str(failure))}"
+            if self._report is None:
+                self._why_not = why
+            warnings.warn(f"efficiency_report {self._name!r}: {harmless(why)}", RuntimeWarning, stacklevel=4)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -254,10 +241,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def _begin(self, caller: FrameType | None) -> Client:
         if self._client is None:
             self._client = get_client()
-        self._report = None
+        self._opened, self._report = False, None
         self._trace: RunTrace | None = None
         self._observer: ClientObserver | None = None
-        self._opened = False
         self._notes: list[str] = []
         self._window = uuid.uuid4().hex
         self._phases = ClientPhases(self._name, str(uuid.uuid4()))
@@ -305,7 +291,6 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._report = await asyncio.to_thread(self._report_from, payload, stopped)
 
     def _report_from(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
-        """Report from the scheduler's reply; also sets the trace."""
         lines = self._phases.lines
         if not self.holds_source:
             payload["code"] = ()
@@ -318,9 +303,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("settings", "list of the client's settings", environment.of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place if self.holds_source else None)),
                 Decoration(
-                    "computed_by",
-                    "list of lines that sent graphs",
-                    lambda: sending_lines(payload["sent"], lines),
+                    "computed_by", "list of lines that sent graphs", lambda: sending_lines(payload["sent"], lines)
                 ),
             ]
         )
@@ -329,14 +312,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         if trace is None or self._only:
             return replace(report, trace=trace)
-        text, missing = decorate(
+        more, missing = decorate(
             [
                 Decoration("path", "critical path", lambda: _path_summary(trace, report)),
                 Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
                 Decoration("stragglers", "search for stragglers in the trace", lambda: _all_stragglers(trace, report)),
             ]
         )
-        known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **text)
+        known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **more)
         return _with_savings(replace(known, stragglers=kept_in_bounds(known)))
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
@@ -356,45 +339,30 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         )
 
     def _save(self) -> None:
-        if self._filename is None:
-            return
-        report = self._ready()
-        is_page = self._filename.lower().endswith((".html", ".htm"))
-        write = report.to_html if is_page else report.save
-        write(self._filename, **self._storage_options)
+        if self._filename is not None:
+            report, is_page = self._ready(), self._filename.lower().endswith((".html", ".htm"))
+            (report.to_html if is_page else report.save)(self._filename, **self._storage_options)
 
     def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:
         if payload is None:
             return None
         assert self._client is not None
-        phases = {
-            phase: [(start + self._behind, stop + self._behind) for start, stop in pairs]
-            for phase, pairs in self._phases.intervals.items()
-        }
+        phases = {phase: _shifted(pairs, self._behind) for phase, pairs in self._phases.intervals.items()}
         recording = unpack(payload)
         return build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         if "graphs" not in payload or "running" not in payload:  # the scheduler says why
             return {}
-        behind = self._behind
-        graphs, running = (
-            [(start - behind, stop - behind) for start, stop in payload[name]] for name in ("graphs", "running")
-        )
-        mine = self._phases.intervals
-        intervals = {
-            **mine,
-            "upload": uploads_until_taken_in(mine["upload"], graphs),
-            "schedule": graphs,
-            "run": running,
-        }
+        graphs, running = (_shifted(payload[name], -self._behind) for name in ("graphs", "running"))
+        uploads = uploads_until_taken_in(self._phases.intervals["upload"], graphs)
+        intervals = {**self._phases.intervals, "upload": uploads, "schedule": graphs, "run": running}
         return split_phases(intervals, start=self._began, stop=stopped)
 
     def _observe(self) -> None:
         self._opened = True
         with decoration(_OBSERVED, self._notes):
-            observer = ClientObserver.of(self._client)
-            observer.add(self._phases)
+            (observer := ClientObserver.of(self._client)).add(self._phases)
             self._observer = observer
 
     def _unobserve(self) -> None:
@@ -402,15 +370,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             with decoration(_OBSERVED, self._notes):
                 self._observer.remove(self._phases)
 
-    def _failed(self, failure: Exception) -> None:
-        """Warn, and explain when the report is asked for: the user's results must not be lost with it."""
-        self._why_not = f"there is no report: {type(failure).__name__}: {sentence(str(failure))}"
-        warnings.warn(f"efficiency_report {self._name!r}: {harmless(self._why_not)}", RuntimeWarning, stacklevel=3)
 
-    def _unsaved(self, failure: Exception) -> None:
-        """Warn: neither the user's results nor the report must be lost with a file."""
-        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {sentence(str(failure))}"
-        warnings.warn(f"efficiency_report {self._name!r}: {harmless(why)}", RuntimeWarning, stacklevel=3)
+def _shifted(pairs: Iterable[Interval], by: int) -> list[Interval]:
+    return [(start + by, stop + by) for start, stop in pairs]
 
 
 def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
@@ -429,7 +391,6 @@ def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, 
 
 
 def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | None:
-    """Summary of the critical path; None if no task ended."""
     try:
         return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
     except EmptyTraceError:
@@ -437,11 +398,9 @@ def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | No
 
 
 def _with_savings(report: EfficiencyReport) -> EfficiencyReport:
-    """Report with the savings of possible cures."""
     notes: list[str] = []
     with decoration("simulation of cures", notes):
-        savings = offered("savings/simulation")
-        if savings is None:
+        if (savings := offered("savings/simulation")) is None:
             notes.append(NOT_SIMULATED)
         else:
             report = replace(report, savings=savings(report))

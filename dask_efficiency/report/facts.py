@@ -18,73 +18,85 @@ from dask_efficiency.show.figures import format_bytes, format_seconds, format_sh
 
 #: Share from which a rule holds for a loss: more than half of it.
 MOST = 0.5
-
+#: Seconds in a thread below which a task is small: Dask spends about a millisecond on each.
+SMALL_TASK_SECONDS = 0.02
+#: Share of the makespan from which the longest chain bounds a run. By judgement.
+CHAINED = 0.8
 #: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
 MAX_CLIENT = 15
+
+_NOTHING_MOVED, _NOTHING_HELD = Amount(0, 0), HeldResult("", "", 0.0, 0.0)
+
+
+_UNKNOWN = math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Figures that the conditions of advice look at."""
+    """Figures that the conditions of advice look at; with the defaults, no condition holds."""
 
-    #: Mean seconds of a task in its thread; NaN if none ended.
-    task_seconds: float
+    #: Mean seconds of a task in its thread.
+    task_seconds: float = _UNKNOWN
     #: Mean number of threads with work outstanding, and of those that held a task.
-    threads: float
-    held_threads: float
-    #: NaN if unknown.
-    cores: float
-    #: Share of the cores used by other processes; 0 if unknown.
-    others: float
+    threads: float = _UNKNOWN
+    held_threads: float = _UNKNOWN
+    cores: float = _UNKNOWN
+    #: Share of the cores used by other processes.
+    others: float = 0.0
     #: Share of the CPU time in libraries' own threads.
-    libraries: float
-    #: Shares of the waiting for the GIL while event loops held it, and while pandas worked on text; NaN if no holder
-    #: was sampled.
-    gil_of_loops: float
-    gil_of_text: float
+    libraries: float = 0.0
+    #: Shares of the waiting for the GIL while event loops held it, and while pandas worked on text.
+    gil_of_loops: float = _UNKNOWN
+    gil_of_text: float = _UNKNOWN
     #: True if tasks wait longer for cores than for the GIL.
-    short_of_cores: bool
-    #: True if no worker has several threads.
-    one_thread_each: bool
-    #: Share of ``thread-noncpu`` spent waiting for GPUs.
-    gpu_waiting: float
-    #: Share of the finalized time spent spilling.
-    spilling: float
-    #: Bytes read back over bytes spilled, and both as text; NaN and empty if nothing was spilled.
-    times_read_back: float
-    spilled: str
-    read_back: str
-    #: Shares of the makespan: the longest chain of tasks, and the longest task; NaN without a trace.
-    chain: float
-    longest_task: float
-    #: Ratio of the longest task's input to the usual one, for a task far longer than its like; NaN if unknown.
-    larger_input: float
+    short_of_cores: bool = False
+    one_thread_each: bool = False
+    #: Share of ``thread-noncpu`` spent waiting for GPUs, and of the finalized time spent spilling.
+    gpu_waiting: float = 0.0
+    spilling: float = 0.0
+    spilled: Amount = _NOTHING_MOVED
+    read_back: Amount = _NOTHING_MOVED
+    #: Shares of the makespan: the longest chain of tasks, and the longest task; known with a trace.
+    chain: float = _UNKNOWN
+    longest_task: float = _UNKNOWN
+    #: Ratio of the longest task's input to the usual one, for a task far longer than its like.
+    larger_input: float = _UNKNOWN
     #: Prefix whose tasks ran for most of the time while nothing else could; empty if there is none.
-    waited_for: str
+    waited_for: str = ""
     #: True if each of its tasks fills a worker: one per worker, or with threads of its own.
-    fills_workers: bool
+    fills_workers: bool = False
     #: Share of the idle time for the scheduler in which workers' event loops imported modules.
-    importing: float
+    importing: float = 0.0
     #: Share of lost and recomputed time for which nannies killed workers for memory.
-    lost_for_memory: float
-    #: ``distributed.scheduler.worker-saturation``, and the value at which round trips would leave no slot idle; NaN if
-    #: unknown.
-    saturation: float
-    saturation_needed: float
-    #: Results of one prefix that only a client held: share of those on workers short of memory, bytes, prefix and
-    #: client.
-    held_share: float
-    held_nbytes: float
-    held_prefix: str
-    held_by: str
-    #: Share of the time with work in which the scheduler's event loop was busy; NaN if unknown.
-    loop_busy: float
+    lost_for_memory: float = 0.0
+    #: ``distributed.scheduler.worker-saturation``, and the value at which round trips would leave no slot idle.
+    saturation: float = _UNKNOWN
+    saturation_needed: float = _UNKNOWN
+    #: Results of one prefix that only a client held, on workers short of memory.
+    held: HeldResult = _NOTHING_HELD
+    #: Share of the time with work in which the scheduler's event loop was busy.
+    loop_busy: float = _UNKNOWN
     #: Largest use of the event loop and its share, if it is not one of Dask's own task handlers; else the handler, and
     #: 0.
-    loop_by: str
-    loop_share: float
+    loop_by: str = ""
+    loop_share: float = 0.0
     #: True if only joining explains unmeasured time.
-    joining: bool
+    joining: bool = False
+
+    @property
+    def small_tasks(self) -> bool:
+        """True if tasks are so small that Dask's own work on each takes about as long."""
+        return self.task_seconds < SMALL_TASK_SECONDS
+
+    @property
+    def chained(self) -> bool:
+        """True if one chain of tasks is nearly all of the run, and no task is most of it."""
+        return self.chain >= CHAINED
+
+    @property
+    def times_read_back(self) -> float:
+        """Bytes read back over bytes spilled."""
+        return self.read_back.nbytes / self.spilled.nbytes if self.spilled.nbytes else math.nan
 
     @property
     def in_libraries(self) -> bool:
@@ -119,12 +131,12 @@ class Facts:
             "larger": f"{self.larger_input:.3g}",
             "waited_for": name_of(self.waited_for),
             "saturation": f"{self.saturation:g}",
-            "held_results": name_of(self.held_prefix),
-            "held_bytes": format_bytes(self.held_nbytes),
-            "held_by": shorten(harmless(self.held_by[:MAX_CLIENT]), MAX_CLIENT),
+            "held_results": name_of(self.held.prefix),
+            "held_bytes": format_bytes(self.held.nbytes),
+            "held_by": shorten(harmless(self.held.client[:MAX_CLIENT]), MAX_CLIENT),
             "needed": f"{self.saturation_needed:.1f}",
-            "spilled": self.spilled,
-            "read_back": self.read_back,
+            "spilled": format_bytes(self.spilled.nbytes),
+            "read_back": format_bytes(self.read_back.nbytes),
             "times": f"{self.times_read_back:.2g}",
             "loop_busy": format_share(self.loop_busy),
             "loop_by": name_of(self.loop_by),
@@ -140,14 +152,10 @@ def facts_of(report: EfficiencyReport) -> Facts:
     wall, noncpu = report.cluster_seconds, whole[Bucket.THREAD_NONCPU]
     in_threads = whole.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
     cpu = whole.ns(Bucket.THREAD_CPU, Bucket.LIBRARY_THREADS)
-    path = report.path
-    known = path is not None and path.makespan_seconds > 0
-    known = known and path is not None and path.divisible
-    chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
-    longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
+    chain = longest = math.nan
+    if (path := report.path) is not None and path.makespan_seconds > 0 and path.divisible:
+        chain, longest = (s / path.makespan_seconds for s in (path.floor_seconds, path.longest_task_seconds))
     waited_for = _waited_for(report)
-    most_held = next(iter(report.held_results), HeldResult("", "", 0.0, 0.0))
-    spilled, read_back = (report.moved.get(way, Amount(0, 0)) for way in ("spilled", "read-back"))
     loop_busy, loop_by, loop_share = _loop(report)
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
@@ -162,9 +170,8 @@ def facts_of(report: EfficiencyReport) -> Facts:
         one_thread_each=bool(report.nthreads) and max(report.nthreads.values()) == 1,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
         spilling=whole.ns(Bucket.SPILL) / finalized if finalized else 0.0,
-        times_read_back=read_back.nbytes / spilled.nbytes if spilled.nbytes else math.nan,
-        spilled=format_bytes(spilled.nbytes),
-        read_back=format_bytes(read_back.nbytes),
+        spilled=report.moved.get("spilled", _NOTHING_MOVED),
+        read_back=report.moved.get("read-back", _NOTHING_MOVED),
         # A single task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
@@ -175,10 +182,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
         lost_for_memory=_lost_for_memory(report),
         saturation=math.nan if report.worker_saturation is None else report.worker_saturation,
         saturation_needed=_saturation_needed(report),
-        held_share=most_held.share,
-        held_nbytes=most_held.nbytes,
-        held_prefix=most_held.prefix,
-        held_by=most_held.client,
+        held=next(iter(report.held_results), _NOTHING_HELD),
         loop_busy=loop_busy,
         loop_by=loop_by,
         loop_share=loop_share,
@@ -192,7 +196,6 @@ def _share_of_holders(report: EfficiencyReport, meant: Callable[[GilHolder], boo
 
 
 def _works_on_text(frame: Frame) -> bool:
-    """True for methods of pandas on columns of text."""
     return "pandas" in frame.file and "str" in (frame.file + frame.function).lower().rpartition("pandas")[2]
 
 
@@ -233,7 +236,6 @@ def _saturation_needed(report: EfficiencyReport) -> float:
 
 
 def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
-    """Load of the scheduler's event loop, its largest use and the share of that; see :class:`Facts`."""
     loop = report.scheduler_loop
     if loop is None or loop.busy_with_work is None or not loop.busy_seconds:
         return math.nan, "", 0.0
@@ -246,7 +248,6 @@ def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
-    """True if each task of a prefix has a worker to itself, or also computes in threads of its own."""
     skew, whole = report.skew.get(prefix), report.by_prefix.get(prefix)
     one_each = skew is not None and skew.count == len(report.by_worker) > 1 and skew.times_longer < 2
     return one_each or (whole is not None and has_own_threads(whole))
@@ -257,40 +258,5 @@ def has_own_threads(whole: Breakdown) -> bool:
     return 2 * whole.ns(Bucket.LIBRARY_THREADS) > whole.ns(Bucket.THREAD_CPU) > 0
 
 
-_UNKNOWN = math.nan
-
 #: Facts for which no condition holds.
-NOTHING_KNOWN = Facts(
-    task_seconds=_UNKNOWN,
-    threads=_UNKNOWN,
-    held_threads=_UNKNOWN,
-    cores=_UNKNOWN,
-    others=0.0,
-    libraries=0.0,
-    gil_of_loops=_UNKNOWN,
-    gil_of_text=_UNKNOWN,
-    short_of_cores=False,
-    one_thread_each=False,
-    gpu_waiting=0.0,
-    spilling=0.0,
-    times_read_back=_UNKNOWN,
-    spilled="",
-    read_back="",
-    chain=_UNKNOWN,
-    longest_task=_UNKNOWN,
-    larger_input=_UNKNOWN,
-    waited_for="",
-    fills_workers=False,
-    importing=0.0,
-    lost_for_memory=0.0,
-    saturation=_UNKNOWN,
-    saturation_needed=_UNKNOWN,
-    held_share=0.0,
-    held_nbytes=0.0,
-    held_prefix="",
-    held_by="",
-    loop_busy=_UNKNOWN,
-    loop_by="",
-    loop_share=0.0,
-    joining=False,
-)
+NOTHING_KNOWN = Facts()

@@ -37,9 +37,14 @@ from dask_efficiency.report.model import EfficiencyReport
 FORMAT = "dask-efficiency-report"
 #: Version of the format; grows when a reader of the old one would fail.
 VERSION = 1
-
 #: The trace is not JSON, and has its own file.
 _ELSEWHERE = "trace"
+#: Properties of a report in its summary.
+_FIGURES = (
+    *("efficiency", "occupancy", "load_balance", "wall_clock_seconds", "cluster_seconds", "no_workers_seconds"),
+    *("client_seconds", "ideal_bounds", "ideal_seconds", "headroom", "mean_threads"),
+    *("thread_seconds", "useful_seconds"),
+)
 
 
 class ReportFileError(ValueError):
@@ -47,13 +52,9 @@ class ReportFileError(ValueError):
 
 
 def to_dict(report: EfficiencyReport) -> dict[str, Any]:
-    """Report as plain data, ready for JSON.
+    """Report as plain data, ready for JSON; numbers that are not finite are None.
 
-    Returns
-    -------
-    dict
-        ``format`` and ``version``; ``report``, with every breakdown in integer nanoseconds; and ``summary``, headline
-        numbers for readers with ``jq``, which :func:`from_dict` ignores. Numbers that are not finite are None.
+    Every breakdown is in integer nanoseconds. :func:`from_dict` ignores the summary, which is for readers with ``jq``.
     """
     data = _fields(report)
     del data[_ELSEWHERE]
@@ -86,19 +87,7 @@ def _summary(report: EfficiencyReport) -> dict[str, Any]:
     numbers = {
         "headline": headline(report),
         "findings": tuple(one.to_dict() for one in find(report)),
-        "efficiency": report.efficiency,
-        "occupancy": report.occupancy,
-        "load_balance": report.load_balance,
-        "wall_clock_seconds": report.wall_clock_seconds,
-        "cluster_seconds": report.cluster_seconds,
-        "no_workers_seconds": report.no_workers_seconds,
-        "client_seconds": report.client_seconds,
-        "ideal_bounds": report.ideal_bounds,
-        "ideal_seconds": report.ideal_seconds,
-        "headroom": report.headroom,
-        "mean_threads": report.mean_threads,
-        "thread_seconds": report.thread_seconds,
-        "useful_seconds": report.useful_seconds,
+        **{name: getattr(report, name) for name in _FIGURES},
         "running_seconds": report.breakdown[Bucket.RUNNING],
         "no_work_seconds": report.breakdown[Bucket.NO_WORK],
         "factors": report.factors,
@@ -109,13 +98,7 @@ def _summary(report: EfficiencyReport) -> dict[str, Any]:
 
 
 def from_dict(data: Any) -> EfficiencyReport:
-    """Report from the data of :func:`to_dict`.
-
-    Raises
-    ------
-    ReportFileError
-        If the data is something else, of a newer version, or has a wrong type anywhere.
-    """
+    """Report from the data of :func:`to_dict`; checks everything."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = f"format {data.get('format')!r:.80}" if isinstance(data, dict) else f"a {_kind(data)}"
         raise ReportFileError(f"found {found}; expected an object with format {FORMAT!r}")
@@ -131,15 +114,9 @@ def from_dict(data: Any) -> EfficiencyReport:
 
 
 def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write the report as JSON.
+    """Write the report as JSON to a local path or any fsspec URL; a name in ``.gz``, ``.bz2`` or ``.xz`` compresses it.
 
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL. A name in ``.gz`` (or ``.bz2``, ``.xz``) is compressed. A
-        local file is replaced as a whole or not at all.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
+    A local file is replaced as a whole or not at all.
     """
     text = json.dumps(to_dict(report), indent=1, allow_nan=False) + "\n"
     with writing(path, compression="infer", **storage_options) as file:
@@ -173,9 +150,8 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
             content = decompressed(io.BytesIO(content), target).read()
         data = json.loads(content.decode("utf-8"), parse_constant=_no_constant)
     except (DamagedFileError, zipfile.BadZipFile) as error:
-        raise ReportFileError(
-            f"{target}: damaged or truncated ({error}); expected a compressed {FORMAT!r} file"
-        ) from error
+        why = f"damaged or truncated ({error}); expected a compressed {FORMAT!r} file"
+        raise ReportFileError(f"{target}: {why}") from error
     except FileTooLargeError:
         raise
     except (ValueError, RecursionError) as error:
@@ -291,7 +267,6 @@ _LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole number
 
 
 def _read(value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "") -> dict[str, Any]:
-    """Fields of a dataclass, each read by its type."""
     readers = _readers(kind)
     missing = [name for name in readers if name not in value]
     if missing:
@@ -308,18 +283,13 @@ def _readers(kind: type) -> dict[str, Reader]:
 def _reader(hint: Any) -> Reader:
     if hint in _READERS:
         return _READERS[hint]
-    parts = get_args(hint)
-    if get_origin(hint) is UnionType:
-        return _maybe(_reader(parts[0]))
-    if get_origin(hint) is Mapping:
+    parts, origin = get_args(hint), get_origin(hint)
+    if origin is UnionType:
+        read = _reader(parts[0])
+        return lambda value, where: None if value is None else read(value, where)
+    if origin is Mapping:
         return _mapping(_reader(parts[1]))
-    if get_origin(hint) is tuple:
-        return _list(parts[0])
-    return _of_fields(hint)
-
-
-def _maybe(read: Reader) -> Reader:
-    return lambda value, where: None if value is None else read(value, where)
+    return _list(parts[0]) if origin is tuple else _of_fields(hint)
 
 
 def _of_fields(kind: type) -> Reader:

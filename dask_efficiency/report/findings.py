@@ -6,22 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
 from dask_efficiency.accounts.buckets import HELD, UNKNOWN, Bucket
 from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.report.culprits import find_culprits
-from dask_efficiency.report.facts import Facts, facts_of
+from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.kinds import (
-    BESIDE,
-    IN_LIBRARIES,
-    KINDS,
-    OF_SMALL_TASKS,
-    advice,
-    are_small,
-    is_chained,
-    page_of,
-)
+from dask_efficiency.report.kinds import BESIDE, IN_LIBRARIES, KINDS, OF_SMALL_TASKS, advice, page_of
 from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
 from dask_efficiency.report.metered import own_labels
 from dask_efficiency.report.model import EfficiencyReport
@@ -43,26 +35,21 @@ from dask_efficiency.show.figures import (
     format_share,
     format_thread_time,
     harmless,
+    name_of,
     sentence,
     shorten,
-)
-from dask_efficiency.show.figures import (
-    name_of as shown_name,
 )
 from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, MAX_SHOWN, WORTH_FINDING, Basis, Finding
 from dask_efficiency.straggler.wording import as_finding
 
 #: Share of the first finding's saving from which others are shown with it. By judgement.
 WORTH_SHOWING = 0.25
-
 #: Weights in the ranking: a bound is seldom reached; findings that name a worker or results explain causes and come
 #: first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
-
 #: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
 KNOWN = "wall_clock_seconds"
-
 #: Share of all held thread time from which repeated results are a finding: that of any finding.
 WORTH_REPEATING = 0.03
 
@@ -97,7 +84,6 @@ def _expected_saving(one: Finding) -> float:
 
 
 def _ranking(one: Finding) -> tuple[bool, float, float]:
-    """Sort key by expected saving; findings that name who or what is slow explain the causes that follow."""
     expected = _expected_saving(one) * (NAMED_COUNTS if one.kind in NAMED else 1.0)
     return one.saves_seconds is None, -expected, -one.lost_seconds
 
@@ -114,9 +100,9 @@ def headline(report: EfficiencyReport) -> str:
     if not finalized:
         return f"Too early to tell: {format_thread_time(whole.ns(Bucket.RUNNING))} are running and nothing has ended"
     if whole.ns(Bucket.UNMEASURED) == finalized:
-        return shorten(
-            f"Nothing was measured: all of {format_thread_time(finalized)}{_reason_clause(report)}", MAX_HEADLINE
-        )
+        reasons = set(report.not_measured.values())
+        why = f" ({harmless(reasons.pop())})" if len(reasons) == 1 else ""
+        return shorten(f"Nothing was measured: all of {format_thread_time(finalized)}{why}", MAX_HEADLINE)
     if not wall_clock_known(report):
         return f"{format_share(report.efficiency)} of {format_thread_time(finalized)} were useful"
     return f"{format_seconds(report.wall_clock_seconds)}{_saving_clause(report)}"
@@ -152,7 +138,6 @@ def _saving_clause(report: EfficiencyReport) -> str:
 
 
 def _bound_clause(report: EfficiencyReport) -> str:
-    """Bound that no faster run can beat."""
     bounds = report.ideal_bounds
     binding = max(bounds, key=lambda name: (bounds[name], name != "slots"), default="")
     words = {"cores": f"{report.cores or math.nan:.3g} cores", "chain": "its longest chain of tasks"}
@@ -160,7 +145,6 @@ def _bound_clause(report: EfficiencyReport) -> str:
 
 
 def _cluster_size(report: EfficiencyReport) -> str:
-    """Number of workers and threads."""
     threads = {*report.nthreads.values()}
     workers = format_count(len(report.by_worker), "worker")
     if not threads:
@@ -170,18 +154,10 @@ def _cluster_size(report: EfficiencyReport) -> str:
     return f"{workers}, {format_count(sum(report.nthreads.values()), 'thread')}"
 
 
-def _reason_clause(report: EfficiencyReport) -> str:
-    reasons = set(report.not_measured.values())
-    return f" ({harmless(reasons.pop())})" if len(reasons) == 1 else ""
-
-
-# -- losses ----------------------------------------------------------------------------------------
-
-
 def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
-    of_small = OF_SMALL_TASKS if are_small(facts) else ()
+    of_small = OF_SMALL_TASKS if facts.small_tasks else ()
     # Imports on event loops, or a scheduler plugin, then explain the waiting for the scheduler.
     known = facts.imports or facts.loop_held
     small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and known)]
@@ -191,17 +167,19 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
 
 def _small_tasks_finding(report: EfficiencyReport, facts: Facts, lost: float) -> Finding:
     """Cost of small tasks: Dask's work for each also takes cores and the GIL from everything else."""
-    kind = BESIDE["small-tasks"]
-    return Finding(
-        kind="small-tasks",
-        title=kind.title,
-        lost_seconds=lost,
-        saves_seconds=_largest_saving(report),
-        basis=Basis.BOUNDED,
-        advice=kind.advised(facts),
-        page=page_of("small-tasks"),
-        evidence={"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads},
-    )
+    evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
+    found = _beside("small-tasks", facts, lost_seconds=lost, evidence=evidence)
+    return _bounded(found, _largest_saving(report))
+
+
+def _beside(kind: str, facts: Facts = NOTHING_KNOWN, **fields: Any) -> Finding:
+    """Finding of one of the kinds :data:`BESIDE` the buckets."""
+    found = BESIDE[kind]
+    return Finding(kind, **{"title": found.title, "advice": found.advised(facts), "page": page_of(kind)} | fields)
+
+
+def _bounded(found: Finding, seconds: float) -> Finding:
+    return replace(found, saves_seconds=seconds, basis=Basis.BOUNDED)
 
 
 def loss_finding(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit] = ()) -> Finding:
@@ -218,15 +196,14 @@ def loss_finding(report: EfficiencyReport, facts: Facts, part: CauseLoss, culpri
     )
     if kind == Bucket.THREAD_NONCPU:  # may include computing in libraries' threads, which is no loss
         return found
-    if kind == "idle/parallelism" and is_chained(facts):  # the chain may be impossible to break up
+    if kind == "idle/parallelism" and facts.chained:  # the chain may be impossible to break up
         return found
     if kind in report.savings:
         return _with_replay(report, found, report.savings[kind])
-    return replace(found, saves_seconds=min(lost / report.mean_threads, _largest_saving(report)), basis=Basis.BOUNDED)
+    return _bounded(found, min(lost / report.mean_threads, _largest_saving(report)))
 
 
 def _largest_saving(report: EfficiencyReport) -> float:
-    """Upper limit of any saving."""
     return max(0.0, report.cluster_seconds - report.ideal_seconds)
 
 
@@ -235,13 +212,13 @@ def _title_of(facts: Facts, kind: str) -> str:
 
 
 def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
-    """Finding with a replayed saving, kept within limits whatever a file contains."""
+    """Add a replayed saving, kept within limits whatever a file contains."""
     most = _largest_saving(report)
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):
         return found
     if found.kind in BOUNDS:
-        return replace(found, saves_seconds=seconds, basis=Basis.BOUNDED)
+        return _bounded(found, seconds)
     interval = (min(low, seconds), max(seconds, high))
     return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
 
@@ -269,14 +246,13 @@ def _culprit_text(culprit: Culprit) -> str:
     if culprit.held_by:
         return f"held by {sentence(culprit.held_by)}{computed}"
     if not culprit.line:
-        return f"tasks of {shown_name(culprit.prefix)}" if culprit.prefix else ""
-    called = f"`{shown_name(culprit.function)}`, " if culprit.function else ""
-    tasks = f" (tasks of {shown_name(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
-    return f"{called}{shown_name(culprit.line)}{tasks}{computed}"
+        return f"tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
+    called = f"`{name_of(culprit.function)}`, " if culprit.function else ""
+    tasks = f" (tasks of {name_of(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
+    return f"{called}{name_of(culprit.line)}{tasks}{computed}"
 
 
 def _lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:
-    """Worker whose loss cost most, and the number of other lost workers."""
     cost = attrgetter("ns" if bucket is Bucket.LOST_WORKER else "recomputed_ns")
     ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
     if not ranked:
@@ -285,10 +261,9 @@ def _lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:
 
 
 def _spilled(report: EfficiencyReport) -> str:
-    """Bytes spilled and read back."""
     words = {"spilled": "spilled", "read-back": "read back"}
-    moved = [f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in words.items() if way in report.moved]
-    return ", ".join(moved)
+    shown = (f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in words.items() if way in report.moved)
+    return ", ".join(shown)
 
 
 def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
@@ -299,16 +274,12 @@ def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
         if (unit, prefix) == (SECONDS, culprit.prefix)
     }
     label = max(of_prefix, key=lambda label: of_prefix[label], default="")
-    return f", in your label {shown_name(label)}" if label and of_prefix[label] >= culprit.seconds else ""
+    return f", in your label {name_of(label)}" if label and of_prefix[label] >= culprit.seconds else ""
 
 
 def _long_task(report: EfficiencyReport) -> str:
-    """Long task that all other work waited for; empty if there is none."""
     found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
     return found[0].where if found else ""
-
-
-# -- what no bucket has ----------------------------------------------------------------------------
 
 
 def _slow_workers(report: EfficiencyReport) -> list[Finding]:
@@ -321,7 +292,6 @@ def _slow_workers(report: EfficiencyReport) -> list[Finding]:
 
 
 def _repeats(report: EfficiencyReport) -> list[Finding]:
-    """Results that were computed again on request."""
     lost, tasks, times = 0.0, 0, 0
     for prefix, repeat in report.repeats.items():
         row, skew = report.by_prefix.get(prefix), report.skew.get(prefix)
@@ -332,56 +302,29 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
     if not held or lost < WORTH_REPEATING * held:
         return []
     most = max(report.repeats, key=lambda prefix: report.repeats[prefix].tasks)
-    return [
-        Finding(
-            kind="repeats",
-            title=BESIDE["repeats"].title,
-            where=f"{format_count(tasks, 'task')}, up to {times} times, most of {shown_name(most)}",
-            lost_seconds=lost,
-            # Threads are idle between those tasks as between others.
-            saves_seconds=min(lost / held, 1.0) * report.cluster_seconds,
-            basis=Basis.BOUNDED,
-            advice=BESIDE["repeats"].advice,
-            page=page_of("repeats"),
-            evidence={"tasks": tasks, "times": times},
-        )
-    ]
+    where = f"{format_count(tasks, 'task')}, up to {times} times, most of {name_of(most)}"
+    found = _beside("repeats", where=where, lost_seconds=lost, evidence={"tasks": tasks, "times": times})
+    # Threads are idle between those tasks as between others.
+    return [_bounded(found, min(lost / held, 1.0) * report.cluster_seconds)]
 
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:
-    """Wall clock without work, or without workers."""
-    elsewhere = {what: seconds for what, seconds in wall_clock_parts(report).items() if what != ON_CLUSTER}
-    return [wall_clock_finding(report, what, seconds) for what, seconds in elsewhere.items()]
+    parts = wall_clock_parts(report).items()
+    return [wall_clock_finding(report, what, seconds) for what, seconds in parts if what != ON_CLUSTER]
 
 
 def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float) -> Finding:
     """Finding of time without any worker, or of the client's own time."""
-    kind = "no-workers" if what == NO_WORKERS else "client"
-    title = BESIDE[kind].title
-    return Finding(
-        kind=kind,
-        title=f"{title}, {client_time_text(report)}" if kind == "client" and report.phases else title,
-        where=first_request(report.arrivals) if what == NO_WORKERS else "",
-        saves_seconds=seconds,
-        basis=Basis.BOUNDED,
-        advice=BESIDE[kind].advice,
-        page=page_of(kind),
-    )
+    if what == NO_WORKERS:
+        return _bounded(_beside("no-workers", where=first_request(report.arrivals)), seconds)
+    found = _beside("client")
+    title = f"{found.title}, {client_time_text(report)}" if report.phases else found.title
+    return _bounded(replace(found, title=title), seconds)
 
 
 def _gpus(report: EfficiencyReport) -> list[Finding]:
     """Idle share of the GPUs; its cost to the run is unknown."""
     found = summary(report.gpu)
-    if found is None or not found.elapsed or found.shares_of_time["idle"] < WORTH_FINDING:
+    if found is None or not found.elapsed or (idle := found.shares_of_time["idle"]) < WORTH_FINDING:
         return []
-    idle = found.shares_of_time["idle"]
-    return [
-        Finding(
-            kind="gpu-idle",
-            title=BESIDE["gpu-idle"].title,
-            where=f"{format_share(idle)} of the time",
-            advice=BESIDE["gpu-idle"].advice,
-            page=page_of("gpu-idle"),
-            evidence={"share_of_time": idle},
-        )
-    ]
+    return [_beside("gpu-idle", where=f"{format_share(idle)} of the time", evidence={"share_of_time": idle})]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.culprits import line_times
@@ -22,95 +22,77 @@ if TYPE_CHECKING:
 
 def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
     """Thread time as a table; see :meth:`~dask_efficiency.EfficiencyReport.to_frame`."""
-    if by == "bucket":
-        return _by_bucket(report)
-    if by == "cause":
-        return _by_cause(report)
-    if by == "line":
-        return _by_line(report)
-    if by == "metered":
-        return _metered(report)
-    if by == "skew":
-        return _skew(report)
-    if by == "scheduler":
-        return _scheduler(report)
-    if by == "finding":
-        return findings_frame(find(report))
-    if by == "lost-worker":
-        return _by_lost_worker(report)
-    return _by_group(report, by)
+    groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}
+    if by in groups:
+        return _by_group(groups[by], by)
+    if by not in _TABLES:
+        raise ValueError(
+            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'metered', "
+            "'scheduler', 'finding' or 'lost-worker'"
+        )
+    return _TABLES[by](report)
+
+
+def _table(columns: Mapping[str, tuple[Iterable[Any], Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({name: pd.Series([*values], dtype=kind) for name, (values, kind) in columns.items()})
+
+
+def _rows(kind: type, values: Iterable[Any], names: Any = None) -> pd.DataFrame:
+    """Table of values of a dataclass, with a column for each field; and the type of the names of columns."""
+    import pandas as pd
+
+    columns = [each.name for each in fields(kind)]
+    rows = [[getattr(value, name) for name in columns] for value in values]
+    return pd.DataFrame(rows, columns=pd.Index(columns, dtype=names))
+
+
+def _skew(report: EfficiencyReport) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = {each.name: [getattr(one, each.name) for one in report.skew.values()] for each in fields(Skew)}
+    return pd.DataFrame(columns, index=pd.Index([*report.skew], name="prefix", dtype=object))
 
 
 def _by_bucket(report: EfficiencyReport) -> pd.DataFrame:
     import pandas as pd
 
     whole = report.breakdown
-    return pd.DataFrame(
-        {
-            "thread_seconds": dict(whole),
-            "share": {bucket: whole.share(bucket) for bucket in whole},
-        },
-        index=pd.Index([*whole], name="bucket"),
-    )
+    shares = {bucket: whole.share(bucket) for bucket in whole}
+    return pd.DataFrame({"thread_seconds": dict(whole), "share": shares}, index=pd.Index([*whole], name="bucket"))
 
 
 def _by_cause(report: EfficiencyReport) -> pd.DataFrame:
-    import pandas as pd
-
-    whole = report.breakdown
-    rows = cause_rows(report)
-    return pd.DataFrame(
+    whole, rows = report.breakdown, cause_rows(report)
+    return _table(
         {
-            "bucket": pd.Series([bucket for bucket, _ in rows], dtype=object),
-            "cause": pd.Series([cause for _, cause in rows], dtype=object),
-            "thread_seconds": pd.Series([ns / 1e9 for ns in rows.values()], dtype=float),
-            "share": pd.Series([ns / whole.total_ns for ns in rows.values()], dtype=float),
-            "share_of_bucket": pd.Series([ns / whole.ns(bucket) for (bucket, _), ns in rows.items()], dtype=float),
+            "bucket": ((bucket for bucket, _ in rows), object),
+            "cause": ((cause for _, cause in rows), object),
+            "thread_seconds": ((ns / 1e9 for ns in rows.values()), float),
+            "share": ((ns / whole.total_ns for ns in rows.values()), float),
+            "share_of_bucket": ((ns / whole.ns(bucket) for (bucket, _), ns in rows.items()), float),
         }
     )
 
 
 def _by_line(report: EfficiencyReport) -> pd.DataFrame:
-    import pandas as pd
-
     rows = line_times(report)
-    return pd.DataFrame(
+    return _table(
         {
-            "bucket": pd.Series([row.bucket for row in rows], dtype=object),
-            "cause": pd.Series([row.cause for row in rows], dtype=object),
-            "prefix": pd.Series([row.prefix for row in rows], dtype=object),
-            "function": pd.Series([row.place.function for row in rows], dtype=object),
-            "file": pd.Series([row.place.file for row in rows], dtype=object),
-            "line": pd.Series([row.place.line or None for row in rows], dtype="Int64"),
-            "thread_seconds": pd.Series([row.ns / 1e9 for row in rows], dtype=float),
+            **{name: ([getattr(row, name) for row in rows], object) for name in ("bucket", "cause", "prefix")},
+            "function": ((row.place.function for row in rows), object),
+            "file": ((row.place.file for row in rows), object),
+            "line": ((row.place.line or None for row in rows), "Int64"),
+            "thread_seconds": ((row.ns / 1e9 for row in rows), float),
         }
     )
 
 
-def _skew(report: EfficiencyReport) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        {each.name: [getattr(one, each.name) for one in report.skew.values()] for each in fields(Skew)},
-        index=pd.Index([*report.skew], name="prefix", dtype=object),
-    )
-
-
-def _metered(report: EfficiencyReport) -> pd.DataFrame:
-    import pandas as pd
-
-    columns = [each.name for each in fields(MeteredRow)]
-    return pd.DataFrame([[getattr(row, name) for name in columns] for row in report.metered], columns=pd.Index(columns))
-
-
 def _scheduler(report: EfficiencyReport) -> pd.DataFrame:
-    import pandas as pd
-
     loop = report.scheduler_loop
     parts = (*loop.handlers, *loop.hooks) if loop is not None else ()
-    columns = [each.name for each in fields(LoopPart)]
-    rows = [[getattr(part, name) for name in columns] for part in sorted(parts, key=lambda part: -part.seconds)]
-    return pd.DataFrame(rows, columns=pd.Index(columns, dtype=object))
+    return _rows(LoopPart, sorted(parts, key=lambda part: -part.seconds), object)
 
 
 def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
@@ -126,28 +108,20 @@ def _by_lost_worker(report: EfficiencyReport) -> pd.DataFrame:
     import pandas as pd
 
     lost = report.lost_workers
-    return pd.DataFrame(
-        {
-            "reason": pd.Series([one.reason for one in lost], dtype=object),
-            "in_order": pd.Series([one.in_order for one in lost], dtype=bool),
-            "lost_seconds": pd.Series([one.ns / 1e9 for one in lost], dtype=float),
-            "running_seconds": pd.Series([sum(one.prefixes.values()) / 1e9 for one in lost], dtype=float),
-            "recomputed_seconds": pd.Series([one.recomputed_ns / 1e9 for one in lost], dtype=float),
-            "recomputed_tasks": pd.Series([one.recomputed_tasks for one in lost], dtype=int),
-        }
-    ).set_index(pd.Index([one.worker for one in lost], name="worker", dtype=object))
+    columns = {
+        "reason": ((one.reason for one in lost), object),
+        "in_order": ((one.in_order for one in lost), bool),
+        "lost_seconds": ((one.ns / 1e9 for one in lost), float),
+        "running_seconds": ((sum(one.prefixes.values()) / 1e9 for one in lost), float),
+        "recomputed_seconds": ((one.recomputed_ns / 1e9 for one in lost), float),
+        "recomputed_tasks": ((one.recomputed_tasks for one in lost), int),
+    }
+    return _table(columns).set_index(pd.Index([one.worker for one in lost], name="worker", dtype=object))
 
 
-def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
+def _by_group(rows: Mapping[str, Breakdown], by: str) -> pd.DataFrame:
     import pandas as pd
 
-    groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}
-    if by not in groups:
-        raise ValueError(
-            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'metered', "
-            "'scheduler', 'finding' or 'lost-worker'"
-        )
-    rows = groups[by]
     columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
     frame = pd.DataFrame(
         [[row[column] for column in columns] for row in rows.values()],
@@ -156,3 +130,15 @@ def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
     )
     frame["total"] = [row.total for row in rows.values()]
     return frame
+
+
+_TABLES: dict[str, Callable[[EfficiencyReport], pd.DataFrame]] = {
+    "bucket": _by_bucket,
+    "cause": _by_cause,
+    "line": _by_line,
+    "skew": _skew,
+    "metered": lambda report: _rows(MeteredRow, report.metered),
+    "scheduler": _scheduler,
+    "finding": lambda report: findings_frame(find(report)),
+    "lost-worker": _by_lost_worker,
+}

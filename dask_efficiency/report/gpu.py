@@ -21,7 +21,8 @@ MEANINGS = {
 
 #: Names of a report's details that are waiting for a GPU within ``thread-noncpu``.
 WAITS = ("thread-noncpu: GPU wait", "thread-noncpu: GPU contention", "thread-noncpu: GPU copies")
-
+#: Fields that are sums over the workers.
+_SUMS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
 #: Stands for kernels beyond those that a worker counts by name.
 OTHER_KERNELS = "(other)"
 
@@ -43,7 +44,7 @@ class DeviceTime:
     @property
     def activity(self) -> dict[str, int]:
         """Nanoseconds by activity; they add up to ``totals.elapsed``."""
-        return {"kernels": self.totals.kernels, "copies": self.totals.copies, "idle": self.totals.idle}
+        return {name: getattr(self.totals, name) for name in GPU_ACTIVITIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,9 @@ class GpuSummary:
     #: Sum of the kernels' durations, and the part with a known task.
     kernel_ns: int
     attributed_ns: int
+    #: Lost records; nanoseconds for which meters gave way to a profiler, and of their own CPU.
     dropped: int
-    #: Nanoseconds for which meters gave way to a profiler.
     gaps: int
-    #: CPU nanoseconds of the meters.
     cost: int
     #: Tasks recorded before their use of a GPU was known.
     unknown_tasks: int
@@ -124,12 +124,8 @@ class GpuSummary:
         ``load balance``: mean over maximum of the devices' kernel time. ``communication``: largest kernel time over
         largest time of kernels and copies. ``orchestration``: that over elapsed time; the rest is time in which even
         the busiest device had nothing to do. Their product is the *device parallel efficiency*: mean kernel time over
-        elapsed time.
-
-        References
-        ----------
-        BSC's DLB, module TALP, version 3.6: GPU metrics of its POP hybrid model. We differ: a device counts from when
-        it was watched, so each time is a share of its device's elapsed time, and the mean is weighted with that.
+        elapsed time. After BSC's DLB, module TALP, version 3.6: GPU metrics of its POP hybrid model. We differ: a
+        device counts from when it was watched, so times are shares of its elapsed time, and the mean is weighted.
         """
         watched = [device.totals for device in self.own if device.totals.elapsed]
         if not watched:
@@ -154,8 +150,7 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
     """Totals of all workers; None without a GPU."""
     # a failed meter leaves what it had seen
     measured = {name: totals for name, totals in by_worker.items() if totals.meter != "none" or totals.devices}
-    refused = {name: totals.description for name, totals in by_worker.items() if totals.meter == "none"}
-    refused = {name: reason for name, reason in refused.items() if reason}
+    refused = {name: row.description for name, row in by_worker.items() if row.meter == "none" and row.description}
     if not measured and not refused:
         return None
     users = Counter(device.uuid for totals in measured.values() for device in totals.devices)
@@ -173,12 +168,7 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
         hidden=_summed(totals.hidden for totals in everyone),
         bounds=_summed(totals.bounds for totals in everyone),
         kernels=_kernels(kernel for totals in everyone for kernel in totals.kernels),
-        kernel_ns=sum(totals.kernel_ns for totals in everyone),
-        attributed_ns=sum(totals.attributed_ns for totals in everyone),
-        dropped=sum(totals.dropped for totals in everyone),
-        gaps=sum(totals.gaps for totals in everyone),
-        cost=sum(totals.cost for totals in everyone),
-        unknown_tasks=sum(totals.unknown_tasks for totals in everyone),
+        **{name: sum(getattr(totals, name) for totals in everyone) for name in _SUMS},
         meters=_grouped({name: (row.meter, row.description) for name, row in measured.items() if row.meter != "none"}),
         refused=_grouped(refused),
         readings={uuid: row for totals in everyone for uuid, row in totals.readings.items()},
@@ -186,22 +176,9 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
 
 
 def offload_efficiency(whole: Breakdown, details: Mapping[str, float]) -> float:
-    """Device offload efficiency: share of computing time in which tasks did not wait for a GPU, in [0, 1].
+    """Device offload efficiency: CPU time over CPU time plus waiting for GPUs, including the tasks' own kernels.
 
-    Parameters
-    ----------
-    whole, details
-        Breakdown and details of a report.
-
-    Returns
-    -------
-    float
-        CPU time over CPU time plus waiting for GPUs, including the tasks' own kernels; NaN if there is neither.
-
-    References
-    ----------
-    As for :attr:`GpuSummary.factors`. We differ: TALP counts all of a thread's time in the GPU's runtime, we only calls
-    that wait.
+    As TALP's, which counts all of a thread's time in the GPU's runtime; we count only calls that wait.
     """
     waited = whole[Bucket.GPU] + waiting_seconds(details)
     both = whole[Bucket.THREAD_CPU] + waited
@@ -253,7 +230,6 @@ def _known(number: float) -> float | None:
 
 
 def _summed(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Sums by key, the largest first, without zeros."""
     total: Counter[str] = Counter()
     for row in rows:
         total.update(row)
@@ -270,7 +246,6 @@ def _kernels(rows: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
 
 
 def _grouped(values: Mapping[str, Any]) -> dict[Any, tuple[str, ...]]:
-    """Names by value, the value with most names first."""
     found: dict[Any, tuple[str, ...]] = {}
     for name, value in values.items():
         found[value] = (*found.get(value, ()), name)

@@ -10,21 +10,12 @@ from types import MappingProxyType
 from dask_efficiency.report.facts import MOST, NOTHING_KNOWN, Facts
 from dask_efficiency.straggler.observations import SIZES_DIFFER
 
-#: Seconds in a thread below which a task is small: Dask spends about a millisecond on each.
-SMALL_TASK_SECONDS = 0.02
-
 #: Share of the time from which spilling explains late event loops. By judgement.
 SPILLS = 0.05
-
 #: Ratio of bytes read back to bytes spilled from which results were read repeatedly. By judgement.
 READ_AGAIN = 1.5
-
 #: Mean number of threads with a task below which tasks run one at a time. By judgement.
 ONE_TASK = 1.1
-
-#: Share of the makespan from which the longest chain bounds a run. By judgement.
-CHAINED = 0.8
-
 #: Share of the cores from which other processes explain waiting for cores. By judgement.
 OTHERS = 0.2
 
@@ -32,20 +23,12 @@ OTHERS = 0.2
 class FindingKind:
     """Title and advice for losses of a bucket or cause.
 
-    Parameters
-    ----------
-    title
-        At most :data:`~dask_efficiency.show.finding.MAX_TITLE` characters.
-    advice
-        Sentence that claims nothing about the run; names in braces are those of :meth:`Facts.words`.
-    *cures
-        Conditions and the advice to give instead; the first that holds applies.
+    The advice claims nothing about the run; the first of the cures whose condition holds is given instead. Names in
+    braces are those of :meth:`Facts.words`.
     """
 
     def __init__(self, title: str, advice: str, *cures: tuple[Callable[[Facts], bool], str]) -> None:
-        self.title = title
-        self.advice = advice
-        self.cures = cures
+        self.title, self.advice, self.cures = title, advice, cures
 
     def advised(self, facts: Facts) -> str:
         """Advice for a run."""
@@ -53,22 +36,12 @@ class FindingKind:
         return words.format(**facts.words())
 
 
-def are_small(facts: Facts) -> bool:
-    """True if tasks are so small that Dask's own work on each takes about as long."""
-    return facts.task_seconds < SMALL_TASK_SECONDS
-
-
-def is_chained(facts: Facts) -> bool:
-    """True if one chain of tasks is nearly all of the run, and no task is most of it."""
-    return facts.chain >= CHAINED
-
-
 _FOR_GPUS = (
     lambda facts: facts.gpu_waiting > MOST,
     "Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.",
 )
 _HELD = (
-    lambda facts: facts.held_share > MOST,
+    lambda facts: facts.held.share > MOST,
     "Release what is not used again: {held_by} holds {held_bytes} of {held_results} that no task waits for.",
 )
 _LATE = (
@@ -87,10 +60,7 @@ _LONGEST = (
     lambda facts: facts.longest_task >= MOST,
     "Split the task that took {longest} of the makespan while other threads had none.",
 )
-_CHAIN = (
-    is_chained,
-    "More workers do not help: one chain of tasks is {chain} of the makespan.",
-)
+_CHAIN = (lambda facts: facts.chained, "More workers do not help: one chain of tasks is {chain} of the makespan.")
 _ONE_TASK = (
     lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
     "One task ran at a time on {threads} threads: a chain, or a client that waits for each result.",
@@ -98,6 +68,12 @@ _ONE_TASK = (
 _KILLED = (
     lambda facts: facts.lost_for_memory > MOST,
     "Give workers more memory, or make partitions smaller: nannies killed workers near their limit.",
+)
+
+_OVERHEAD = FindingKind(
+    "Overhead of the workers",
+    "Event loops were late: look for tasks that hold the GIL, large results, or a busy host.",
+    _LATE,
 )
 
 #: Kinds by bucket, or bucket and cause.
@@ -120,10 +96,7 @@ KINDS: Mapping[str, FindingKind] = MappingProxyType(
         "thread-noncpu/core": FindingKind(
             "Waiting for a core",
             "Set OMP_NUM_THREADS=1 for libraries' own threads, use fewer threads, or more cores.",
-            (
-                lambda facts: facts.others >= OTHERS,
-                "Find them: other processes use {others} of these cores.",
-            ),
+            (lambda facts: facts.others >= OTHERS, "Find them: other processes use {others} of these cores."),
             (
                 lambda facts: facts.in_libraries,
                 "Give libraries' threads less to do, such as fewer columns or row groups to read, or use more cores.",
@@ -195,16 +168,8 @@ KINDS: Mapping[str, FindingKind] = MappingProxyType(
             "Shuffled tasks began on other workers than their data",
             "Use fewer output partitions: each starts anywhere, then restarts at its data.",
         ),
-        "overhead/unknown": FindingKind(
-            "Overhead of the workers",
-            "Event loops were late: look for tasks that hold the GIL, large results, or a busy host.",
-            _LATE,
-        ),
-        "overhead": FindingKind(
-            "Overhead of the workers",
-            "Event loops were late: look for tasks that hold the GIL, large results, or a busy host.",
-            _LATE,
-        ),
+        "overhead/unknown": _OVERHEAD,
+        "overhead": _OVERHEAD,
         "failed": FindingKind("Tasks failed", "Read the tracebacks: each retry costs the whole task again."),
         "cancelled": FindingKind(
             "Tasks were cancelled", "Keep futures until they are used, and let workers finish before they close."
@@ -323,19 +288,13 @@ IN_LIBRARIES = "Waiting for threads of a library"
 
 
 def advice(kind: str, facts: Facts = NOTHING_KNOWN) -> str:
-    """Advice for a bucket or cause; without facts, a sentence that claims nothing about the run.
-
-    Empty for buckets that are no loss.
-    """
+    """Advice for a bucket or cause; empty for buckets that are no loss."""
     return KINDS[kind].advised(facts) if kind in KINDS else ""
 
 
 def page_of(kind: str) -> str:
     """Section of the documentation on a bucket or cause."""
     return f"docs/buckets.md#{kind.replace('/', '-')}"
-
-
-# -- the documentation -----------------------------------------------------------------------------
 
 
 #: In an installed package, and in a checkout.
@@ -347,21 +306,7 @@ _LABEL = re.compile(r"^\(.*\)=$")
 
 
 def explain(kind: str) -> str:
-    """Section of the documentation on a kind.
-
-    Parameters
-    ----------
-    kind
-        A bucket (``"spill"``), a bucket and a cause (``"thread-noncpu/sleep"``), or the cause alone where only one
-        bucket has it (``"sleep"``).
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind, or several; the message names the possible ones.
-    FileNotFoundError
-        If the package was installed without its page.
-    """
+    """Section of the documentation on a kind; a cause alone (``"sleep"``) is enough where one bucket has it."""
     sections = explained()
     if not sections:
         raise FileNotFoundError(f"there is no {_PAGES[0].name} in the package; expected what its wheel brings along")

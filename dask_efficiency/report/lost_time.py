@@ -73,11 +73,8 @@ class LostTime:
 def lost_time(report: EfficiencyReport) -> LostTime:
     """Thread time by cause, rounded together.
 
-    Returns
-    -------
-    LostTime
-        Per cent are of the finalized time (tasks that ended), so ``running`` has none; thread time, wall time and money
-        include it. ``no-work`` is in no figure.
+    Per cent are of the finalized time (tasks that ended), so ``running`` has none; the other figures include it.
+    ``no-work`` is in no figure.
     """
     parts = in_order(report.breakdown)
     finalized: dict[Bucket, int] = {bucket: ns for bucket, ns in parts.items() if bucket is not Bucket.RUNNING}
@@ -108,10 +105,7 @@ def lost_time(report: EfficiencyReport) -> LostTime:
 
 
 def worth_a_row(report: EfficiencyReport, bucket: Bucket) -> dict[str, int]:
-    """Nanoseconds of a bucket by cause, the largest first; several below :data:`WORTH_A_ROW` are joined.
-
-    Empty if no cause is known or large enough.
-    """
+    """Nanoseconds of a bucket by cause, the largest first, if any is large enough; several small ones are joined."""
     whole, causes = report.breakdown, report.causes_ns(bucket)
     finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
     shown = {cause: ns for cause, ns in causes.items() if ns >= WORTH_A_ROW * finalized}
@@ -137,14 +131,13 @@ def why_not_known(report: EfficiencyReport) -> str:
 
 def loss_cells(table: LostTime) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Heads of the columns with figures, and the cells of every row."""
-    columns = [("lost time by cause", "label"), (f"thread-{table.thread_scale.unit}", "thread_time")]
+    columns = {"label": "lost time by cause", "thread_time": f"thread-{table.thread_scale.unit}"}
     if table.wall_scale is not None:
-        columns.append((f"wall {table.wall_scale.unit}", "wall"))
-    columns.append(("%", "percent"))
+        columns["wall"] = f"wall {table.wall_scale.unit}"
+    columns["percent"] = "%"
     if table.money_scale is not None:
-        columns.append(("money", "money"))
-    heads = tuple(head for head, _ in columns)
-    return heads, [tuple(getattr(row, name) for _, name in columns) for row in table.rows]
+        columns["money"] = "money"
+    return tuple(columns.values()), [tuple(getattr(row, name) for name in columns) for row in table.rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,32 +152,24 @@ class _Column:
 
     def shared(self, bucket: Bucket, weights: list[int]) -> list[str]:
         """Figure of a bucket in parts that add up to it."""
-        if self.scale is None:
-            return [""] * len(weights)
-        return list(map(self.scale.text, apportion(weights, self.steps.get(bucket, 0))))
+        parts = apportion(weights, self.steps.get(bucket, 0))
+        return ["" if self.scale is None else self.scale.text(part) for part in parts]
 
 
 def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _Column:
-    if scale is None:
-        return _Column(None, {})
-    steps = apportion(list(parts.values()), scale.steps(total))
-    return _Column(scale, dict(zip(parts, steps, strict=True)))
+    steps = [] if scale is None else apportion(list(parts.values()), scale.steps(total))
+    return _Column(scale, dict(zip(parts, steps, strict=False)))
 
 
 def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[LostTimeRow, ...]:
     causes = worth_a_row(report, bucket)
-    figures = zip(*(column.shared(bucket, list(causes.values())) for column in columns), strict=True)
-    return tuple(
-        LostTimeRow(cause, thread_time, wall, percent, money, bucket=str(bucket))
-        for cause, (thread_time, wall, percent, money) in zip(causes, figures, strict=True)
-    )
+    figures = (column.shared(bucket, list(causes.values())) for column in columns)
+    buckets = [str(bucket)] * len(causes)
+    return tuple(LostTimeRow(*row) for row in zip(causes, *figures, buckets, strict=True))
 
 
 def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> LostTimeRow:
     return LostTimeRow(str(label), *(column.text(buckets) for column in columns))
-
-
-# -- the largest losses ----------------------------------------------------------------------------
 
 
 #: Share of unknown causes above which a bucket is named as a whole: more than half.
@@ -193,10 +178,9 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CauseLoss:
-    """Loss of a bucket or of one of its causes."""
+    """Loss of a bucket, or of the cause in it if there is one."""
 
     bucket: Bucket
-    #: Empty for the whole bucket.
     cause: str
     ns: int
 
@@ -207,7 +191,7 @@ class CauseLoss:
 
 
 def largest_loss(report: EfficiencyReport) -> CauseLoss | None:
-    """Largest cause of any bucket; None if nothing is lost."""
+    """Largest cause of any bucket."""
     return max(_losses_by_cause(report), key=lambda part: part.ns, default=None)
 
 
@@ -218,10 +202,10 @@ def losses_worth_finding(report: EfficiencyReport) -> list[CauseLoss]:
 
 
 def _losses_by_cause(report: EfficiencyReport) -> list[CauseLoss]:
-    return [part for loss in report.losses for part in losses_of_bucket(report, loss.bucket)]
+    return [part for loss in report.losses for part in _losses_of_bucket(report, loss.bucket)]
 
 
-def losses_of_bucket(report: EfficiencyReport, bucket: Bucket) -> list[CauseLoss]:
+def _losses_of_bucket(report: EfficiencyReport, bucket: Bucket) -> list[CauseLoss]:
     """Causes of a bucket that are known and worth a row; otherwise the bucket as a whole."""
     whole, known = report.breakdown.ns(bucket), report.causes_ns(bucket)
     shown = {cause: ns for cause, ns in worth_a_row(report, bucket).items() if cause in known and cause != UNKNOWN}

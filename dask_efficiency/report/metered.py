@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -22,13 +23,8 @@ from dask_efficiency.accounts.rows import add, cap
 from dask_efficiency.report.values import Amount, MeteredRow
 
 #: Prefixes of the labels of each phase of P2P shuffles in tasks; other time is the rest.
-_IN_TASKS = {
-    "shard": "p2p-shard-partition",
-    "wait for room to send": "p2p-comms-limiter",
-    "unpack": "p2p-get-output",
-}
+_IN_TASKS = {"shard": "p2p-shard-partition", "wait for room to send": "p2p-comms-limiter", "unpack": "p2p-get-output"}
 BARRIER, REST = "barrier", "rest"
-
 #: Label prefixes that mark a task prefix as one of shuffles.
 _MARKS = ("p2p-shard", "p2p-get-output", "p2p-disk-read")
 
@@ -51,15 +47,7 @@ class ShuffleTimes:
 
 
 def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]) -> ShuffleTimes | None:
-    """Times of P2P shuffles by phase; None if there was none.
-
-    Parameters
-    ----------
-    rows
-        Rows metered in the window.
-    by_prefix
-        Time held by tasks in the window.
-    """
+    """Times of P2P shuffles by phase; None if there was none."""
     rows = list(rows)
     in_tasks = [row for row in rows if row.context == EXECUTE and row.label.startswith(OF_SHUFFLES)]
     background_rows = [row for row in rows if row.context == P2P]
@@ -74,14 +62,14 @@ def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]
         parts = cap(known, ns)
         add(held, {**parts, REST: ns - sum(parts.values())})
     order = (*list(_IN_TASKS)[:2], BARRIER, "unpack", REST)
-    background: dict[str, float] = {}
-    at_barriers: dict[str, float] = {}
+    background: defaultdict[str, float] = defaultdict(float)
+    at_barriers: defaultdict[str, float] = defaultdict(float)
     for row in background_rows:
         if row.unit == SECONDS and row.label == FLUSH:
-            at_barriers[row.worker] = at_barriers.get(row.worker, 0.0) + row.value
+            at_barriers[row.worker] += row.value
         elif row.unit == SECONDS and row.label != "idle":
             phase = RECEIVE if row.label == RECEIVE else "disk" if row.prefix == "background-disk" else "send"
-            background[phase] = background.get(phase, 0.0) + row.value
+            background[phase] += row.value
     return ShuffleTimes(
         held_ns={phase: held[phase] for phase in order if held.get(phase)},
         background=background,
@@ -100,7 +88,6 @@ def _written(rows: Iterable[MeteredRow]) -> Amount:
 
 
 def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:
-    """Nanoseconds of a prefix's tasks by phase, from upstream's labels."""
     found = dict.fromkeys(_IN_TASKS, 0)
     for row in in_tasks:
         if row.prefix == prefix and row.unit == SECONDS:
@@ -111,18 +98,16 @@ def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:
 
 
 def _amount(rows: Iterable[MeteredRow]) -> Amount:
-    found = {BYTES: 0.0, COUNT: 0.0}
+    found: defaultdict[str, float] = defaultdict(float)
     for row in rows:
-        if row.unit in found:
-            found[row.unit] += row.value
+        found[row.unit] += row.value
     return Amount(round(found[BYTES]), round(found[COUNT]))
 
 
 def own_labels(rows: Iterable[MeteredRow]) -> dict[tuple[str, str, str], float]:
     """Values of users' own labels by label, unit and prefix; the largest of each unit first."""
-    found: dict[tuple[str, str, str], float] = {}
+    found: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     for row in rows:
         if row.context == EXECUTE and not row.label.startswith(OF_SHUFFLES) and row.label not in DASK_LABELS:
-            of = row.label, row.unit, row.prefix
-            found[of] = found.get(of, 0.0) + row.value
+            found[row.label, row.unit, row.prefix] += row.value
     return dict(sorted(found.items(), key=lambda item: (item[0][1] != SECONDS, item[0][1], -item[1])))

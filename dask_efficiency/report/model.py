@@ -49,9 +49,8 @@ from dask_efficiency.show.shown import Printed, late
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.report.sections.predictions import Predicted
     from dask_efficiency.runs.path.path import CriticalPath
-    from dask_efficiency.show.document import Document
+    from dask_efficiency.show.document import Document, HasSection
     from dask_efficiency.show.finding import Finding
 
 #: Relative deviation of the mean number of threads from a whole number that is rounded away. A guess.
@@ -216,8 +215,7 @@ class EfficiencyReport(Printed):
     @property
     def causes(self) -> dict[str, float]:
         """Thread-seconds of the cluster by cause; names of :func:`~dask_efficiency.accounts.buckets.cause_name`."""
-        rows = self.causes_by_worker.values()
-        whole = {name: sum(row.get(name, 0) for row in rows) for name in CAUSE_NAMES}
+        whole = {name: sum(row.get(name, 0) for row in self.causes_by_worker.values()) for name in CAUSE_NAMES}
         return {name: ns / 1e9 for name, ns in whole.items() if ns}
 
     def causes_ns(self, bucket: Bucket) -> dict[str, int]:
@@ -460,7 +458,7 @@ class EfficiencyReport(Printed):
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.stack_files:save_speedscope")(self, path, **storage_options)
+        late("dask_efficiency.report.stacks:save_speedscope")(self, path, **storage_options)
 
     def to_collapsed(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the sampled stacks as collapsed stacks for flamegraph.pl, with nanoseconds, to a path or fsspec URL.
@@ -472,18 +470,14 @@ class EfficiencyReport(Printed):
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.stack_files:save_collapsed")(self, path, **storage_options)
+        late("dask_efficiency.report.stacks:save_collapsed")(self, path, **storage_options)
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the report as JSON, to a local path or any fsspec URL."""
         late("dask_efficiency.report.files:save")(self, path, **storage_options)
 
     def to_html(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        predictions: Sequence[Predicted] = (),
-        **storage_options: Any,
+        self, path: str | os.PathLike[str], *, predictions: Sequence[HasSection] = (), **storage_options: Any
     ) -> None:
         """Write the report as one HTML file that works offline, to a local path or any fsspec URL.
 
@@ -493,7 +487,7 @@ class EfficiencyReport(Printed):
             Results of :func:`~dask_efficiency.simulate` and :func:`~dask_efficiency.sweep` on the report's trace, shown
             after the critical path.
         """
-        from dask_efficiency.report.sections.predictions import with_predictions
         from dask_efficiency.show.html.render import save_page
 
-        save_page(with_predictions(self._from_sections("page"), predictions), path, **storage_options)
+        page = late(f"{self._sections_module}:with_predictions")(self._from_sections("page"), predictions)
+        save_page(page, path, **storage_options)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from distributed import Client, get_client
+from distributed import get_client
 from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import cell_magic
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
@@ -25,7 +25,6 @@ from dask_efficiency.report.efficiency_report import efficiency_report
 from dask_efficiency.show.terminal import plain
 
 NAME = "%%efficiency"
-
 #: Replaces the line of the magic.
 _BEGIN = "get_ipython().magics_manager.registry['EfficiencyMagics'].begin({line!r})\n"
 
@@ -36,22 +35,12 @@ NO_CLIENT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of a magic."""
-
-    #: Variable to keep the report in; may be empty.
-    keep: str
-    trace: bool
-    only: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
-    """Open report of a cell or of an expression."""
+    """Open report of a cell or of an expression, its name and its source."""
 
     report: efficiency_report
-    asked: Asked
-    #: Name of the report, and the source.
+    #: Variable to keep the report in; may be empty.
+    keep: str
     name: str
     code: str
     #: IPython's record of the cell's execution; None for an expression.
@@ -113,10 +102,10 @@ class EfficiencyMagics(Magics):
         if cell is not None:  # called by another magic or by a function
             self.shell.run_cell(f"{NAME} {line}\n{cell}")
             return None
-        asked, expression = self._asked(line)
+        options, expression = self._options(line)
         if not expression:
             raise UsageError("%efficiency takes an expression, such as `%efficiency df.x.mean().compute()`")
-        measured = self._begun(asked, f"%efficiency {line}")
+        measured = self._begun(options, f"%efficiency {line}")
         try:
             return self._value_of(expression, local_ns)
         finally:
@@ -124,10 +113,10 @@ class EfficiencyMagics(Magics):
 
     def begin(self, line: str) -> None:
         """Open the report of the running cell."""
-        asked, more = self._asked(line)
+        options, more = self._options(line)
         if more:
             raise UsageError(f"{NAME} takes no expression, but lines below it; got {more!r:.80}")
-        self._open.append(self._begun(asked, getattr(self._latest, "raw_cell", ""), self._latest))
+        self._open.append(self._begun(options, getattr(self._latest, "raw_cell", ""), self._latest))
 
     def cell_begins(self, execution: Any) -> None:
         """Note the start of a cell, possibly within another, as with ``%%capture``."""
@@ -138,21 +127,25 @@ class EfficiencyMagics(Magics):
         while self._open and (result is None or self._open[-1].execution is result.info):
             self._end(self._open.pop())
 
-    def _asked(self, line: str) -> tuple[Asked, str]:
-        """Options, and the rest of the line."""
+    def _options(self, line: str) -> tuple[dict[str, str], str]:
         given, rest = self.parse_options(line, "o:", "trace", "only", posix=False, strict=False, preserve_non_opts=True)
         keep = given.get("o", "")
         if keep and not keep.isidentifier():
             raise UsageError(f"-o is {keep!r:.80}; expected the name of a variable, such as `-o report`")
-        return Asked(keep, "trace" in given, "only" in given), rest.strip()
+        return given, rest.strip()
 
-    def _begun(self, asked: Asked, code: str, execution: Any = None) -> Measured:
-        report = efficiency_report(client=_current_client(), trace=asked.trace, only=asked.only)
+    def _begun(self, options: dict[str, str], code: str, execution: Any = None) -> Measured:
+        try:
+            client = get_client()
+        except ValueError:
+            raise UsageError(NO_CLIENT) from None
+        report = efficiency_report(client=client, trace="trace" in options, only="only" in options)
         try:
             report.__enter__()
         except RuntimeError as error:  # an asynchronous client, or a scheduler without the package
             raise UsageError(str(error)) from None
-        return Measured(report, asked, f"cell {self.shell.displayhook.prompt_count}", code, execution)
+        name = f"cell {self.shell.displayhook.prompt_count}"
+        return Measured(report, options.get("o", ""), name, code, execution)
 
     def _value_of(self, expression: str, local_ns: dict[str, Any] | None) -> Any:
         """Value of the last statement; None if it is no expression, or ends with a semicolon."""
@@ -177,28 +170,19 @@ class EfficiencyMagics(Magics):
             return
         code = bounded([measured.code]) if measured.report.holds_source else ()
         report = replace(report, name=measured.name, code=code)
-        keep = measured.asked.keep
-        if keep:
-            self.shell.user_ns[keep] = report
+        if measured.keep:
+            self.shell.user_ns[measured.keep] = report
         try:
-            first = replace(report.first_screen, last=(_more(keep),))
+            first = replace(report.first_screen, last=(_more(measured.keep),))
             display({"text/plain": plain(first), "text/html": report._repr_html_()}, raw=True)
         except Exception as failure:  # the value of an expression must not be lost with its report
             warnings.warn(f"the report {measured.name!r} cannot be shown: {failure!r}", RuntimeWarning, stacklevel=2)
 
 
 def _more(kept: str) -> str:
-    """Hint at the full report; a terminal cannot unfold sections as a notebook can."""
     if not kept:
         return f"More: `{NAME} -o report` keeps the report, and report.show() then prints all of it."
     return f"More: {kept}.show() prints all of it; {kept}.to_html(path) writes a page."
-
-
-def _current_client() -> Client:
-    try:
-        return get_client()
-    except ValueError:
-        raise UsageError(NO_CLIENT) from None
 
 
 def load_ipython_extension(ipython: Any) -> None:

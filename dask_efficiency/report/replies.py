@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import starmap
 from typing import Any
 
 from distributed import Client
@@ -35,8 +36,7 @@ _FOR_PARALLELISM = cause_name(Bucket.IDLE, "parallelism")
 
 def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Unpacked reply."""
-    rest = {name: part for name, part in reply.items() if name != "packed"}
-    return {**loads(reply["packed"]), **rest}
+    return {**loads(reply["packed"]), **{name: part for name, part in reply.items() if name != "packed"}}
 
 
 def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
@@ -56,85 +56,54 @@ def report_of(
     arrivals: tuple[Arrival, ...] = (),
     computed_by: Mapping[str, str] | None = None,
 ) -> EfficiencyReport:
-    """Report from a scheduler's reply.
-
-    ``settings`` are the client's own; ``code`` is used if Dask has not recorded any.
-    """
+    """Report from a scheduler's reply, the client's own settings, and the code to show if Dask has recorded none."""
     by_worker, causes = _breakdowns(payload["workers"]), _cause_fields(payload)
     causes_by_worker = causes["causes_by_worker"]
-    found, missing = decorate(_decorations(payload, settings or {}, code, causes_by_worker, by_worker))
+    parts: list[tuple[str, str, Callable[[], Any]]] = [
+        ("environment", "environment", lambda: {**payload.get("environment", {}), **(settings or {})}),
+        ("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
+        ("scheduler_loop", "account of the scheduler's event loop", lambda: _loop(payload.get("scheduler_loop"))),
+        ("code", "source listing", lambda: tuple(payload.get("code") or code)),
+        ("stragglers", "list of stragglers", lambda: explained(_findings(payload), causes_by_worker, by_worker)),
+        ("gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}),
+        ("skew", "comparison of tasks", lambda: {n: Skew(**row) for n, row in payload.get("skew", {}).items()}),
+        ("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
+        *_profiles(payload.get("profiles", {})),
+    ]
+    found, missing = decorate(starmap(Decoration, parts))
     if "stragglers" in found and "profile" in found:
-        found["stragglers"] = with_lines(
-            found["stragglers"], causes_by_worker, ((row.place, row.ns) for row in found["profile"])
-        )
+        sampled = ((row.place, row.ns) for row in found["profile"])
+        found["stragglers"] = with_lines(found["stragglers"], causes_by_worker, sampled)
+    same: dict[str, Any] = {each: payload.get(each) for each in ("cores", "others_share", "worker_saturation")}
+    same |= {each: dict(payload.get(each, {})) for each in ("not_sampled", "tasks", "not_measured", "attendance")}
     return EfficiencyReport(
         name=name,
         started=started,
         window_seconds=payload["window"] / 1e9,
         cluster_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
         no_workers_seconds=payload["no_workers"] / 1e9,
-        cores=payload.get("cores"),
-        others_share=payload.get("others_share"),
-        worker_saturation=payload.get("worker_saturation"),
         held_results=tuple(HeldResult(*row) for row in payload.get("held_results", ())),
         arrivals=arrivals,
         computed_by=computed_by or {},
         by_worker=by_worker,
         by_prefix=_breakdowns(payload.get("prefixes", {})),
         by_span=_breakdowns(payload.get("spans", {})),
-        not_sampled=dict(payload.get("not_sampled", {})),
         phases=dict(phases or {}),
-        tasks=dict(payload.get("tasks", {})),
         nthreads=dict(payload["nthreads"]),
         outside=_seconds(payload.get("outside", {})),
         details=_seconds(payload.get("details", {})),
         moved=_amounts(payload.get("amounts", {})),
-        not_measured=dict(payload.get("not_measured", {})),
         repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
         notes=tuple(dict.fromkeys((*notes, *payload.get("notes", ()), *missing))),
         price_per_worker_hour=payload["price"],
-        attendance=dict(payload.get("attendance", {})),
         lost_workers=tuple(LostWorker(**row) for row in payload.get("lost_workers", ())),
+        **same,
         **causes,
         **found,
     )
 
 
-def _decorations(
-    payload: Mapping[str, Any],
-    settings: Mapping[str, str],
-    code: tuple[str, ...],
-    causes_by_worker: Mapping[str, Mapping[str, int]],
-    by_worker: Mapping[str, Breakdown],
-) -> list[Decoration]:
-    """Parts of a report that may fail alone."""
-    return [
-        Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **settings}),
-        Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
-        Decoration(
-            "scheduler_loop",
-            "account of the scheduler's event loop",
-            lambda: _scheduler_loop(payload.get("scheduler_loop")),
-        ),
-        Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
-        Decoration(
-            "stragglers",
-            "list of stragglers",
-            lambda: explained(_findings(payload), causes_by_worker, by_worker),
-        ),
-        Decoration("gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}),
-        Decoration(
-            "skew",
-            "comparison of tasks",
-            lambda: {prefix: Skew(**row) for prefix, row in payload.get("skew", {}).items()},
-        ),
-        Decoration("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
-        *_profiles(payload.get("profiles", {})),
-    ]
-
-
 def _cause_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Causes by worker, prefix and span, and the prefixes that all waited for."""
     rows = payload.get("worker_causes", {})
     known = {bucket for bucket in CAUSES if any(causes_of(row, bucket) for row in rows.values())}
     by_worker = _causes(rows, payload["workers"], known)
@@ -169,37 +138,30 @@ def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[
     return {prefix: ns for prefix, ns in cap(seen, idle).items() if ns}
 
 
-def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
-    """Sampled profile, each part on its own."""
+def _profiles(payload: Mapping[str, Any]) -> list[tuple[str, str, Callable[[], Any]]]:
 
     @cache
     def stacks() -> list[Stack]:
         frames = [in_the_script(Frame(*frame)) for frame in payload.get("frames", ())]
         return [tuple(map(frames.__getitem__, stack)) for stack in payload.get("stacks", ())]
 
+    def profile() -> tuple[ProfileRow, ...]:
+        rows = payload.get("profile", ())
+        return tuple(ProfileRow(bucket, cause, prefix, stacks()[at], ns) for bucket, cause, prefix, at, ns in rows)
+
+    def holders() -> tuple[GilHolder, ...]:
+        rows = payload.get("gil_holders", ())
+        return tuple(GilHolder(prefix, holder, stacks()[at], ns) for prefix, holder, at, ns in rows)
+
     def holds(name: str) -> tuple[LongHold, ...]:
-        return tuple(
-            LongHold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in payload.get(name, ())
-        )
+        rows = payload.get(name, ())
+        return tuple(LongHold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in rows)
 
     return [
-        Decoration(
-            "profile",
-            "profile",
-            lambda: tuple(
-                ProfileRow(bucket, cause, prefix, stacks()[at], ns)
-                for bucket, cause, prefix, at, ns in payload.get("profile", ())
-            ),
-        ),
-        Decoration(
-            "gil_holders",
-            "list of who had the GIL",
-            lambda: tuple(
-                GilHolder(prefix, holder, stacks()[at], ns) for prefix, holder, at, ns in payload.get("gil_holders", ())
-            ),
-        ),
-        Decoration("gil_holds", "list of long holds of the GIL", lambda: holds("gil_holds")),
-        Decoration("loop_blocks", "list of blocked event loops", lambda: holds("loop_blocks")),
+        ("profile", "profile", profile),
+        ("gil_holders", "list of who had the GIL", holders),
+        ("gil_holds", "list of long holds of the GIL", lambda: holds("gil_holds")),
+        ("loop_blocks", "list of blocked event loops", lambda: holds("loop_blocks")),
     ]
 
 
@@ -227,32 +189,23 @@ def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
     return Timeline(payload["bin"], payload["elapsed"], activity, causes)
 
 
-def _scheduler_loop(payload: Mapping[str, Any] | None) -> SchedulerLoop | None:
+def _loop(payload: Mapping[str, Any] | None) -> SchedulerLoop | None:
     if payload is None:
         return None
-    return SchedulerLoop(
-        **{
-            **payload,
-            "handlers": tuple(map(_loop_part, payload["handlers"])),
-            "hooks": tuple(map(_loop_part, payload["hooks"])),
-            "blocks": tuple(
-                LoopBlock(row["seconds"], tuple(in_the_script(Frame(*frame)) for frame in row["stack"]))
-                for row in payload["blocks"]
-            ),
-        }
-    )
 
+    def part(row: Mapping[str, Any]) -> LoopPart:
+        found = LoopPart(**row)
+        return replace(found, file=in_the_script(found.stack[0]).file)
 
-def _loop_part(row: Mapping[str, Any]) -> LoopPart:
-    part = LoopPart(**row)
-    return replace(part, file=in_the_script(part.stack[0]).file)
+    def block(row: Mapping[str, Any]) -> LoopBlock:
+        return LoopBlock(row["seconds"], tuple(in_the_script(Frame(*frame)) for frame in row["stack"]))
+
+    read = {"handlers": part, "hooks": part, "blocks": block}
+    return SchedulerLoop(**{**payload, **{name: tuple(map(make, payload[name])) for name, make in read.items()}})
 
 
 def _seconds(rows: Mapping[str, int]) -> dict[str, float]:
     return {name: ns / 1e9 for name, ns in rows.items()}
-
-
-# -- requests --------------------------------------------------------------------------------------
 
 
 def snapshot(client: Client | None = None) -> Any:

@@ -35,21 +35,18 @@ if TYPE_CHECKING:
 
 #: Seconds that a scheduler has to answer at the end of a script. A guess.
 LAST_ANSWER = 60
-
 #: Dask's name of clients with which tasks submit tasks; their cluster is reported already.
 OF_A_TASK = "Client-worker-"
 
 HINT = "`dask-efficiency run --local` gives it a LocalCluster"
-
 #: Dask's name of worker processes.
 WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """Script to run, and options for its reports."""
+    """Script to run, a path or a module's name, and options for its reports."""
 
-    #: A path, or a module's name with ``is_module``.
     script: str
     is_module: bool = False
     #: True to give the script a client of a LocalCluster.
@@ -128,13 +125,6 @@ def _prepared(run: ScriptRun) -> tuple[CodeType, dict[str, Any]]:
 
 
 def _spec_of(name: str) -> importlib.machinery.ModuleSpec:
-    """Spec of a module, or of a package's ``__main__``.
-
-    Raises
-    ------
-    ImportError
-        If there is none that can be run.
-    """
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         name = f"{name}.__main__"
@@ -182,11 +172,6 @@ class Runner:
     """Opens a report when a client connects, closes it before the client or cluster closes, and shows all at the end.
 
     A cluster has one report at a time. Failures become notes at the end, and never reach the script.
-
-    Parameters
-    ----------
-    run
-        Options for the reports.
     """
 
     def __init__(self, run: ScriptRun) -> None:
@@ -239,16 +224,21 @@ class Runner:
 
             return _start
 
+        put = Replacements().put
+        if not (put(CLIENT_STARTS, Client, starting) and put(CLIENT_CLOSES, Client, self._closing())):
+            self._notes.append(CLIENT_STARTS.without)
+
+    def _closing(self, client: Client | None = None) -> Callable[..., Any]:
+        """Replacement for the method that closes a client, or its cluster: the report is closed before."""
+
         def closing(original: Callable[..., Any]) -> Callable[..., Any]:
-            async def _close(client: Client, *args: Any, **kwargs: Any) -> Any:
-                await self._harmlessly(self._leaving(client))
-                return await original(client, *args, **kwargs)
+            async def _close(*args: Any, **kwargs: Any) -> Any:
+                await self._harmlessly(self._leaving(args[0] if client is None else client))
+                return await original(*args, **kwargs)
 
             return _close
 
-        put = Replacements().put
-        if not (put(CLIENT_STARTS, Client, starting) and put(CLIENT_CLOSES, Client, closing)):
-            self._notes.append(CLIENT_STARTS.without)
+        return closing
 
     async def _harmlessly(self, step: Coroutine[Any, Any, None]) -> None:
         try:
@@ -267,13 +257,6 @@ class Runner:
         from dask_efficiency.plugin.patches import CLUSTER_CLOSES, Replacements
         from dask_efficiency.report.efficiency_report import efficiency_report
 
-        def closing(original: Callable[..., Any]) -> Callable[..., Any]:
-            async def _close(*args: Any, **kwargs: Any) -> Any:
-                await self._harmlessly(self._leaving(client))
-                return await original(*args, **kwargs)
-
-            return _close
-
         address = _address(client)
         report = efficiency_report(client=client, name=self._run.name, trace=self._run.trace is not None)
         self._open[address] = client, report
@@ -284,7 +267,7 @@ class Runner:
             self._notes.append(f"{address} was not metered: {error}")
             return
         if client.cluster is not None:
-            Replacements().put(CLUSTER_CLOSES, client.cluster, closing)
+            Replacements().put(CLUSTER_CLOSES, client.cluster, self._closing(client))
 
     async def _leaving(self, client: Client) -> None:
         if client not in self._clients or os.getpid() != self._pid:
@@ -315,13 +298,7 @@ class Runner:
     # -- when the script has ended -----------------------------------------------------------------
 
     def finish(self, *, failed: bool) -> None:
-        """Close open reports, save them as requested, and print.
-
-        Parameters
-        ----------
-        failed
-            True if the script ended by an exception.
-        """
+        """Close open reports, save them as requested, and print; a script that ``failed`` gets no hint."""
         if os.getpid() != self._pid or self._finished:
             return
         self._finished = True

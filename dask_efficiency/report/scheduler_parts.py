@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from distributed.core import Status
 
@@ -24,28 +24,16 @@ if TYPE_CHECKING:
 
 #: Results examined at each look, the oldest of each worker: clients keep old ones. A guess, to bound the cost.
 MAX_RESULTS = 1_000
-
 #: Nanoseconds between two looks. A guess.
 LOOK_INTERVAL_NS = 1_000_000_000
-
 #: Pairs of prefix and client that are counted. A guess, to bound memory.
 MAX_PAIRS = 1_000
-
 #: Largest pairs that a report gets. A guess: advice names one.
 MAX_REPORTED = 10
 
 SEVERAL = "several clients"
-
 #: (prefix, client)
 Pair = tuple[str, str]
-
-
-class _Seen(NamedTuple):
-    """Number of looks at workers short of memory, and bytes of all results there and by pair."""
-
-    looks: int
-    nbytes: int
-    held: Mapping[Pair, int]
 
 
 class HeldResults(SchedulerPart):
@@ -53,31 +41,21 @@ class HeldResults(SchedulerPart):
 
     A result is held if a client wants it and no task waits for it. Clients may still use it, so this explains
     ``paused`` and ``spill`` and is no time of its own.
-
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    now
-        Clock in nanoseconds.
     """
 
     def __init__(self, scheduler: Scheduler, now: Callable[[], int]) -> None:
-        self._scheduler = scheduler
-        self._now = now
-        self._due = 0
-        self._looks = self._nbytes = 0
+        self._scheduler, self._now = scheduler, now
+        self._due = self._looks = self._nbytes = 0
         self._held: Counter[Pair] = Counter()
-        #: Counts at the opening of each window.
-        self._opened: dict[str, _Seen] = {}
+        #: At the opening of each window: number of looks, and bytes of all results and of those held by pair.
+        self._opened: dict[str, tuple[int, int, Counter[Pair]]] = {}
 
     @classmethod
     def of(cls, meter: Any) -> Self:  # noqa: D102
         return cls(meter.scheduler, meter.accounts.now)
 
     def round_over(self, unread: Mapping[str, Any]) -> None:  # noqa: D102
-        at = self._now()
-        if at >= self._due:
+        if (at := self._now()) >= self._due:
             self._due = at + LOOK_INTERVAL_NS
             self.look()
 
@@ -98,38 +76,28 @@ class HeldResults(SchedulerPart):
                         self._held[pair] += nbytes
 
     async def window_opens(self, window: str, wanted: Mapping[str, Any]) -> None:  # noqa: D102
-        self._opened[window] = _Seen(self._looks, self._nbytes, dict(self._held))
+        self._opened[window] = self._looks, self._nbytes, self._held.copy()
 
     async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
         """Add the mean of the looks as rows of :class:`~dask_efficiency.report.values.HeldResult`."""
-        then = self._opened.get(window)
-        looks = 0 if then is None else self._looks - then.looks
-        if then is None or not looks:
+        if window not in self._opened or self._looks == self._opened[window][0]:
             return
-        gained = Counter({pair: nbytes - then.held.get(pair, 0) for pair, nbytes in self._held.items()})
-        whole = self._nbytes - then.nbytes
-        reply["held_results"] = [
-            [*pair, nbytes / looks, nbytes / whole] for pair, nbytes in gained.most_common(MAX_REPORTED) if nbytes
-        ]
+        looks, nbytes, held = self._opened[window]
+        looks, whole = self._looks - looks, self._nbytes - nbytes
+        gained = (self._held - held).most_common(MAX_REPORTED)
+        reply["held_results"] = [[*pair, nbytes / looks, nbytes / whole] for pair, nbytes in gained]
 
     def window_forgotten(self, window: str) -> None:  # noqa: D102
         self._opened.pop(window, None)
 
 
 def _has_spilled(ws: WorkerState) -> bool:
-    """True if a worker has results on disk, by its last heartbeat."""
     spilled = ws.metrics.get("spilled_bytes")
     return isinstance(spilled, Mapping) and bool(spilled.get("disk"))
 
 
 class SaveTo(SchedulerPart):
-    """Writes the report of the cluster's life where the option ``save-to`` says.
-
-    Parameters
-    ----------
-    meter
-        The scheduler's meter.
-    """
+    """Writes the report of the cluster's life where the option ``save-to`` says."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter

@@ -15,13 +15,10 @@ from dask_efficiency.straggler.wording import long_task
 
 #: Tasks from which a median is meaningful. By judgement.
 MIN_TASKS = 8
-
 #: Ratio of the maximum to the median from which tasks are uneven. By judgement.
 MIN_TIMES = 2.0
-
 #: Share of the work on the cluster by which the longest task must exceed the median to be listed. By judgement.
 MIN_SHARE = 0.01
-
 #: Bytes below which results are too small to matter. By judgement.
 MIN_BYTES = 2**20
 
@@ -30,22 +27,17 @@ def uneven_times(report: EfficiencyReport) -> dict[str, Skew]:
     """Prefixes whose longest task exceeds the median by enough to matter."""
     least = MIN_SHARE * report.cluster_seconds
     excess = {prefix: one.max_seconds - one.median_seconds for prefix, one in report.skew.items()}
-    ranked = sorted(_comparable(report), key=lambda prefix: -excess[prefix])
     return {
-        prefix: report.skew[prefix]
-        for prefix in ranked
-        if report.skew[prefix].times_longer >= MIN_TIMES and excess[prefix] > 0 and excess[prefix] >= least
+        prefix: one
+        for prefix, one in sorted(_comparable(report), key=lambda item: -excess[item[0]])
+        if one.times_longer >= MIN_TIMES and excess[prefix] > 0 and excess[prefix] >= least
     }
 
 
 def uneven_sizes(report: EfficiencyReport) -> dict[str, Skew]:
     """Prefixes whose largest result exceeds the median by enough to matter."""
-    ranked = sorted(_comparable(report), key=lambda prefix: -report.skew[prefix].max_bytes)
-    return {
-        prefix: report.skew[prefix]
-        for prefix in ranked
-        if report.skew[prefix].times_larger >= MIN_TIMES and report.skew[prefix].max_bytes >= MIN_BYTES
-    }
+    ranked = sorted(_comparable(report), key=lambda item: -item[1].max_bytes)
+    return {prefix: one for prefix, one in ranked if one.times_larger >= MIN_TIMES and one.max_bytes >= MIN_BYTES}
 
 
 def long_tasks(report: EfficiencyReport) -> dict[str, Skew]:
@@ -53,11 +45,11 @@ def long_tasks(report: EfficiencyReport) -> dict[str, Skew]:
 
     Tasks in the long tail of a recorded run are left out.
     """
-    text = {one.prefix for one in report.long_tail}
+    recorded = {one.prefix for one in report.long_tail}
     return {
         prefix: one
         for prefix, one in uneven_times(report).items()
-        if prefix not in text
+        if prefix not in recorded
         and one.times_longer > TIMES_LONGER
         and one.max_seconds >= SHARE_OF_RUN * report.cluster_seconds
     }
@@ -115,6 +107,6 @@ def input_of(report: EfficiencyReport, skew: Skew) -> float:
     return max(found, default=math.nan)
 
 
-def _comparable(report: EfficiencyReport) -> list[str]:
+def _comparable(report: EfficiencyReport) -> list[tuple[str, Skew]]:
     """Prefixes with enough tasks; those joined under one name are not alike."""
-    return [prefix for prefix, one in report.skew.items() if one.count >= MIN_TASKS and prefix != OTHER]
+    return [(prefix, one) for prefix, one in report.skew.items() if one.count >= MIN_TASKS and prefix != OTHER]

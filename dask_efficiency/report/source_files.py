@@ -39,7 +39,6 @@ def _shell() -> Any:
 
 #: Bytes of the largest script that is parsed. A guess.
 MAX_BYTES = 2_000_000
-
 #: End of the qualified name of a lambda or comprehension, after the function around it.
 _UNNAMED = re.compile(r"(?:\.<locals>\.<\w+>)+$")
 
@@ -64,7 +63,7 @@ def in_the_script(frame: Frame) -> Frame:
 
 
 def _has(functions: tuple[tuple[str, int, int], ...], frame: Frame) -> bool:
-    """True if a function has this line; a comprehension or lambda belongs to the function around it."""
+    """Look for the line; a comprehension or lambda belongs to the function around it."""
     function = _UNNAMED.sub("", frame.function)
     return any(name == function and first <= frame.line <= last for name, first, last in functions)
 
@@ -73,17 +72,13 @@ def _has(functions: tuple[tuple[str, int, int], ...], frame: Frame) -> bool:
 def _functions(script: str) -> tuple[tuple[str, int, int], ...]:
     """Qualified name, first and last line of each function of a file; empty if it cannot be read."""
     try:
-        file = Path(script)
-        if file.stat().st_size > MAX_BYTES:
-            return ()
-        return _functions_in(file.read_bytes())
+        return () if Path(script).stat().st_size > MAX_BYTES else _functions_in(Path(script).read_bytes())
     except OSError:
         return ()
 
 
 @lru_cache(maxsize=256)
 def _functions_in(source: str | bytes) -> tuple[tuple[str, int, int], ...]:
-    """Functions of a source; empty if it is not Python."""
     try:
         return tuple(_within(ast.parse(source), ""))
     except (SyntaxError, ValueError, RecursionError):

@@ -1,19 +1,23 @@
-"""Stacks: the sampled profile, scaled to the exact times of a report."""
+"""Stacks: the sampled profile, scaled to exact times, and its files for speedscope and flamegraph.pl."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.accounts.buckets import CAUSES, HELD, Bucket, cause_name, causes_of, fit_causes
+from dask_efficiency.accounts.lines import Frame, place_of
+from dask_efficiency.files.storage import writing
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import ProfileRow
-from dask_efficiency.show.figures import apportion
+from dask_efficiency.show.figures import apportion, harmless
 
 #: Stands for an unknown prefix.
 NO_PREFIX = "(no prefix)"
-
 #: Bucket, cause and prefix; cause and prefix may be empty.
 Key = tuple[str, str, str]
 
@@ -33,8 +37,7 @@ def reason(bucket: str, cause: str) -> str:
 
 def cause_rows(report: EfficiencyReport) -> dict[tuple[str, str], int]:
     """Nanoseconds of the cluster by bucket and cause; the cause is empty for buckets without causes."""
-    whole = report.breakdown
-    causes = _by_cause(report)
+    whole, causes = report.breakdown, _by_cause(report)
     return {
         (str(bucket), cause): ns
         for bucket in map(Bucket, whole)
@@ -43,16 +46,12 @@ def cause_rows(report: EfficiencyReport) -> dict[tuple[str, str], int]:
 
 
 def exact_times(report: EfficiencyReport) -> dict[Key, int]:
-    """Nanoseconds by bucket, cause and prefix.
+    """Nanoseconds by bucket, cause and prefix of all time finalized while there was work.
 
-    Returns
-    -------
-    dict
-        All time finalized while there was work; rows of a bucket add up to it. The prefix is empty if unknown or if the
-        time belongs to no task; for ``idle/parallelism`` it is that of the tasks that all waited for.
+    Rows of a bucket add up to it. The prefix is empty if unknown or if the time belongs to no task; for
+    ``idle/parallelism`` it is that of the tasks that all waited for.
     """
-    whole = report.breakdown
-    causes = _by_cause(report)
+    whole, causes = report.breakdown, _by_cause(report)
     found: Counter[Key] = Counter()
     for bucket in map(Bucket, whole):
         if bucket in (Bucket.NO_WORK, Bucket.RUNNING):
@@ -63,9 +62,8 @@ def exact_times(report: EfficiencyReport) -> dict[Key, int]:
             by_cause.update(own)
             found.update({(str(bucket), cause, prefix): ns for cause, ns in own.items()})
         rest = max(0, whole.ns(bucket) - by_cause.total())
-        left = {
-            cause_name(bucket, cause): causes[cause_name(bucket, cause)] - by_cause[cause] for cause in _names(bucket)
-        }
+        names = {cause: cause_name(bucket, cause) for cause in CAUSES.get(bucket, ())}
+        left = {name: causes[name] - by_cause[cause] for cause, name in names.items()}
         for cause, ns in _causes(left, bucket, rest).items():
             waited_for = report.waited_for if cause == "parallelism" else {}
             found.update({(str(bucket), cause, prefix): part for prefix, part in _shared(ns, waited_for).items()})
@@ -77,10 +75,6 @@ def _by_cause(report: EfficiencyReport) -> Counter[str]:
     for row in report.causes_by_worker.values():
         causes.update(row)
     return causes
-
-
-def _names(bucket: Bucket) -> tuple[str, ...]:
-    return CAUSES.get(bucket, ())
 
 
 def _causes(row: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
@@ -98,13 +92,9 @@ def _shared(ns: int, weights: Mapping[str, int]) -> dict[str, int]:
 
 
 def exact_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
-    """Exact times by stack, as far as sampled.
+    """Exact times by stack, in proportion to the profile; without a sample, with an empty stack.
 
-    Returns
-    -------
-    tuple
-        Rows of a bucket, cause and prefix add up to :func:`exact_times`, in proportion to the profile. Without a sample
-        there is one row with an empty stack.
+    Rows of a bucket, cause and prefix add up to :func:`exact_times`.
     """
     sampled: dict[Key, list[ProfileRow]] = {}
     for row in report.profile:
@@ -125,13 +115,78 @@ def sampled_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
 
 
 def known_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
-    """Rows of :func:`sampled_stacks`; raises if there are none.
-
-    Raises
-    ------
-    NoStacksError
-        If no stack was sampled.
-    """
+    """Rows of :func:`sampled_stacks`, of which there must be one."""
     if rows := sampled_stacks(report):
         return rows
     raise NoStacksError(f"the report {report.name!r:.80} has no stacks; expected one of tasks that were sampled")
+
+
+def collapsed(report: EfficiencyReport) -> str:
+    r"""Sampled stacks with integer nanoseconds, a line each, in the folded format of B. Gregg's stackcollapse.
+
+    The outermost frame is the bucket with its cause, the next the prefix; others are written as by py-spy:
+    ``function (file:line)``. Characters that would end a frame or a line are escaped (``\x3b``, ``\n``).
+    """
+    lines: Counter[str] = Counter()
+    for row in known_stacks(report):
+        frames = (f"{each.function} ({place_of(each)})" for each in row.stack)
+        names = (reason(row.bucket, row.cause), row.prefix or NO_PREFIX, *frames)
+        lines[";".join(harmless(name).replace(";", r"\x3b") for name in names)] += row.ns
+    return "".join(f"{line} {ns}\n" for line, ns in lines.items())
+
+
+def save_collapsed(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the text to a local path or any fsspec URL."""
+    text = collapsed(report)
+    with writing(path, compression="infer", **storage_options) as file:
+        file.write(text.encode("utf-8"))
+
+
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def speedscope(report: EfficiencyReport) -> dict[str, Any]:
+    """Sampled stacks as plain data in the schema of J. Wong's speedscope, one profile per cause, the longest first.
+
+    The outermost frame is the prefix; the weights of a profile add up to its cause's thread-seconds, including time
+    without a sample.
+    """
+    frames: dict[Frame, int] = {}
+    profiles: dict[str, list[tuple[list[int], int]]] = {}
+    for row in known_stacks(report):
+        stack = (Frame(row.prefix or NO_PREFIX, "", 0), *row.stack)
+        sample = [frames.setdefault(frame, len(frames)) for frame in stack]
+        profiles.setdefault(reason(row.bucket, row.cause), []).append((sample, row.ns))
+    whole = {name: sum(ns for _, ns in rows) for name, rows in profiles.items()}
+    version = report.environment.get("dask-efficiency", "")
+    return {
+        "$schema": SCHEMA,
+        "name": harmless(report.name),
+        "exporter": f"dask-efficiency {harmless(version)}".rstrip(),
+        "activeProfileIndex": 0,
+        "shared": {"frames": list(map(_speedscope_frame, frames))},
+        "profiles": [
+            {
+                "type": "sampled",
+                "name": harmless(name),
+                "unit": "seconds",
+                "startValue": 0,
+                "endValue": whole[name] / 1e9,
+                "samples": [sample for sample, _ in profiles[name]],
+                "weights": [ns / 1e9 for _, ns in profiles[name]],
+            }
+            for name in sorted(profiles, key=lambda name: -whole[name])
+        ],
+    }
+
+
+def _speedscope_frame(frame: Frame) -> dict[str, Any]:
+    place = {"file": harmless(frame.file), "line": frame.line} if frame.file else {}
+    return {"name": harmless(frame.function), **place}
+
+
+def save_speedscope(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the data as JSON to a local path or any fsspec URL."""
+    text = json.dumps(speedscope(report), allow_nan=False, separators=(",", ":")) + "\n"
+    with writing(path, compression="infer", **storage_options) as file:
+        file.write(text.encode("ascii"))

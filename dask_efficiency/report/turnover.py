@@ -27,8 +27,7 @@ def first_request(arrivals: Sequence[Arrival]) -> str:
     asked = [arrival.asked for arrival in arrivals if math.isfinite(arrival.asked)]
     if not asked:
         return ""
-    workers = "1 worker" if len(asked) == 1 else f"{len(asked)} workers"
-    return f"{workers} asked for, the first after {format_seconds(max(0.0, min(asked)))}"
+    return f"{format_count(len(asked), 'worker')} asked for, the first after {format_seconds(max(0.0, min(asked)))}"
 
 
 def arrival_lines(arrivals: Sequence[Arrival]) -> list[str]:
@@ -36,9 +35,8 @@ def arrival_lines(arrivals: Sequence[Arrival]) -> list[str]:
     if not arrivals:
         return []
     joined = [arrival.joined for arrival in arrivals if math.isfinite(arrival.joined)]
-    found = [f"{len(arrivals)} joined during the window"]
-    if joined:
-        found[0] += f", the first after {format_seconds(max(0.0, min(joined)))}"
+    first = f", the first after {format_seconds(max(0.0, min(joined)))}" if joined else ""
+    found = [f"{len(arrivals)} joined during the window{first}"]
     if request := first_request(arrivals):
         found.append(f"{request}: {_medians(arrivals)}")
     return found
@@ -53,9 +51,6 @@ def _medians(arrivals: Sequence[Arrival]) -> str:
         if known:
             found.append(f"{what} {format_seconds(max(0.0, statistics.median(known)))}")
     return f"{', '.join(found)} (medians)" if found else "none is known to have joined"
-
-
-# -- lost workers ----------------------------------------------------------------------------------
 
 
 #: Prefixes of running tasks named per worker. By eye.

@@ -18,27 +18,22 @@ class BucketLoss:
     thread_seconds: float
     #: Thread-seconds over the mean number of threads: the possible reduction of the runtime.
     wall_seconds: float
-    #: Share of the finalized thread-seconds, in [0, 1].
+    #: Of the finalized thread-seconds, in [0, 1].
     share: float
-    #: None without a price.
     money: float | None
 
 
 def losses_of(whole: Breakdown, threads: float, money: Callable[[float], float | None]) -> tuple[BucketLoss, ...]:
     """Losses of a breakdown, the largest first, for a mean number of threads and a price of thread-seconds."""
     finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
-    found = [
-        BucketLoss(
-            bucket=Bucket(bucket),
-            thread_seconds=whole[bucket],
-            wall_seconds=whole[bucket] / threads if threads else 0.0,
-            share=whole.ns(bucket) / finalized,
-            money=money(whole[bucket]),
-        )
-        for bucket in whole
-        if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
-    ]
-    return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
+
+    def loss(bucket: Bucket) -> BucketLoss:
+        seconds = whole[bucket]
+        wall = seconds / threads if threads else 0.0
+        return BucketLoss(bucket, seconds, wall, whole.ns(bucket) / finalized, money(seconds))
+
+    lost = [Bucket(bucket) for bucket in whole if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)]
+    return tuple(map(loss, sorted(lost, key=lambda bucket: -whole[bucket])))
 
 
 #: Factors whose product is the efficiency, each with the buckets that it takes away, in order (after the POP
@@ -47,13 +42,7 @@ FACTORS: dict[str, tuple[Bucket, ...]] = {
     "supply": (Bucket.IDLE, Bucket.CONSTRAINED),
     "transfer": (Bucket.WAITING_ON_DATA,),
     "memory": (Bucket.PAUSED, Bucket.SPILL),
-    "goodput": (
-        Bucket.FAILED,
-        Bucket.CANCELLED,
-        Bucket.RECOMPUTED,
-        Bucket.LOST_WORKER,
-        Bucket.RETIRING,
-    ),
+    "goodput": (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.LOST_WORKER, Bucket.RETIRING),
     "in-task": (Bucket.THREAD_NONCPU, Bucket.OVERHEAD),
     "unknown": (Bucket.UNMEASURED,),
 }
@@ -66,9 +55,8 @@ def factors_of(whole: Breakdown) -> dict[str, float]:
     neutral = 1.0 if left else math.nan
     factors = {}
     for name, buckets in FACTORS.items():
-        after = left - whole.ns(*buckets)
-        factors[name] = after / left if left else neutral
-        left = after
+        before, left = left, left - whole.ns(*buckets)
+        factors[name] = left / before if before else neutral
     return factors
 
 
@@ -78,12 +66,8 @@ PHASES = ("optimize", "upload", "schedule", "run", "gather")
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Results of one prefix that existed before and were computed again on request.
+    """Tasks of one prefix that computed a result again on request, other than those lost with a worker."""
 
-    Results lost with a worker are not included.
-    """
-
-    #: Tasks that computed a result again.
     tasks: int
     #: Most computations of one key, including the first one, which may precede the window.
     times: int
@@ -106,8 +90,6 @@ class HeldResult:
 
 #: Key of :attr:`EfficiencyReport.savings` for all cures together.
 ALL = "all"
-
-
 #: Kinds whose saving is a bound that no cure reaches: some bytes have to move.
 BOUNDS = frozenset({str(Bucket.WAITING_ON_DATA)})
 
@@ -167,7 +149,7 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True)
 class GilHolder:
-    """Holder of the GIL while tasks of one prefix waited for it."""
+    """Nanoseconds for which tasks of one prefix waited for the GIL while one thread had it."""
 
     #: Prefix of the waiting tasks.
     prefix: str
@@ -175,7 +157,6 @@ class GilHolder:
     holder: str
     #: Stack of the holder.
     stack: Stack
-    #: Nanoseconds of waiting attributed to the holder.
     ns: int
 
 

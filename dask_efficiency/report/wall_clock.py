@@ -11,13 +11,11 @@ from dask_efficiency.show.figures import format_seconds
 
 #: Share of the window, or of the cluster's time, from which a part is mentioned. By judgement.
 WORTH_SAYING = 0.05
-
 #: Share of the window from which a client that is not busy with Dask runs its user's own code. By judgement.
 OWN_CODE = 0.2
 
 ON_CLUSTER = "of work on the cluster"
 NO_WORKERS = "without any worker"
-
 #: Client phases that are work for Dask; the rest of the client's time is the user's own code.
 _FOR_DASK = ("optimize", "upload", "gather")
 
@@ -66,9 +64,8 @@ def ideal_time_lines(report: EfficiencyReport) -> list[str]:
     }
     known = ", ".join(f"{format_seconds(seconds)} by {names[name]}" for name, seconds in bounds.items())
     unknown = {"cores": "how many cores the workers share", "chain": "the longest chain of tasks (trace=True tells)"}
-    missing = [what for name, what in unknown.items() if name not in bounds]
-    text = f"useful work takes at least {known}"
-    return [text + (f"; not known: {' and '.join(missing)}" if missing else "")]
+    missing = " and ".join(what for name, what in unknown.items() if name not in bounds)
+    return [f"useful work takes at least {known}" + (f"; not known: {missing}" if missing else "")]
 
 
 def kept_in_bounds(report: EfficiencyReport) -> tuple[SlowWorker, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dask_efficiency.accounts.buckets import BUCKET_DESCRIPTIONS, Bucket
 from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS as CAUSES_MEAN
@@ -23,7 +23,6 @@ class Extent:
     workers: int
     gpus: int
     prefixes: int
-    gpu_prefixes: int
     kernels: int
     #: Characters of a kernel's name.
     kernel_name: int
@@ -32,18 +31,16 @@ class Extent:
 
 
 #: Rows on a screen. A guess.
-SCREEN = Extent(workers=8, gpus=8, prefixes=8, gpu_prefixes=8, kernels=8, kernel_name=NAME_LENGTH, drawn=False)
-
+SCREEN = Extent(workers=8, gpus=8, prefixes=8, kernels=8, kernel_name=NAME_LENGTH, drawn=False)
 #: Rows on a page; the rest is folded. A guess.
-PAGE = Extent(workers=30, gpus=16, prefixes=20, gpu_prefixes=20, kernels=20, kernel_name=64, drawn=True)
+PAGE = Extent(workers=30, gpus=16, prefixes=20, kernels=20, kernel_name=64, drawn=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text, with a coloured square before it, and a hint that shows on hover."""
+    """A text, with a coloured square before it if it has a colour, and a hint that shows on hover."""
 
     text: str
-    #: Empty for no square.
     colour: str = ""
     hint: str = ""
     #: True for a part of the row above it.
@@ -65,26 +62,23 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A plain bar in a row of a table."""
+    """A plain bar in a row of a table: a share of the longest one, in [0, 1]."""
 
-    #: Of the longest bar in the table, in [0, 1].
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A bar of several parts in a row of a table."""
+    """A bar of several parts in a row of a table, whose width stands for the whole."""
 
     slices: tuple[Slice, ...]
-    #: Size that the whole width stands for.
     whole: int
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeBar:
-    """A bar to the right for what grew and to the left for what shrank."""
+    """A bar to the right for what grew and to the left for what shrank: a share of the largest change, in [-1, 1]."""
 
-    #: Of the largest change in the table, in [-1, 1].
     share: float
     colour: str
 
@@ -122,9 +116,8 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     #: Positions of the columns of words; the others are of figures.
     words: tuple[int, ...] = (0,)
-    #: Positions of the rows that are sums of those above them.
+    #: Positions of the rows that are sums of those above them, and of other rows that stand out.
     sums: tuple[int, ...] = ()
-    #: Positions of other rows that stand out.
     strong: tuple[int, ...] = ()
     #: One for each row, None for a row without; empty where no row has one.
     drawings: tuple[Drawing | None, ...] = ()
@@ -133,7 +126,6 @@ class Table:
     drawn_head: str = ""
     #: Head of a column with the hints of the first cells; empty to show them on hover only.
     hint_head: str = ""
-    #: True if a reader may sort the rows.
     sortable: bool = False
 
 
@@ -177,10 +169,9 @@ class Through:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box of a flame graph. All names in it are harmless."""
+    """A box of a flame graph, with a harmless name."""
 
     name: str
-    #: Its time, and its share of the whole and of its cause.
     hint: str
     #: Nanoseconds to the left of it, and its own.
     left: int
@@ -192,9 +183,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Flames:
-    """Time by cause, prefix and stack, as boxes below those that they are part of."""
+    """Time by cause, prefix and stack, as boxes: the whole first, and each before those in it."""
 
-    #: The whole first, and each before those in it.
     boxes: tuple[Box, ...]
 
 
@@ -205,7 +195,6 @@ class Along:
     #: Colour and meaning of each stretch, its first step, and the step after its last.
     stretches: tuple[tuple[Label, int, int], ...]
     steps: int
-    #: Length of the run, in words.
     length: str
 
 
@@ -228,7 +217,6 @@ class Curve:
 
     #: At least one, in order of ``at``, which is above 0.
     points: tuple[Point, ...]
-    #: Text below the axis.
     axis: str
     #: Description for readers that cannot see it.
     label: str
@@ -255,37 +243,43 @@ Block: TypeAlias = "str | Aside | Table | Figure | Section"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled part of a document. All names in it are harmless."""
+    """A titled part of a document, in reading order; a string is a sentence. All names in it are harmless."""
 
     title: str
-    #: In reading order; a string is a sentence.
     blocks: tuple[Block, ...] = ()
     #: True if it limits the trust in the report, so that no renderer folds it away.
     caveat: bool = False
-    #: True if it is long, and few will read it.
     folded: bool = False
     #: True if it may share a row with another narrow one.
     narrow: bool = False
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Its sentences, without those of other sections in it."""
+        """Its own sentences."""
         return tuple(block for block in self.blocks if isinstance(block, str))
 
     @property
     def table(self) -> Table:
-        """Its first table; one without columns where it has none."""
+        """Its first table; an empty one where it has none."""
         return next((block for block in self.blocks if isinstance(block, Table)), Table((), ()))
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """The rows of its first table, as text."""
+        """Rows of its first table, as text."""
         return tuple(tuple(map(str, row)) for row in self.table.rows)
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """The sections in it."""
+        """Sections in it."""
         return tuple(block for block in self.blocks if isinstance(block, Section))
+
+
+class HasSection(Protocol):
+    """A value, such as a prediction, with a section for the page of another."""
+
+    @property
+    def section(self) -> Section:
+        """Its section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,17 +294,15 @@ class Document:
     sections: tuple[Section, ...]
     #: Sentences below the sections.
     last: tuple[str, ...] = ()
-    #: Findings, shown below the headline: for each the finding with its place, and the advice.
+    #: Below the headline: for each the finding with its place, and the advice.
     findings: tuple[tuple[str, ...], ...] = ()
-    #: Figure below the findings.
     figure: ByBucket | Sides | None = None
-    #: The main figures by name.
+    #: Main figures by name.
     stats: tuple[tuple[str, str], ...] = ()
-    #: Last line: the version that measured, and the time.
     footer: str = ""
     #: Title in a browser, if it differs.
     page_title: str = ""
-    #: Anything that JSON can hold, for programs that read a page; None for nothing.
+    #: Anything that JSON can hold, for programs that read a page.
     data: Any = field(default=None, compare=False)
 
 
@@ -327,16 +319,10 @@ def with_content(*sections: Section) -> tuple[Section, ...]:
 def is_empty(block: Block) -> bool:
     """Check for an empty block: an empty sentence, a table without rows, a section without blocks."""
     match block:
-        case str(text) | Aside(text):
-            return not text
-        case Table(rows=rows) | Strips(table=Table(rows=rows)):
-            return not rows
-        case Legend(entries):
-            return not entries
-        case Flames(boxes):
-            return not boxes
-        case Section(blocks=blocks):
-            return not blocks
+        case str(held) | Aside(held) | Table(rows=held) | Strips(table=Table(rows=held)):
+            return not held
+        case Legend(held) | Flames(held) | Section(blocks=held):
+            return not held
     return False
 
 
@@ -353,7 +339,7 @@ def cause_label(bucket: str, cause: str) -> Label:
 
 
 def slices_of(parts: tuple[BucketShare, ...]) -> tuple[Slice, ...]:
-    """The parts of a bar of time by bucket."""
+    """Parts of a bar of time by bucket."""
     return tuple(Slice(bucket_label(part.bucket), part.nanoseconds, percent_of(part)) for part in parts)
 
 

@@ -9,37 +9,34 @@ from dataclasses import dataclass
 from dask_efficiency.accounts.buckets import GOOD, UNKNOWN, Breakdown, Bucket
 from dask_efficiency.show.figures import apportion, format_percent
 
-#: Good time is green and blue, losses are warm, nobody's time is grey. Found by a search over
-#: these hues for the largest distance in Oklab between any two, as seen with normal sight and with
-#: protanopia and deuteranopia as simulated by Machado, Oliveira & Fernandes, IEEE TVCG 2009.
-COLOURS: dict[Bucket, str] = {
-    Bucket.THREAD_CPU: "#549857",
-    Bucket.GPU: "#1d86ee",
-    Bucket.LIBRARY_THREADS: "#0a3cf0",
-    Bucket.THREAD_NONCPU: "#f2d70e",
-    Bucket.SPILL: "#ff4508",
-    Bucket.OVERHEAD: "#fa9c1c",
-    Bucket.FAILED: "#822050",
-    Bucket.CANCELLED: "#965843",
-    Bucket.RECOMPUTED: "#ce47aa",
-    Bucket.PAUSED: "#febda0",
-    Bucket.RETIRING: "#c5b483",
-    Bucket.WAITING_ON_DATA: "#791ba5",
-    Bucket.CONSTRAINED: "#675b08",
-    Bucket.IDLE: "#9f9f9f",
-    Bucket.NO_WORK: "#cbcbcb",
-    Bucket.LOST_WORKER: "#78330d",
-    Bucket.UNMEASURED: "#6a6d70",
-    Bucket.RUNNING: "#84e3ff",
+#: Colour of each bucket, and its letter for screens without colour or with ASCII only. Good time is green and blue,
+#: losses are warm, nobody's time is grey. Found by a search over these hues for the largest distance in Oklab between
+#: any two, as seen with normal sight and with protanopia and deuteranopia as simulated by Machado, Oliveira &
+#: Fernandes, IEEE TVCG 2009.
+_DRAWN: dict[Bucket, tuple[str, str]] = {
+    Bucket.THREAD_CPU: ("#549857", "#"),
+    Bucket.GPU: ("#1d86ee", "@"),
+    Bucket.LIBRARY_THREADS: ("#0a3cf0", "l"),
+    Bucket.THREAD_NONCPU: ("#f2d70e", "n"),
+    Bucket.SPILL: ("#ff4508", "s"),
+    Bucket.OVERHEAD: ("#fa9c1c", "o"),
+    Bucket.FAILED: ("#822050", "f"),
+    Bucket.CANCELLED: ("#965843", "c"),
+    Bucket.RECOMPUTED: ("#ce47aa", "r"),
+    Bucket.PAUSED: ("#febda0", "p"),
+    Bucket.RETIRING: ("#c5b483", "t"),
+    Bucket.WAITING_ON_DATA: ("#791ba5", "w"),
+    Bucket.CONSTRAINED: ("#675b08", "k"),
+    Bucket.IDLE: ("#9f9f9f", "."),
+    Bucket.NO_WORK: ("#cbcbcb", "_"),
+    Bucket.LOST_WORKER: ("#78330d", "x"),
+    Bucket.UNMEASURED: ("#6a6d70", "?"),
+    Bucket.RUNNING: ("#84e3ff", "~"),
 }
-
+COLOURS = {bucket: colour for bucket, (colour, _) in _DRAWN.items()}
+LETTERS = {bucket: letter for bucket, (_, letter) in _DRAWN.items()}
 #: Colours of :data:`dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`; that of copies is from the same search.
-GPU_COLOURS: dict[str, str] = {
-    "kernels": COLOURS[Bucket.GPU],
-    "copies": "#0d5173",
-    "idle": COLOURS[Bucket.IDLE],
-}
-
+GPU_COLOURS: dict[str, str] = {"kernels": COLOURS[Bucket.GPU], "copies": "#0d5173", "idle": COLOURS[Bucket.IDLE]}
 #: Colours of causes. A figure shows the causes of one bucket only, so colours may repeat.
 CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
     Bucket.THREAD_NONCPU: {
@@ -73,40 +70,12 @@ CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
 
 #: Colour of the rest that is no bucket of its own.
 OTHER_COLOUR = "#ccaed2"
-
 #: Colour systems of rich in which all buckets look different.
 DISTINCT_COLOURS = ("256", "truecolor")
 
-#: Letters of buckets, for screens without colour or with ASCII only.
-LETTERS: dict[Bucket, str] = {
-    Bucket.THREAD_CPU: "#",
-    Bucket.GPU: "@",
-    Bucket.LIBRARY_THREADS: "l",
-    Bucket.THREAD_NONCPU: "n",
-    Bucket.SPILL: "s",
-    Bucket.OVERHEAD: "o",
-    Bucket.FAILED: "f",
-    Bucket.CANCELLED: "c",
-    Bucket.RECOMPUTED: "r",
-    Bucket.PAUSED: "p",
-    Bucket.RETIRING: "t",
-    Bucket.WAITING_ON_DATA: "w",
-    Bucket.CONSTRAINED: "k",
-    Bucket.IDLE: ".",
-    Bucket.NO_WORK: "_",
-    Bucket.LOST_WORKER: "x",
-    Bucket.UNMEASURED: "?",
-    Bucket.RUNNING: "~",
-}
-
 
 def luminance(colour: str) -> float:
-    """Relative luminance of a colour ``#rrggbb``, from 0 (black) to 1 (white).
-
-    References
-    ----------
-    W3C, Web Content Accessibility Guidelines 2.2, "relative luminance".
-    """
+    """Relative luminance of a colour ``#rrggbb``, from 0 (black) to 1 (white), as WCAG 2.2 defines it."""
     red, green, blue = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -137,7 +106,7 @@ def finalized_parts(breakdown: Breakdown) -> tuple[BucketShare, ...]:
 
 
 def parts_of(parts: Mapping[Bucket, int]) -> tuple[BucketShare, ...]:
-    """Nanoseconds by bucket with their shares of the whole."""
+    """Shares of buckets in their sum."""
     tenths = apportion(list(parts.values()), 1000)
     return tuple(BucketShare(bucket, ns, share) for (bucket, ns), share in zip(parts.items(), tenths, strict=True))
 
@@ -180,27 +149,15 @@ class Wedge:
 
 
 def wedges(nanoseconds: Mapping[str, int], *, at_most: int = 7) -> tuple[Wedge, ...]:
-    """A pie of time by bucket, largest first.
-
-    Parameters
-    ----------
-    nanoseconds
-        By bucket name, as from :meth:`Breakdown.to_nanoseconds`.
-    at_most
-        Number of wedges, 1 or more. What does not fit is folded into :data:`OTHER`, which comes last.
-    """
-    if at_most < 1:
-        raise ValueError(f"at_most={at_most!r}; expected 1 wedge or more")
+    """Pie of time by bucket, the largest first; what does not fit is folded into :data:`OTHER`, which comes last."""
     ranked = sorted(((Bucket(name), ns) for name, ns in nanoseconds.items() if ns), key=lambda item: -item[1])
     tenths = apportion([ns for _, ns in ranked], 1000)
     slices = [(str(bucket), COLOURS[bucket], ns, t) for (bucket, ns), t in zip(ranked, tenths, strict=True)]
     if len(slices) > at_most:
         rest = slices[at_most - 1 :]
-        slices = slices[: at_most - 1]
-        slices.append((OTHER, OTHER_COLOUR, sum(s[2] for s in rest), sum(s[3] for s in rest)))
+        slices[at_most - 1 :] = [(OTHER, OTHER_COLOUR, sum(s[2] for s in rest), sum(s[3] for s in rest))]
     total = sum(ns for _, ns in ranked)
-    found = []
-    before = 0
+    found, before = [], 0
     for label, colour, ns, share in slices:
         found.append(Wedge(label, colour, ns, before / total, (before + ns) / total, format_percent(share)))
         before += ns

@@ -19,14 +19,13 @@ NAME_LENGTH = 40
 NOTE_LENGTH = 400
 #: Names listed in a line before "and N more". A guess: they fit 80 columns mostly.
 NAMES_IN_A_LINE = 3
-
 #: Name that joblib's backend for Dask gives a task of several calls of a function.
 _BATCH = re.compile(r"\bbatch_of_(\w+?)_\d+_calls\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The unit and the number of decimals in which a column of figures is written."""
+    """Unit and number of decimals in which a column of figures is written."""
 
     #: "ms", "s", "min" or "h"; empty for a bare number.
     unit: str
@@ -37,7 +36,7 @@ class Scale:
     decimals: int
 
     def steps(self, value: float) -> int:
-        """The value in whole steps of the last decimal shown."""
+        """Value in whole steps of the last decimal shown."""
         return round(value / self.size * 10.0**self.decimals)
 
     def text(self, steps: int) -> str:
@@ -50,13 +49,7 @@ class Scale:
 
 
 def time_scale(largest_seconds: float, whole_seconds: float | None = None) -> Scale:
-    """Scale that shows the largest of a column of times with three or four figures.
-
-    Parameters
-    ----------
-    whole_seconds
-        The whole of these times, which sets the unit.
-    """
+    """Scale that shows the largest of a column of times with three or four figures; their whole sets the unit."""
     whole = largest_seconds if whole_seconds is None else whole_seconds
     if not whole >= 1.0:
         unit, word, size = "ms", "milliseconds", 1e-3
@@ -70,7 +63,7 @@ def time_scale(largest_seconds: float, whole_seconds: float | None = None) -> Sc
 
 
 def money_scale(largest: float) -> Scale:
-    """The scale for a column of prices: hundredths, or finer where the sum is small."""
+    """Scale for a column of prices: hundredths, or finer where the sum is small."""
     fine = 2 if not 0 < largest < 1 else min(2 - math.floor(math.log10(largest)), 9)
     return Scale("", "", 1.0, fine)
 
@@ -80,24 +73,10 @@ def _decimals(largest: float) -> int:
 
 
 def apportion(weights: Sequence[int], whole: int) -> list[int]:
-    """Divide a whole number in proportion to weights, into whole numbers.
+    """Divide a whole number in proportion to weights into whole numbers, by Hamilton's method (largest remainders).
 
-    Parameters
-    ----------
-    weights
-        Not negative.
-    whole
-        The sum wanted, not negative.
-
-    Returns
-    -------
-    list
-        One number for each weight, less than 1 from its exact share; all 0 where every weight
-        is. Equal weights differ by 1 at most, and the earlier gets the larger number.
-
-    References
-    ----------
-    Hamilton's method (largest remainders).
+    Each is less than 1 from its exact share, and all are 0 where every weight is; of equal weights, the earlier gets
+    the larger number.
     """
     total = sum(weights)
     if not total:
@@ -185,7 +164,7 @@ def harmless(name: str) -> str:
 
 
 def shorten(text: str, length: int = NAME_LENGTH) -> str:
-    """The text, with its middle cut out where it is longer than ``length``."""
+    """Cut the middle out of a text that is longer than ``length``."""
     if len(text) <= length:
         return text
     kept = length - len("...")
@@ -195,14 +174,9 @@ def shorten(text: str, length: int = NAME_LENGTH) -> str:
     return f"{text[:head]}...{text[len(text) - kept // 3 :]}"
 
 
-def readable(text: str) -> str:
-    """The text with the names of joblib's batches replaced by their function."""
-    return _BATCH.sub(lambda batch: f"joblib: {batch[1].strip('_')}", text)
-
-
 def name_of(name: str) -> str:
     """A user's name for display: harmless and bounded. Of joblib's batches, as scikit-learn has them, the function."""
-    name = readable(shorten(str(name), 4 * NAME_LENGTH))
+    name = _BATCH.sub(lambda batch: f"joblib: {batch[1].strip('_')}", shorten(str(name), 4 * NAME_LENGTH))
     # cut before and after: escaping makes a name longer, and a name may be megabytes long
     return shorten(harmless(name), NAME_LENGTH)
 
@@ -213,28 +187,13 @@ def sentence(text: str) -> str:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first of some names, and how many there are more."""
+    """First of some names, and how many there are more."""
     more = len(names) - NAMES_IN_A_LINE
     return ", ".join(map(name_of, names[:NAMES_IN_A_LINE])) + (f" and {more} more" if more > 0 else "")
 
 
 def labelled(ranked: Sequence[str], one: str, many: str, at_most: int) -> dict[str, list[str]]:
-    """Labels for the first of some names, and one label for the rest.
-
-    Parameters
-    ----------
-    ranked
-        Names of users, in the order in which they are shown.
-    one, many
-        Singular and plural of the named things.
-    at_most
-        Names that get a label of their own.
-
-    Returns
-    -------
-    dict
-        The names that each label stands for.
-    """
+    """Label the first of some users' names, and the rest together; with the names that each label stands for."""
     labels: dict[str, list[str]] = {}
     for name in ranked[:at_most]:
         label = name_of(name) or f"(no {one})"
@@ -247,7 +206,7 @@ def labelled(ranked: Sequence[str], one: str, many: str, at_most: int) -> dict[s
 
 def format_count(number: int, noun: str) -> str:
     """A number of things: ``"1 worker"``, ``"2 workers"``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_times(effect: float | None) -> str:
@@ -266,7 +225,6 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 #: Characters of a label. A guess.
 LABEL_LENGTH = 28
-
 #: Start of a formula to TeX or MathML.
 _FORMULA = re.compile(r"(?<=\$)(?=\$)|(?<=\\)(?=[\[(])")
 
@@ -280,20 +238,13 @@ def label(name: str) -> str:
 
 #: Characters of a kernel's name; a longer one is cut before it is parsed, as templates may nest to hundreds of kB.
 MAX_KERNEL_NAME = 2000
-
 #: Namespaces such as ``at::native::``, and lambdas' enclosing scopes.
 _NAMESPACES = re.compile(r"(?:\b\w+|\(anonymous namespace\)|<unnamed>)::")
 _RETURNS = re.compile(r"^(?:void|static|__global__)\s+")
 
 
 def kernel_name(name: str) -> str:
-    """A kernel's name without return type, arguments and namespaces; a name that is no C++ stays as it is.
-
-    Examples
-    --------
-    >>> kernel_name("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)")
-    'vectorized_elementwise_kernel<4, AddFunctor<float>>'
-    """
+    """A kernel's name without return type, arguments and namespaces; a name that is no C++ stays as it is."""
     name = name[:MAX_KERNEL_NAME].strip()
     bare = _NAMESPACES.sub("", _RETURNS.sub("", name))
     bare = _without_arguments(bare).replace(" >", ">").replace("> >", ">>").strip()
@@ -301,13 +252,10 @@ def kernel_name(name: str) -> str:
 
 
 def _without_arguments(name: str) -> str:
-    """The name up to the parenthesis that opens its arguments: the first one outside of templates."""
+    """Cut the name at the parenthesis that opens its arguments: the first one outside of templates."""
     depth = 0
     for place, character in enumerate(name):
-        if character == "<":
-            depth += 1
-        elif character == ">":
-            depth -= 1
-        elif character == "(" and depth <= 0 and place:
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0 and place:
             return name[:place]
     return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -12,7 +12,6 @@ from dask_efficiency.show.figures import format_seconds
 
 #: Characters of a title and of a headline, so that these fit a line.
 MAX_TITLE, MAX_HEADLINE = 70, 100
-
 #: Least share of the wall clock of a finding; most findings; and those on the first screen. Guesses about patience.
 WORTH_FINDING, MAX_FINDINGS, MAX_SHOWN = 0.03, 10, 3
 
@@ -121,16 +120,9 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as values that JSON has."""
-        return {
-            "kind": self.kind,
-            "title": self.title,
-            "where": self.where,
-            "lost_seconds": self.lost_seconds,
-            "saves_seconds": self.saves_seconds,
+        plain = {
             "saves_interval": None if self.saves_interval is None else list(self.saves_interval),
             "basis": str(self.basis),
-            "advice": self.advice,
-            "page": self.page,
             "evidence": dict(self.evidence),
-            "confidence": self.confidence,
         }
+        return {each.name: getattr(self, each.name) for each in fields(self)} | plain

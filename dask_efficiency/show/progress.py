@@ -26,12 +26,9 @@ from typing import IO, Any, ClassVar, Protocol, TypeVar
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
-#: Seconds before a bar is first shown, and between two updates. A guess about patience.
-BAR_TIMING = 2.0, 0.1
-#: The same of a notebook's line, each update of which is a message to the browser. A guess.
-NOTEBOOK_TIMING = 2.0, 0.5
-#: The same of a log, in which each line stays. A guess.
-LOG_TIMING = 10.0, 30.0
+#: Seconds before a bar, a notebook's line or a log's line is first shown, and between two updates: each update of a
+#: notebook is a message to the browser, and a log's lines stay. Guesses about patience.
+BAR_TIMING, NOTEBOOK_TIMING, LOG_TIMING = (2.0, 0.1), (2.0, 0.5), (10.0, 30.0)
 
 _hidden: ContextVar[bool] = ContextVar("hidden", default=False)
 
@@ -42,22 +39,12 @@ class StoppedWarning(UserWarning):
 
 @dataclass(slots=True)
 class ProgressState:
-    """State of some work.
-
-    Parameters
-    ----------
-    doing
-        The activity, such as ``simulating``.
-    unit
-        The counted things; empty if nothing is counted.
-    of
-        Their number; None if unknown.
-    done
-        Number done, which may be a fraction.
-    """
+    """State of some work: the activity, and the number of the counted things that are done."""
 
     doing: str
+    #: Empty if nothing is counted.
     unit: str = ""
+    #: None if unknown.
     of: float | None = None
     done: float = 0.0
 
@@ -75,66 +62,44 @@ class ProgressState:
 
 
 class Report(Protocol):
-    """Function that updates the state; what is not given stays as it was."""
+    """Function that updates the state, as often as is convenient; what is not given stays as it was."""
 
-    def __call__(self, done: float, *, of: float | None = None, doing: str = "") -> None:
-        """Update the state, as often as is convenient."""
+    def __call__(self, done: float, *, of: float | None = None, doing: str = "") -> None:  # noqa: D102
         ...
 
 
-class Display(Protocol):
-    """Display of work."""
+class Display:
+    """Display of work; this one shows nothing."""
 
-    #: Seconds that it may take before it is shown, and between two updates.
-    timing: ClassVar[tuple[float, float]]
-
-    def show(self, work: ProgressState, seconds: float) -> None:
-        """Show the state of work that began ``seconds`` ago."""
-        ...
-
-    def close(self, work: ProgressState, seconds: float) -> None:
-        """The work is over."""
-        ...
-
-
-class NoDisplay:
-    """Display without output."""
-
+    #: Seconds that the work may take before it is shown, and between two updates.
     timing: ClassVar[tuple[float, float]] = float("inf"), float("inf")
 
     def show(self, work: ProgressState, seconds: float) -> None:
-        """Show nothing."""
+        """Show the state of work that began ``seconds`` ago."""
 
     def close(self, work: ProgressState, seconds: float) -> None:
-        """Do nothing."""
+        """End the display with the work."""
 
 
 @dataclass(slots=True)
-class LogLines:
-    """Lines in a log."""
-
+class _LogLines(Display):
     file: IO[str]
-    timing: ClassVar[tuple[float, float]] = LOG_TIMING
+    timing = LOG_TIMING
 
     def show(self, work: ProgressState, seconds: float) -> None:
-        """Add a line."""
         self.file.write(f"{work.in_words}, {_clock(seconds)}\n")
         self.file.flush()
 
-    def close(self, work: ProgressState, seconds: float) -> None:
-        """The lines stay."""
-
 
 @dataclass(slots=True)
-class TerminalBar:
-    """A bar on a terminal, by rich; it is gone when the work is over."""
+class _TerminalBar(Display):
+    """A bar by rich, which is gone when the work is over."""
 
     file: IO[str]
-    timing: ClassVar[tuple[float, float]] = BAR_TIMING
+    timing = BAR_TIMING
     _drawn: Any = field(default=None, init=False)
 
     def show(self, work: ProgressState, seconds: float) -> None:
-        """Draw the bar, or move it."""
         if self._drawn is None:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -157,20 +122,18 @@ class TerminalBar:
         self._drawn.start()  # at first
 
     def close(self, work: ProgressState, seconds: float) -> None:
-        """Take the bar away."""
         if self._drawn is not None:
             self._drawn.stop()
 
 
 @dataclass(slots=True)
-class NotebookLine:
-    """A line below a notebook's cell."""
+class _NotebookLine(Display):
+    """A line below a notebook's cell, which stays as it is at the end."""
 
-    timing: ClassVar[tuple[float, float]] = NOTEBOOK_TIMING
+    timing = NOTEBOOK_TIMING
     _shown: Any = field(default=None, init=False)
 
     def show(self, work: ProgressState, seconds: float) -> None:
-        """Show the line, or change it."""
         from IPython.display import display
 
         content = {"text/plain": f"{work.in_words}, {_clock(seconds)}"}
@@ -180,7 +143,6 @@ class NotebookLine:
             self._shown.update(content, raw=True)
 
     def close(self, work: ProgressState, seconds: float) -> None:
-        """Leave the line as it is at the end."""
         if self._shown is not None:
             self.show(work, seconds)
 
@@ -194,7 +156,7 @@ def progress(
     If Ctrl-C ends it, the exception holds the state in words.
     """
     work, began = ProgressState(doing, unit, of), clock()
-    display: Display = NoDisplay() if _hidden.get() else _display()
+    display = Display() if _hidden.get() else _display()
     first, interval = display.timing
     due = began + first
 
@@ -229,13 +191,7 @@ def hidden() -> Iterator[None]:
 
 
 def until_stopped(do: Callable[[Item], Found], items: Sequence[Item], unit: str) -> list[Found]:
-    """Results for all items; fewer, with a :class:`StoppedWarning`, if Ctrl-C ends it after the first.
-
-    Parameters
-    ----------
-    unit
-        Name of the items, for the warning.
-    """
+    """Results for all items; fewer, with a :class:`StoppedWarning` that names the unit, if Ctrl-C ends it early."""
     found: list[Found] = []
     try:
         for item in items:
@@ -253,13 +209,12 @@ def _clock(seconds: float) -> str:
 
 
 def _display() -> Display:
-    """Display for this process."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:
-        return NotebookLine()
+        return _NotebookLine()
     file = sys.stderr
     if file is None or file.closed:
-        return NoDisplay()
+        return Display()
     if file.isatty() and os.environ.get("TERM") != "dumb" and find_spec("rich") is not None:
-        return TerminalBar(file)
-    return LogLines(file)
+        return _TerminalBar(file)
+    return _LogLines(file)

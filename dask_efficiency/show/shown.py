@@ -24,8 +24,8 @@ class Printed:
 
     __slots__ = ()
 
-    #: Name of its sections module, with functions ``document`` and ``headline``; for :class:`Paged` also ``page``, for
-    #: :class:`Shown` also ``to_dict``.
+    #: Module with functions ``document`` and ``headline``; for :class:`Paged` also ``page``, for :class:`Shown`
+    #: ``to_dict``.
     _sections_module: ClassVar[str]
 
     def _from_sections(self, what: str) -> Any:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import IO, TYPE_CHECKING, Literal
 
 from dask_efficiency.show.document import Aside, ByBucket, Cell, Document, Label, Section, Share, Table
@@ -26,7 +26,7 @@ BLOCKS = " ▏▎▍▌▋▊▉█"
 
 @dataclass(frozen=True, slots=True)
 class BarCell:
-    """One character of the bar: its left eighths belong to one part, the others to the next."""
+    """One character of the bar: its left eighths belong to one part, by position, the others to the next."""
 
     left: int
     right: int
@@ -39,20 +39,14 @@ class BarCell:
 
 
 def bar_cells(weights: Sequence[int], width: int) -> list[BarCell]:
-    """A bar of ``width`` cells, divided in proportion to the weights to an eighth of a cell.
+    """Bar of ``width`` cells, divided in proportion to the weights to an eighth of a cell.
 
-    Returns
-    -------
-    list
-        Empty where every weight is 0. ``left`` and ``right`` are positions in ``weights``. A cell
-        has two colours; where more than two parts meet in one, the two longest share it.
+    A cell has two colours; where more than two parts meet in one, the two longest share it.
     """
     eighths = apportion(weights, 8 * width)
     if not any(eighths):
         return []
-    ends = [0]
-    for count in eighths:
-        ends.append(ends[-1] + count)
+    ends = [*accumulate(eighths, initial=0)]
     row = []
     for cell in range(width):
         runs = [
@@ -62,16 +56,13 @@ def bar_cells(weights: Sequence[int], width: int) -> list[BarCell]:
         ]
         longest = sorted(sorted(runs, reverse=True)[:2], key=lambda run: run[1])
         left, right = longest[0], longest[-1]
-        row.append(BarCell(left[1], right[1], 8 if left == right else _eighths(left[0], right[0])))
+        eighths_left = 8 if left == right else min(max(round(8 * left[0] / (left[0] + right[0])), 1), 7)
+        row.append(BarCell(left[1], right[1], eighths_left))
     return row
 
 
-def _eighths(left: int, right: int) -> int:
-    return min(max(round(8 * left / (left + right)), 1), 7)
-
-
 def bar_letters(parts: Sequence[BucketShare], width: int) -> str:
-    """The bar as one letter a cell."""
+    """Bar of one letter a cell."""
     counts = apportion([part.nanoseconds for part in parts], width)
     return "".join(LETTERS[part.bucket] * count for part, count in zip(parts, counts, strict=True))
 
@@ -94,26 +85,12 @@ def packed_lines(lengths: Sequence[int], width: int, gap: int = 2) -> list[list[
 NARROWEST = 40
 #: Least width of a column of words. A guess: a cut name stays recognizable.
 SHORTEST_WORD = 8
-
 #: Characters of the longest bar in a table. A guess.
 BAR_LENGTH = 24
 
 
 def plain(document: Document, width: int = 80) -> str:
-    """The document as ASCII text.
-
-    Parameters
-    ----------
-    document
-        Figures that no text can show are left out.
-    width
-        In characters; less than 40 counts as 40.
-
-    Returns
-    -------
-    str
-        Lines without trailing spaces and without a newline at the end.
-    """
+    """The document as ASCII text, without the figures that no text can show; less than 40 columns count as 40."""
     width = max(width, NARROWEST)
     blocks = [
         [*wrapped(document.title, width), *wrapped(document.context, width)],
@@ -136,7 +113,7 @@ def written(sections: Iterable[Section]) -> Iterator[Section]:
 
 
 def ascii_text(text: str) -> str:
-    """The text with characters beyond ASCII as escapes."""
+    """Write characters beyond ASCII as escapes."""
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
@@ -233,35 +210,17 @@ def column_widths(
 MARK = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class _Coloured:
-    """A document as rich prints it."""
-
-    document: Document
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        return renderables(self.document, console, options)
-
-
 def show(document: Document, file: IO[str] | None = None) -> None:
-    """Print the document: in colour on a terminal that can and where rich is installed, else plain.
-
-    Parameters
-    ----------
-    document
-        The document to show.
-    file
-        Standard output by default.
-    """
+    """Print the document: in colour on a terminal that can and where rich is installed, else plain."""
     stream = sys.stdout if file is None else file
     try:
-        from rich.console import Console
+        from rich.console import Console, Group
     except ImportError:
         pass
     else:
         console = Console(file=stream)
         if console.is_terminal and console.color_system and not console.options.ascii_only:
-            console.print(_Coloured(document))
+            console.print(Group(*renderables(document, console, console.options)))
             return
     print(plain(document, shutil.get_terminal_size().columns), file=stream)
 
@@ -269,13 +228,7 @@ def show(document: Document, file: IO[str] | None = None) -> None:
 def renderables(document: Document, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
     """The document as renderables of rich, for a console's own width, encoding and colours.
 
-    Parameters
-    ----------
-    document
-        The document to show.
-    console, options
-        As rich passes them to ``__rich_console__``. Where the encoding is ASCII the plain text is
-        rendered; where there are less than 256 colours, the bar is of letters.
+    Where the encoding is ASCII it is the plain text; where there are less than 256 colours, the bar is of letters.
     """
     from rich.padding import Padding
     from rich.text import Text
@@ -331,28 +284,23 @@ def _coloured_section(section: Section, width: int, coloured: bool) -> Iterator[
     from rich.padding import Padding
     from rich.text import Text
 
-    if not section.title:
-        yield from _coloured_blocks(section, width, coloured)
-        return
-    yield Text(section.title, style="bold yellow" if section.caveat else "bold")
-    for block in _coloured_blocks(section, width - 2, coloured):
-        yield Padding(block, (0, 0, 0, 2))
-
-
-def _coloured_blocks(section: Section, width: int, coloured: bool) -> Iterator[RenderableType]:
-    from rich.text import Text
-
+    if section.title:
+        yield Text(section.title, style="bold yellow" if section.caveat else "bold")
+    indent = 2 if section.title else 0
     for block in section.blocks:
+        shown: RenderableType = ""
         match block:
             case str(text):
-                yield Text(text)
+                shown = Text(text)
             case Aside(text):
-                yield Text(text, style="dim")
+                shown = Text(text, style="dim")
             case Table():
-                yield _rich_table(with_bars(block, "█", width - len(MARK)), width, coloured=coloured)
+                room = width - indent
+                shown = _rich_table(with_bars(block, "█", room - len(MARK)), room, coloured)
+        yield Padding(shown, (0, 0, 0, indent)) if indent else shown
 
 
-def _rich_table(table: Table, width: int, *, coloured: bool = False) -> RichTable:
+def _rich_table(table: Table, width: int, coloured: bool) -> RichTable:
     """The table; in colour its first column has a mark where a label has a colour."""
     from rich import box
     from rich.cells import cell_len

@@ -62,10 +62,7 @@ def profiled(**fields: Any) -> EfficiencyReport:
             GilHolder("clean", EVENT_LOOP, LOOP, 50),
             GilHolder("clean", "clean", UPPER, 30),
         ),
-        "gil_holds": (
-            LongHold("a", "clean", UPPER, 0.05),
-            LongHold("a", "clean", UPPER, 1.2),
-        ),
+        "gil_holds": (LongHold("a", "clean", UPPER, 0.05), LongHold("a", "clean", UPPER, 1.2)),
         "loop_blocks": (LongHold("b", EVENT_LOOP, LOOP, 3.4),),
         "waited_for": {"clean": 2 * SECOND, "load": SECOND},
     }

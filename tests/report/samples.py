@@ -1,32 +1,24 @@
 """Reports for the tests: one worked out by hand, and any report at all."""
 
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.cluster.scheduler_loop import (
-    CALLBACK,
-    COMM,
-    HOOK,
-    STREAM,
-    LoopBlock,
-    LoopPart,
-    SchedulerLoop,
-)
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.accounts.lines import Frame
+from dask_efficiency.accounts.lines import Frame, Stack
+from dask_efficiency.accounts.metered import WAYS
 from dask_efficiency.accounts.skew import Skew
-from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
-from dask_efficiency.report.turnover import Arrival, LostWorker
-from dask_efficiency.report.values import PHASES, HeldResult, Repeat, Saved
-from dask_efficiency.runs.path.parts import PathSummary
-from dask_efficiency.runs.stragglers.long_tail import LongTask
+from dask_efficiency.accounts.slow_worker import Cause
+from dask_efficiency.report.values import PHASES, Amount, Saved
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from tests.strategies import any_gpu_totals
 
 SECOND = 1_000_000_000
@@ -228,169 +220,65 @@ def timelines(draw: st.DrawFn) -> Timeline:
     return replace(empty, elapsed_ns=(bins - 1) * empty.bin_ns + rest if bins else 0, activity=rows)
 
 
-_evidence = st.builds(
-    Evidence,
-    signal=_names | st.sampled_from(["duration", "cpu_share", "memory"]),
-    value=_numbers,
-    peers=_numbers,
-    low=_numbers,
-    high=_numbers,
-    z=_numbers,
-    tasks=st.integers(0, 10**9),
-)
-
-
-def findings() -> st.SearchStrategy[SlowWorker]:
-    """Any finding at all."""
+def anything(hint: Any) -> st.SearchStrategy[Any]:
+    """Any value of the type of a field, by the fields of its own if it has some."""
+    parts, origin = get_args(hint), get_origin(hint)
+    if hint in _ANY:
+        return _ANY[hint]
+    if origin is UnionType:
+        return st.none() | anything(parts[0])
+    if origin is Mapping:
+        return st.dictionaries(_names, anything(parts[1]), max_size=5)
+    if origin is tuple:
+        return st.lists(anything(parts[0]), max_size=3).map(tuple)
+    hints = get_type_hints(hint)
     return st.builds(
-        SlowWorker,
-        worker=_names,
-        host=_names,
-        cause=st.sampled_from(Cause),
-        score=_amounts,
-        confidence=st.floats(0, 1),
-        since=st.floats(-1e12, 1e12) | st.just(math.nan),
-        effect=_amounts | st.none(),
-        seconds_lost=st.none() | _amounts,
-        evidence=st.lists(_evidence, max_size=3).map(tuple),
+        hint, **{field.name: _FIELDS.get(field.name, anything(hints[field.name])) for field in fields(hint)}
     )
 
 
-_times = st.floats(-1e9, 1e9)
-
-_groups = st.dictionaries(_names, breakdowns, max_size=12)
+#: Strategies of types that are not drawn field by field.
+_ANY: dict[Any, st.SearchStrategy[Any]] = {
+    str: _names,
+    int: st.integers(0, 10**15) | st.integers(0, 300),
+    float: _amounts,
+    bool: st.booleans(),
+    Breakdown: breakdowns,
+    Timeline: timelines(),
+    GpuTotals: any_gpu_totals(),
+    Cause: st.sampled_from(Cause),
+    Stack: st.lists(st.builds(Frame, _names, _names, st.integers(0, 10**6)), max_size=2).map(tuple),
+    RunTrace: st.none(),
+}
 
 #: By worker or prefix; they need not agree with any breakdown.
-_cause_rows = st.dictionaries(
+_causes = st.dictionaries(
     _names, st.dictionaries(st.sampled_from(CAUSE_NAMES), st.integers(0, 10**15), max_size=8), max_size=4
 )
+_shares = st.floats(0, 1)
 
-
-def scheduler_loops() -> st.SearchStrategy[SchedulerLoop]:
-    """Any account of a scheduler's event loop."""
-    parts = st.lists(
-        st.builds(
-            LoopPart,
-            kind=st.sampled_from([STREAM, COMM, CALLBACK, HOOK]),
-            name=_names,
-            function=_names,
-            file=_names,
-            line=st.integers(0, 10**6),
-            seconds=_amounts,
-            calls=st.integers(0, 10**9),
-        ),
-        max_size=3,
-    ).map(tuple)
-    stacks = st.lists(st.builds(Frame, _names, _names, st.integers(0, 10**6)), max_size=2).map(tuple)
-    return st.builds(
-        SchedulerLoop,
-        seconds=_amounts,
-        busy_seconds=st.none() | _amounts,
-        lag_seconds=st.none() | _amounts,
-        busy_with_work=st.none() | st.floats(0, 1),
-        gc_seconds=_amounts,
-        handlers_seconds=_amounts,
-        hooks_seconds=_amounts,
-        handlers=parts,
-        hooks=parts,
-        blocks=st.lists(st.builds(LoopBlock, _amounts, stacks), max_size=2).map(tuple),
-    )
-
-
-reports = st.builds(
-    EfficiencyReport,
-    name=_names,
-    started=_amounts,
-    window_seconds=_amounts,
-    cluster_seconds=_amounts,
-    by_worker=_groups,
-    by_prefix=_groups,
-    by_span=_groups,
-    phases=st.dictionaries(st.sampled_from(PHASES), _amounts),
-    tasks=st.dictionaries(_names, st.integers(0, 10**9), max_size=4),
-    nthreads=st.dictionaries(_names, st.integers(1, 256), max_size=4),
-    outside=st.dictionaries(_names, _amounts, max_size=4),
-    details=st.dictionaries(_names, _amounts, max_size=4),
-    not_measured=st.dictionaries(_names, _names, max_size=4),
-    repeats=st.dictionaries(_names, st.builds(Repeat, st.integers(0, 10**9), st.integers(0, 10**9)), max_size=12),
-    notes=st.lists(_names, max_size=3).map(tuple),
-    price_per_worker_hour=st.none() | st.floats(0, 1000),
-    environment=st.dictionaries(_names, _names, max_size=4),
-    timeline=st.none() | timelines(),
-    code=st.lists(_names, max_size=3).map(tuple),
-    stragglers=st.lists(findings(), max_size=3).map(tuple),
-    lost_workers=st.lists(
-        st.builds(
-            LostWorker,
-            worker=_names,
-            reason=_names,
-            in_order=st.booleans(),
-            ns=st.integers(0, 10**15),
-            prefixes=st.dictionaries(_names, st.integers(0, 10**15), max_size=5),
-            recomputed_ns=st.integers(0, 10**15),
-            recomputed_tasks=st.integers(0, 10**9),
-        ),
-        max_size=3,
-    ).map(tuple),
-    gpu=st.dictionaries(_names, any_gpu_totals(), max_size=2),
-    no_workers_seconds=_amounts,
-    cores=st.none() | st.floats(0, 1e4),
-    path=st.none()
-    | st.builds(
-        PathSummary,
-        headline=_names,
-        makespan_seconds=_amounts,
-        seconds_by_kind=st.dictionaries(_names, _amounts, max_size=3),
-        floor_seconds=_amounts,
-        longest_task_seconds=_amounts,
-        chain_seconds=_amounts,
-    ),
-    causes_by_worker=_cause_rows,
-    causes_by_prefix=_cause_rows,
-    scheduler_loop=st.none() | scheduler_loops(),
-    waited_for=st.dictionaries(_names, st.integers(0, 10**15), max_size=3),
-    not_sampled=st.dictionaries(_names, _names, max_size=3),
-    savings=st.dictionaries(
+#: Strategies of fields with fewer values than their types, or more.
+_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(("causes_by_worker", "causes_by_prefix", "causes_by_span"), _causes),
+    **dict.fromkeys(("share", "confidence", "others_share"), _shares),
+    **dict.fromkeys(("value", "peers", "low", "high", "z"), _numbers),
+    **dict.fromkeys(("asked", "joined", "first_task"), st.floats(-1e9, 1e9)),
+    "busy_with_work": st.none() | _shares,
+    "median_seconds": _amounts.filter(bool),
+    "nthreads": st.dictionaries(_names, st.integers(1, 256), max_size=4),
+    "phases": st.dictionaries(st.sampled_from(PHASES), _amounts),
+    "moved": st.dictionaries(st.sampled_from(WAYS), st.builds(Amount, st.integers(0, 10**15), st.integers(1, 10**9))),
+    "price_per_worker_hour": st.none() | st.floats(0, 1000),
+    "savings": st.dictionaries(
         st.sampled_from(["all", "spill", "thread-noncpu/gil", "waiting-on-data", "slow-worker/w0"]),
         st.builds(Saved, _amounts, _amounts, _amounts),
-        max_size=4,
     ),
-    worker_saturation=st.none() | st.floats(0.1, 100.0),
-    held_results=st.lists(
-        st.builds(HeldResult, prefix=_names, client=_names, nbytes=_amounts, share=st.floats(0.0, 1.0)), max_size=3
-    ).map(tuple),
-    long_tail=st.lists(
-        st.builds(
-            LongTask,
-            prefix=_names,
-            key=_names,
-            worker=_names,
-            count=st.integers(0, 10**9),
-            median_seconds=_amounts.filter(bool),
-            seconds=_amounts,
-            median_bytes=_amounts,
-            nbytes=_amounts,
-        ),
-        max_size=3,
-    ).map(tuple),
-    skew=st.dictionaries(
-        _names,
-        st.builds(
-            Skew,
-            count=st.integers(0, 10**9),
-            median_seconds=_amounts,
-            p95_seconds=_amounts,
-            max_seconds=_amounts,
-            longest_key=_names,
-            median_bytes=_amounts,
-            p95_bytes=_amounts,
-            max_bytes=_amounts,
-            largest_key=_names,
-            alone_seconds=_amounts,
-        ),
-        max_size=12,
-    ),
-    arrivals=st.lists(
-        st.builds(Arrival, worker=_names, asked=_times, joined=_times, first_task=_times), max_size=3
-    ).map(tuple),
-)
+    "signal": _names | st.sampled_from(["duration", "cpu_share", "memory"]),
+    "since": _numbers | st.just(math.nan),
+    "worker_saturation": st.none() | st.floats(0.1, 100.0),
+    # consistent ones are drawn in profile_samples
+    **dict.fromkeys(("profile", "gil_holders", "gil_holds", "loop_blocks"), st.just(())),
+    "attendance": st.just({}),
+}
+
+reports: st.SearchStrategy[EfficiencyReport] = anything(EfficiencyReport)

@@ -12,7 +12,7 @@ def found(before: EfficiencyReport | list[EfficiencyReport], after: EfficiencyRe
     return [one.lines[0] for one in find(compare(before, after))]
 
 
-def test_what_grew_is_a_finding_with_the_prefix_and_a_bound_of_what_undoing_it_saves() -> None:
+def test_a_loss_that_grew_is_a_finding_with_its_prefix_and_a_bound_of_the_saving() -> None:
     before = run(5.5, thread_cpu=9, spill=2, prefixes={"merge": seconds(spill=1), "load": seconds(spill=1)})
     after = run(10, thread_cpu=9, spill=11, prefixes={"merge": seconds(spill=9), "load": seconds(spill=2)})
     (grown,) = find(compare(before, after))
@@ -30,7 +30,7 @@ def test_a_prefix_is_named_only_if_most_of_the_change_is_in_it() -> None:
     assert "mostly" not in found(run(thread_cpu=9), after)[0]
 
 
-def test_what_is_new_and_what_is_gone_are_called_so_the_larger_first() -> None:
+def test_new_and_gone_losses_are_called_so_the_larger_first() -> None:
     assert found(run(thread_cpu=9, spill=10), run(thread_cpu=9, idle=11)) == [
         "New: threads idle: saves up to 5.5 s. 0.0 -> 11.0 thread-seconds",
         "Gone: spilling to disk. 10.0 -> 0.0 thread-seconds",
@@ -45,8 +45,8 @@ def test_causes_stand_in_place_of_their_bucket() -> None:
 
 
 def test_growth_without_a_known_cause_has_no_saving() -> None:
-    said = found(waited(), waited(unknown=4, gil=1))[0]
-    assert said.startswith("New: tasks off the CPU, for no known reason: 4.0 s of thread time. 0.0 -> 4.0 ")
+    (line, *_) = found(waited(), waited(unknown=4, gil=1))
+    assert line.startswith("New: tasks off the CPU, for no known reason: 4.0 s of thread time. 0.0 -> 4.0 ")
 
 
 def test_no_saving_is_more_than_the_ideal_runtime_leaves() -> None:
@@ -54,7 +54,7 @@ def test_no_saving_is_more_than_the_ideal_runtime_leaves() -> None:
     assert grown.saves_seconds == 2.0  # 8 s of CPU on one core
 
 
-def test_with_other_threads_the_wall_clock_says_which_way_it_went() -> None:
+def test_with_other_threads_the_wall_clock_decides_the_direction() -> None:
     on_2_threads, on_8 = run(20, thread_cpu=1, spill=39), run(5.25, thread_cpu=1, spill=41)
     (less,) = find(compare(on_2_threads, on_8))
     assert less.lines == ("Less: spilling to disk. 39.0 -> 41.0 thread-seconds, 19.5 -> 5.1 s of the wall clock",)
@@ -74,7 +74,7 @@ def test_only_changes_beyond_the_spread_of_the_runs_are_findings() -> None:
     assert grown.startswith("Grown: tasks failed: ")
 
 
-def test_there_are_none_of_unmeasured_time_nor_without_runtimes() -> None:
+def test_unmeasured_time_and_runs_without_runtimes_have_no_findings() -> None:
     assert found(run(thread_cpu=5, unmeasured=15), run(thread_cpu=20)) == []
     assert found(run(0.0, thread_cpu=5, spill=1), run(thread_cpu=5, spill=9)) == []
 
@@ -92,7 +92,7 @@ def test_headline_and_findings_of_any_comparison_keep_their_bounds(
     before: list[EfficiencyReport], after: list[EfficiencyReport]
 ) -> None:
     found = compare(before, after)
-    assert all(said.isprintable() for said in (headline(found), *found.caveats))
+    assert all(text.isprintable() for text in (headline(found), *found.caveats))
     assert 0 < len(headline(found)) <= MAX_HEADLINE
     left = max(run.cluster_seconds - run.ideal_seconds for run in after)
     for one in find(found):
@@ -103,19 +103,19 @@ def test_headline_and_findings_of_any_comparison_keep_their_bounds(
         assert one.kind == "client" or (one.saves_seconds or 0.0) <= left
 
 
-def test_every_title_of_a_report_has_room_for_what_became_of_it() -> None:
+def test_every_title_of_a_report_has_room_for_the_word_of_its_change() -> None:
     assert max(len(kind.title) for kind in KINDS.values()) <= MAX_TITLE - len("Grown: ")
 
 
 def test_a_prefix_is_named_harmlessly() -> None:
     for name in HOSTILE_NAMES:
-        (said,) = found(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)}))
-        assert said.isprintable()
-        assert "mostly in" in said
+        (line,) = found(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)}))
+        assert line.isprintable()
+        assert "mostly in" in line
 
 
-def test_the_headline_says_whether_it_is_slower_and_lost_more() -> None:
-    for before, after, said in (
+def test_the_headline_compares_runtime_and_lost_time() -> None:
+    for before, after, text in (
         (run(8.2, spill=11), run(9.4, spill=34), "15 % slower: 8.20 -> 9.40 s; lost time rose by 209 %, 11.0 -> 34.0"),
         (run(20, spill=10), run(12, spill=0.5), "40 % faster: 20.0 -> 12.0 s; lost time fell by 95 %, 10.0 -> 0.5"),
         (run(10, spill=2), run(20, idle=2), "100 % slower: 10.0 -> 20.0 s; lost time is the same, 2.00"),
@@ -123,20 +123,20 @@ def test_the_headline_says_whether_it_is_slower_and_lost_more() -> None:
         (run(0.0, spill=1), run(spill=2), "Lost time rose by 100 %, 1.00 -> 2.00"),
         (by_hand(), by_hand(), "No difference: both took 5.0 s and lost 7.0"),
     ):
-        assert headline(compare(before, after)) == f"{said} thread-seconds"
+        assert headline(compare(before, after)) == f"{text} thread-seconds"
     assert headline(compare(run(no_work=5), by_hand())) == "Nothing to compare: nothing ran before"
     assert headline(compare(by_hand(), report_of())) == "Nothing to compare: nothing ran after"
 
 
 def test_a_change_within_the_spread_of_the_runs_is_called_so() -> None:
     noise = "more than the spread of the runs"
-    for walls, spills, said in (
+    for walls, spills, text in (
         ((10, 11, 13), (2, 3, 5), f"Neither runtime nor lost time changed by {noise}"),
         ((10, 11, 13), (3, 3, 3), f"9.1 % slower, not {noise}; lost time rose by 33 %"),
         ((11, 11, 11), (2, 3, 5), f"9.1 % slower: 11.0 -> 12.0 s; lost time rose no {noise}"),
     ):
         runs = [run(wall, thread_cpu=9, spill=spill) for wall, spill in zip(walls, spills, strict=True)]
-        assert headline(compare(runs, run(12, thread_cpu=9, spill=4))) == said
+        assert headline(compare(runs, run(12, thread_cpu=9, spill=4))) == text
 
 
 @given(sides)
@@ -150,12 +150,12 @@ def test_a_rise_is_signed_and_short() -> None:
     assert [format_rise(rise) for rise in rises] == ["+14 %", "-3.4 %", "+250 %", "", "", ""]
 
 
-def test_the_excess_over_a_limit_says_that_it_is_within_the_spread() -> None:
-    said = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the spread of the runs)"
-    assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))) == said
+def test_the_excess_over_a_limit_may_be_within_the_spread() -> None:
+    text = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the spread of the runs)"
+    assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))) == text
 
 
-def test_runs_that_are_alike_have_none() -> None:
+def test_alike_runs_have_no_caveats() -> None:
     assert caveats(compare(run(thread_cpu=9, spill=1), run(thread_cpu=9, spill=8))) == ()
 
 
@@ -178,13 +178,13 @@ def test_unmeasured_and_running_time_are_caveats() -> None:
 
 def test_runs_of_one_side_with_other_threads_are_a_caveat() -> None:
     one, other = (run(thread_cpu=9, fields={"nthreads": {"w0": n}}) for n in (2, 4))
-    assert any("did not all have the same" in said for said in caveats(compare([one, other, other], other)))
+    assert any("did not all have the same" in text for text in caveats(compare([one, other, other], other)))
 
 
 def test_a_run_that_does_not_know_why_threads_waited_is_a_caveat() -> None:
     unknown = report_of(seconds(thread_cpu=10, thread_noncpu=4))
-    said = "why threads waited is not known before: what libraries' threads computed is among thread-noncpu there"
-    assert said in caveats(compare(unknown, waited(gil=4)))
-    assert said.replace("before", "after") in caveats(compare(waited(gil=4), unknown))
+    text = "why threads waited is not known before: what libraries' threads computed is among thread-noncpu there"
+    assert text in caveats(compare(unknown, waited(gil=4)))
+    assert text.replace("before", "after") in caveats(compare(waited(gil=4), unknown))
     for both in (unknown, waited(gil=4)):
         assert not any("why threads waited" in caveat for caveat in caveats(compare(both, both)))

@@ -27,7 +27,7 @@ PARTS = {
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(("part", "needed", "scale", "expected"), PARTS.values(), ids=PARTS)
-def test_each_part_computes_what_it_should(client, monkeypatch, part, needed, scale, expected):
+def test_each_part_computes_its_result(client, monkeypatch, part, needed, scale, expected):
     for name in needed:
         pytest.importorskip(name)
     monkeypatch.setattr(demo, "HANDED_NBYTES", 2**16)

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
+from distributed import Client
 
 from dask_efficiency.report import efficiency_report as module
 from dask_efficiency.report.values import Saved
 from tests.report.samples import by_hand
 
 SAVED = Saved(3.0, 2.0, 4.0)
+CLIENT = Client.__new__(Client)
 
 
-def test_where_nothing_simulates_a_report_promises_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_simulation_a_report_promises_nothing_and_has_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "offered", lambda name: None)
     found = module._with_savings(by_hand())
     assert found.savings == {}
@@ -17,3 +22,22 @@ def test_where_nothing_simulates_a_report_promises_nothing_and_says_so(monkeypat
     monkeypatch.setattr(module, "offered", lambda name: lambda report: {"all": SAVED})
     found = module._with_savings(by_hand())
     assert (found.savings, found.notes) == ({"all": SAVED}, by_hand().notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "message"),
+    [
+        ([3], {}, "filename is 3; expected a path or URL such as 'run.html'"),
+        (["a.html"], {"filename": "b.html"}, "'a.html' is given first, and again by its name"),
+        ([CLIENT], {"client": CLIENT}, "expected a path or URL such as 'run.html', or one client"),
+        ([], {"client": "tcp://host:8786"}, "client is 'tcp://host:8786'; expected a distributed."),
+        ([], {"filename": CLIENT}, "expected a path or URL such as 'run.html', or one client"),
+    ],
+    ids=range(5),
+)
+def test_anything_but_a_file_and_a_client_is_refused(
+    given: list[Any], named: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "__repr__", lambda client: "<Client>")
+    with pytest.raises(TypeError, match=re.escape(message)):
+        module.efficiency_report(*given, **named)

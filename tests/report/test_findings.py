@@ -1,4 +1,4 @@
-"""What a user reads first: the headline, and what costs most."""
+"""Headline and findings of a report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, load_report, load_trace
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, GOOD, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, GOOD, Breakdown, Bucket
 from dask_efficiency.accounts.lines import EVENT_LOOP, Frame
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.findings import find, headline, in_a_line
@@ -29,17 +30,12 @@ def first(report: EfficiencyReport) -> Finding:
     return find(report)[0]
 
 
-# -- the headline ----------------------------------------------------------------------------------
+def of_ten_seconds(*workers: Breakdown, **fields: Any) -> EfficiencyReport:
+    return report_of(*workers, **{"cluster_seconds": 10.0, "window_seconds": 10.0, **fields})
 
 
-def test_the_headline_says_how_long_it_took_and_what_can_be_saved() -> None:
-    report = report_of(
-        seconds(thread_cpu=4, spill=6),
-        seconds(thread_cpu=4, spill=6),
-        cluster_seconds=10.0,
-        window_seconds=10.0,
-        nthreads={"w0": 1, "w1": 1},
-    )
+def test_the_headline_has_the_runtime_and_the_possible_saving() -> None:
+    report = of_ten_seconds(*[seconds(thread_cpu=4, spill=6)] * 2, nthreads={"w0": 1, "w1": 1})
     assert headline(report) == "10.0 s, of which up to 6.0 s can be saved (2 workers x 1 thread)"
     replayed = replace(report, savings={"spill": Saved(5.5, 5.0, 6.0)})
     assert headline(replayed) == "10.0 s, of which 5.5 s can be saved (2 workers x 1 thread)"
@@ -52,8 +48,8 @@ def test_the_headline_says_how_long_it_took_and_what_can_be_saved() -> None:
     assert headline(uneven).endswith("(2 workers, 5 threads)")
 
 
-def test_a_healthy_run_says_so() -> None:
-    report = report_of(seconds(thread_cpu=39.5, idle=0.5), cluster_seconds=10.0, window_seconds=10.0, nthreads={"w": 4})
+def test_a_healthy_run_has_no_findings() -> None:
+    report = of_ten_seconds(seconds(thread_cpu=39.5, idle=0.5), nthreads={"w": 4})
     assert find(report) == ()
     assert headline(report) == "10.0 s; no finding saves more than 300 ms (99 % efficient)"
     bound = replace(report, cores=4.0)
@@ -62,7 +58,7 @@ def test_a_healthy_run_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "text"),
     [
         (report_of(), "Nothing was recorded: the window holds no thread time"),
         (report_of(seconds(no_work=3)), "Nothing ran: there was no work in any of 3.0 thread-seconds"),
@@ -73,11 +69,11 @@ def test_a_healthy_run_says_so() -> None:
         ),
     ],
 )
-def test_where_there_is_nothing_to_judge_the_headline_says_why(report: EfficiencyReport, said: str) -> None:
-    assert headline(report) == in_a_line(report) == said
+def test_without_anything_to_judge_the_headline_has_the_reason(report: EfficiencyReport, text: str) -> None:
+    assert headline(report) == in_a_line(report) == text
 
 
-def test_what_most_of_the_time_went_to_elsewhere_leads() -> None:
+def test_a_client_that_took_most_of_the_time_leads() -> None:
     phases = {"optimize": 0.1, "run": 2.0, "gather": 0.1}
     report = report_of(seconds(thread_cpu=2), cluster_seconds=2.0, window_seconds=9.0, phases=phases, nthreads={"w": 1})
     assert headline(report) == "9.0 s, 7.0 s of it in your own code (1 worker x 1 thread)"
@@ -85,7 +81,7 @@ def test_what_most_of_the_time_went_to_elsewhere_leads() -> None:
     assert str(first(report)).startswith("No work on the cluster, in your own code: saves up to 7.0 s.")
 
 
-def test_a_cluster_without_workers_is_a_finding_with_when_they_were_asked_for() -> None:
+def test_a_cluster_without_workers_is_a_finding_with_the_time_of_the_request() -> None:
     arrivals = (Arrival("w0", 6.0, 6.1, 6.2),)
     report = report_of(
         seconds(thread_cpu=2), cluster_seconds=2.0, window_seconds=8.2, no_workers_seconds=6.1, arrivals=arrivals
@@ -96,7 +92,7 @@ def test_a_cluster_without_workers_is_a_finding_with_when_they_were_asked_for() 
     )
 
 
-def test_lost_workers_are_named_with_why_they_went_and_what_of_it() -> None:
+def test_lost_workers_are_named_with_the_reason() -> None:
     memory = LostWorker("w3", "killed by its nanny at 96% of its memory limit", False, 2 * 10**9, {}, 10**9, 1)
     other = LostWorker("w5", "killed by SIGKILL", False, 10**9, {}, 0, 0)
     report = report_of(
@@ -124,36 +120,23 @@ def test_any_report_has_a_headline_and_findings_that_keep_their_bounds(report: E
             assert one.saves_interval is None or one.saves_interval[1] <= most
 
 
-# -- what costs most -------------------------------------------------------------------------------
-
-
 def test_losses_are_findings_with_the_line_and_the_cure() -> None:
-    report = waiting_for_the_gil()
-    found = first(report)
-    assert found.kind == "thread-noncpu/gil"
-    assert found.title == "Waiting for the GIL"
-    assert found.where == "tasks of clean"
-    assert found.basis is Basis.BOUNDED
+    found = first(waiting_for_the_gil())
+    assert (found.kind, found.title) == ("thread-noncpu/gil", "Waiting for the GIL")
+    assert (found.where, found.basis) == ("tasks of clean", Basis.BOUNDED)
     assert found.advice.endswith(".")
     assert found.page == "docs/buckets.md#thread-noncpu-gil"
 
 
-def test_a_bound_is_what_the_threads_lost_and_no_more_than_the_ideal_leaves() -> None:
-    whole = seconds(thread_cpu=8, idle=12)
-    report = report_of(whole, cluster_seconds=10.0, window_seconds=10.0, cores=1.0)
+def test_a_bound_is_the_lost_time_of_the_threads_and_no_more_than_the_ideal_leaves() -> None:
+    report = of_ten_seconds(seconds(thread_cpu=8, idle=12), cores=1.0)
     assert first(report).saves_seconds == 2.0  # 8 s of CPU on one core
     assert first(replace(report, cores=8.0)).saves_seconds == 6.0  # 12 thread-s of two threads
 
 
 def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
-    idle = causes(**{"idle/parallelism": 19})
-    report = report_of(
-        seconds(thread_cpu=21, idle=19),
-        cluster_seconds=20.0,
-        window_seconds=20.0,
-        causes_by_worker={"w0": idle},
-        skew={"join": skew()},
-    )
+    fields = {"causes_by_worker": {"w0": causes(**{"idle/parallelism": 19})}, "skew": {"join": skew()}}
+    report = report_of(seconds(thread_cpu=21, idle=19), cluster_seconds=20.0, window_seconds=20.0, **fields)
     assert first(report).where == (
         "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
     )
@@ -161,14 +144,8 @@ def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
 
 def test_small_tasks_are_one_fault_with_one_cure() -> None:
     lost = causes(**{"idle/scheduler": 6, "idle/graph": 1, "overhead/hand-over": 2, "overhead/event-loop": 1})
-    report = report_of(
-        seconds(thread_cpu=10, idle=7, overhead=3),
-        cluster_seconds=10.0,
-        window_seconds=10.0,
-        causes_by_worker={"w0": lost},
-        tasks={"succeeded": 1000},
-        nthreads={"w0": 2},
-    )
+    fields = {"causes_by_worker": {"w0": lost}, "tasks": {"succeeded": 1000}, "nthreads": {"w0": 2}}
+    report = of_ten_seconds(seconds(thread_cpu=10, idle=7, overhead=3), **fields)
     found = find(report)
     assert [one.kind for one in found] == ["small-tasks", "idle/graph"]
     # all but the useful time, on two threads; 9 s of it for the scheduler and event loops
@@ -182,13 +159,9 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
 
 
 def test_a_chain_has_no_saving_as_it_may_be_unbreakable() -> None:
-    report = report_of(
-        seconds(thread_cpu=10, idle=10),
-        cluster_seconds=10.0,
-        window_seconds=10.0,
-        causes_by_worker={"w0": causes(**{"idle/parallelism": 10})},
-        path=PathSummary("A chain", 10.0, {}, 9.9, 1.0, 9.5),
-    )
+    fields = {"causes_by_worker": {"w0": causes(**{"idle/parallelism": 10})}}
+    path = PathSummary("A chain", 10.0, {}, 9.9, 1.0, 9.5)
+    report = of_ten_seconds(seconds(thread_cpu=10, idle=10), path=path, **fields)
     (found,) = find(report)
     assert (found.kind, found.saves_seconds) == ("idle/parallelism", None)
     assert headline(report) == "10.0 s, 50 % efficient (1 worker)"
@@ -196,7 +169,7 @@ def test_a_chain_has_no_saving_as_it_may_be_unbreakable() -> None:
 
 def test_a_slow_worker_comes_before_the_causes_that_it_may_explain() -> None:
     slow = SlowWorker("w3", "host", Cause.STOPPED, 3.0, 0.9, 0.0, 2.27, seconds_lost=3.1)
-    report = report_of(seconds(thread_cpu=10, spill=10), cluster_seconds=10.0, window_seconds=10.0, stragglers=(slow,))
+    report = of_ten_seconds(seconds(thread_cpu=10, spill=10), stragglers=(slow,))
     found = find(report)
     assert [one.kind for one in found] == ["slow-worker", "spill"]
     assert str(found[0]) == (
@@ -207,18 +180,15 @@ def test_a_slow_worker_comes_before_the_causes_that_it_may_explain() -> None:
 
 
 def test_results_that_were_made_again_are_a_finding_with_their_share_of_all_time() -> None:
-    report = report_of(
+    report = of_ten_seconds(
         seconds(thread_cpu=10, idle=10),
-        cluster_seconds=10.0,
-        window_seconds=10.0,
         by_prefix={"load": seconds(thread_cpu=8), "sum": seconds(thread_cpu=2)},
         repeats={"load": Repeat(100, 2)},
         skew={"load": skew(count=200)},
         tasks={"succeeded": 400},
     )
     again = next(one for one in find(report) if one.kind == "repeats")
-    assert again.lost_seconds == 4.0
-    assert again.saves_seconds == 4.0
+    assert (again.lost_seconds, again.saves_seconds) == (4.0, 4.0)
     assert again.lines == (
         "The same results were computed again: saves up to 4.0 s. 100 tasks, up to 2 times, most of load",
         "Use persist() for what is used again.",
@@ -236,9 +206,6 @@ def test_without_a_wall_clock_there_are_no_findings() -> None:
     assert find(report_of(seconds(thread_cpu=1, spill=9), cluster_seconds=math.nan)) == ()
 
 
-# -- recorded runs with one known fault each -------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [file.name.partition(".")[0] for file in sorted(RECORDED.glob("*.known.json"))])
 def test_the_first_screen_of_a_recorded_run_fits_a_terminal(name: str) -> None:
     report = load_report(RECORDED / f"{name}.json")
@@ -246,9 +213,6 @@ def test_the_first_screen_of_a_recorded_run_fits_a_terminal(name: str) -> None:
     screen = str(replace(report, trace=load_trace(trace)) if trace.exists() else report).splitlines()
     assert len(screen) <= 24
     assert max(map(len, screen)) <= 80
-
-
-# -- every word ------------------------------------------------------------------------------------
 
 
 def test_every_loss_has_a_title() -> None:

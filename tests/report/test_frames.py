@@ -1,10 +1,12 @@
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.turnover import LostWorker
 from tests.report.profile_samples import ETL, profiled, profiled_reports
-from tests.report.samples import by_hand, report_of
+from tests.report.samples import by_hand, report_of, skew
 
 
 def test_by_cause_every_bucket_has_its_causes_and_one_without_has_a_row() -> None:
@@ -42,7 +44,6 @@ def test_by_line_useful_time_has_its_lines_as_well() -> None:
 
 
 def test_a_report_without_samples_has_frames_too() -> None:
-    assert len(report_of().to_frame("cause")) == len(report_of().to_frame("line")) == 0
     assert list(report_of().to_frame("line").columns)[-1] == "thread_seconds"
     assert set(by_hand().to_frame("cause").cause) == {"", "unknown"}
 
@@ -57,7 +58,6 @@ def test_lost_workers_are_a_table() -> None:
     frame = report_of(lost_workers=(lost,)).to_frame(by="lost-worker")
     assert list(frame.index) == ["a"]
     assert frame.iloc[0].tolist() == ["killed by SIGKILL", False, 5.0, 4.0, 2.0, 3]
-    assert report_of().to_frame(by="lost-worker").empty
 
 
 def test_findings_are_a_table_with_gaps_for_unknown_savings() -> None:
@@ -67,4 +67,32 @@ def test_findings_are_a_table_with_gaps_for_unknown_savings() -> None:
     assert [None if seconds != seconds else seconds for seconds in frame.saves_seconds] == [
         one.saves_seconds for one in by_hand().findings
     ]
-    assert report_of().to_frame(by="finding").empty
+
+
+def test_by_worker_prefix_or_bucket_each_bucket_with_time_has_its_seconds() -> None:
+    frame = by_hand().to_frame()
+    assert list(frame.index) == ["a", "b"]
+    assert list(frame.columns) == [
+        *("thread-cpu", "thread-noncpu", "spill", "failed", "idle", "no-work", "running", "total")
+    ]
+    assert list(frame.loc["b"]) == [4.0, 2.0, 0.0, 1.0, 0.0, 2.0, 1.0, 10.0]
+
+    report = by_hand()
+    assert list(report.to_frame("prefix")["total"]) == [9.0, 8.0]
+    by_bucket = report.to_frame("bucket")
+    assert dict(by_bucket["thread_seconds"]) == dict(report.breakdown)
+    assert by_bucket["share"].sum() == pytest.approx(1.0)
+
+
+def test_a_frame_of_skew_has_a_row_for_each_prefix() -> None:
+    frame = report_of(skew={"join": skew(), "sum": skew(count=9)}).to_frame("skew")
+    assert list(frame.index) == ["join", "sum"]
+    assert list(frame["count"]) == [200, 9]
+    assert dict(frame.loc["join"]) == asdict(skew())
+
+
+@pytest.mark.parametrize(
+    "by", ["worker", "prefix", "span", "bucket", "cause", "line", "skew", "metered", "finding", "lost-worker"]
+)
+def test_a_frame_of_an_empty_report_is_empty(by: str) -> None:
+    assert len(report_of().to_frame(by)) == 0

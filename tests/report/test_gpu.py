@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.report.gpu import (
-    GpuSummary,
-    offload_efficiency,
-    plain,
-    short_uuid,
-    summary,
-    waiting_seconds,
-)
+from dask_efficiency.report.gpu import GpuSummary, offload_efficiency, plain, short_uuid, summary, waiting_seconds
 from tests.report.samples import SECOND, gpu_totals, seconds, with_gpus
 from tests.strategies import any_gpu_totals
 
@@ -33,16 +26,13 @@ def device(uuid: str, kernels: int, copies: int, idle: int, **fields: object) ->
     return gpu_totals(devices=(replace(totals, **fields),))  # type: ignore[arg-type]
 
 
-def test_without_a_gpu_there_is_no_summary() -> None:
+def test_a_gpu_or_a_refusal_makes_a_summary() -> None:
     assert summary({}) is None
     assert summary({"a": GpuTotals()}) is None
-
-
-def test_a_refusal_is_worth_a_summary() -> None:
     assert of(a=GpuTotals(description="CUDA 11.8 is too old")).refused == {"CUDA 11.8 is too old": ("a",)}
 
 
-def test_what_a_meter_saw_before_it_failed_counts() -> None:
+def test_the_time_that_a_meter_saw_before_it_failed_counts() -> None:
     found = of(a=replace(device("x", 4, 0, 6), meter="none", description="CUPTI failed"))
     assert found.elapsed == 10
     assert found.meters == {}
@@ -60,9 +50,7 @@ def test_a_device_that_was_watched_for_less_time_counts_for_less() -> None:
     # it ran kernels all of its 10 s, the other for 10 of 90 s: the mean is 20 of 100 s, the largest share is 1
     found = of(a=device("x", 10, 0, 0), b=device("y", 10, 0, 80))
     assert found.factors == pytest.approx({"load balance": 0.2, "communication": 1, "orchestration": 1})
-
-
-def test_devices_that_only_copied_are_not_out_of_balance() -> None:
+    # devices that only copied are not out of balance
     assert of(a=device("x", 0, 5, 5)).factors == {"load balance": 1.0, "communication": 0.0, "orchestration": 0.5}
 
 
@@ -96,23 +84,18 @@ def test_a_gpu_of_two_workers_is_flagged_and_in_no_sum() -> None:
     assert (found.elapsed, found.activity["kernels"]) == (10, 1)
     assert found.factors == pytest.approx({"load balance": 1.0, "communication": 1.0, "orchestration": 0.1})
     assert math.isnan(of(a=device("x", 4, 0, 6), b=device("x", 5, 0, 5)).parallel_efficiency)
-
-
-def test_a_device_of_which_no_time_is_known_is_left_out() -> None:
+    # without any time, a device is left out
     assert of(a=device("x", 0, 0, 0)).devices == ()
 
 
 def test_kernels_of_a_name_and_prefix_are_added_up_over_the_workers() -> None:
     found = summary(with_gpus().gpu)
     assert found is not None
-    assert [(row.launches, row.ns) for row in found.kernels] == [
-        (1500, 5 * SECOND),
-        (500, 600_000_000),
-        (20, 400_000_000),
-    ]
+    kernels = [(1500, 5 * SECOND), (500, 600_000_000), (20, 400_000_000)]
+    assert [(row.launches, row.ns) for row in found.kernels] == kernels
 
 
-def test_the_collective_row_comes_last_whatever_its_size() -> None:
+def test_the_row_of_other_kernels_comes_last_whatever_its_size() -> None:
     rows = (KernelTotals("p", "(other)", 9, 900), KernelTotals("", "(other)", 1, 100), KernelTotals("p", "k", 1, 1))
     assert [row.name for row in of(a=gpu_totals(kernels=rows)).kernels] == ["k", "(other)"]
     assert of(a=gpu_totals(kernels=rows)).kernels[-1].ns == 1000
@@ -130,8 +113,5 @@ def test_the_device_offload_efficiency_by_hand() -> None:
     whole = seconds(thread_cpu=6, gpu=3, idle=5)
     assert offload_efficiency(whole, {"thread-noncpu: GPU wait": 1.0, "thread-noncpu: disk": 9.0}) == 0.6
     assert math.isnan(offload_efficiency(seconds(idle=1), {}))
-
-
-def test_waiting_is_all_three_kinds_of_it() -> None:
     details = {f"thread-noncpu: GPU {what}": 1.0 for what in ("wait", "contention", "copies", "else")}
     assert waiting_seconds(details) == 3.0

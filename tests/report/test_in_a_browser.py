@@ -1,7 +1,8 @@
-"""The page as a reader has it: a file that is opened, with nothing else in reach."""
+"""Pages as a reader has them: files that are opened, with nothing else in reach."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency import EfficiencyReport
+from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.lost_time import loss_cells, lost_time
@@ -22,9 +23,9 @@ CELLS = "table => [...table.rows].map(row => [...row.cells].map(cell => cell.tex
 
 
 class Page:
-    """A report's page, and whatever it asked for or complained of."""
+    """The page of a report, or of anything else that has one, its requests and its complaints."""
 
-    def __init__(self, page: Any, path: Path, report: EfficiencyReport) -> None:
+    def __init__(self, page: Any, path: Path, report: Any) -> None:
         self.page = page
         self.faults: list[str] = []
         self.requests: list[str] = []
@@ -36,14 +37,14 @@ class Page:
         page.goto(f"file://{path}")
 
     def unfold(self, heading: str) -> bool:
-        """Show a section that is folded; whether there is one of this title."""
+        """Show a folded section; False if there is none of this title."""
         folded = self.page.locator(f'main > details:has(> summary:text-is("{heading}"))')
         if folded.count() and folded.get_attribute("open") is None:
             folded.locator("> summary").click()
         return bool(folded.count())
 
     def under(self, heading: str, what: str) -> Any:
-        """What stands in a section, which is unfolded first where it is folded."""
+        """Elements of a section, which is unfolded first where it is folded."""
         if self.unfold(heading):
             return self.page.locator(f'main > details:has(> summary:text-is("{heading}")) {what}')
         return self.page.locator(f'section:has(h2:text-is("{heading}")) {what}')
@@ -56,7 +57,7 @@ class Page:
 def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
     contexts = []
 
-    def open_page(report: EfficiencyReport, **options: Any) -> Page:
+    def open_page(report: Any, **options: Any) -> Page:
         contexts.append(chromium.new_context(**options))
         return Page(contexts[-1].new_page(), tmp_path / f"{len(contexts)}.html", report)
 
@@ -96,6 +97,22 @@ def test_the_figures_on_the_page_are_the_reports(open_page: Any) -> None:
     assert [row[: len(heads)] for row in shown] == [list(heads), *map(list, rows)]
 
 
+def test_a_comparison_has_its_figures_and_bars_as_long_as_its_runs(open_page: Any) -> None:
+    before = [report_of(seconds(thread_cpu=10, spill=spill, idle=4), cluster_seconds=4.0) for spill in (1.5, 2)]
+    found = compare(before, report_of(seconds(thread_cpu=10, spill=6), cluster_seconds=3.0))
+    opened = open_page(found)
+    page = opened.page
+    page.wait_for_load_state("networkidle")
+    assert (len(opened.requests), opened.faults) == (1, [])
+    assert page.inner_text(".de-headline") == f"{found.headline}."
+    assert json.loads(page.inner_text("#data")) == found.to_dict()
+    cells = [cell.strip() for cell in page.locator("table").first.locator("tr", has_text="spill").all_inner_texts()]
+    # the median of 1.5 and 2 thread-seconds before
+    assert cells[0].split()[:4] == ["spill", "1.8", "6.0", "+4.2"]
+    was, now = (bar.bounding_box()["width"] for bar in page.locator(".de-sides .de-bar").all())
+    assert now / was == pytest.approx(3 / 4, abs=0.01)
+
+
 def test_hostile_names_do_not_run(open_page: Any) -> None:
     hostile = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
     page = open_page(by_hand(name=HOSTILE_NAMES[0], by_worker=hostile, by_prefix=hostile, code=HOSTILE_NAMES))
@@ -123,10 +140,10 @@ def test_a_reader_points_at_the_timeline_and_reads_its_numbers(open_page: Any) -
     figure.scroll_into_view_if_needed()
     box = figure.bounding_box()
     page.page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 20)
-    said = page.page.locator(".de-timeline .de-said")
-    assert said.text_content() == "1.00 s to 2.00 s, threads: idle 3 (parallelism 2, scheduler 1), thread-cpu 1"
+    caption = page.page.locator(".de-timeline .de-said")
+    assert caption.text_content() == "1.00 s to 2.00 s, threads: idle 3 (parallelism 2, scheduler 1), thread-cpu 1"
     page.page.mouse.move(0, 0)
-    assert "Point at" in said.text_content()
+    assert "Point at" in caption.text_content()
 
 
 def test_a_reader_zooms_into_a_flame_graph_and_out_again(open_page: Any) -> None:
@@ -159,15 +176,15 @@ def test_a_reader_zooms_into_a_flame_graph_and_out_again(open_page: Any) -> None
 def test_a_reader_searches_a_flame_graph_and_learns_how_much_it_is(open_page: Any) -> None:
     page = open_page(profiled())
     page.unfold("By cause and line")
-    said = page.page.locator(".de-flames .de-said")
+    caption = page.page.locator(".de-flames .de-said")
     dimmed = page.page.locator(".de-flames .de-other")
     page.page.fill(".de-flames input", "etl.py:88")
     # 6 of the GIL and 6 of the CPU, of 23 thread-seconds
-    assert said.text_content() == "Matches hold 52.2 % of the time."
+    assert caption.text_content() == "Matches hold 52.2 % of the time."
     assert dimmed.count() == page.page.locator(".de-flames svg svg").count() - 2
     page.page.fill(".de-flames input", "")
     assert dimmed.count() == 0
-    assert "Point at a box" in said.text_content()
+    assert "Point at a box" in caption.text_content()
     assert page.faults == []
 
 
@@ -221,13 +238,60 @@ def test_on_paper_everything_is_unfolded_and_light(open_page: Any) -> None:
     assert page.page.locator("details[open]").count() == 0
 
 
-def test_on_a_narrow_screen_only_tables_scroll(open_page: Any) -> None:
+def test_on_a_narrow_screen_only_tables_scroll_and_no_findings(open_page: Any) -> None:
     page = open_page(large(100, 200), viewport={"width": 400, "height": 800})
     assert page.page.evaluate("document.documentElement.scrollWidth") == 400
-
-
-def test_on_a_narrow_screen_findings_are_seen_without_scrolling(open_page: Any) -> None:
     page = open_page(by_hand(price_per_worker_hour=100.0), viewport={"width": 360, "height": 800})
     boxes = [line.bounding_box() for line in page.page.locator(".de-findings li, .de-findings div").all()]
     assert len(boxes) == 6
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 for box in boxes)
+
+
+#: Styles that hosts of notebooks set around an output, with the colour of their text.
+HOSTS = {
+    "JupyterLab, dark": (
+        "--jp-content-font-color1:rgb(250,250,250);--jp-layout-color0:rgb(17,17,17);background:rgb(17,17,17)",
+        "rgb(250, 250, 250)",
+    ),
+    "VS Code, light": (
+        "--vscode-editor-foreground:rgb(59,59,59);--vscode-editor-background:rgb(255,255,255)",
+        "rgb(59, 59, 59)",
+    ),
+    "another, dark": ("color:rgb(213,213,213);background:rgb(56,56,56)", "rgb(213, 213, 213)"),
+    "another, light": ("color:rgb(10,10,10)", "rgb(10, 10, 10)"),
+}
+
+COLOUR = "element => getComputedStyle(element).color"
+#: The treatment of a notebook that JupyterLab does not trust.
+SANITISE = """() => {
+    document.querySelectorAll("style").forEach((style) => style.remove())
+    document.querySelectorAll("svg").forEach((svg) => svg.replaceWith(svg.textContent))
+}"""
+
+
+@pytest.fixture(params=["light", "dark"])
+def notebook(chromium: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    context = chromium.new_context(color_scheme=request.param)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_report_in_a_notebook_has_the_colours_of_its_host(notebook: Any, host: str) -> None:
+    style, colour = HOSTS[host]
+    notebook.set_content(f'<!DOCTYPE html><body style="{style}">{by_hand()._repr_html_()}')
+    assert notebook.locator(".de-headline").evaluate(COLOUR) == colour
+    assert notebook.locator("summary").first.evaluate(COLOUR) == colour
+    background = "getComputedStyle(document.querySelector('.dask-efficiency')).backgroundColor"
+    assert notebook.evaluate(background) == "rgba(0, 0, 0, 0)"
+    assert not notebook.get_by_text(f"[{'#' * 5}").is_visible()
+
+
+def test_a_report_in_a_notebook_without_its_style_is_the_text_of_the_first_screen(notebook: Any) -> None:
+    report = by_hand(notes=("Idle is an estimate.",))
+    notebook.set_content(f"<!DOCTYPE html><body>{report._repr_html_()}")
+    notebook.evaluate(SANITISE)
+    shown = notebook.locator("body").inner_text()
+    assert shown.count(report.headline) == 1
+    assert "Idle is an estimate." in shown
+    assert "Lost time" not in shown

@@ -12,7 +12,7 @@ from dask_efficiency.cli import main
 from dask_efficiency.report.facts import NOTHING_KNOWN, facts_of
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, explain, page_of
 from dask_efficiency.report.turnover import LostWorker
-from dask_efficiency.report.values import GilHolder, LongHold
+from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold
 from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
 
@@ -23,15 +23,15 @@ PLAIN = replace(
     threads=2.0,
     held_threads=1.5,
     cores=2.0,
-    spilled="1.0 GiB",
-    read_back="3.0 GiB",
+    spilled=Amount(2**30, 1),
+    read_back=Amount(2**30, 1),
     loop_busy=0.3,
     loop_by="task-finished",
 )
 
 #: By kind and the first words of its advice, what must be so for it to be given.
 CASES = {
-    ("spill", "Persist less, or use results at once"): {"times_read_back": 3.0},
+    ("spill", "Persist less, or use results at once"): {"read_back": Amount(3 * 2**30, 3)},
     **{
         (f"thread-noncpu{cause}", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6}
         for cause in ("", "/lock", "/unknown")
@@ -60,10 +60,7 @@ CASES = {
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
     **{
         (kind, "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task"): {
-            "held_share": 0.6,
-            "held_nbytes": 3.0 * 2**30,
-            "held_prefix": "load",
-            "held_by": "Client-7d24439e-e94a-11f1-8458-02fc00000001",
+            "held": HeldResult("load", "Client-7d24439e-e94a-11f1-8458-02fc00000001", 3.0 * 2**30, 0.6)
         }
         for kind in ("paused", "spill")
     },
@@ -114,7 +111,7 @@ def test_every_kind_has_advice_that_claims_nothing_of_the_run(kind: str) -> None
     assert advice(kind) == KINDS[kind].advice.format(**NOTHING_KNOWN.words())
 
 
-def test_what_is_no_loss_and_what_is_no_cause_has_no_advice() -> None:
+def test_only_losses_and_causes_have_advice() -> None:
     for kind in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING, "thread-noncpu/weather", "spill/gil"):
         assert advice(kind, PLAIN) == ""
 
@@ -122,9 +119,9 @@ def test_what_is_no_loss_and_what_is_no_cause_has_no_advice() -> None:
 def test_advice_is_a_sentence_that_fits_a_line() -> None:
     for kind in (*KINDS.values(), *BESIDE.values()):
         for words in (kind.advice, *(cure for _, cure in kind.cures)):
-            said = words.format(**PLAIN.words())
-            assert len(said) <= 106
-            assert (said[0].upper(), said[-1], said.isascii()) == (said[0], ".", True)
+            text = words.format(**PLAIN.words())
+            assert len(text) <= 106
+            assert (text[0].upper(), text[-1], text.isascii()) == (text[0], ".", True)
             assert {name for _, name, _, _ in string.Formatter().parse(words) if name} <= PLAIN.words().keys()
 
 
@@ -144,18 +141,18 @@ def test_edges_of_windows_make_no_more_threads_than_there_are(seconds_of_threads
     assert advice("thread-noncpu/core", facts).startswith("Use fewer threads, or more") == (threads != "4")
 
 
-@pytest.mark.parametrize(("count", "longest", "said"), [(2, 1.5, True), (3, 1.5, False), (2, 2.5, False)])
-def test_tasks_of_which_each_worker_has_one_need_no_splitting(count: int, longest: float, said: bool) -> None:
+@pytest.mark.parametrize(("count", "longest", "fills"), [(2, 1.5, True), (3, 1.5, False), (2, 2.5, False)])
+def test_tasks_of_which_each_worker_has_one_fill_workers(count: int, longest: float, fills: bool) -> None:
     workers = [seconds(thread_cpu=4, idle=5)] * 2
     one = skew(count=count, median_seconds=1.0, max_seconds=longest)
-    assert facts_of(report_of(*workers, waited_for={"fit": 5}, skew={"fit": one})).fills_workers == said
+    assert facts_of(report_of(*workers, waited_for={"fit": 5}, skew={"fit": one})).fills_workers == fills
     assert not facts_of(report_of(workers[0], waited_for={"fit": 5}, skew={"fit": one})).fills_workers
 
 
-@pytest.mark.parametrize(("library", "said"), [(4.0, True), (1.0, False), (0.0, False)])
-def test_tasks_with_threads_of_their_own_need_no_splitting(library: float, said: bool) -> None:
+@pytest.mark.parametrize(("library", "fills"), [(4.0, True), (1.0, False), (0.0, False)])
+def test_tasks_with_threads_of_their_own_fill_workers(library: float, fills: bool) -> None:
     whole = seconds(thread_cpu=4, library_threads=library)
-    assert facts_of(report_of(whole, by_prefix={"fit": whole}, waited_for={"fit": 5})).fills_workers == said
+    assert facts_of(report_of(whole, by_prefix={"fit": whole}, waited_for={"fit": 5})).fills_workers == fills
 
 
 def test_all_waited_for_one_prefix_only_where_it_was_most_of_the_time() -> None:
@@ -186,16 +183,15 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
 
 
-def test_what_killed_workers_cost_is_for_memory_where_their_nannies_say_so() -> None:
+def test_the_cost_of_workers_killed_by_their_nannies_is_for_memory() -> None:
     killed = LostWorker("a", "killed by its nanny at 96% of its memory limit", False, 2, {}, 4, 1)
     other = LostWorker("b", "killed by SIGKILL", False, 2, {}, 0, 0)
     assert facts_of(report_of(lost_workers=(killed, other))).lost_for_memory == 0.75
 
 
 def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:
-    facts = facts_of(
-        report_of(seconds(thread_cpu=4, idle=5), path=PathSummary("It took long", 10.0, {}, 9.0, 8.0, 8.0))
-    )
+    path = PathSummary("It took long", 10.0, {}, 9.0, 8.0, 8.0)
+    facts = facts_of(report_of(seconds(thread_cpu=4, idle=5), path=path))
     assert math.isnan(facts.chain)
     assert facts.longest_task == 0.8
 
@@ -245,24 +241,24 @@ def test_advice_on_the_gil_depends_on_its_holder() -> None:
     numbers = holding("clean", "/home/me/etl.py", "add_up")
     loop = holding(EVENT_LOOP, "/lib/site-packages/distributed/comm/tcp.py", "read")
 
-    def said(*holders: GilHolder, threads: int = 4) -> str:
+    def advised(*holders: GilHolder, threads: int = 4) -> str:
         report = waiting_for_the_gil(gil_holders=holders, nthreads={"a": threads, "b": threads})
         return advice("thread-noncpu/gil", facts_of(report))
 
     processes = "processes: more workers with fewer threads each."
-    assert said(text) == f"Use string[pyarrow] for text, or {processes}"
-    assert said() == said(text), "nobody was seen"
-    assert said(numbers) == said(numbers, numbers, text) == f"Use {processes}"
-    assert said(loop, loop, text).startswith("Use fewer and longer tasks")
-    assert "one thread" in said(numbers, threads=1)
+    assert advised(text) == f"Use string[pyarrow] for text, or {processes}"
+    assert advised() == advised(text), "nobody was seen"
+    assert advised(numbers) == advised(numbers, numbers, text) == f"Use {processes}"
+    assert advised(loop, loop, text).startswith("Use fewer and longer tasks")
+    assert "one thread" in advised(numbers, threads=1)
 
 
 @pytest.mark.parametrize("kind", [*FINALIZED, *CAUSE_NAMES, *BESIDE, "slow-worker"])
 def test_every_bucket_every_cause_and_every_other_finding_is_explained(kind: str) -> None:
-    said = explain(kind)
-    assert said.splitlines()[0].strip("# ") == f"`{kind}`"
-    assert len(said.splitlines()) > 2
-    assert ")=" not in said
+    lines = explain(kind).splitlines()
+    assert lines[0].strip("# ") == f"`{kind}`"
+    assert len(lines) > 2
+    assert not any(")=" in line for line in lines)
 
 
 def test_a_cause_alone_is_enough_where_one_bucket_has_it() -> None:
@@ -272,7 +268,7 @@ def test_a_cause_alone_is_enough_where_one_bucket_has_it() -> None:
         explain("unknown")
 
 
-def test_the_command_prints_it_and_what_there_is_where_there_is_none() -> None:
+def test_the_command_prints_the_section_or_the_kinds_that_there_are() -> None:
     result = CliRunner().invoke(main, ["explain", "spill"])
     assert (result.exit_code, result.stdout) == (0, f"{explain('spill')}\n")
     result = CliRunner().invoke(main, ["explain", "spil"])

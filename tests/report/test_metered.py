@@ -71,13 +71,16 @@ def test_a_shuffle_is_listed_by_phase_and_other_work_of_its_tasks_is_the_rest() 
     assert times.background == {"send": 3.1, "receive": 0.5, "disk": 0.4}
     assert (times.sent, times.written, times.read) == (Amount(33e6, 12), Amount(31e6, 7), Amount(30e6, 4))
     assert times.at_barriers == {"a": 0.2, "b": 0.7}
-    said = shuffles(shuffled())
-    assert said.lines == (
+    section = shuffles(shuffled())
+    assert section.lines == (
         "sent 31.5 MiB in 12 messages, wrote 29.6 MiB in 7 pieces to disk and read 28.6 MiB",
         "at barriers all others waited for b, which was still sending for 700 ms",
     )
-    assert said.rows[0] == ("shard", "in tasks", "1.5 s")
-    assert said.rows[-1] == ("disk", "in the background", "400 ms")
+    assert section.rows[0] == ("shard", "in tasks", "1.5 s")
+    assert section.rows[-1] == ("disk", "in the background", "400 ms")
+    frame = shuffled().to_frame("metered")
+    assert list(frame.columns) == ["worker", "context", "span", "prefix", "label", "unit", "value"]
+    assert frame.groupby(["worker", "label"]).value.sum()["b", "flush"] == 0.7
 
 
 @given(
@@ -131,9 +134,3 @@ def test_users_own_labels_are_listed_by_prefix_seconds_first_and_none_of_dasks()
         (("rows", "count", "sum"), 5.0),
     ]
     assert labels(report).rows == (("io", "inc", "4.0 s"), ("io", "sum", "2.0 s"), ("rows", "sum", "5 count"))
-
-
-def test_what_was_metered_is_a_table() -> None:
-    frame = shuffled().to_frame("metered")
-    assert list(frame.columns) == ["worker", "context", "span", "prefix", "label", "unit", "value"]
-    assert frame.groupby(["worker", "label"]).value.sum()["b", "flush"] == 0.7

@@ -17,13 +17,13 @@ from tests.docs.markdown import ROOT, blocks
 
 
 class Notebook:
-    """A shell, and what its last cell left."""
+    """A shell, and the output of its last cell."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
 
     def run(self, cell: str) -> Any:
-        """Run a cell as a person does; its result, with what it printed and displayed in ``stdout`` and ``outputs``."""
+        """Run a cell as a person does, and keep its output."""
         with capture_output() as captured:
             self.result = self.shell.run_cell(cell, store_history=True)
         self.outputs = captured.outputs
@@ -32,7 +32,7 @@ class Notebook:
 
     @property
     def reports(self) -> list[dict[str, str]]:
-        """What was displayed of reports, by kind."""
+        """Displayed reports, by kind."""
         return [output.data for output in self.outputs if "dask-efficiency" in output.data.get("text/html", "")]
 
     def __getitem__(self, name: str) -> Any:
@@ -58,6 +58,7 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster) as client:
+        InteractiveShell.instance().push({"client": client})
         yield client
         unregister(client)
 
@@ -66,10 +67,7 @@ def plugins(client: Client) -> list[str]:
     return client.run_on_scheduler(lambda dask_scheduler: [n for n in dask_scheduler.plugins if "efficiency" in n])
 
 
-# -- without a cluster --------------------------------------------------------------------------
-
-
-def test_without_a_client_one_line_says_how_to_make_one_and_the_cell_does_not_run(notebook: Notebook) -> None:
+def test_without_a_client_the_cell_does_not_run_and_a_line_has_the_cure(notebook: Notebook) -> None:
     notebook.run("%%efficiency\nx = 1")
     assert notebook.stderr.splitlines()[-1] == f"UsageError: {NO_CLIENT}"
     assert "x" not in notebook.shell.user_ns
@@ -79,7 +77,7 @@ def test_without_a_client_one_line_says_how_to_make_one_and_the_cell_does_not_ru
 
 
 @pytest.mark.parametrize(
-    ("cell", "said"),
+    ("cell", "message"),
     [
         ("%%efficiency --trce\n1", "option --trce not recognized"),
         ("%%efficiency df.compute()\n1", "%%efficiency takes no expression, but lines below it; got 'df.compute()'"),
@@ -88,9 +86,9 @@ def test_without_a_client_one_line_says_how_to_make_one_and_the_cell_does_not_ru
         ("%%efficiency", "but the cell body is empty. Did you mean the line magic %efficiency"),
     ],
 )
-def test_what_is_wrong_with_a_magic_is_one_line(notebook: Notebook, cell: str, said: str) -> None:
+def test_an_error_of_a_magic_is_one_line(notebook: Notebook, cell: str, message: str) -> None:
     notebook.run(cell)
-    assert said in notebook.stderr
+    assert message in notebook.stderr
     assert "Traceback" not in notebook.stdout + notebook.stderr
 
 
@@ -122,12 +120,8 @@ def test_help_names_the_options_and_unloading_leaves_nothing() -> None:
     InteractiveShell.clear_instance()
 
 
-# -- with one -----------------------------------------------------------------------------------
-
-
 @pytest.mark.cluster
 def test_a_cell_has_its_value_its_output_and_its_report_below(notebook: Notebook, client: Client) -> None:
-    notebook.shell.push({"client": client})
     value = notebook.run("%%efficiency -o report\nx = client.submit(sum, [1, 2])\nprint('sent')\nx.result()")
     assert value == notebook["_"] == notebook["Out"][2] == 3
     assert notebook["x"].key.startswith("sum-")
@@ -147,7 +141,6 @@ def test_a_cell_has_its_value_its_output_and_its_report_below(notebook: Notebook
 
 @pytest.mark.cluster
 def test_a_semicolon_hides_the_value_and_a_cell_that_awaits_is_reported(notebook: Notebook, client: Client) -> None:
-    notebook.shell.push({"client": client})
     notebook.run("%%efficiency\nclient.submit(sum, [1, 2]).result();")
     assert "Out" not in notebook.stdout
     assert len(notebook.reports) == 1
@@ -158,7 +151,6 @@ def test_a_semicolon_hides_the_value_and_a_cell_that_awaits_is_reported(notebook
 
 @pytest.mark.cluster
 def test_a_cell_that_fails_fails_as_it_does_without_and_has_a_report(notebook: Notebook, client: Client) -> None:
-    notebook.shell.push({"client": client})
     notebook.run("%%efficiency -o r\nclient.submit(sum, [1]).result()\n1 / 0")
     assert isinstance(notebook.result.error_in_exec, ZeroDivisionError)
     assert notebook.result.error_in_exec.__traceback__.tb_next.tb_lineno == 3
@@ -176,7 +168,6 @@ def test_a_cell_that_fails_fails_as_it_does_without_and_has_a_report(notebook: N
 
 @pytest.mark.cluster
 def test_magics_around_and_within_work_and_each_cell_has_one_report(notebook: Notebook, client: Client) -> None:
-    notebook.shell.push({"client": client})
     for cell in ("%%time\n%%efficiency\nclient.submit(sum, [1]).result()", "%%efficiency\n%%time\n1 + 1"):
         notebook.run(cell)
         assert "Wall time" in notebook.stdout
@@ -194,8 +185,7 @@ def test_magics_around_and_within_work_and_each_cell_has_one_report(notebook: No
 
 
 @pytest.mark.cluster
-def test_a_cells_source_is_kept_out_where_the_option_says_so(notebook: Notebook, client: Client) -> None:
-    notebook.shell.push({"client": client})
+def test_a_cells_source_is_kept_out_if_the_option_forbids_it(notebook: Notebook, client: Client) -> None:
     with dask.config.set({"efficiency.source": False}):
         notebook.run("%%efficiency -o report\nsecret = client.submit(sum, [1, 2]).result()")
     assert notebook["report"].code == ()
@@ -204,7 +194,7 @@ def test_a_cells_source_is_kept_out_where_the_option_says_so(notebook: Notebook,
 
 @pytest.mark.cluster
 def test_an_expression_has_its_value_and_a_trace_if_that_is_asked_for(notebook: Notebook, client: Client) -> None:
-    notebook.shell.push({"client": client, "numbers": [1, 2]})
+    notebook.shell.push({"numbers": [1, 2]})
     notebook.run("y = %efficiency --trace -o report client.submit(sum, numbers).result()")
     assert notebook["y"] == 3
     assert len(notebook["report"].trace.runs) == 1
@@ -228,7 +218,6 @@ def test_a_plugin_that_an_operator_registered_keeps_its_options_and_stays(notebo
 
     client.register_plugin(EfficiencyPlugin(price_per_worker_hour=7.0, max_prefixes=3))
     before = client.run_on_scheduler(options)
-    notebook.shell.push({"client": client})
     notebook.run("%%efficiency -o report\nclient.submit(sum, [1]).result()")
     assert notebook["report"].price_per_worker_hour == 7.0
     assert client.run_on_scheduler(options) == before
@@ -266,7 +255,7 @@ def test_an_asynchronous_client_is_refused_in_one_line(notebook: Notebook, clust
 def test_the_cells_of_the_documentation_run(client: Client) -> None:
     cells = [block.text for block in blocks((ROOT / "docs" / "notebooks.md").read_text()) if block.language == "text"]
     notebook = Notebook(InteractiveShell.instance())
-    notebook.shell.push({"client": client, "df": dask.datasets.timeseries(end="2000-01-02", freq="1min", seed=1)})
+    notebook.shell.push({"df": dask.datasets.timeseries(end="2000-01-02", freq="1min", seed=1)})
     for cell in cells:
         notebook.run(cell)
         assert notebook.result.success, (cell, notebook.stdout, notebook.stderr)

@@ -103,7 +103,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_a_script_does_what_it_does_without(folder: Path, script: str) -> None:
+def test_a_script_runs_as_under_python(folder: Path, script: str) -> None:
     (folder / "scripts").mkdir()
     (folder / "scripts" / "neighbour.py").write_text("")
     (folder / "scripts" / "job.py").write_text(textwrap.dedent(script))
@@ -112,16 +112,19 @@ def test_a_script_does_what_it_does_without(folder: Path, script: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["package", "package.other", "neighbour"])
-def test_a_module_does_what_it_does_without(folder: Path, module: str) -> None:
+def test_a_module_runs_as_under_python(folder: Path, module: str) -> None:
     found, expected = (outcome(*start, "-m", module, "-x", cwd=folder) for start in (RUN, [sys.executable]))
     assert found[:2] == expected[:2]
     # Python's own traceback shows how it ran the module
     assert found[2].splitlines()[-3:] == expected[2].splitlines()[-3:]
 
 
+def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *arguments], cwd=folder, capture_output=True, text=True, timeout=240)
+
+
 def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
-    done = subprocess.run([*RUN, "neighbour.py"], cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.stderr == (
+    assert started(folder, "neighbour.py").stderr == (
         "dask-efficiency: neighbour.py made no Client, and nothing is metered without a cluster: "
         "`dask-efficiency run --local` gives it a LocalCluster\n"
     )
@@ -144,8 +147,6 @@ def test_errors_of_running_and_writing_are_one_line(folder: Path, arguments: lis
     assert "Traceback" not in error
 
 
-# -- on clusters ---------------------------------------------------------------------------------------
-
 CLUSTER = "LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=':0', processes={processes})"
 WORK = "client.gather(client.map(work, range(8)))"
 HEAD = """
@@ -161,7 +162,7 @@ def ran(folder: Path, body: str, *options: str, processes: bool = False) -> subp
     cluster = CLUSTER.format(processes=processes)
     text = HEAD + textwrap.dedent(body).replace("CLUSTER", cluster).replace("WORK", WORK)
     (folder / "job.py").write_text(text)
-    return subprocess.run([*RUN, *options, "job.py"], cwd=folder, capture_output=True, text=True, timeout=240)
+    return started(folder, *options, "job.py")
 
 
 #: A process that a shell started in the background is deaf to Ctrl-C.
@@ -214,8 +215,7 @@ def test_a_cluster_is_reported_however_it_is_closed(folder: Path, body: str) -> 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [("raise ValueError('at the end')", 1), ("sys.exit(4)", 4), (INTERRUPT, -signal.SIGINT)],
+    ("end", "code"), [("raise ValueError('at the end')", 1), ("sys.exit(4)", 4), (INTERRUPT, -signal.SIGINT)]
 )
 def test_a_script_that_fails_is_reported_and_ends_as_it_would(folder: Path, end: str, code: int) -> None:
     done = ran(folder, f"client = Client(CLUSTER)\nprint(sum(WORK))\n{end}\n")
@@ -299,8 +299,7 @@ def test_a_script_for_threads_gets_a_cluster_that_does_not_import_it(folder: Pat
         "def work(x):\n    return x\n"
         "print(sum(dask.compute(*[dask.delayed(work)(x) for x in range(8)])))\n"
     )
-    command = [*RUN, "--local", "threads.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    done = started(folder, "--local", "threads.py")
     assert (done.returncode, done.stdout) == (0, "28\n"), done.stderr
     assert "tasks: 8 succeeded" in done.stderr
     assert (folder / "imported.txt").read_text() == "x"

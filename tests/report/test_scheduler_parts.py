@@ -36,7 +36,7 @@ def part_of(*workers: Any) -> HeldResults:
     return part
 
 
-def told(part: HeldResults) -> list[list[Any]] | None:
+def held(part: HeldResults) -> list[list[Any]] | None:
     reply: dict[str, Any] = {}
     asyncio.run(part.window_closes("w", 0, reply, []))
     return reply.get("held_results")
@@ -47,29 +47,29 @@ def test_results_that_a_client_wants_and_no_task_waits_for_are_held() -> None:
     part = part_of(worker(kept, used, waited_for, result("join", 10, "c1", "c2"), disk=5))
     part.look()
     part.look()
-    assert told(part) == [["load", "c1", 60.0, 0.6], ["join", SEVERAL, 10.0, 0.1]]
+    assert held(part) == [["load", "c1", 60.0, 0.6], ["join", SEVERAL, 10.0, 0.1]]
 
 
 def test_only_workers_that_are_short_of_memory_are_looked_at() -> None:
     part = part_of(worker(result("load", 60, "c1")))
     part.look()
-    assert told(part) is None
+    assert held(part) is None
     part = part_of(worker(result("load", 60, "c1")), worker(result("join", 7, "c1"), status=Status.paused))
     part.look()
-    assert told(part) == [["join", "c1", 7.0, 1.0]]
+    assert held(part) == [["join", "c1", 7.0, 1.0]]
 
 
-def test_a_window_has_what_was_seen_in_it() -> None:
+def test_a_window_has_its_own_looks_only() -> None:
     short = worker(result("load", 60, "c1"), disk=1)
     part = part_of(short)
     part.look()
     asyncio.run(part.window_opens("w", {}))
-    assert told(part) is None
+    assert held(part) is None
     short.has_what = dict.fromkeys([result("join", 30, "c1")])
     part.look()
-    assert told(part) == [["join", "c1", 30.0, 1.0]]
+    assert held(part) == [["join", "c1", 30.0, 1.0]]
     part.window_forgotten("w")
-    assert told(part) is None
+    assert held(part) is None
 
 
 def test_a_bounded_number_of_results_and_names_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_bounded_number_of_results_and_names_is_looked_at(monkeypatch: pytest.
     monkeypatch.setattr(scheduler_parts, "MAX_PAIRS", 1)
     part = part_of(*(worker(*(result(f"p{i}", 1, "c") for i in range(9)), disk=1) for _ in range(2)))
     part.look()
-    assert told(part) == [["p0", "c", 2.0, 0.5]]
+    assert held(part) == [["p0", "c", 2.0, 0.5]]
 
 
 @pytest.mark.cluster
@@ -98,12 +98,12 @@ def test_unreleased_futures_are_named_with_spilling(new_cluster: Any) -> None:
             before = client.run_on_scheduler(looks)
             eventually(lambda: client.run_on_scheduler(looks) > before)
     assert found.report is not None
-    held = found.report.held_results[0]
-    assert (held.prefix, held.client) == ("some_bytes", client.id)
-    assert held.share > 0.9
-    assert 8_000_000 <= held.nbytes <= 12 * 8_000_100
+    most = found.report.held_results[0]
+    assert (most.prefix, most.client) == ("some_bytes", client.id)
+    assert most.share > 0.9
+    assert 8_000_000 <= most.nbytes <= 12 * 8_000_100
 
 
 def looks(dask_scheduler: Any) -> int:
-    """How often the part has looked at a worker that had spilled."""
+    """Number of looks at a worker that had spilled."""
     return dask_scheduler.plugins[PLUGIN]._meter.parts.get("held-results")._looks

@@ -41,21 +41,22 @@ def test_the_prefixes_that_matter_most_come_first() -> None:
         (OTHER, {}),
     ],
 )
-def test_what_is_too_few_too_even_too_small_or_put_together_is_not_worth_words(prefix: str, fields: dict) -> None:
+def test_few_even_small_or_joined_tasks_are_not_mentioned(prefix: str, fields: dict) -> None:
     report = report_of(skew={prefix: skew(**fields)}, cluster_seconds=40.0)
     assert uneven_times(report) == uneven_sizes(report) == long_tasks(report) == {}
 
 
-def test_only_a_task_that_held_all_else_up_for_a_good_part_of_the_run_does_so() -> None:
-    assert held_up(report_of(skew={"join": skew(alone_seconds=1.9)}, cluster_seconds=40.0)) == {}
-    assert held_up(report_of(skew={"join": skew(alone_seconds=2.1)}, cluster_seconds=40.0))
-    assert held_up(report_of(skew={"join": skew(alone_seconds=0.0)}, cluster_seconds=0.0)) == {}
+@pytest.mark.parametrize(("alone", "cluster", "holds"), [(1.9, 40.0, False), (2.1, 40.0, True), (0.0, 0.0, False)])
+def test_a_task_holds_all_else_up_only_for_a_good_part_of_the_run(alone: float, cluster: float, holds: bool) -> None:
+    assert bool(held_up(report_of(skew={"join": skew(alone_seconds=alone)}, cluster_seconds=cluster))) == holds
     assert long_tasks(report_of(skew={"join": skew()}, cluster_seconds=500.0)) == {}
 
 
+KNOWN = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
+
+
 def test_tasks_of_the_long_tail_are_not_repeated() -> None:
-    known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
-    report = report_of(skew={"join": skew(), "sum": skew()}, cluster_seconds=40.0, long_tail=(known,))
+    report = report_of(skew={"join": skew(), "sum": skew()}, cluster_seconds=40.0, long_tail=(KNOWN,))
     assert list(long_tasks(report)) == ["sum"]
     assert list(uneven_times(report)) == ["join", "sum"]
 
@@ -70,7 +71,7 @@ def test_tasks_of_the_long_tail_are_not_repeated() -> None:
         ("heavy-1", "p2pshuffle-2", math.nan),
     ],
 )
-def test_the_largest_result_of_the_same_partition_is_what_the_longest_task_worked_on(
+def test_the_largest_result_of_the_same_partition_is_the_input_of_the_longest_task(
     longest: str, largest: str, times: float
 ) -> None:
     heavy = skew(longest_key=longest, largest_key="", median_bytes=0.0, max_bytes=0.0)
@@ -83,14 +84,10 @@ def test_the_largest_result_of_the_same_partition_is_what_the_longest_task_worke
 
 
 def test_a_trace_knows_the_input_of_the_longest_task() -> None:
-    known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
-    assert larger_input(report_of(long_tail=(known,))) == 20.0
-    assert math.isnan(larger_input(report_of(long_tail=(replace(known, median_bytes=0.0),))))
+    assert larger_input(report_of(long_tail=(KNOWN,))) == larger_input(report_of(long_tail=(KNOWN,)), "join") == 20.0
+    assert math.isnan(larger_input(report_of(long_tail=(replace(KNOWN, median_bytes=0.0),))))
     assert math.isnan(larger_input(report_of()))
-    assert larger_input(report_of(long_tail=(known,)), "join") == 20.0
-
-
-def test_the_input_of_a_long_task_is_no_advice_where_all_waited_for_another() -> None:
+    # it is no advice where all waited for another prefix
     known = LongTask("qr", "('qr', 1)", "w1", 200, 0.01, 0.5, 1e6, 8e6)
     report = report_of(long_tail=(known,), waited_for={"svd": 9, "qr": 1})
     assert math.isnan(larger_input(report, "svd"))
@@ -103,23 +100,14 @@ def test_figures_that_are_no_numbers_are_worth_nothing() -> None:
     assert uneven_times(report) == uneven_sizes(report) == {}
 
 
-# -- as findings -----------------------------------------------------------------------------------
-
-
-def where(**fields: object) -> str:
-    return longest(report_of(skew={"join": skew(**fields)}, cluster_seconds=40.0), "join").where
-
-
-def test_the_longest_task_of_a_prefix_is_a_finding_with_how_long_nothing_else_ran() -> None:
-    found = longest(report_of(skew={"join": skew()}, cluster_seconds=40.0), "join")
-    assert found.where == "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
+@pytest.mark.parametrize(
+    ("fields", "which"),
+    [({}, "largest"), ({"largest_key": "another"}, "longest"), ({"max_bytes": 1.5 * 2**20}, "longest")],
+)
+def test_the_longest_task_of_a_prefix_is_a_finding_with_the_time_in_which_nothing_else_ran(fields, which) -> None:
+    found = longest(report_of(skew={"join": skew(**fields)}, cluster_seconds=40.0), "join")
+    assert found.where == f"The {which} of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
     assert (found.kind, found.saves_seconds, found.basis) == ("long-task", 21.0, Basis.BOUNDED)
-
-
-def test_the_longest_is_not_called_the_largest_where_another_is() -> None:
-    said = "The longest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
-    assert where(largest_key="another") == said
-    assert where(max_bytes=1.5 * 2**20) == said
 
 
 def test_the_input_size_of_the_longest_task_is_given_if_known() -> None:
@@ -131,19 +119,17 @@ def test_the_input_size_of_the_longest_task_is_given_if_known() -> None:
     )
 
 
-def test_a_short_time_alone_is_no_finding() -> None:
-    assert all(where(alone_seconds=alone).endswith("40 times the median") for alone in (0.0, 1.0))
-
-
 def test_with_a_trace_time_and_input_size_are_given_once() -> None:
-    known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
-    said = "Task ('join', 13) took 21.0 s, 40 times the median, its input is 20 times as large"
-    assert known.finding().where == said
+    text = "Task ('join', 13) took 21.0 s, 40 times the median, its input is 20 times as large"
+    assert KNOWN.finding().where == text
     for key, alone in (("('join', 13)", "; for 19.0 s nothing else ran"), ("another", "")):
-        report = report_of(skew={"join": skew(longest_key=key)}, long_tail=(known,))
-        assert [one.where for one in recorded_tasks(report)] == [f"{said}{alone}"]
+        report = report_of(skew={"join": skew(longest_key=key)}, long_tail=(KNOWN,))
+        assert [one.where for one in recorded_tasks(report)] == [f"{text}{alone}"]
 
 
-def test_a_hostile_prefix_is_harmless() -> None:
+def test_a_short_time_alone_is_not_mentioned_and_a_hostile_prefix_is_harmless() -> None:
+    for alone in (0.0, 1.0):
+        report = report_of(skew={"join": skew(alone_seconds=alone)}, cluster_seconds=40.0)
+        assert longest(report, "join").where.endswith("40 times the median")
     name = "\x1b[31m" + "x" * 1000
     assert longest(report_of(skew={name: skew()}), name).where.isprintable()

@@ -44,8 +44,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "line"),
-    [("read_day", 5), ("read_day.<locals>.inner", 6), ("Store.get", 11), ("late", 15)],
+    ("function", "line"), [("read_day", 5), ("read_day.<locals>.inner", 6), ("Store.get", 11), ("late", 15)]
 )
 def test_a_function_of_the_script_has_its_file(script: str, function: str, line: int) -> None:
     assert in_the_script(Frame(function, "<dynamic-code>", line)) == Frame(function, script, line)
@@ -60,22 +59,19 @@ def test_a_function_of_the_script_has_its_file(script: str, function: str, line:
         Frame("read_day", "<ipython-input-3>", 5),
     ],
 )
-def test_what_the_script_does_not_have_stays_as_it_is(script: str, frame: Frame) -> None:
+def test_frames_of_other_files_and_functions_stay_as_they_are(script: str, frame: Frame) -> None:
     assert in_the_script(frame) is frame
 
 
-@pytest.mark.parametrize("content", ["def read_day(:", None])
-def test_a_script_that_cannot_be_read_names_nothing(
-    script: str, content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wrong", ["syntax", "no file", "no script"])
+def test_without_a_readable_script_nothing_is_named(
+    script: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "slow_job.py"
-    file.unlink() if content is None else file.write_text(content)
-    frame = Frame("read_day", "<dynamic-code>", 5)
-    assert in_the_script(frame) is frame
-
-
-def test_without_a_script_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    if wrong == "no script":
+        monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    else:
+        file.unlink() if wrong == "no file" else file.write_text("def read_day(:")
     frame = Frame("read_day", "<dynamic-code>", 5)
     assert in_the_script(frame) is frame
 
@@ -120,16 +116,11 @@ def test_a_function_that_travelled_by_value_has_the_last_cell_that_defines_it(sh
     assert in_the_script(other) is other
     shell.run_cell(DEFINES, store_history=True)
     assert in_the_script(Frame("read_day", "<dynamic-code>", 2)).file == "In[3]"
-
-
-def test_a_cell_that_is_no_python_is_passed_over(shell: Any) -> None:
-    shell.run_cell(DEFINES, store_history=True)
-    shell.history_manager.input_hist_parsed.append("read_day(")
-    assert in_the_script(Frame("read_day", "<dynamic-code>", 2)).file == "In[1]"
+    shell.history_manager.input_hist_parsed.append("read_day(")  # no Python
+    assert in_the_script(Frame("read_day", "<dynamic-code>", 2)).file == "In[3]"
 
 
 def test_ipython_is_not_imported_to_find_that_there_is_none() -> None:
-    check = (
-        "from dask_efficiency.report.source_files import cell_of, typed_in; assert not list(typed_in()); cell_of('a')"
-    )
+    names = "from dask_efficiency.report.source_files import cell_of, typed_in"
+    check = f"{names}; assert not list(typed_in()); cell_of('a')"
     subprocess.run([sys.executable, "-c", f"import sys; {check}; assert 'IPython' not in sys.modules"], check=True)

@@ -17,6 +17,7 @@ def test_workers_that_were_asked_for_before_are_only_counted() -> None:
     arrivals = [Arrival("a", math.nan, 2.0, 2.5), Arrival("b", math.nan, 3.0, math.nan)]
     assert first_request(arrivals) == ""
     assert arrival_lines(arrivals) == ["2 joined during the window, the first after 2.0 s"]
+    assert arrival_lines([]) == []
 
 
 def test_times_from_request_to_first_task_are_medians() -> None:
@@ -27,17 +28,13 @@ def test_times_from_request_to_first_task_are_medians() -> None:
     )
 
 
-def test_without_arrivals_there_are_no_sentences() -> None:
-    assert arrival_lines([]) == []
-
-
 KILLED = LostWorker(
     "w3", "killed by SIGKILL", False, 15 * SECOND, {"load": 2 * SECOND, "train": 10 * SECOND}, 30 * SECOND, 14
 )
 
 
 @pytest.mark.parametrize(
-    ("one", "said"),
+    ("one", "line"),
     [
         (
             KILLED,
@@ -64,14 +61,11 @@ KILLED = LostWorker(
         ),
     ],
 )
-def test_what_a_worker_cost_and_why_it_went_is_a_line(one: LostWorker, said: str) -> None:
-    assert lost_worker_line(one) == said
+def test_a_lost_worker_is_a_line_with_its_cost_and_reason(one: LostWorker, line: str) -> None:
+    assert lost_worker_line(one) == line
 
 
-def test_those_that_cost_most_come_first() -> None:
+def test_the_most_costly_come_first_and_names_and_reasons_are_harmless() -> None:
     less = LostWorker("w5", "retired", True, 0, {}, SECOND, 1)
     assert most_costly_first([less, KILLED]) == [KILLED, less]
-
-
-def test_names_and_reasons_are_harmless() -> None:
     assert "\x1b" not in lost_worker_line(LostWorker("\x1b[31m", "\x1b[31m", False, SECOND, {"\x1b[31m": SECOND}))

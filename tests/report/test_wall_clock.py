@@ -21,10 +21,13 @@ def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
 
 
 @given(reports)
-def test_no_part_of_any_wall_clock_is_negative_and_none_is_hidden_that_matters(report: EfficiencyReport) -> None:
+def test_the_parts_of_any_wall_clock_are_positive_and_nearly_all_and_no_ideal_is_longer(
+    report: EfficiencyReport,
+) -> None:
     whole = report.cluster_seconds + report.no_workers_seconds + report.client_seconds
     assert all(seconds >= 0 for seconds in wall_clock_parts(report).values())
     assert sum(wall_clock_parts(report).values()) >= 0.89 * whole
+    assert 0.0 <= report.ideal_seconds <= report.cluster_seconds
 
 
 def test_a_client_busy_with_dask_is_distinguished_from_the_users_code() -> None:
@@ -45,34 +48,26 @@ def test_a_client_busy_with_dask_is_distinguished_from_the_users_code() -> None:
         ({"cores": 0.5}, 3.2),
     ],
 )
-def test_the_ideal_is_the_largest_of_what_binds(given: dict, binding: float) -> None:
+def test_the_ideal_is_the_largest_bound(given: dict, binding: float) -> None:
     whole, waiting = seconds(thread_cpu=5.6, thread_noncpu=45.6), {"w0": causes(**{"thread-noncpu/core": 45.0})}
     report = report_of(whole, window_seconds=3.2, cluster_seconds=3.2, causes_by_worker=waiting, **given)
     assert report.ideal_seconds == pytest.approx(binding)
 
 
-@given(reports)
-def test_no_ideal_is_longer_than_the_work_itself(report: EfficiencyReport) -> None:
-    assert 0.0 <= report.ideal_seconds <= report.cluster_seconds
-
-
 def test_unknown_bounds_of_the_ideal_are_named() -> None:
-    (said,) = ideal_time_lines(report_of(seconds(thread_cpu=4, idle=5), window_seconds=4.5))
-    assert said == (
+    (line,) = ideal_time_lines(report_of(seconds(thread_cpu=4, idle=5), window_seconds=4.5))
+    assert line == (
         "useful work takes at least 2.0 s by 2 threads; not known: how many cores the workers share "
         "and the longest chain of tasks (trace=True tells)"
     )
 
 
-def test_what_libraries_compute_counts_against_the_cores() -> None:
-    """``pd.read_parquet``: Arrow's threads compute for 1.8 s of the 2 s in which tasks wait for them."""
+def test_computing_of_libraries_counts_against_the_cores() -> None:
+    # pd.read_parquet: Arrow's threads compute for 1.8 s of the 2 s in which tasks wait for them
     whole = seconds(thread_cpu=0.1, library_threads=1.8, thread_noncpu=0.2)
     report = report_of(whole, window_seconds=1.0, cluster_seconds=1.0, cores=2.0)
     assert report.ideal_bounds == {"slots": pytest.approx(1.9 / 2.1), "cores": pytest.approx(0.95)}
-
-
-def test_computing_of_libraries_during_tasks_counts_against_the_cores() -> None:
-    """A product of matrices: the task's thread computes for 0.9 s, and those of BLAS for as long."""
+    # a product of matrices: the task's thread computes for 0.9 s, and those of BLAS for as long
     whole = seconds(thread_cpu=0.9, library_threads=0.1)
     report = report_of(whole, cluster_seconds=1.0, cores=2.0, outside={"CPU of other threads": 0.9})
     assert report.ideal_bounds["cores"] == pytest.approx(0.9)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -42,60 +43,26 @@ def test_the_largest_remainders_are_rounded_up() -> None:
     assert apportion([470, 160, 158, 120, 61, 31], 10) == [5, 2, 1, 1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 s"),
-        (1e-9, "<0.1 ms"),
-        (0.0042, "4.2 ms"),
-        (0.9996, "1.0 s"),
-        (119.4, "119 s"),
-        (150.0, "2.5 min"),
-        (7200.0, "2.0 h"),
-        (1e7, "2778 h"),
-        (float("nan"), "unknown"),
-    ],
-)
-def test_a_duration_is_written_in_the_unit_that_fits_it(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
+NAN, INF = math.nan, math.inf
+FORMATTED: list[tuple[Any, tuple[float, ...], tuple[str, ...]]] = [
+    (
+        format_seconds,
+        (0.0, 1e-9, 0.0042, 0.9996, 119.4, 150.0, 7200.0, 1e7, NAN),
+        ("0 s", "<0.1 ms", "4.2 ms", "1.0 s", "119 s", "2.5 min", "2.0 h", "2778 h", "unknown"),
+    ),
+    (
+        format_bytes,
+        (0, 1023, 1024, 350 * 1024, 1023.9 * 1024, 1.25 * 2**20, 3e20, NAN, INF),
+        ("0 B", "1023 B", "1.0 kiB", "350 kiB", "1.0 MiB", "1.2 MiB", "266454 PiB", "unknown", "unknown"),
+    ),
+    (format_thread_time, (14_240_000_000, 350_000_000), ("14.2 thread-seconds", "350 thread-milliseconds")),
+    (format_share, (0.0, 1e-6, 0.034, 0.9999, 1.0, NAN), ("0 %", "<0.1 %", "3.4 %", "99.9 %", "100 %", "-")),
+]
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 kiB"),
-        (350 * 1024, "350 kiB"),
-        (1023.9 * 1024, "1.0 MiB"),
-        (1.25 * 2**20, "1.2 MiB"),
-        (3e20, "266454 PiB"),
-        (math.nan, "unknown"),
-        (math.inf, "unknown"),
-    ],
-)
-def test_a_size_is_written_in_the_unit_that_fits_it(nbytes: float, text: str) -> None:
-    assert format_bytes(nbytes) == text
-
-
-def test_thread_time_has_its_unit_in_words() -> None:
-    assert format_thread_time(14_240_000_000) == "14.2 thread-seconds"
-    assert format_thread_time(350_000_000) == "350 thread-milliseconds"
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [
-        (0.0, "0 %"),
-        (1e-6, "<0.1 %"),
-        (0.034, "3.4 %"),
-        (0.9999, "99.9 %"),
-        (1.0, "100 %"),
-        (float("nan"), "-"),
-    ],
-)
-def test_only_nothing_is_0_percent_and_only_all_is_100(share: float, text: str) -> None:
-    assert format_share(share) == text
+@pytest.mark.parametrize(("form", "numbers", "texts"), FORMATTED)
+def test_a_number_is_written_in_the_unit_that_fits_it(form, numbers, texts) -> None:
+    assert tuple(map(form, numbers)) == texts
 
 
 @pytest.mark.parametrize(
@@ -111,13 +78,8 @@ def test_small_prices_get_more_decimals() -> None:
     assert [money_scale(money).decimals for money in (0.0, 12.0, 0.5, 0.0012)] == [2, 2, 3, 5]
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
-def test_a_harmless_name_has_only_visible_characters(name: str) -> None:
-    assert harmless(name).isprintable()
-    assert "\x1b" not in harmless(name)
-
-
-def test_a_harmless_name_shows_what_was_there() -> None:
+def test_a_harmless_name_has_visible_characters_for_all_that_were_there() -> None:
+    assert all(harmless(name).isprintable() for name in HOSTILE_NAMES)
     assert harmless("a\x1b[31m\n\u202e") == r"a\x1b[31m\n\u202e"
     assert harmless("größe-數據") == "größe-數據"
 
@@ -126,9 +88,6 @@ def test_a_harmless_name_shows_what_was_there() -> None:
 def test_a_shortened_name_is_never_longer_than_asked(text: str, length: int) -> None:
     assert len(shorten(text, length)) <= length
     assert len(text) > length or shorten(text, length) == text
-
-
-def test_a_shortened_name_keeps_its_beginning_and_its_end() -> None:
     assert shorten("read-parquet-0123456789abcdef", 16) == "read-parq...cdef"
 
 
@@ -155,11 +114,8 @@ def test_names_that_look_the_same_have_labels_of_their_own_and_the_rest_is_one()
     assert list(labelled(["\x07", r"\x07", "a"], "span", "spans", 2)) == [r"\x07", r"\x07 (2)", "1 more span"]
 
 
-def test_names_sort_by_the_numbers_in_them():
+def test_names_of_any_length_sort_by_the_numbers_in_them():
     assert sorted(["w10", "w9", "a", "10", "9", "w"], key=natural) == ["a", "w", "w9", "w10", "9", "10"]
-
-
-def test_a_name_of_any_length_can_be_sorted():
     assert natural("w" + "9" * 10_000) > natural("w8")
 
 
@@ -198,12 +154,12 @@ def test_a_name_is_no_formula(name: str) -> None:
         ("", ""),
     ],
 )
-def test_a_kernel_is_called_by_what_a_person_knows_it_by(whole: str, short: str) -> None:
+def test_a_kernel_has_the_name_that_a_person_knows(whole: str, short: str) -> None:
     assert kernel_name(whole) == short
 
 
 @given(st.text("ab:<>(), &{}", max_size=60))
-def test_any_name_has_a_short_one_that_is_no_longer(name: str) -> None:
+def test_any_kernel_has_a_short_name_that_is_no_longer(name: str) -> None:
     assert len(kernel_name(name)) <= len(name)
     assert bool(kernel_name(name)) is bool(name.strip())
 

@@ -42,7 +42,7 @@ def test_a_finding_is_one_line_where_there_is_room_for_no_more():
         ({"where": "tasks of load"}, "Sleeping. Tasks of load"),
     ],
 )
-def test_what_is_not_known_is_not_said(fields, first):
+def test_unknown_parts_are_left_out(fields, first):
     assert Finding("thread-noncpu/sleep", "Sleeping", **fields).lines == (first,)
 
 
@@ -71,6 +71,6 @@ def test_json_has_every_field():
         ({"basis": Basis.REPLAYED}, "saves_seconds of 'x' is None, replayed; expected both or none to be known"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, refusal):
+def test_impossible_fields_are_refused(fields, refusal):
     with pytest.raises(ValueError, match=refusal):
         Finding(**{"kind": "x", "title": "X", **fields})

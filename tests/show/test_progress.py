@@ -112,14 +112,11 @@ def test_a_terminal_without_rich_or_a_cursor_has_lines(
     assert screen.getvalue() == "counting: 84 of 100 sheep, 10 s\n"
 
 
-def test_of_work_within_work_only_the_outer_is_shown(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hidden_work_and_work_within_work_are_not_shown(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with progress("sleeping", unit="nights", clock=clock) as report:
         work(clock, 100)
         report(1)
     assert capsys.readouterr().err == "sleeping: 1 nights, 1:40 min\n"
-
-
-def test_it_can_be_hidden(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with hidden():
         work(clock, 100)
     assert not capsys.readouterr().err
@@ -127,7 +124,7 @@ def test_it_can_be_hidden(clock: Clock, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err
 
 
-def test_what_is_done_and_how_much_there_is_may_change(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_activity_and_the_number_of_things_may_change(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with progress("preflight", unit="done", clock=clock) as report:
         clock.now += 10
         report(1, of=4, doing="measuring alone")
@@ -136,36 +133,30 @@ def test_what_is_done_and_how_much_there_is_may_change(clock: Clock, capsys: pyt
     assert capsys.readouterr().err == "measuring alone: 1 of 4 done, 10 s\nmeasuring alone: 2 of 4 done, 40 s\n"
 
 
-@pytest.mark.parametrize("file", [None, io.StringIO()], ids=["none", "closed"])
-def test_where_there_is_no_standard_error_the_work_goes_on(
-    file: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if file is not None:
+class Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("kind", ["none", "closed", "gone"])
+def test_without_standard_error_the_work_goes_on(kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = None if kind == "none" else Gone()
+    if file is not None and kind == "closed":
         file.close()
     monkeypatch.setattr(sys, "stderr", file)
     work(clock, 100)
 
 
-def test_a_screen_that_goes_away_does_not_end_the_work(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-    monkeypatch.setattr(sys, "stderr", Gone())
-    work(clock, 100)
-
-
 def test_ctrl_c_carries_the_progress_so_far() -> None:
-    def interrupted() -> None:
-        with progress("counting", unit="sheep", of=7) as report:
-            report(3.9)
-            raise KeyboardInterrupt
+    with (  # noqa: PT012
+        pytest.raises(KeyboardInterrupt, match="^counting: 3 of 7 sheep$"),
+        progress("counting", unit="sheep", of=7) as report,
+    ):
+        report(3.9)
+        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="^counting: 3 of 7 sheep$"):
-        interrupted()
 
-
-def test_ctrl_c_keeps_what_is_found_and_warns() -> None:
+def test_ctrl_c_keeps_the_results_and_warns() -> None:
     def halved(number: int) -> int:
         if number == 6:
             raise KeyboardInterrupt

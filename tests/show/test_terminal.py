@@ -4,7 +4,6 @@ import builtins
 import io
 import math
 import re
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,19 +14,11 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.report.sections.report import document
-from dask_efficiency.report.values import Repeat
-from dask_efficiency.show import terminal
 from dask_efficiency.show.document import Document, Share, Table, section
 from dask_efficiency.show.drawn_buckets import COLOURS
-from dask_efficiency.show.terminal import (
-    BAR_LENGTH,
-    BLOCKS,
-    bar_cells,
-    plain,
-    renderables,
-    wrapped,
-)
+from dask_efficiency.show.terminal import BAR_LENGTH, BLOCKS, bar_cells, plain, renderables, show, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds, waiting_for_the_gil
+from tests.report.test_fragment import HOSTILE
 
 
 def test_three_percent_of_an_eighty_column_bar_are_two_cells_and_three_eighths() -> None:
@@ -67,20 +58,20 @@ class Screen(io.TextIOWrapper):
         return buffer.getvalue().decode(self.encoding)
 
 
-def rich_text(report: Any, width: int, colours: str | None = None) -> str:
+def rich_text(shown: Any, width: int, colours: str | None = None, encoding: str = "utf-8") -> str:
+    """A document, a whole report, or any other value as rich prints it."""
     console = pytest.importorskip("rich.console")
-    screen = Screen()
-    shown = terminal._Coloured(document(report)) if isinstance(report, EfficiencyReport) else report
-    console.Console(file=screen, width=width, color_system=colours, legacy_windows=False).print(shown)
+    screen = Screen(encoding)
+    printer = console.Console(file=screen, width=width, color_system=colours, legacy_windows=False)
+    whole = document(shown) if isinstance(shown, EfficiencyReport) else shown
+    printer.print(
+        console.Group(*renderables(whole, printer, printer.options)) if isinstance(whole, Document) else whole
+    )
     return screen.shown()
 
 
 def render_plain(report: EfficiencyReport, width: int = 80) -> str:
     return plain(document(report), width)
-
-
-def show(report: EfficiencyReport, file: Any = None) -> None:
-    terminal.show(document(report), file)
 
 
 def table_of(text: str) -> dict[str, list[str]]:
@@ -166,11 +157,7 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 
 
 def test_hostile_names_do_not_reach_the_terminal() -> None:
-    hostile = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
-    report = by_hand(
-        by_prefix=hostile, by_worker=hostile, by_span=hostile, name="\x1b]0;title\x07", notes=tuple(HOSTILE_NAMES)
-    )
-    report = replace(report, repeats=dict.fromkeys(HOSTILE_NAMES, Repeat(3, 4)))
+    report = by_hand(**HOSTILE | {"name": "\x1b]0;title\x07"})
     for text in (render_plain(report), rich_text(report, 140)):
         assert "\x1b" not in text
         assert "\u202e" not in text
@@ -198,45 +185,32 @@ def test_an_empty_report_is_three_lines() -> None:
 
 
 def test_causes_are_indented_below_their_bucket() -> None:
-    for text in (render_plain(waiting_for_the_gil(), width) for width in (80, 140)):
-        lines = [line[2:45] for line in text.splitlines()]
-        start = lines.index("thread-noncpu           23.0     2.9   26.1")
-        assert lines[start + 1 : start + 5] == [
-            "  gil                   17.2     2.2   19.5",
-            "  file                   3.1     0.4    3.5",
-            "  core                   2.0     0.2    2.3",
-            "  3 more                 0.7     0.1    0.8",
-        ]
+    lines = [line[2:45] for line in render_plain(waiting_for_the_gil()).splitlines()]
+    start = lines.index("thread-noncpu           23.0     2.9   26.1")
+    assert lines[start + 1 : start + 5] == [
+        "  gil                   17.2     2.2   19.5",
+        "  file                   3.1     0.4    3.5",
+        "  core                   2.0     0.2    2.3",
+        "  3 more                 0.7     0.1    0.8",
+    ]
+    for colours, mark, blank in ((None, "", ""), ("truecolor", "■ ", "  ")):
+        text = re.sub(r"\x1b\[[0-9;]*m", "", rich_text(waiting_for_the_gil(), 80, colours))
+        assert re.search(rf"\n  {mark}thread-noncpu +23\.0 .*\n  {blank}  gil +17\.2 ", text)
 
 
-@pytest.mark.parametrize("colours", [None, "truecolor"])
-def test_causes_are_indented_on_a_rich_screen(colours: str | None) -> None:
-    text = re.sub(r"\x1b\[[0-9;]*m", "", rich_text(waiting_for_the_gil(), 80, colours))
-    mark = "■ " if colours else ""
-    blank = "  " if colours else ""
-    assert re.search(rf"\n  {mark}thread-noncpu +23\.0 .*\n  {blank}  gil +17\.2 ", text)
-
-
-def test_why_it_is_not_known_stands_below_the_table() -> None:
+def test_the_reason_for_unknown_causes_stands_below_the_table() -> None:
     report = waiting_for_the_gil(causes_by_worker={}, not_sampled={"a": "no /proc", "b": "no /proc"})
     assert "\n  Why threads waited is not known: no /proc\n" in render_plain(report)
     assert "Why threads waited is not known: no /proc" in rich_text(report, 120)
     assert "Why threads" not in render_plain(waiting_for_the_gil())
 
 
-@pytest.mark.parametrize("colours", ["256", "truecolor"])
-def test_a_bar_in_colour_is_of_blocks(colours: str) -> None:
+@pytest.mark.parametrize("colours", [None, "standard", "256", "truecolor"])
+def test_a_bar_is_of_blocks_in_enough_colours_and_otherwise_of_letters(colours: str | None) -> None:
     text = rich_text(by_hand(), 80, colours)
-    assert "█" in text
-    assert "####" not in text
-
-
-@pytest.mark.parametrize("colours", [None, "standard"])
-def test_a_bar_without_enough_colours_is_of_letters(colours: str | None) -> None:
-    text = rich_text(by_hand(), 80, colours)
-    assert "[####" in text
-    assert "█" not in text
-    assert "# thread-cpu 58.8 %" in text
+    of_blocks = colours in ("256", "truecolor")
+    assert ("█" in text) is of_blocks
+    assert ("[####" in text) is ("# thread-cpu 58.8 %" in text) is not of_blocks
 
 
 def test_no_two_buckets_look_the_same_in_256_colours() -> None:
@@ -246,13 +220,11 @@ def test_no_two_buckets_look_the_same_in_256_colours() -> None:
 
 
 def test_an_ascii_console_gets_the_plain_text() -> None:
-    console = pytest.importorskip("rich.console")
-    screen = Screen("ascii")
-    console.Console(file=screen, width=80).print(terminal._Coloured(document(by_hand())))
-    assert [line.rstrip() for line in screen.shown().splitlines()] == render_plain(by_hand(), 80).splitlines()
+    shown = rich_text(by_hand(), 80, encoding="ascii").splitlines()
+    assert [line.rstrip() for line in shown] == render_plain(by_hand(), 80).splitlines()
 
 
-def test_the_representation_is_a_line_and_what_is_printed_is_the_first_screen() -> None:
+def test_the_representation_is_a_line_and_the_printed_text_the_first_screen() -> None:
     assert repr(by_hand()) == f"<EfficiencyReport 'a run': {by_hand().headline}>"
     first, whole = str(by_hand()).splitlines(), render_plain(by_hand()).splitlines()
     assert first[:14] == whole[:14]
@@ -262,10 +234,10 @@ def test_the_representation_is_a_line_and_what_is_printed_is_the_first_screen() 
 
 def test_sections_are_shown_by_their_titles(capsys: pytest.CaptureFixture[str]) -> None:
     by_hand().show("workers", "Client phases")
-    said = capsys.readouterr().out
-    assert "Workers" in said
-    assert "Client phases" in said
-    assert "lost time by cause" not in said
+    printed = capsys.readouterr().out
+    assert "Workers" in printed
+    assert "Client phases" in printed
+    assert "lost time by cause" not in printed
     by_hand().show()
     assert "lost time by cause" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"'Pies' is no section of this report; expected one of \['client phases'"):
@@ -277,7 +249,7 @@ def test_show_is_in_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     screen = Screen()
-    show(by_hand(), screen)
+    show(document(by_hand()), screen)
     assert "\x1b[" in screen.shown()
 
 
@@ -299,7 +271,7 @@ def test_show_is_plain_without(without: str, monkeypatch: pytest.MonkeyPatch) ->
 
         monkeypatch.setattr(builtins, "__import__", without_rich)
     screen: Any = io.StringIO() if without == "terminal" else Screen("ascii" if without == "unicode" else "utf-8")
-    show(by_hand(), screen)
+    show(document(by_hand()), screen)
     text = screen.getvalue() if without == "terminal" else screen.shown()
     assert text.splitlines() == render_plain(by_hand(), 80).splitlines()
 
@@ -316,8 +288,8 @@ def test_bars_are_shorter_on_a_narrow_screen_and_never_cut(width: int, colours: 
     shares = (1.0, 0.5, 0.25)
     table = Table(("name", "time"), tuple((name, "10.2") for _ in shares), drawings=tuple(map(Share, shares)))
     with_table = Document("t", "c", "v", (section("s", table),))
-    said = plain(with_table, width) if colours is None else rich_text(terminal._Coloured(with_table), width, colours)
-    bars = [len(found) for found in re.findall("[#█]+", said)]
+    text = plain(with_table, width) if colours is None else rich_text(with_table, width, colours)
+    bars = [len(found) for found in re.findall("[#█]+", text)]
     assert bars == [math.ceil(bars[0] * share) for share in shares]
     assert bars[0] == (BAR_LENGTH if width == 120 else bars[0]) <= BAR_LENGTH
 
@@ -332,49 +304,18 @@ BARS = section(
 DOCUMENT = Document("Title", "Context", "It took long", (BARS,), ("That is all.",))
 
 
-def in_colour(document: Document, encoding: str) -> str:
-    console = pytest.importorskip("rich.console")
-    raw = io.BytesIO()
-    screen = io.TextIOWrapper(raw, encoding=encoding)
-    shown = console.Console(file=screen, width=60, color_system=None, legacy_windows=False)
-    shown.print(console.Group(*renderables(document, shown, shown.options)))
-    screen.flush()
-    return raw.getvalue().decode(encoding)
-
-
-def test_everything_is_shown_in_order_with_a_full_stop_after_the_headline() -> None:
-    said = [
-        "Title",
-        "Context",
-        "It took long.",
-        "Table",
-        "A sentence.",
-        "####",
-        "Moves",
-        "onto the path",
-        "That is all.",
-    ]
-    for text in (plain(DOCUMENT), in_colour(DOCUMENT, "ascii")):
-        places = [text.index(words) for words in said]
+def test_everything_not_folded_is_shown_in_order_with_a_full_stop_after_the_headline() -> None:
+    before = ["Title", "Context", "It took long.", "Table", "A sentence."]
+    for text, bar in ((plain(DOCUMENT), "####"), (rich_text(DOCUMENT, 60), "████")):
+        places = [text.index(words) for words in (*before, bar, "Moves", "onto the path  new", "That is all.")]
         assert places == sorted(places)
-
-
-def test_bars_are_blocks_where_they_can_be_and_words_stay_words() -> None:
-    text = in_colour(DOCUMENT, "utf-8")
-    assert "████" in text
-    assert "#" not in text
-    assert "onto the path  new" in text
-    assert in_colour(DOCUMENT, "ascii").isascii()
-
-
-def test_what_is_folded_away_on_a_page_is_not_in_a_text() -> None:
-    for text in (plain(DOCUMENT), in_colour(DOCUMENT, "utf-8")):
         assert "Whoever" not in text
+    assert rich_text(DOCUMENT, 60, encoding="ascii").isascii()
 
 
 def test_without_a_context_there_is_no_line_for_it() -> None:
     assert plain(Document("Title", "", "Verdict", ())) == "Title\n\nVerdict."
-    assert in_colour(Document("Title", "", "Verdict", ()), "utf-8") == "Title\nVerdict.\n"
+    assert rich_text(Document("Title", "", "Verdict", ()), 60) == "Title\nVerdict.\n"
 
 
 def test_no_width_is_too_narrow() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
@@ -22,13 +23,12 @@ from dask_efficiency.report.comparison_table import (
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
 from dask_efficiency.show.document import (
+    Cell,
     ChangeBar,
     Document,
-    Label,
     Legend,
     Section,
     Sides,
-    Slice,
     Table,
     bucket_label,
     cause_label,
@@ -52,7 +52,6 @@ from dask_efficiency.show.finding import MAX_SHOWN
 WITHIN = "~"
 #: Names in a report's environment that the table of the run has.
 SIZES = ("workers", "threads")
-SIDES = ("before", "after")
 
 
 def title(comparison: Comparison) -> str:
@@ -95,116 +94,80 @@ def page(comparison: Comparison) -> Document:
 
 
 def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    for name, seconds in (("wall clock", comparison.wall_clock_seconds), ("ideal time", comparison.ideal_seconds)):
-        if math.isfinite(seconds.before) and math.isfinite(seconds.after):
-            yield name, f"{format_seconds(seconds.before)} -> {format_seconds(seconds.after)}"
-    efficiency = comparison.efficiency
-    if math.isfinite(efficiency.before) and math.isfinite(efficiency.after):
-        yield "efficiency", f"{format_share(efficiency.before)} -> {format_share(efficiency.after)}"
+    for name, number, text in (
+        ("wall clock", comparison.wall_clock_seconds, format_seconds),
+        ("ideal time", comparison.ideal_seconds, format_seconds),
+        ("efficiency", comparison.efficiency, format_share),
+    ):
+        if math.isfinite(number.before) and math.isfinite(number.after):
+            yield name, f"{text(number.before)} -> {text(number.after)}"
 
 
 def _sides(comparison: Comparison) -> Sides | None:
-    """Bars of the buckets' medians, one per side, as long as its runs took."""
     sides = [slices_of(finalized_parts(breakdown)) for breakdown in comparison.breakdowns]
     if not all(sides):
         return None
     wall = comparison.cluster_seconds
     known = math.isfinite(wall.before) and math.isfinite(wall.after)
     lengths = [wall.before, wall.after] if known else [float(sum(each.size for each in side)) for side in sides]
-    labels = [
-        f"{name}, {format_seconds(length)}" if known else name for name, length in zip(SIDES, lengths, strict=True)
-    ]
-    shares = [length / max(lengths) for length in lengths]
-    return Sides(tuple(zip(labels, shares, sides, strict=True)), _legend(*sides))
-
-
-def _legend(before: Sequence[Slice], after: Sequence[Slice]) -> Legend:
-    was, now = ({each.label: each.percent for each in side} for side in (before, after))
-    labels = [*now, *(label for label in was if label not in now)]
-    return Legend(tuple((label, f"{was.get(label, '0')} -> {now.get(label, '0')} %") for label in labels))
+    bars = (
+        (f"{name}, {format_seconds(length)}" if known else name, length / max(lengths), side)
+        for name, length, side in zip(comparison.sides, lengths, sides, strict=True)
+    )
+    was, now = ({each.label: each.percent for each in side} for side in sides)
+    labels = dict.fromkeys((*now, *was))
+    legend = Legend(tuple((label, f"{was.get(label, '0')} -> {now.get(label, '0')} %") for label in labels))
+    return Sides(tuple(bars), legend)
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
     """Every section with content, in reading order."""
-    return with_content(
-        causes(comparison),
-        run(comparison),
-        factors(comparison),
-        prefixes(comparison),
-        environment(comparison),
-        caveats(comparison),
-    )
+    return with_content(*(part(comparison) for part in (causes, run, factors, prefixes, environment, caveats)))
 
 
 def causes(comparison: Comparison) -> Section:
     """Table of thread time by cause; its figures add up."""
     table = comparison_table(comparison)
-    if not any(report.thread_seconds for report in (*comparison.before, *comparison.after)):
+    if not any(run.thread_seconds for run in comparison.runs):
         return Section("Thread time by cause")
-    columns = _columns(comparison, table)
-    rows = [tuple(cell(position) for cell in columns.values()) for position in range(len(table.rows))]
-    lines = []
-    if has_spread(comparison):
-        lines.append(f"{WITHIN} marks changes within the spread of the runs")
-    if any(comparison.not_by_cause):
-        lines.append("(medians): the medians of the causes do not add up to the median of lost time")
+    several = has_spread(comparison)
+    columns: dict[str, Callable[[ComparisonRow], Cell]] = {
+        "cause": lambda row: cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label),
+        "before": lambda row: row.before,
+        "after": lambda row: row.after,
+        "change": lambda row: f"{WITHIN if row.time.change and row.time.within_spread else ''}{row.change}",
+    }
+    if several:
+        columns["spread"] = lambda row: row.spread
+    if table.wall_scale is not None:
+        columns[f"wall {table.wall_scale.unit} +/-"] = lambda row: row.wall_change
+    columns["share, %"] = lambda row: (
+        f"{row.percent_before} -> {row.percent_after}" if row.percent_before and row is not table.total else ""
+    )
+    if table.money_scale is not None:
+        columns["money +/-"] = lambda row: row.money_change
+    medians = "(medians): the medians of the causes do not add up to the median of lost time"
     return section(
         f"Thread time by cause (thread-{table.thread_scale.unit})",
-        *lines,
+        f"{WITHIN} marks changes within the spread of the runs" if several else "",
+        medians if any(comparison.not_by_cause) else "",
         Table(
             tuple(columns),
-            tuple((_label(row), *cells[1:]) for row, cells in zip(table.rows, rows, strict=True)),
+            tuple(tuple(cell(row) for cell in columns.values()) for row in table.rows),
             sums=table.sums,
-            drawings=_changes(comparison, table),
+            drawings=_changes(table),
             drawn_behind=list(columns).index("change"),
         ),
     )
 
 
-def _label(row: ComparisonRow) -> Label:
-    return cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label)
-
-
-def _changes(comparison: Comparison, table: ComparisonTable) -> tuple[ChangeBar | None, ...]:
-    changes = {str(cause.bucket): cause.time.change for cause in comparison.causes}
+def _changes(table: ComparisonTable) -> tuple[ChangeBar | None, ...]:
+    changes = {row: row.time.change for row in table.causes if row.label in set(Bucket)}
     largest = max(map(abs, changes.values()), default=0)
     return tuple(
-        ChangeBar(changes[row.label] / largest, COLOURS[Bucket(row.label)])
-        if not row.bucket and changes.get(row.label)
-        else None
+        ChangeBar(change / largest, COLOURS[Bucket(row.label)]) if (change := changes.get(row)) else None
         for row in table.rows
     )
-
-
-def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
-    rows = table.rows
-    times = {("", str(cause.bucket)): cause.time for cause in comparison.causes}
-    times |= {("", "lost"): comparison.lost, ("", "useful"): comparison.useful, ("", "running"): comparison.running}
-    times |= {(str(cause.bucket), part.cause): part.time for cause in comparison.causes for part in cause.parts}
-
-    def change(position: int) -> str:
-        time = times.get((rows[position].bucket, rows[position].label))
-        noise = time is not None and time.change and time.within_spread
-        return f"{WITHIN if noise else ''}{rows[position].change}"
-
-    def share(position: int) -> str:
-        row = rows[position]
-        return f"{row.percent_before} -> {row.percent_after}" if row.percent_before and row is not table.total else ""
-
-    columns: dict[str, Callable[[int], str]] = {
-        "cause": lambda position: rows[position].label,
-        "before": lambda position: rows[position].before,
-        "after": lambda position: rows[position].after,
-        "change": change,
-    }
-    if has_spread(comparison):
-        columns["spread"] = lambda position: rows[position].spread
-    if table.wall_scale is not None:
-        columns[f"wall {table.wall_scale.unit} +/-"] = lambda position: rows[position].wall_change
-    columns["share, %"] = share
-    if table.money_scale is not None:
-        columns["money +/-"] = lambda position: rows[position].money_change
-    return columns
 
 
 def has_spread(comparison: Comparison) -> bool:
@@ -222,57 +185,42 @@ def run(comparison: Comparison) -> Section:
     }
     known = [value for value in (whole.before, whole.after, ideal.before, ideal.after) if math.isfinite(value)]
     scale = fine_scale(max(known, default=0.0))
+    tasks = [(name, count) for name, count in comparison.tasks.items() if count.before or count.after]
     rows = [
         _time_row("wall clock", whole, scale),
         *(_time_row(name, time, scale) for name, time in parts.items() if time.before or time.after),
         _time_row("ideal time", ideal, scale),
-        _number_row("efficiency", comparison.efficiency, format_share, _change_in_points),
-        _number_row("load balance", comparison.load_balance, "{:.2f}".format, "{:+.2f}".format),
-        *(_number_row(f"GPU {name}", share, format_share, _change_in_points) for name, share in comparison.gpu.items()),
-        _number_row("workers", comparison.workers, str, "{:+d}".format),
-        _number_row("threads", comparison.threads, str, "{:+d}".format),
-        *(_number_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in _tasks(comparison)),
-        *(
-            _number_row(f"data {way}", nbytes, format_bytes, _change_in_bytes)
-            for way, nbytes in comparison.moved.items()
-        ),
+        _row("efficiency", comparison.efficiency, format_share, _change_in_points),
+        _row("load balance", comparison.load_balance, "{:.2f}".format, "{:+.2f}".format),
+        *(_row(f"GPU {name}", share, format_share, _change_in_points) for name, share in comparison.gpu.items()),
+        _row("workers", comparison.workers, str, "{:+d}".format),
+        _row("threads", comparison.threads, str, "{:+d}".format),
+        *(_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in tasks[:TOP_LABELS]),
+        *(_row(f"data {way}", nbytes, format_bytes, _change_in_bytes) for way, nbytes in comparison.moved.items()),
     ]
-    heads = ("", "before", "after", "change", "spread")
+    return section("The run", _figures(comparison, "", [row for row in rows if any(row[1:3])]))
+
+
+def _figures(comparison: Comparison, head: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    heads = (head, "before", "after", "change", "spread")
     width = len(heads) if has_spread(comparison) else len(heads) - 1
-    return section("The run", Table(heads[:width], tuple(row[:width] for row in rows if any(row[1:3]))))
-
-
-def _tasks(comparison: Comparison) -> list[tuple[str, Difference[int]]]:
-    counted = [(name, count) for name, count in comparison.tasks.items() if count.before or count.after]
-    return counted[:TOP_LABELS]
+    return Table(heads[:width], tuple(row[:width] for row in rows))
 
 
 def _time_row(name: str, time: Difference[float], scale: Scale) -> tuple[str, ...]:
-    def text(seconds: float) -> str:
-        return f"{scale.figure(seconds)} {scale.unit}" if math.isfinite(seconds) else ""
-
-    return _row(name, time, text, lambda _: format_rise(time.rise))
+    return _row(name, time, lambda seconds: f"{scale.figure(seconds)} {scale.unit}", lambda _: format_rise(time.rise))
 
 
-def _number_row(
-    name: str, number: Difference[int] | Difference[float], text: Callable[..., str], change: Callable[..., str]
-) -> tuple[str, ...]:
-    def known(value: float) -> str:
-        return text(value) if math.isfinite(value) else ""
-
-    return _row(name, number, known, change)
-
-
-def _row(
-    name: str, number: Difference[int] | Difference[float], text: Callable[..., str], change: Callable[..., str]
-) -> tuple[str, ...]:
-    before, after = text(number.before), text(number.after)
-    changed = ""
-    if before and after and number.change:
-        changed = change(number.change)
-        # a change that rounds to nothing is not shown as "+0.000"
-        changed = f"{WITHIN if number.within_spread else ''}{changed}" if changed.strip("+-0. %points") else ""
-    return name, before, after, changed, "" if number.spread is None else text(number.spread)
+def _row(name: str, number: Difference[Any], text: Callable[..., str], change: Callable[..., str]) -> tuple[str, ...]:
+    """Name, the figures before and after, change and spread; unknown ones are empty."""
+    before, after, spread = (
+        "" if value is None or not math.isfinite(value) else text(value)
+        for value in (number.before, number.after, number.spread)
+    )
+    changed = change(number.change) if before and after and number.change else ""
+    # a change that rounds to nothing is not shown as "+0.000"
+    mark = WITHIN if number.within_spread else ""
+    return name, before, after, f"{mark}{changed}" if changed.strip("+-0. %points") else "", spread
 
 
 def _change_in_bytes(change: float) -> str:
@@ -289,13 +237,11 @@ def factors(comparison: Comparison) -> Section:
     if not any(factor.change and math.isfinite(factor.change) for factor in found.values()):
         return Section("Factors of the efficiency")
     rows = [
-        _number_row(name, factor, "{:.3f}".format, "{:+.3f}".format)
+        _row(name, factor, "{:.3f}".format, "{:+.3f}".format)
         for name, factor in found.items()
         if not factor.before == factor.after == 1
     ]
-    heads = ("factor", "before", "after", "change", "spread")
-    width = len(heads) if has_spread(comparison) else len(heads) - 1
-    return section("Factors of the efficiency", Table(heads[:width], tuple(row[:width] for row in rows)))
+    return section("Factors of the efficiency", _figures(comparison, "factor", rows))
 
 
 def prefixes(comparison: Comparison) -> Section:
@@ -305,54 +251,41 @@ def prefixes(comparison: Comparison) -> Section:
     if not ranked or not _largest_change(changes[ranked[0]]):
         return Section("Prefixes that changed most")
     labels = labelled(ranked, "prefix", "prefixes", TOP_GROUPS)
-    scale = fine_scale(max(sum(time) for time in _sums(list(changes.values()))) / 1e9)
+    scale = fine_scale(max(sum(_sides_of(changes.values(), kind)) for kind in ("useful", "lost")) / 1e9)
     cells = _prefix_cells(changes, labels, scale)
     fates = [_new_or_gone(changes[names[0]]) if len(names) == 1 else "" for names in labels.values()]
     heads = ("prefix", "useful", "change", "lost", "change", *([""] if any(fates) else []))
     rows = [(label, *cells[label], fate)[: len(heads)] for label, fate in zip(labels, fates, strict=True)]
     rows.append(("total", *cells["total"], "")[: len(heads)])
+    groups = {fate: [name for name in changes if _new_or_gone(changes[name]) == fate] for fate in ("new", "gone")}
     return section(
         f"Prefixes that changed most (thread-{scale.unit}, while tasks held threads)",
-        *_new_and_gone(changes),
+        *(f"{fate}: {_run_names(names)}" for fate, names in groups.items() if names),
         Table(heads, tuple(rows), words=(0, 5) if any(fates) else (0,), sums=(len(rows) - 1,)),
     )
 
 
-def _times(change: PrefixChange) -> tuple[Difference[int], Difference[int]]:
-    return change.useful, change.lost
-
-
 def _largest_change(change: PrefixChange) -> int:
-    return max(abs(time.change) for time in _times(change))
+    return max(abs(change.useful.change), abs(change.lost.change))
 
 
 def _new_or_gone(change: PrefixChange) -> str:
     return "new" if change.is_new else "gone" if change.is_gone else ""
 
 
-def _new_and_gone(changes: Mapping[str, PrefixChange]) -> tuple[str, ...]:
-    groups = {
-        fate: [name for name, change in changes.items() if _new_or_gone(change) == fate] for fate in ("new", "gone")
-    }
-    return tuple(f"{fate}: {_run_names(names)}" for fate, names in groups.items() if names)
-
-
-def _sums(changes: Sequence[PrefixChange]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Useful time before and after, and lost time before and after."""
-    return (
-        (sum(change.useful.before for change in changes), sum(change.useful.after for change in changes)),
-        (sum(change.lost.before for change in changes), sum(change.lost.after for change in changes)),
-    )
+def _sides_of(changes: Iterable[PrefixChange], kind: str) -> tuple[int, int]:
+    times = [getattr(change, kind) for change in changes]
+    return sum(time.before for time in times), sum(time.after for time in times)
 
 
 def _prefix_cells(
     changes: Mapping[str, PrefixChange], labels: Mapping[str, Sequence[str]], scale: Scale
 ) -> dict[str, tuple[str, ...]]:
     """Cells of useful time and its change, lost time and its change, by label and in total."""
-    sums = {label: _sums([changes[name] for name in names]) for label, names in labels.items()}
     cells: dict[str, tuple[str, ...]] = dict.fromkeys((*labels, "total"), ())
-    for kind in (0, 1):
-        sides = [{label: both[kind][side] for label, both in sums.items()} for side in (0, 1)]
+    for kind in ("useful", "lost"):
+        sums = {label: _sides_of([changes[name] for name in names], kind) for label, names in labels.items()}
+        sides = [{label: both[side] for label, both in sums.items()} for side in (0, 1)]
         before, after = (rounded(side, scale.steps(sum(side.values()) / 1e9)) for side in sides)
         for label in labels:
             cells[label] += _change(scale, before[label], after[label])
@@ -366,18 +299,14 @@ def _change(scale: Scale, before: int, after: int) -> tuple[str, str]:
 
 def environment(comparison: Comparison) -> Section:
     """Versions and settings that differ."""
-    differ = {name: values for name, values in comparison.environment.items() if name not in SIZES}
-    lines = [
-        f"{name_of(name)}: {_values(before)} -> {_values(after)}"
-        for name, (before, after) in list(differ.items())[:TOP_LABELS]
-    ]
-    if len(differ) > TOP_LABELS:
-        lines.append(f"{len(differ) - TOP_LABELS} more")
-    return section("Environment that differs", *lines)
 
+    def text(values: Sequence[str]) -> str:
+        return " or ".join(name_of(value) or "unknown" for value in values[:NAMES_IN_A_LINE])
 
-def _values(values: Sequence[str]) -> str:
-    return " or ".join(name_of(value) or "unknown" for value in values[:NAMES_IN_A_LINE])
+    differ = [(name, *sides) for name, sides in comparison.environment.items() if name not in SIZES]
+    lines = (f"{name_of(name)}: {text(before)} -> {text(after)}" for name, before, after in differ[:TOP_LABELS])
+    more = len(differ) - TOP_LABELS
+    return section("Environment that differs", *lines, f"{more} more" if more > 0 else "")
 
 
 def caveats(comparison: Comparison) -> Section:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket
-from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart, SchedulerLoop
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.lines import Frame, place_of
 from dask_efficiency.report.culprits import find_culprits, holder_text, place_text
 from dask_efficiency.report.model import EfficiencyReport
@@ -38,16 +38,12 @@ from dask_efficiency.show.figures import (
 
 #: Rows on a screen; a page has all of them. By eye.
 TOP_CULPRITS = 8
-
 #: Sentences on who held the GIL, below the table of a screen, which has no room for the column. By eye.
 MAX_HELD_BY = 3
-
 #: Longest holds of the GIL, and longest blocks of event loops, that are listed. By eye.
 MAX_HOLDS = 5
-
 #: Seconds from which a hold is listed: 8 threads then lose about one thread-second. Dask itself warns from 3 s on.
 MIN_HOLD_SECONDS = 0.1
-
 #: Characters of who held the GIL, in a table of a page. By eye.
 HELD_BY_LENGTH = 100
 
@@ -67,22 +63,20 @@ def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> 
     if not shown:
         return Table((), ())
     scale = time_scale(shown[0].seconds, whole)
-    heads: tuple[str, ...] = ("lost to", f"thread-{scale.unit}", "prefix", "line", "in")
+    heads = ("lost to", f"thread-{scale.unit}", "prefix", "line", "in", "held by")
+    width = len(heads) if extent.drawn and any(each.held_by for each in shown) else len(heads) - 1
     rows: list[tuple[Label | str, ...]] = [
         (
             _cause_label(each),
             scale.figure(each.seconds),
-            name_of(each.prefix) or "-",
-            name_of(each.line) or "-",
-            name_of(each.function) or "-",
+            *(name_of(name) or "-" for name in (each.prefix, each.line, each.function)),
+            shorten(harmless(each.held_by), HELD_BY_LENGTH),
         )
         for each in shown
     ]
-    words: tuple[int, ...] = (0, 2, 3, 4)
-    if extent.drawn and any(each.held_by for each in shown):
-        heads, words = (*heads, "held by"), (*words, 5)
-        rows = [(*row, shorten(harmless(each.held_by), HELD_BY_LENGTH)) for row, each in zip(rows, shown, strict=True)]
-    return Table(heads, tuple(rows), words=words, sortable=extent.drawn)
+    return Table(
+        heads[:width], tuple(row[:width] for row in rows), words=(0, 2, 3, 4, 5)[: width - 1], sortable=extent.drawn
+    )
 
 
 def _cause_label(culprit: Culprit) -> Label:
@@ -91,7 +85,6 @@ def _cause_label(culprit: Culprit) -> Label:
 
 
 def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
-    """Sentences on who held the GIL, one for each prefix that waited."""
     by_prefix = {each.prefix: each.held_by for each in shown if each.held_by}
     return tuple(
         sentence(f"while {name_of(prefix) or 'tasks'} waited, the GIL was held most by {held_by}")
@@ -122,16 +115,15 @@ def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         f"on {name_of(hold.worker)}"
         for hold in _longest(report.gil_holds)
     ]
-    blocked = [
-        f"blocked the event loop of {name_of(hold.worker)} for {format_seconds(hold.seconds)}"
-        + (f": {where}" if (where := place_text(hold.stack)) else "")
-        for hold in _longest(report.loop_blocks)
-    ]
     loop = report.scheduler_loop
-    blocked += [
-        f"blocked the scheduler's event loop for {format_seconds(block.seconds)}"
+    blocks: list[tuple[str, LongHold | LoopBlock]] = [
+        (f"the event loop of {name_of(hold.worker)}", hold) for hold in _longest(report.loop_blocks)
+    ]
+    blocks += [("the scheduler's event loop", block) for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())]
+    blocked = [
+        f"blocked {whose} for {format_seconds(block.seconds)}"
         + (f": {where}" if (where := place_text(block.stack)) else "")
-        for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())
+        for whose, block in blocks
     ]
     return section("Kept others waiting", *map(sentence, (*held, *blocked)))
 
@@ -141,18 +133,12 @@ def _longest(found: tuple[LongHold, ...]) -> list[LongHold]:
     return sorted(long, key=lambda hold: -hold.seconds)[:MAX_HOLDS]
 
 
-# -- the flame graph -------------------------------------------------------------------------------
-
-
 #: Share of the whole below which a box is left out or joined with its neighbours: two pixels of a screen.
 MIN_SHARE = 0.002
-
 #: Boxes of a flame graph: about 240 kilobytes of a page, with long names.
 MAX_BOXES = 1_000
-
 #: Frames of a stack that are drawn, from the outermost on. A guess.
 MAX_DEPTH = 60
-
 #: Characters of a frame's name with its line. By eye.
 FRAME_LENGTH = 80
 
@@ -164,26 +150,16 @@ class _Node:
 
 
 def boxes(rows: Sequence[ProfileRow]) -> tuple[Box, ...]:
-    """Boxes of some stacks, bounded in number.
+    """Boxes of stacks: the whole first, each box before those in it, the widest first.
 
-    Parameters
-    ----------
-    rows
-        Rows of :func:`~dask_efficiency.report.stacks.sampled_stacks`.
-
-    Returns
-    -------
-    tuple
-        The whole first, each box before those in it, the widest first. At most :data:`MAX_BOXES`, none below
-        :data:`MIN_SHARE` of the whole; empty without time.
+    At most :data:`MAX_BOXES`, none below :data:`MIN_SHARE` of the whole.
     """
     root, colours = _tree(rows)
     if not root.ns:
         return ()
     found = [Box("all tasks", format_thread_time(root.ns), 0, root.ns, 0, OTHER_COLOUR)]
     for name, cause, left in _wide_parts(root, 0, MIN_SHARE * root.ns):
-        colour = colours.get(name, OTHER_COLOUR)
-        found += _boxes(name, cause, left, root.ns, cause.ns, colour)
+        found += _boxes(name, cause, left, root.ns, colours.get(name, OTHER_COLOUR))
     if len(found) > MAX_BOXES:
         # a box is never wider than the box around it, which comes first
         widest = sorted(range(len(found)), key=lambda i: -found[i].ns)[:MAX_BOXES]
@@ -192,7 +168,6 @@ def boxes(rows: Sequence[ProfileRow]) -> tuple[Box, ...]:
 
 
 def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
-    """Tree of time by cause, prefix and frame, and the colours of the causes."""
     root = _Node()
     colours: dict[str | Frame, str] = {}
     for row in rows:
@@ -207,13 +182,13 @@ def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
     return root, colours
 
 
-def _boxes(name: str | Frame, node: _Node, left: int, whole: int, cause: int, colour: str) -> Iterator[Box]:
-    """A box and all boxes in it."""
-    waiting = [(name, node, left, 1)]
+def _boxes(name: str | Frame, cause: _Node, left: int, whole: int, colour: str) -> Iterator[Box]:
+    """The box of a cause and all boxes in it."""
+    waiting = [(name, cause, left, 1)]
     while waiting:
         name, node, left, depth = waiting.pop()
         of_whole = f"{format_thread_time(node.ns)}, {format_share(node.ns / whole)} of all"
-        text = of_whole if depth == 1 else f"{of_whole}, {format_share(node.ns / cause)} of its cause"
+        text = of_whole if depth == 1 else f"{of_whole}, {format_share(node.ns / cause.ns)} of its cause"
         yield Box(_box_name(name), text, left, node.ns, depth, colour)
         inner = [(name, part, at, depth + 1) for name, part, at in _wide_parts(node, left, MIN_SHARE * whole)]
         waiting += reversed(inner)
@@ -238,14 +213,9 @@ def _box_name(name: str | Frame) -> str:
     return shorten(harmless(text), FRAME_LENGTH)
 
 
-# -- the scheduler's event loop --------------------------------------------------------------------
-
-
 LOOP_TITLE = "Scheduler's event loop"
-
 #: Costliest handlers that are named on a screen. By eye.
 MAX_LOOP_PARTS = 3
-
 #: Share of the handlers' time from which a plugin is named on a screen. A guess.
 WORTH_NAMING = 0.1
 
@@ -261,9 +231,9 @@ def scheduler_loop(report: EfficiencyReport, extent: Extent = SCREEN) -> Section
 
 
 def _loop_figures(loop: SchedulerLoop) -> list[str]:
-    lines = (
-        [f"busy {format_share(loop.busy_with_work)} of the time with work"] if loop.busy_with_work is not None else []
-    )
+    lines = []
+    if loop.busy_with_work is not None:
+        lines.append(f"busy {format_share(loop.busy_with_work)} of the time with work")
     if loop.busy_seconds is not None:
         lines.append(f"{format_seconds(loop.busy_seconds)} in all")
     if loop.lag_seconds is not None:
@@ -282,16 +252,14 @@ def _busiest(loop: SchedulerLoop) -> list[str]:
 
 
 def _loop_table(loop: SchedulerLoop) -> Table:
-    rows = tuple(
-        _loop_row(part, loop) for part in sorted((*loop.handlers, *loop.hooks), key=lambda part: -part.seconds)
-    )
-    return Table(("what", "kind", "time", "of busy", "calls", "where"), rows, words=(0, 1, 5), sortable=True)
+    def row(part: LoopPart) -> tuple[str, ...]:
+        share = format_share(part.seconds / loop.busy_seconds) if loop.busy_seconds else "-"
+        where = name_of(place_of(part.stack[0])) or "-"
+        return name_of(part.name), name_of(part.kind), format_seconds(part.seconds), share, str(part.calls), where
 
-
-def _loop_row(part: LoopPart, loop: SchedulerLoop) -> tuple[str, ...]:
-    share = format_share(part.seconds / loop.busy_seconds) if loop.busy_seconds else "-"
-    where = name_of(place_of(part.stack[0])) or "-"
-    return name_of(part.name), name_of(part.kind), format_seconds(part.seconds), share, str(part.calls), where
+    ranked = sorted((*loop.handlers, *loop.hooks), key=lambda part: -part.seconds)
+    heads = ("what", "kind", "time", "of busy", "calls", "where")
+    return Table(heads, tuple(map(row, ranked)), words=(0, 1, 5), sortable=True)
 
 
 def _loop_note(loop: SchedulerLoop) -> str:

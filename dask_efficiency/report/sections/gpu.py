@@ -52,7 +52,6 @@ from dask_efficiency.show.figures import (
 
 #: GPUs listed if there is no room for all: those with the smallest share of kernels. By eye.
 MIN_BUSY = 5
-
 #: Advice for a poor factor of the devices' efficiency.
 ADVICE = {
     "load balance": "some GPUs have more work than others: smaller partitions, or as many tasks for each",
@@ -62,13 +61,10 @@ ADVICE = {
 
 #: Coverage below which a note gives the kernel time without a known task. By judgement.
 GOOD_COVERAGE = 0.99
-
 #: Lowest good factor, as defined by POP.
 GOOD_FACTOR = 0.8
-
 #: Characters of a kernel's full name, shown as a hint. A guess.
 WHOLE_NAME = 1000
-
 #: Label of device time without a known task.
 NO_TASK = "(no task)"
 
@@ -81,29 +77,31 @@ def gpus(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section(
         "GPUs",
         *_devices(report, found, extent),
-        by_prefix(found, extent),
-        upper_bounds(found, extent),
-        kernels(found, extent),
+        _by_prefix(found, extent),
+        _upper_bounds(found, extent),
+        _kernels(found, extent),
     )
 
 
 def _devices(report: EfficiencyReport, found: GpuSummary, extent: Extent) -> list[Block]:
-    """Activity of the GPUs, the efficiencies, and each GPU's time."""
-    shown = busiest_last(found)
+    shown: Sequence[DeviceTime] = found.devices
     few, whole = "", section("")
+    if len(shown) > SCREEN.gpus:
+        shown = sorted(shown, key=_share_of_kernels)
     if len(shown) > extent.gpus:
-        few = f"{_spread(found)}; the {MIN_BUSY} of {len(shown)} with the smallest share of kernels:"
+        low, middle, high = (format_share(f(map(_share_of_kernels, shown))) for f in (min, median, max))
+        few = f"share of kernels: min {low}, median {middle}, max {high}; "
+        few += f"the {MIN_BUSY} of {len(shown)} with the smallest share of kernels:"
         if extent.drawn and len(shown) <= MAX_ROWS:
             everything = _device_table(shown, sortable=True)
             whole = section(f"All {len(shown)} GPUs", everything, folded=True)
         shown = shown[:MIN_BUSY]
-    lines = [*sentences(report, found), *efficiencies(report, found)]
+    sentences, efficiencies, meters = _sentences(report, found), _efficiencies(report, found), _meters(found)
     if not extent.drawn:
-        return [*lines, *meters(found), few, _device_table(shown)]
+        return [*sentences, *efficiencies, meters, few, _device_table(shown)]
     drawings = tuple(Stack(_slices(device.activity, device.totals.elapsed), device.totals.elapsed) for device in shown)
     table = _device_table(shown, drawings, sortable=True)
-    asides = map(Aside, meters(found))
-    return [*sentences(report, found), _legend(found), few, table, whole, *efficiencies(report, found), *asides]
+    return [*sentences, _legend(found), few, table, whole, *efficiencies, Aside(meters)]
 
 
 def _device_table(shown: Sequence[DeviceTime], drawings: tuple[Stack, ...] = (), *, sortable: bool = False) -> Table:
@@ -111,32 +109,28 @@ def _device_table(shown: Sequence[DeviceTime], drawings: tuple[Stack, ...] = (),
     return Table(heads, tuple(map(_device_row, shown)), words=(0, 1), drawings=drawings, sortable=sortable)
 
 
+def _activity_label(name: str) -> Label:
+    return Label(name, GPU_COLOURS[name], MEANINGS[name])
+
+
+def _percent(ns: int, whole: int) -> str:
+    return format_percent(round(1000 * ns / whole))
+
+
 def _slices(activity: Mapping[str, int], whole: int) -> tuple[Slice, ...]:
-    return tuple(
-        Slice(Label(name, GPU_COLOURS[name], MEANINGS[name]), ns, format_percent(round(1000 * ns / whole)))
-        for name, ns in activity.items()
-    )
+    return tuple(Slice(_activity_label(name), ns, _percent(ns, whole)) for name, ns in activity.items())
 
 
 def _legend(found: GpuSummary) -> Legend:
     # GPUs shared by workers have no sum
     tenths = apportion(list(found.activity.values()), 1000) if found.elapsed else []
     figures = [f"{format_percent(tenth)} %" for tenth in tenths] or [""] * len(found.activity)
-    labels = [Label(name, GPU_COLOURS[name], MEANINGS[name]) for name in found.activity]
+    labels = map(_activity_label, found.activity)
     return Legend(tuple(zip(labels, figures, strict=True)) if found.devices else ())
 
 
-def busiest_last(found: GpuSummary) -> list[DeviceTime]:
-    """Devices by share of kernels, the smallest first; if there are few, in the order of the workers."""
-    if len(found.devices) <= SCREEN.gpus:
-        return list(found.devices)
-    return sorted(found.devices, key=lambda device: device.totals.kernels / device.totals.elapsed)
-
-
-def _spread(found: GpuSummary) -> str:
-    shares = [device.totals.kernels / device.totals.elapsed for device in found.devices]
-    low, middle, high = (format_share(f(shares)) for f in (min, median, max))
-    return f"share of kernels: min {low}, median {middle}, max {high}"
+def _share_of_kernels(device: DeviceTime) -> float:
+    return device.totals.kernels / device.totals.elapsed
 
 
 def _device_row(device: DeviceTime) -> tuple[str, ...]:
@@ -146,8 +140,7 @@ def _device_row(device: DeviceTime) -> tuple[str, ...]:
     return name_of(device.label), worker, *map(format_percent, tenths), watched
 
 
-def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
-    """Sentences on the activity of all GPUs, and on the tasks' waiting for them."""
+def _sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     lines = []
     if found.elapsed:
         shares = {name: format_share(share) for name, share in found.shares_of_time.items()}
@@ -173,8 +166,7 @@ def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     return lines
 
 
-def efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
-    """TALP's efficiencies, and advice for poor factors."""
+def _efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     lines = []
     offload = offload_efficiency(report.breakdown, report.details)
     if found.factors:
@@ -188,8 +180,7 @@ def efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     return lines
 
 
-def meters(found: GpuSummary) -> list[str]:
-    """Meters, their coverage and their cost."""
+def _meters(found: GpuSummary) -> str:
     lines = []
     for (_, description), workers in found.meters.items():
         on = f" on {len(workers)} workers" if len(found.meters) > 1 or found.refused else ""
@@ -198,87 +189,67 @@ def meters(found: GpuSummary) -> list[str]:
         lines.append(f"{format_share(found.coverage)} of the kernel time was attributed to tasks")
     if found.cost:
         lines.append(f"the meter took {format_seconds(found.cost / 1e9)} of CPU")
-    return ["; ".join(lines)] if lines else []
+    return "; ".join(lines)
 
 
-def by_prefix(found: GpuSummary, extent: Extent = SCREEN) -> Section:
+def _by_prefix(found: GpuSummary, extent: Extent) -> Section:
     """GPU time by task prefix; rows add up to all kernels and copies."""
     heading = "GPU time by prefix"
-    shares = prefix_shares(found, extent.gpu_prefixes)
+    labels = labelled(list(found.shares), "prefix", "prefixes", extent.prefixes)
+    shares = {label: sum(found.shares[name] for name in names) for label, names in labels.items()}
+    if found.unattributed:
+        shares[NO_TASK] = found.unattributed
     whole = sum(shares.values())
     if not whole:
         return Section(heading)
     scale = time_scale(whole / 1e9)
     steps = apportion(list(shares.values()), scale.steps(whole / 1e9))
     tenths = apportion(list(shares.values()), 1000)
-    rows = tuple(
-        (label, scale.text(step), format_percent(tenth))
-        for label, step, tenth in zip(shares, steps, tenths, strict=True)
-    )
+    rows = zip(shares, map(scale.text, steps), map(format_percent, tenths), strict=True)
     lines = ["where several tasks use a GPU at once, each has an equal share of that time"]
     if len(found.own) < len(found.devices):
         lines.append("what several workers ran at once on a GPU that they share counts for each")
-    bars = _prefix_bars(shares) if extent.drawn else ()
-    table = Table(("prefix", f"GPU-{scale.unit}", "%"), rows, drawings=bars, sortable=extent.drawn)
+    largest = max(shares.values())
+    colours = {label: GPU_COLOURS["idle" if label == NO_TASK else "kernels"] for label in shares}
+    bars = (
+        Stack((Slice(Label(label, colours[label]), ns, _percent(ns, largest)),), largest)
+        for label, ns in shares.items()
+    )
+    heads, drawings = ("prefix", f"GPU-{scale.unit}", "%"), tuple(bars) if extent.drawn else ()
+    table = Table(heads, tuple(rows), drawings=drawings, sortable=extent.drawn)
     return section(heading, *_explained(lines, extent), table)
 
 
-def _prefix_bars(shares: Mapping[str, int]) -> tuple[Stack, ...]:
-    largest = max(shares.values())
-    return tuple(
-        Stack(
-            (
-                Slice(
-                    Label(label, GPU_COLOURS["idle" if label == NO_TASK else "kernels"]),
-                    ns,
-                    format_percent(round(1000 * ns / largest)),
-                ),
-            ),
-            largest,
-        )
-        for label, ns in shares.items()
-    )
-
-
 def _explained(lines: Sequence[str], extent: Extent) -> Sequence[str | Aside]:
-    """Explanations of a table, less prominent on a page."""
     return list(map(Aside, lines)) if extent.drawn else lines
 
 
-def prefix_shares(found: GpuSummary, at_most: int) -> dict[str, int]:
-    """Nanoseconds of GPU time by label: prefixes, the other prefixes as one, and time without a known task."""
-    labels = labelled(list(found.shares), "prefix", "prefixes", at_most)
-    shares = {label: sum(found.shares[name] for name in names) for label, names in labels.items()}
-    return shares | ({NO_TASK: found.unattributed} if found.unattributed else {})
-
-
-def upper_bounds(found: GpuSummary, extent: Extent = SCREEN) -> Section:
+def _upper_bounds(found: GpuSummary, extent: Extent) -> Section:
     """Upper bounds of GPU time by prefix, from meters that see no kernels."""
     heading = "GPU time by prefix, at most"
-    bounds = list(found.bounds.items())[: SCREEN.gpu_prefixes]
-    if not bounds:
+    if not found.bounds:
         return Section(heading)
-    rows = tuple((name_of(name), format_seconds(ns / 1e9)) for name, ns in bounds)
+    rows = tuple((name_of(name), format_seconds(ns / 1e9)) for name, ns in [*found.bounds.items()][: SCREEN.prefixes])
     lines = ("between the first and the last work that a task gave to the GPU: an upper bound of its GPU time",)
     return section(heading, *_explained(lines, extent), Table(("prefix", "time"), rows))
 
 
-def kernels(found: GpuSummary, extent: Extent = SCREEN) -> Section:
-    """Kernels with most time, by prefix."""
+def _kernels(found: GpuSummary, extent: Extent) -> Section:
     heading = "GPU kernels by time"
-    shown = top_kernels(found, extent.kernels)
+    shown = list(found.kernels)
     if not shown:
         return Section(heading)
+    if rest := shown[extent.kernels - 1 :] if len(shown) > extent.kernels else []:
+        launches, ns = sum(kernel.launches for kernel in rest), sum(kernel.ns for kernel in rest)
+        shown[extent.kernels - 1 :] = [KernelTotals("", OTHER_KERNELS, launches, ns)]
     scale = time_scale(found.kernel_ns / 1e9)
     rows = tuple(
         (
-            Label(
-                kernel_label(kernel, extent.kernel_name), hint=shorten(harmless(kernel.name[:WHOLE_NAME]), WHOLE_NAME)
-            ),
+            _kernel_label(kernel, extent.kernel_name),
             name_of(kernel.prefix) or ("" if kernel.name == OTHER_KERNELS else NO_TASK),
             str(kernel.launches),
             scale.figure(kernel.ns / 1e9),
-            format_percent(round(1000 * kernel.ns / found.kernel_ns)) if found.kernel_ns else "",
+            _percent(kernel.ns, found.kernel_ns) if found.kernel_ns else "",
             short_time(kernel.ns / kernel.launches) if kernel.launches else "",
         )
         for kernel in shown
@@ -288,20 +259,10 @@ def kernels(found: GpuSummary, extent: Extent = SCREEN) -> Section:
     return section(heading, *_explained(lines, extent), Table(heads, rows, words=(0, 1), sortable=extent.drawn))
 
 
-def top_kernels(found: GpuSummary, at_most: int) -> Sequence[KernelTotals]:
-    """First kernels, and all others as one."""
-    if len(found.kernels) <= at_most:
-        return found.kernels
-    rest = found.kernels[at_most - 1 :]
-    launches, ns = sum(kernel.launches for kernel in rest), sum(kernel.ns for kernel in rest)
-    return (*found.kernels[: at_most - 1], KernelTotals("", OTHER_KERNELS, launches, ns))
-
-
-def kernel_label(kernel: KernelTotals, length: int) -> str:
-    """Name of a kernel for display: short, harmless and bounded."""
-    if kernel.name == OTHER_KERNELS:
-        return "(other kernels)"
-    return shorten(harmless(kernel_name(kernel.name)), length) or "(no name)"
+def _kernel_label(kernel: KernelTotals, length: int) -> Label:
+    short = shorten(harmless(kernel_name(kernel.name)), length) or "(no name)"
+    hint = shorten(harmless(kernel.name[:WHOLE_NAME]), WHOLE_NAME)
+    return Label("(other kernels)" if kernel.name == OTHER_KERNELS else short, hint=hint)
 
 
 def short_time(ns: float) -> str:
@@ -317,12 +278,17 @@ def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
     lines = []
     bounded = [name for (kind, _), names in found.meters.items() if kind == "torch-events" for name in names]
     if bounded:
-        lines.append(f"GPU time is an upper bound on {_workers_text(bounded)}: its meter sees tasks and no kernels")
-    workers = max(len(report.by_worker), len(report.gpu))
+        workers = f"worker {named(bounded)}" if len(bounded) == 1 else f"{len(bounded)} workers: {named(bounded)}"
+        lines.append(f"GPU time is an upper bound on {workers}: its meter sees tasks and no kernels")
+    count = max(len(report.by_worker), len(report.gpu))
     for reason, names in found.refused.items():
-        of_all = "" if workers == 1 else f" on {len(names)} of {workers} workers ({named(names)})"
+        of_all = "" if count == 1 else f" on {len(names)} of {count} workers ({named(names)})"
         lines.append(f"GPU time was not measured{of_all}: {sentence(reason)}")
-    for uuid, users in _shared(found).items():
+    shared: dict[str, list[str]] = {}
+    for device in found.devices:
+        if device.shared:
+            shared.setdefault(name_of(device.label), []).append(device.worker)
+    for uuid, users in shared.items():
         lines.append(
             f"GPU {uuid} was used by several workers ({named(users)}): each sees its own work only, "
             "so their times are not added up"
@@ -344,15 +310,3 @@ def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
     if found.late:
         lines.append(f"{format_seconds(found.late / 1e9)} of GPU work became known too late, and counts as idle")
     return tuple(lines)
-
-
-def _workers_text(workers: Sequence[str]) -> str:
-    return f"{'worker' if len(workers) == 1 else f'{len(workers)} workers:'} {named(list(workers))}"
-
-
-def _shared(found: GpuSummary) -> dict[str, list[str]]:
-    users: dict[str, list[str]] = {}
-    for device in found.devices:
-        if device.shared:
-            users.setdefault(name_of(device.label), []).append(device.worker)
-    return users

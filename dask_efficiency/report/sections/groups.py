@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import (
@@ -21,11 +22,11 @@ from dask_efficiency.accounts.buckets import (
 from dask_efficiency.accounts.cluster.window_accounts import SEPARATOR
 from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.turnover import arrival_lines as arrival_lines
-from dask_efficiency.report.turnover import lost_worker_line, most_costly_first
+from dask_efficiency.report.turnover import arrival_lines, lost_worker_line, most_costly_first
 from dask_efficiency.show.document import (
     MAX_ROWS,
     SCREEN,
+    Cell,
     Extent,
     Label,
     Section,
@@ -38,29 +39,16 @@ from dask_efficiency.show.document import (
     slices_of,
 )
 from dask_efficiency.show.drawn_buckets import COLOURS, in_order, parts_of
-from dask_efficiency.show.figures import (
-    Scale,
-    apportion,
-    format_count,
-    format_share,
-    labelled,
-    name_of,
-    time_scale,
-)
+from dask_efficiency.show.figures import Scale, apportion, format_count, format_share, labelled, name_of, time_scale
 
 #: Workers listed if there is no room for all: the least useful. By eye.
 WORST_WORKERS = 5
-
 #: Groups listed on a screen; the rest are one row. By eye.
 TOP_GROUPS = 8
-
 #: Cells of a strip; with more workers, neighbours share a cell. By eye.
 MAX_CELLS = 250
-
 #: Buckets that have a strip. By eye.
 MAX_STRIPS = 8
-
-_Share = Callable[[Breakdown], float]
 
 
 def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -71,10 +59,9 @@ def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     shares = [row.ns(*HELD) / there[name] for name, row in report.by_worker.items() if there[name]]
     if not shares:
         return Section("Workers")
-    low, middle, high = (format_share(f(shares)) for f in (min, statistics.median, max))
-    lines = [f"share of its time held by tasks: min {low}, median {middle}, max {high}"]
-    if not math.isnan(report.load_balance):
-        lines[0] += f"; load balance {report.load_balance:.2f}"
+    low, middle, high = _spread(shares)
+    balance = "" if math.isnan(report.load_balance) else f"; load balance {report.load_balance:.2f}"
+    lines = [f"share of its time held by tasks: min {low}, median {middle}, max {high}{balance}"]
     lines += arrival_lines(report.arrivals)
     ranked = least_useful_first(report)
     if len(ranked) <= extent.workers:
@@ -88,6 +75,10 @@ def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     everyone = replace(_worker_table(report, ranked), sortable=True) if len(ranked) <= MAX_ROWS else Table((), ())
     folded = section(f"All {len(ranked)} workers", everyone, folded=True)
     return section("Workers", worker_strips(report), *lines, few, folded)
+
+
+def _spread(shares: Sequence[float]) -> tuple[str, str, str]:
+    return format_share(min(shares)), format_share(statistics.median(shares)), format_share(max(shares))
 
 
 def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
@@ -108,21 +99,26 @@ def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ..
     row = report.by_worker[name]
     there = _ns_with_work(row)
     held = format_share(row.ns(*HELD) / there) if there else "-"
-    lost = [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
-    finalized = there - row.ns(Bucket.RUNNING)
-    loss = _named_loss(row, report.causes_by_worker.get(name, {}), lost[0], finalized) if lost else ""
-    threads = str(report.nthreads.get(name, "-"))
-    return name_of(name), threads, time, held, _useful_text(row), loss
+    loss = _largest_loss(row, report.causes_by_worker.get(name, {}))
+    return name_of(name), str(report.nthreads.get(name, "-")), time, held, _useful_text(row), loss
 
 
-def _named_loss(row: Breakdown, causes: Mapping[str, int], bucket: Bucket, finalized: int) -> str:
+def _largest_loss(row: Breakdown, causes: Mapping[str, int]) -> str:
     """Largest bucket of loss, or the cause that is most of it, with its share of the finalized time."""
+    bucket = next(iter(_lost(row)), None)
+    if bucket is None:
+        return ""
+    finalized = _ns_with_work(row) - row.ns(Bucket.RUNNING)
     seen = causes_of(causes, bucket) if bucket in CAUSES else {}
     known = {cause: ns for cause, ns in seen.items() if cause != UNKNOWN}
     most = max(known, key=lambda cause: known[cause], default=UNKNOWN)
     if 2 * known.get(most, 0) > row.ns(bucket):
         return f"{cause_name(bucket, most)} {format_share(known[most] / finalized)}"
     return f"{bucket} {format_share(row.ns(bucket) / finalized)}"
+
+
+def _lost(row: Breakdown) -> list[Bucket]:
+    return [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
 
 
 def least_useful_first(report: EfficiencyReport) -> list[str]:
@@ -137,8 +133,7 @@ def _useful(row: Breakdown) -> float:
 
 
 def _useful_text(row: Breakdown) -> str:
-    useful = _useful(row)
-    return format_share(useful) if useful <= 1 else "-"
+    return format_share(useful) if (useful := _useful(row)) <= 1 else "-"
 
 
 def _ns_with_work(row: Breakdown) -> int:
@@ -153,104 +148,88 @@ def _stacks(rows: Sequence[Breakdown]) -> tuple[Stack, ...]:
 
 
 def worker_strips(report: EfficiencyReport) -> Strips:
-    """Strips of the workers' shares, one cell per worker, with minimum, median and maximum; one strip per bucket.
-
-    Workers are in the same order in every strip, the least useful first.
-    """
+    """Strips of the workers' shares by bucket, with one cell per worker, the least useful first in every strip."""
     names = [name for name in least_useful_first(report) if _ns_with_work(report.by_worker[name])]
     rows = [report.by_worker[name] for name in names]
-    lost = [bucket for bucket in in_order(report.breakdown) if bucket not in (*GOOD, Bucket.RUNNING)]
-    causes: list[tuple[Label, str, _Share]] = [
-        (Label("held by tasks"), COLOURS[Bucket.RUNNING], _share_of(HELD)),
-        (Label("useful"), COLOURS[Bucket.THREAD_CPU], _share_of(GOOD)),
-        *((bucket_label(bucket), COLOURS[bucket], _share_of((bucket,))) for bucket in lost[:MAX_STRIPS]),
+    strips: list[tuple[Label, str, Sequence[Bucket]]] = [
+        (Label("held by tasks"), COLOURS[Bucket.RUNNING], HELD),
+        (Label("useful"), COLOURS[Bucket.THREAD_CPU], GOOD),
+        *((bucket_label(bucket), COLOURS[bucket], (bucket,)) for bucket in _lost(report.breakdown)[:MAX_STRIPS]),
     ]
-    shares = [tuple(map(share, rows)) for _, _, share in causes]
     per_cell = max(-(-len(names) // MAX_CELLS), 1)
     starts = range(0, len(names), per_cell)
     each = "worker" if per_cell == 1 else f"{per_cell} workers"
-    table = Table(
-        ("share of its time", "min", "median", "max"),
-        tuple(
-            (label, *(format_share(f(found)) for f in (min, statistics.median, max)))
-            for (label, _, _), found in zip(causes, shares, strict=True)
-            if found
-        ),
-        drawings=tuple(
-            Strip(tuple(statistics.fmean(found[i : i + per_cell]) for i in starts), max(found), colour)
-            for (_, colour, _), found in zip(causes, shares, strict=True)
-            if found
-        ),
-        drawn_head=f"least useful {each} first",
-    )
+    cells: list[tuple[Cell, ...]] = []
+    drawings = []
+    for label, colour, buckets in strips if rows else ():
+        shares = [row.ns(*buckets) / _ns_with_work(row) for row in rows]
+        cells.append((label, *_spread(shares)))
+        means = tuple(statistics.fmean(shares[i : i + per_cell]) for i in starts)
+        drawings.append(Strip(means, max(shares), colour))
+    heads, order = ("share of its time", "min", "median", "max"), f"least useful {each} first"
+    table = Table(heads, tuple(cells), drawings=tuple(drawings), drawn_head=order)
     return Strips(table, tuple(", ".join(map(name_of, names[i : i + per_cell][:3])) for i in starts))
-
-
-def _share_of(buckets: Sequence[Bucket]) -> _Share:
-    return lambda row: row.ns(*buckets) / _ns_with_work(row)
 
 
 def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Prefixes that held most time, and the rest as one row; each row adds up to its last figure."""
-    groups = top_groups(report.by_prefix, "prefix", "prefixes", extent.prefixes)
-    if not groups:
+    rows = report.by_prefix
+    ranked = sorted((name for name in rows if rows[name].ns(*HELD)), key=lambda name: -rows[name].ns(*HELD))
+    if not ranked:
         return Section("Prefixes")
-    table = _prefix_table(report, groups, _waits(report, extent.prefixes))
-    lines = ("other: cancelled, recomputed or still running",) if "other" in table.heads else ()
+    table = _prefix_table(report, ranked, extent.prefixes)
+    line = "other: cancelled, recomputed or still running" if "other" in table.heads else ""
     title = f"Prefixes by time held (thread-{time_scale(report.thread_seconds).unit})"
     if not extent.drawn:
-        return section(title, *lines, table)
+        return section(title, line, table)
     # the rest together may be larger than any prefix: next to its bar no other would be visible
-    bars = [*_stacks(list(groups.values())[: extent.prefixes]), None]
-    drawn = replace(table, drawings=tuple(bars[: len(groups)]), sortable=True)
-    everything = top_groups(report.by_prefix, "prefix", "prefixes", MAX_ROWS)
-    more = section("")
-    if len(everything) > len(groups):
-        number = sum(1 for row in report.by_prefix.values() if row.ns(*HELD))
+    rest = [None] if len(ranked) > extent.prefixes else []
+    drawings = (*_stacks([rows[name] for name in ranked[: extent.prefixes]]), *rest)
+    number, more = len(ranked), section("")
+    if number > extent.prefixes + 1:  # the rest of them is more than one
         heading = f"All {number} prefixes" if number <= MAX_ROWS else f"{MAX_ROWS} of {number} prefixes"
-        whole = replace(_prefix_table(report, everything, _waits(report, MAX_ROWS)), sortable=True)
-        more = section(heading, whole, folded=True)
-    return section(title, *lines, drawn, more)
+        more = section(heading, replace(_prefix_table(report, ranked, MAX_ROWS), sortable=True), folded=True)
+    return section(title, line, replace(table, drawings=drawings, sortable=True), more)
 
 
-def _waits(report: EfficiencyReport, at_most: int) -> dict[str, str]:
-    """Largest cause of ``thread-noncpu`` by label of a prefix; empty if unknown."""
-    found = {}
-    for label, names in top_labels(report.by_prefix, "prefix", "prefixes", at_most).items():
-        rows = [causes_of(report.causes_by_prefix.get(name, {}), Bucket.THREAD_NONCPU) for name in names]
-        causes = {cause: sum(row.get(cause, 0) for row in rows) for row in rows for cause in row}
-        if causes:
-            most = max(causes, key=lambda cause: causes[cause])
-            found[label] = f"{most} {format_share(causes[most] / sum(causes.values()))}"
-    return found
-
-
-def _prefix_table(report: EfficiencyReport, groups: Mapping[str, Breakdown], waits: Mapping[str, str]) -> Table:
-    columns: dict[str, tuple[Bucket, ...]] = {
-        "cpu": (Bucket.THREAD_CPU,),
-        "gpu": (Bucket.GPU,),
-        "libraries": (Bucket.LIBRARY_THREADS,),
-        "noncpu": (Bucket.THREAD_NONCPU,),
-        "spill": (Bucket.SPILL,),
-        "overhead": (Bucket.OVERHEAD,),
-        "failed": (Bucket.FAILED,),
-        "other": (Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.RUNNING),
+def _prefix_table(report: EfficiencyReport, ranked: Sequence[str], at_most: int) -> Table:
+    labels = labelled(ranked, "prefix", "prefixes", at_most)
+    groups = {label: combine(report.by_prefix[name] for name in names) for label, names in labels.items()}
+    columns = {
+        name: buckets
+        for name, buckets in _PREFIX_COLUMNS.items()
+        if name not in _OPTIONAL or any(row.ns(*buckets) for row in groups.values())
     }
-    for optional in ("gpu", "libraries", "other"):
-        if not any(row.ns(*columns[optional]) for row in groups.values()):
-            del columns[optional]
     scale = time_scale(max(row.ns(*HELD) for row in groups.values()) / 1e9, report.thread_seconds)
     rows = []
-    for name, row in groups.items():
-        total = scale.steps(row.ns(*HELD) / 1e9)
-        steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
-        rows.append((name, *map(scale.text, steps), scale.text(total), waits.get(name, "")))
+    for label, row in groups.items():
+        causes = _sum_of_causes(report.causes_by_prefix, labels[label], Bucket.THREAD_NONCPU)
+        waits = "".join(f"{cause} {format_share(ns / causes.total())}" for cause, ns in causes.most_common(1))
+        rows.append((label, *_cells(row, columns, scale, scale.steps(row.ns(*HELD) / 1e9)), waits))
     heads = ("prefix", *columns, "held", "waits for")
-    if not waits:
+    if not any(row[-1] for row in rows):
         return Table(heads[:-1], tuple(row[:-1] for row in rows))
     return Table(heads, tuple(rows), words=(0, len(heads) - 1))
 
 
+def _cells(row: Breakdown, columns: Mapping[str, tuple[Bucket, ...]], scale: Scale, total: int) -> tuple[str, ...]:
+    """Figures that add up to the total, in steps of a scale, which comes last."""
+    steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
+    return *map(scale.text, steps), scale.text(total)
+
+
+#: Columns of the table of prefixes, together all held time; and those that are left out without any.
+_PREFIX_COLUMNS: dict[str, tuple[Bucket, ...]] = {
+    "cpu": (Bucket.THREAD_CPU,),
+    "gpu": (Bucket.GPU,),
+    "libraries": (Bucket.LIBRARY_THREADS,),
+    "noncpu": (Bucket.THREAD_NONCPU,),
+    "spill": (Bucket.SPILL,),
+    "overhead": (Bucket.OVERHEAD,),
+    "failed": (Bucket.FAILED,),
+    "other": (Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.RUNNING),
+}
+_OPTIONAL = ("gpu", "libraries", "other")
 #: Columns of the table of spans; together all buckets but ``no-work``.
 _SPAN_COLUMNS: dict[str, tuple[Bucket, ...]] = {
     "held": HELD,
@@ -276,11 +255,10 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     shown = set(sorted(inner, key=lambda path: (-times[path], path.count(SEPARATOR)))[: extent.prefixes])
     labels = labelled(top, "span", "spans", extent.prefixes)
     groups = {label: combine(report.by_span[path] for path in paths) for label, paths in labels.items()}
-    scale = time_scale(sum(map(_ns_with_work, groups.values())) / 1e9, report.thread_seconds)
+    whole = [_ns_with_work(row) for row in groups.values()]
+    scale = time_scale(sum(whole) / 1e9, report.thread_seconds)
     columns = {n: b for n, b in _SPAN_COLUMNS.items() if any(row.ns(*b) for row in groups.values())}
-    steps = apportion(
-        [*map(_ns_with_work, groups.values())], scale.steps(sum(map(_ns_with_work, groups.values())) / 1e9)
-    )
+    steps = apportion(whole, scale.steps(sum(whole) / 1e9))
     rows = []
     for (label, paths), step in zip(labels.items(), steps, strict=True):
         rows.append(_span_row(report, label, paths, columns, scale, step))
@@ -313,31 +291,23 @@ def _span_row(
     total: int,
 ) -> tuple[str, ...]:
     row = combine(report.by_span[path] for path in paths)
-    steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
-    seen = [causes_of(report.causes_by_span.get(path, {}), Bucket.IDLE) for path in paths]
-    causes = {cause: sum(one.get(cause, 0) for one in seen) for one in seen for cause in one}
-    most = max(causes, key=lambda cause: causes[cause], default="")
-    return label, *map(scale.text, steps), scale.text(total), _useful_text(row), most
+    causes = _sum_of_causes(report.causes_by_span, paths, Bucket.IDLE)
+    most = next(iter(causes.most_common(1)), ("", 0))
+    return label, *_cells(row, columns, scale, total), _useful_text(row), most[0]
 
 
-def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:
-    """Groups that held most time by label, then the rest as one."""
-    labels = top_labels(groups, one, many, at_most)
-    return {label: combine(groups[name] for name in names) for label, names in labels.items()}
-
-
-def top_labels(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int) -> dict[str, list[str]]:
-    """Labels of the groups that held most time, with the names that each stands for."""
-    ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
-    return labelled(ranked, one, many, at_most)
+def _sum_of_causes(causes: Mapping[str, Mapping[str, int]], names: Iterable[str], bucket: Bucket) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name in names:
+        found.update(causes_of(causes.get(name, {}), bucket))
+    return found
 
 
 def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Lost workers, why they went and what each cost, the most costly first."""
     ranked = most_costly_first(report.lost_workers)
-    shown = [lost_worker_line(one) for one in ranked[: MAX_ROWS if extent.drawn else TOP_GROUPS]]
-    more = f"{len(ranked) - len(shown)} more" if len(ranked) > len(shown) else ""
-    return section("Lost workers", *shown, more)
+    more = len(ranked) - (room := MAX_ROWS if extent.drawn else TOP_GROUPS)
+    return section("Lost workers", *map(lost_worker_line, ranked[:room]), f"{more} more" if more > 0 else "")
 
 
 def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
 from dask_efficiency.report.metered import own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
@@ -57,14 +55,8 @@ def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         (name_of(label), name_of(prefix) or "(no prefix)", _value_text(value, unit))
         for (label, unit, prefix), value in found[: extent.prefixes]
     )
-    return section(
-        "Your own labels", _rest_text(found, rows), Table(("label", "prefix", "counted"), rows, words=(0, 1))
-    )
-
-
-def _rest_text(found: Iterable[object], rows: tuple[object, ...]) -> str:
-    number = len(list(found))
-    return f"the {len(rows)} largest of {number}" if number > len(rows) else ""
+    few = f"the {len(rows)} largest of {len(found)}" if len(found) > len(rows) else ""
+    return section("Your own labels", few, Table(("label", "prefix", "counted"), rows, words=(0, 1)))
 
 
 def _value_text(value: float, unit: str) -> str:

@@ -16,7 +16,6 @@ from dask_efficiency.report.findings import headline, leading
 from dask_efficiency.report.kinds import explained
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, why_not_known
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections.critical_path import critical_path
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds, scheduler_loop
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
@@ -24,14 +23,21 @@ from dask_efficiency.report.sections.metered import labels, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
 from dask_efficiency.report.values import PHASES
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
+from dask_efficiency.runs.path.path import CriticalPath
+from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.sections.path import quick_improvements
+from dask_efficiency.runs.sections.path import sections as path_sections
+from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.document import (
     PAGE,
     SCREEN,
     Aside,
     ByBucket,
+    Cell,
     Code,
     Document,
     Extent,
+    HasSection,
     Section,
     Share,
     Table,
@@ -56,12 +62,12 @@ from dask_efficiency.show.figures import (
     sentence,
     shorten,
 )
+from dask_efficiency.show.finding import MAX_SHOWN
 
 #: Thread-seconds below which a low factor means nothing, as a factor is a share of what is left. By judgement.
 MIN_FACTOR_SECONDS = 1.0
 #: Rows of minor tables, such as reasons and settings. By eye.
 TOP_LABELS = 12
-
 #: Hint at the end of the first screen.
 MORE = (
     "More: report.show(), or --all on the command line, prints all of it, report.show('Workers') a section; "
@@ -70,10 +76,8 @@ MORE = (
 
 #: Sections of a page that are unfolded from the start, besides caveats.
 UNFOLDED = ("More findings", "Lost time", "Through the run")
-
 #: Characters of a setting's value. By eye.
 VALUE_LENGTH = 100
-
 #: Characters of code on a page. A guess: some 300 lines.
 MAX_CODE = 12_000
 
@@ -85,20 +89,13 @@ def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
 
 def first_screen(report: EfficiencyReport) -> Document:
     """First screen: runtime, savings, and where to find more."""
-    parts = lost_time(report).parts
-    figure = ByBucket(parts) if parts else None
+    texts, parts = (title(report), context(report), headline(report)), lost_time(report).parts
     first = tuple(one.lines for one in leading(report))
-    return Document(title(report), context(report), headline(report), (), (MORE,), findings=first, figure=figure)
+    return Document(*texts, (), (MORE,), findings=first, figure=ByBucket(parts) if parts else None)
 
 
 def chosen(report: EfficiencyReport, titles: Sequence[str]) -> Document:
-    """Whole report, or the sections with these titles.
-
-    Raises
-    ------
-    ValueError
-        If there is no such section; the message names all sections.
-    """
+    """Whole report, or the sections with these titles; a wrong title is an error that names all."""
     whole = document(report)
     if not titles:
         return whole
@@ -134,7 +131,7 @@ def sections(report: EfficiencyReport, extent: Extent = SCREEN) -> tuple[Section
 
 
 def title(report: EfficiencyReport) -> str:
-    """Name of the report; "efficiency" if it has none."""
+    """Name of the report."""
     return name_of(report.name) or "efficiency"
 
 
@@ -148,8 +145,7 @@ def context(report: EfficiencyReport) -> str:
 
 
 def _attendance_texts(report: EfficiencyReport) -> list[str]:
-    there = report.attendance
-    if not there:  # from a file older than this field
+    if not (there := report.attendance):  # from a file older than this field
         threads = sum(report.nthreads.values())
         return [format_count(len(report.by_worker), "worker"), *([format_count(threads, "thread")] if threads else [])]
     workers, most, threads = (there.get(name, 0) for name in ("workers", "most_workers", "most_threads"))
@@ -175,20 +171,19 @@ def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str]
 
 
 def _footer(report: EfficiencyReport) -> str:
-    version = name_of(report.environment.get("dask-efficiency", ""))
-    lines = [f"Measured by dask-efficiency {version}".rstrip()]
+    text = f"Measured by dask-efficiency {name_of(report.environment.get('dask-efficiency', ''))}".rstrip()
     with suppress(ValueError, OverflowError, OSError):  # no date of the calendar
         if report.started:
-            lines.append(f"began {datetime.fromtimestamp(report.started, tz=UTC):%Y-%m-%d %H:%M:%S} UTC")
-    return ", ".join(lines) + "."
+            text += f", began {datetime.fromtimestamp(report.started, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{text}."
 
 
 def _data(report: EfficiencyReport) -> dict[str, Any]:
-    # the full report would take more room than its page
+    """Summary and timeline: the full report would take more room than its page."""
     whole = to_dict(report)
+    del whole["summary"]["findings"]  # they are shown
     timeline = None if report.timeline is None else _mean_threads(report.timeline)
-    summary = {name: value for name, value in whole["summary"].items() if name != "findings"}  # they are shown
-    return {"format": whole["format"], "summary": summary, "timeline": timeline}
+    return {"format": whole["format"], "summary": whole["summary"], "timeline": timeline}
 
 
 def _mean_threads(timeline: Timeline) -> dict[str, Any]:
@@ -206,6 +201,16 @@ def _mean_threads(timeline: Timeline) -> dict[str, Any]:
         "threads": threads(timeline.activity),
         "causes": threads(timeline.causes),
     }
+
+
+def with_predictions(document: Document, predictions: Sequence[HasSection]) -> Document:
+    """Page with a section of predictions after the critical path, or at its end."""
+    if not predictions:
+        return document
+    parts = document.sections
+    behind = next((i for i, part in enumerate(parts, 1) if part.title.startswith("Critical path")), len(parts))
+    added = section("Simulation: what it would take elsewhere", *(found.section for found in predictions))
+    return replace(document, sections=(*parts[:behind], added, *parts[behind:]))
 
 
 def more_findings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -228,13 +233,9 @@ def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if not found.parts and found.running is None:
         return section(heading, Aside(not_counted(report)))
     heads, cells = loss_cells(found)
-    labels = [cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label) for row in found.rows]
-    table = Table(
-        heads,
-        tuple((label, *row[1:]) for label, row in zip(labels, cells, strict=True)),
-        sums=(len(cells) - 1,),
-        strong=(0,),
-    )
+    labels = (cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label) for row in found.rows)
+    rows: list[tuple[Cell, ...]] = [(label, *row[1:]) for label, row in zip(labels, cells, strict=True)]
+    table = Table(heads, tuple(rows), sums=(len(cells) - 1,), strong=(0,))
     not_known = why_not_known(report)
     return section(heading, table, *map(Aside, (not_known[:1].upper() + not_known[1:], not_counted(report))))
 
@@ -285,6 +286,19 @@ def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Sectio
     return section(heading, Aside(text), Through(timeline, slices), legend_of(slices))
 
 
+def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Critical path of a report with a trace, as one section of its page."""
+    heading = "Critical path: why it took so long"
+    if report.trace is None or not extent.drawn:
+        return Section(heading)
+    try:
+        path = CriticalPath.of(report.trace, Question())
+    except EmptyTraceError:  # no task ended in the window
+        return Section(heading)
+    first = (f"{number}. {'. '.join(one.lines)}" for number, one in enumerate(path.findings[:MAX_SHOWN], 1))
+    return section(heading, f"{path.headline}.", *first, *path_sections(path), quick_improvements(path))
+
+
 def phases(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Client phases in a line, or as bars."""
     order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
@@ -295,21 +309,19 @@ def phases(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section("Client phases", ", ".join(lines))
 
 
-def _phase_table(took: Mapping[str, float], window_seconds: float) -> Table:
-    whole = max(window_seconds, sum(took.values()))
-    if not took or not whole < math.inf:
+def _phase_table(phases: Mapping[str, float], window_seconds: float) -> Table:
+    whole = max(window_seconds, sum(phases.values()))
+    if not phases or not whole < math.inf:
         return Table((), ())
-    shown = [(name_of(phase), seconds) for phase, seconds in took.items()]
-    if (rest := whole - sum(took.values())) > 0.0005 * whole:
+    shown = [(name_of(phase), took) for phase, took in phases.items()]
+    if (rest := whole - sum(phases.values())) > 0.0005 * whole:
         shown.append(("none of these", rest))
-    rows = tuple(
-        (name, format_seconds(seconds), format_percent(round(1000 * seconds / whole))) for name, seconds in shown
-    )
-    return Table(("phase", "time", "%"), rows, drawings=tuple(Share(seconds / whole) for _, seconds in shown))
+    rows = tuple((name, format_seconds(took), format_percent(round(1000 * took / whole))) for name, took in shown)
+    return Table(("phase", "time", "%"), rows, drawings=tuple(Share(took / whole) for _, took in shown))
 
 
 def outside(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Time spent outside the thread slots."""
+    """Time outside the thread slots."""
     return _not_added("Outside the thread slots (not in any sum)", report.outside)
 
 
@@ -319,7 +331,6 @@ def details(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def _not_added(heading: str, seconds: Mapping[str, float]) -> Section:
-    """Seconds by label that are in no sum, the largest first."""
     ranked = sorted((label for label in seconds if seconds[label]), key=lambda label: -seconds[label])
     rows = tuple((name_of(label), format_seconds(seconds[label])) for label in ranked[:TOP_LABELS])
     more = f"the {TOP_LABELS} largest of {len(ranked)}" if len(ranked) > TOP_LABELS else ""
@@ -331,12 +342,10 @@ def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     by_reason: dict[str, list[str]] = {}
     for worker, reason in report.not_measured.items():
         by_reason.setdefault(reason, []).append(worker)
-    lines = []
-    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:TOP_LABELS]:
-        lines.append(f"{named(names)}: {sentence(reason)}")
-    if len(by_reason) > TOP_LABELS:
-        lines.append(f"{len(by_reason) - TOP_LABELS} more reasons")
-    return section("Not measured", *lines, caveat=True)
+    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    lines = [f"{named(names)}: {sentence(reason)}" for reason, names in ranked[:TOP_LABELS]]
+    more = f"{len(ranked) - TOP_LABELS} more reasons" if len(ranked) > TOP_LABELS else ""
+    return section("Not measured", *lines, more, caveat=True)
 
 
 def notes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -349,13 +358,12 @@ def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if not extent.drawn:
         return Section("Environment")
     rows = [(name_of(name), shorten(harmless(value), VALUE_LENGTH)) for name, value in report.environment.items()]
-    settings = tuple(row for row in rows if "." in row[0])
-    facts = tuple(row for row in rows if "." not in row[0])
-    return section(
-        "Environment",
-        section("", Table(("what", "value"), facts, words=(0, 1)), narrow=True),
-        section("", Table(("Dask's configuration", "value"), settings, words=(0, 1)), narrow=True),
-    )
+
+    def part(head: str, settings: bool) -> Section:
+        shown = tuple(row for row in rows if ("." in row[0]) is settings)
+        return section("", Table((head, "value"), shown, words=(0, 1)), narrow=True)
+
+    return section("Environment", part("what", False), part("Dask's configuration", True))
 
 
 def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -373,33 +381,7 @@ def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 #: Sections of a report from top to bottom; those without content have no blocks.
 SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
-    more_findings,
-    losses,
-    meanings,
-    culprits,
-    flame_graph,
-    holds,
-    factors,
-    through_the_run,
-    critical_path,
-    stragglers,
-    long_tail,
-    skew,
-    shuffles,
-    moved,
-    labels,
-    gpus,
-    workers,
-    lost_workers,
-    prefixes,
-    spans,
-    repeats,
-    phases,
-    scheduler_loop,
-    outside,
-    details,
-    not_measured,
-    notes,
-    environment,
-    code,
+    *(more_findings, losses, meanings, culprits, flame_graph, holds, factors, through_the_run, critical_path),
+    *(stragglers, long_tail, skew, shuffles, moved, labels, gpus, workers, lost_workers, prefixes, spans, repeats),
+    *(phases, scheduler_loop, outside, details, not_measured, notes, environment, code),
 )

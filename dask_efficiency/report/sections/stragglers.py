@@ -38,19 +38,14 @@ from dask_efficiency.straggler.wording import MEANINGS, how_many
 
 #: Stragglers listed; of the rest only the number is given. By eye.
 MAX_STRAGGLERS = 20
-
 #: Long tasks listed. By eye.
 MAX_LONG_TASKS = 5
-
 #: Signals drawn per straggler, on a page. By eye.
 MAX_EVIDENCE = 4
-
 #: Stragglers of a judgement whose signals are listed. By eye.
 WITH_SIGNALS = 3
-
 #: Names of signals in words.
 SIGNAL_NAMES = {name: signal.words for table in (FINISHED, LIVE) for name, signal in table.items()}
-
 #: Signals that are shares; the others are multiples of the peers' median.
 SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.SHARE)
 
@@ -61,14 +56,14 @@ def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     shown = slow[:MAX_STRAGGLERS]
     rows = tuple(
         (
-            name_of(finding.worker) if finding.worker else "(all of the host)",
-            name_of(finding.host) or "-",
-            str(finding.cause),
-            format_times(finding.effect),
-            _since(finding, report.started),
-            format_share(finding.confidence),
+            name_of(one.worker) if one.worker else "(all of the host)",
+            name_of(one.host) or "-",
+            str(one.cause),
+            format_times(one.effect),
+            _since(one, report.started),
+            format_share(one.confidence),
         )
-        for finding in shown
+        for one in shown
     )
     lines = [f"{cause}: {'. '.join(MEANINGS[cause])}" for cause in dict.fromkeys(found.cause for found in slow)]
     if len(slow) > MAX_STRAGGLERS:
@@ -87,9 +82,7 @@ def _since(finding: SlowWorker, started: float) -> str:
 
 
 def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
-    """Signals of stragglers, drawn against their peers."""
-    rows = []
-    drawings = []
+    rows, drawings = [], []
     for finding in findings:
         who = name_of(finding.worker) if finding.worker else f"host {name_of(finding.host)}"
         for position, item in enumerate(finding.evidence[:MAX_EVIDENCE]):
@@ -103,7 +96,6 @@ def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
 
 
 def _figure(evidence: Evidence, value: float) -> str:
-    """Value of a signal in its unit."""
     return format_share(value) if evidence.signal in SHARES and 0 <= value <= 1 else format_times(value)
 
 
@@ -125,21 +117,13 @@ def _long_tail(found: Sequence[Finding]) -> Section:
 
 
 def document(found: Judgement, name: str) -> Document:
-    """Document on the stragglers of a recorded run.
-
-    Parameters
-    ----------
-    found
-        Result of judging the run.
-    name
-        Name of the run.
-    """
+    """Document on the stragglers of a recorded run."""
     first = tuple(one.lines for one in found.findings[:MAX_SHOWN])
     return Document(f"Stragglers of {name_of(name) or 'a run'}", "", headline(found), _sections(found), findings=first)
 
 
 def headline(found: Judgement) -> str:
-    """Number of slow workers, and the largest saving; no full stop."""
+    """Number of slow workers, and the largest saving."""
     slow = how_many(found.slow_workers, found.workers)
     if not found.slow_workers:
         return f"{slow}; one task takes far longer than its like" if found.long_tasks else slow
@@ -157,12 +141,11 @@ def to_dict(found: Judgement) -> dict[str, Any]:
 
 
 def _sections(found: Judgement) -> tuple[Section, ...]:
-    shown = found.slow_workers[:MAX_STRAGGLERS]
     beyond = found.findings[MAX_SHOWN:]
     return with_content(
         _slow_worker_table(found),
         section("More to do", *dict.fromkeys(one.advice for one in beyond)),
-        *map(_signals, shown[:WITH_SIGNALS]),
+        *map(_signals, found.slow_workers[:WITH_SIGNALS]),
         _long_tail([one for one in beyond if one.kind == "long-task"]),
         _notes(found),
     )
@@ -187,18 +170,16 @@ def _slow_worker_table(found: Judgement) -> Section:
 
 
 def _signals(one: SlowWorker) -> Section:
+    def row(item: Evidence) -> tuple[str, ...]:
+        figures = (item.value, item.peers, item.low, item.high)
+        shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
+        signal = FINISHED.get(item.signal) or LIVE.get(item.signal)
+        words = signal.words if signal is not None else name_of(item.signal)
+        return words, *shown, str(item.tasks)
+
     heads = ("signal", "its own", "peers", "from", "to", "readings")
-    return section(
-        f"How {_worker_or_host(one)} compares with its peers", Table(heads, tuple(map(_signal_row, one.evidence)))
-    )
-
-
-def _signal_row(item: Evidence) -> tuple[str, ...]:
-    figures = (item.value, item.peers, item.low, item.high)
-    shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
-    signal = FINISHED.get(item.signal) or LIVE.get(item.signal)
-    words = signal.words if signal is not None else name_of(item.signal)
-    return (words, *shown, str(item.tasks))
+    heading = f"How {_worker_or_host(one)} compares with its peers"
+    return section(heading, Table(heads, tuple(map(row, one.evidence))))
 
 
 def _notes(found: Judgement) -> Section:
@@ -212,9 +193,6 @@ def _notes(found: Judgement) -> Section:
 
 def _worker_or_host(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")
-
-
-# -- skew ------------------------------------------------------------------------------------------
 
 
 #: Sentences on the longest tasks; the tables have more. By eye.
@@ -258,9 +236,7 @@ def _skew_sizes(skews: Mapping[str, Skew], at_most: int) -> Table:
 
 def _skew_table(skews: Mapping[str, Skew], at_most: int, most: str, row: Callable[[Skew], tuple[str, ...]]) -> Table:
     """One row per prefix: median, 95 %, maximum, its ratio to the median, and its task."""
-    shown = list(skews.items())[:at_most]
-    return Table(
-        ("prefix", "tasks", "median", "95 %", "max", "times", most),
-        tuple((name_of(prefix) or "(no prefix)", str(one.count), *row(one)) for prefix, one in shown),
-        words=(0, 6),
-    )
+    heads = ("prefix", "tasks", "median", "95 %", "max", "times", most)
+    shown = [*skews.items()][:at_most]
+    rows = tuple((name_of(prefix) or "(no prefix)", str(one.count), *row(one)) for prefix, one in shown)
+    return Table(heads, rows, words=(0, 6))

@@ -1,17 +1,16 @@
-"""The numbers that the figures of a page are drawn from: shapes are in ``templates/figures.html``."""
+"""The numbers that the figures of a page are drawn from, by name: shapes are in ``templates/figures.html``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby
+from typing import Any, TypeAlias
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.show.document import (
     Along,
-    Box,
     ChangeBar,
     Curve,
     Flames,
@@ -25,9 +24,11 @@ from dask_efficiency.show.document import (
 from dask_efficiency.show.drawn_buckets import COLOURS, BucketShare, ink, label_point, svg_path, wedges
 from dask_efficiency.show.figures import format_seconds
 
+#: Numbers and texts of one shape, by the names that its template uses.
+Shape: TypeAlias = dict[str, Any]
+
 #: Size of a timeline in its own coordinates, finer than a screen.
 TIMELINE_WIDTH, TIMELINE_HEIGHT = 1_200, 400
-
 #: Steps of the time axis in seconds, as clocks count.
 _STEPS = (
     *(mantissa * 10.0**power for power in range(-6, 0) for mantissa in (1, 2, 5)),
@@ -36,68 +37,33 @@ _STEPS = (
 )
 #: Most steps of a time axis, so that labels do not overlap.
 MAX_TICKS = 8
-
 #: Pixels of the areas; below are the labels of the time axis.
 _AREA = 220
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
-    """Area of one activity, from its top down to the axis."""
-
-    colour: str
-    path: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A label of the time axis; its place in per cent."""
-
-    x: str
-    anchor: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnTimeline:
-    """Threads by activity through time, stacked in the order of the buckets."""
-
-    areas: tuple[Area, ...]
-    ticks: tuple[Tick, ...]
-    #: The most threads that there were.
-    threads: str
-    width: int = TIMELINE_WIDTH
-    height: int = TIMELINE_HEIGHT
-    area: int = _AREA
-
-
-def through(timeline: Timeline, slices: Sequence[Slice]) -> DrawnTimeline:
-    """The numbers of the figure.
-
-    Parameters
-    ----------
-    timeline
-        At least one bin that holds time.
-    slices
-        Its activities with their shares, for hints.
-    """
+def through(timeline: Timeline, slices: Sequence[Slice]) -> Shape:
+    """Threads by activity through time, stacked in the order of the buckets; at least one bin holds time."""
     most = max(
         sum(row[i] for row in timeline.activity.values()) / width for i, width in enumerate(timeline.widths) if width
     )
     hints = {each.label.text: f"{each.label.text} {each.percent} %: {each.label.hint}" for each in slices}
-    areas = tuple(
-        Area(COLOURS[bucket], path, hints.get(bucket, str(bucket))) for bucket, path in _areas(timeline, most)
-    )
-    threads = f"{most:.0f}" if abs(most - round(most)) < 0.05 else f"{most:.1f}"
-    return DrawnTimeline(areas, tuple(_axis(timeline.elapsed_ns / 1e9)), threads)
+    return {
+        "areas": [
+            {"colour": COLOURS[bucket], "path": path, "hint": hints.get(bucket, str(bucket))}
+            for bucket, path in _areas(timeline, most)
+        ],
+        "ticks": [*_axis(timeline.elapsed_ns / 1e9)],
+        "threads": f"{most:.0f}" if abs(most - round(most)) < 0.05 else f"{most:.1f}",
+        "width": TIMELINE_WIDTH,
+        "height": TIMELINE_HEIGHT,
+        "area": _AREA,
+    }
 
 
 def _areas(timeline: Timeline, most: float) -> list[tuple[Bucket, str]]:
     """Outlines from the top of the stack down: each covers the lower part of the one before it."""
     stacked = [0] * timeline.bins
-    ends = accumulate(timeline.widths)
-    right = [round(TIMELINE_WIDTH * end / timeline.elapsed_ns) for end in ends]
+    right = [round(TIMELINE_WIDTH * end / timeline.elapsed_ns) for end in accumulate(timeline.widths)]
     outlines = []
     for bucket in (Bucket(name) for name in timeline.activity):
         stacked = [below + ns for below, ns in zip(stacked, timeline.activity[bucket], strict=True)]
@@ -110,7 +76,6 @@ def _areas(timeline: Timeline, most: float) -> list[tuple[Bucket, str]]:
 
 
 def _stepped_outline(right: Sequence[int], tops: Sequence[int]) -> str:
-    """A stepped line with everything below it."""
     path = [f"M0 {TIMELINE_HEIGHT}"]
     x, y = 0, TIMELINE_HEIGHT
     for i, (upto, top) in enumerate(zip(right, tops, strict=True)):
@@ -123,11 +88,12 @@ def _stepped_outline(right: Sequence[int], tops: Sequence[int]) -> str:
     return "".join((*path, f"V{TIMELINE_HEIGHT}Z"))
 
 
-def _axis(seconds: float) -> Iterator[Tick]:
+def _axis(seconds: float) -> Iterator[Shape]:
+    """Labels of the time axis, and their places in per cent."""
     for at in ticks(seconds):
         share = 100 * at / seconds
         anchor = "start" if share < 2 else "end" if share > 98 else "middle"
-        yield Tick(f"{share:.2f}", anchor, _time(at))
+        yield {"x": f"{share:.2f}", "anchor": anchor, "label": _time(at)}
 
 
 def ticks(seconds: float) -> list[float]:
@@ -147,41 +113,14 @@ def _time(seconds: float) -> str:
 
 #: Width of a curve in its own coordinates, finer than a screen; and its height in pixels.
 CURVE_WIDTH, CURVE_HEIGHT = 1000, 220
-
 #: Free margin at both ends of a curve, in steps of the width.
 _CURVE_MARGIN = 30
-
 #: Most labels of a curve's axis of time.
 _MAX_CURVE_TICKS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A point of the line, or a label of an axis: its place in per cent and in pixels."""
-
-    x: str
-    y: str
-    label: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnCurve:
-    """The band, the line and the ideal line as outlines; points, and labels of both axes."""
-
-    band: str
-    line: str
-    ideal: str
-    points: tuple[Mark, ...]
-    seconds: tuple[Mark, ...]
-    axis: str
-    label: str
-    width: int = CURVE_WIDTH
-    height: int = CURVE_HEIGHT
-
-
-def curve(block: Curve) -> DrawnCurve:
-    """Numbers of the figure; time begins at 0."""
+def curve(block: Curve) -> Shape:
+    """Outlines of the band, the line and the ideal line, points, and labels of the axis of time, which begins at 0."""
     most = max(max(point.high, point.seconds) for point in block.points) or 1.0
     first, last = (math.log2(block.points[end].at) for end in (0, -1))
     step = (CURVE_WIDTH - 2 * _CURVE_MARGIN) / (last - first) if last > first else 0.0
@@ -191,147 +130,82 @@ def curve(block: Curve) -> DrawnCurve:
     def y(seconds: float) -> float:
         return CURVE_HEIGHT * (1 - seconds / most)
 
-    band = [*zip(xs, (y(point.high) for point in block.points), strict=True)]
-    band += reversed([*zip(xs, (y(point.low) for point in block.points), strict=True)])
-    marks = tuple(
-        Mark(f"{100 * x / CURVE_WIDTH:.2f}", f"{y(point.seconds):.1f}", point.label, point.hint)
-        for x, point in zip(xs, block.points, strict=True)
-    )
+    def line(seconds: Iterable[float]) -> list[str]:
+        return [f"{x:.1f} {y(s):.1f}" for x, s in zip(xs, seconds, strict=True)]
+
+    band = [*line(point.high for point in block.points), *line(point.low for point in block.points)[::-1]]
     every = ticks(most)
     every = every[:: math.ceil((len(every) - 1) / _MAX_CURVE_TICKS) or 1]
-    return DrawnCurve(
-        band=f"M{_curve_outline(band)}Z",
-        line=f"M{_curve_outline(zip(xs, (y(point.seconds) for point in block.points), strict=True))}",
-        ideal=f"M{_curve_outline(zip(xs, (y(min(point.ideal, most)) for point in block.points), strict=True))}",
-        points=marks,
-        seconds=tuple(Mark("0", f"{y(at):.1f}", format_seconds(at) if at else "0") for at in every),
-        axis=block.axis,
-        label=block.label,
-    )
-
-
-def _curve_outline(points: Iterable[tuple[float, float]]) -> str:
-    return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return {
+        "band": f"M{'L'.join(band)}Z",
+        "line": f"M{'L'.join(line(point.seconds for point in block.points))}",
+        "ideal": f"M{'L'.join(line(min(point.ideal, most) for point in block.points))}",
+        "points": [
+            {"x": f"{100 * x / CURVE_WIDTH:.2f}", "y": f"{y(one.seconds):.1f}", "label": one.label, "hint": one.hint}
+            for x, one in zip(xs, block.points, strict=True)
+        ],
+        "seconds": [{"y": f"{y(at):.1f}", "label": format_seconds(at) if at else "0"} for at in every],
+        "axis": block.axis,
+        "label": block.label,
+        "width": CURVE_WIDTH,
+        "height": CURVE_HEIGHT,
+    }
 
 
 #: Pixels from one row of boxes to the next.
 ROW = 18
-
 #: Share of the width below which a box has no room for a letter.
 NAMED_SHARE = 0.015
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnBox:
-    """A box; its left end and its width in per cent, its top in pixels."""
-
-    left: str
-    width: str
-    top: int
-    hint: str
-    #: Text in it; empty if it has no room.
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnFlames:
-    """The boxes in groups of one colour, each with the colour of its letters."""
-
-    groups: tuple[tuple[str, str, tuple[DrawnBox, ...]], ...]
-    height: int
-
-
-def flames(block: Flames) -> DrawnFlames:
-    """The numbers of the figure."""
+def flames(block: Flames) -> Shape:
+    """Boxes in groups of one colour, each with the colour of its letters; places are in per cent, tops in pixels."""
     whole = block.boxes[0].ns
-    groups = (
-        (colour, ink(colour), tuple(_drawn(boxes, whole)))
-        for colour, boxes in groupby(block.boxes, lambda box: box.colour)
-    )
-    return DrawnFlames(tuple(groups), ROW * (1 + max(box.depth for box in block.boxes)))
 
+    def drawn(boxes: Iterable[Any]) -> list[Shape]:
+        return [
+            {
+                "left": f"{100 * box.left / whole:.3f}",
+                "width": f"{100 * box.ns / whole:.3f}",
+                "top": ROW * box.depth,
+                "hint": f"{box.name} | {box.hint}",
+                "name": box.name if box.ns >= NAMED_SHARE * whole else "",
+            }
+            for box in boxes
+        ]
 
-def _drawn(boxes: Iterator[Box], whole: int) -> Iterator[DrawnBox]:
-    for box in boxes:
-        left, width = 100 * box.left / whole, 100 * box.ns / whole
-        name = box.name if box.ns >= NAMED_SHARE * whole else ""
-        yield DrawnBox(f"{left:.3f}", f"{width:.3f}", ROW * box.depth, f"{box.name} | {box.hint}", name)
+    groups = groupby(block.boxes, lambda box: box.colour)
+    return {
+        "groups": [(colour, ink(colour), drawn(boxes)) for colour, boxes in groups],
+        "height": ROW * (1 + max(box.depth for box in block.boxes)),
+    }
 
 
 #: Share below which a wedge has no room for its per cent; the legend has it too.
 LABELLED_SHARE = 0.08
-
 #: Width of a column of changes, in pixels. By eye, as all sizes here.
 CHANGE_WIDTH = 120
-
 #: Shades of a cell, from none to full. A guess.
 SHADES = 10
-
 #: Least share with the darkest shade, so that small shares stay pale, however the workers differ. A guess.
 FULL_SHADE = 0.2
-
 #: Free margin at both ends of the bar of peers, in per cent of the width.
 _PEERS_MARGIN = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rect:
-    """A part of a bar; where it begins and its width in per cent."""
-
-    left: str
-    width: str
-    colour: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnWedge:
-    """A wedge of a pie, with a label where there is room for one."""
-
-    path: str
-    colour: str
-    hint: str
-    label: str
-    x: str
-    y: str
-    ink: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shade:
-    """Cells of a strip that are equally dark."""
-
-    opacity: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnChange:
-    """Position of a change and of the zero line, in pixels."""
-
-    left: str
-    width: str
-    middle: str
-    whole: int
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnPeers:
-    """Positions of the dot, of the bar of the peers and of their median, in per cent."""
-
-    value: str
-    low: str
-    width: str
-    median: str
-
-
-def pie(parts: Sequence[BucketShare]) -> Iterator[DrawnWedge]:
-    """The wedges of time by bucket, with the per cent in the wide ones."""
+def pie(parts: Sequence[BucketShare]) -> Iterator[Shape]:
+    """Wedges of time by bucket, with the per cent in the wide ones."""
     for wedge in wedges({part.bucket: part.nanoseconds for part in parts}):
         x, y = label_point(wedge, 36)
-        label = f"{float(wedge.percent):.0f} %" if wedge.share >= LABELLED_SHARE else ""
-        hint = hint_of(bucket_label(wedge.label), wedge.percent)
-        yield DrawnWedge(svg_path(wedge, 50), wedge.colour, hint, label, f"{x:.1f}", f"{y:.1f}", ink(wedge.colour))
+        yield {
+            "path": svg_path(wedge, 50),
+            "colour": wedge.colour,
+            "hint": hint_of(bucket_label(wedge.label), wedge.percent),
+            "label": f"{float(wedge.percent):.0f} %" if wedge.share >= LABELLED_SHARE else "",
+            "x": f"{x:.1f}",
+            "y": f"{y:.1f}",
+            "ink": ink(wedge.colour),
+        }
 
 
 def hint_of(label: Label, percent: str) -> str:
@@ -339,22 +213,21 @@ def hint_of(label: Label, percent: str) -> str:
     return f"{label.text} {percent} %" + (f": {label.hint}" if label.hint else "")
 
 
-def bar(slices: Sequence[Slice]) -> Iterator[Rect]:
+def bar(slices: Sequence[Slice]) -> Iterator[Shape]:
     """Slices side by side over the whole width, each with its hint."""
-    whole = sum(each.size for each in slices)
+    return _rects(slices, sum(each.size for each in slices), 3)
+
+
+def stack(drawing: Stack) -> Iterator[Shape]:
+    """Slices side by side in a row of a table."""
+    return _rects(drawing.slices, drawing.whole, 1)
+
+
+def _rects(slices: Sequence[Slice], whole: int, decimals: int) -> Iterator[Shape]:
     before = 0
     for each in slices:
-        left, width = (100 * size / whole for size in (before, each.size))
-        yield Rect(f"{left:.3f}", f"{width:.3f}", each.label.colour, hint_of(each.label, each.percent))
-        before += each.size
-
-
-def stack(drawing: Stack) -> Iterator[Rect]:
-    """Slices side by side in a row of a table."""
-    before = 0
-    for each in drawing.slices:
-        left, width = (100 * size / drawing.whole for size in (before, each.size))
-        yield Rect(f"{left:.1f}", f"{width:.1f}", each.label.colour)
+        left, width = (f"{100 * size / whole:.{decimals}f}" for size in (before, each.size))
+        yield {"left": left, "width": width, "colour": each.label.colour, "hint": hint_of(each.label, each.percent)}
         before += each.size
 
 
@@ -363,24 +236,24 @@ def in_words(slices: Sequence[Slice]) -> str:
     return ", ".join(f"{each.label.text} {each.percent} %" for each in slices)
 
 
-def along(block: Along) -> Iterator[Rect]:
-    """The stretches of a run, from its start to its end."""
+def along(block: Along) -> Iterator[Shape]:
+    """Stretches of a run, from its start to its end."""
     for label, first, last in block.stretches:
-        left, width = 100 * first / block.steps, 100 * (last - first) / block.steps
+        left, width = (f"{100 * steps / block.steps:g}" for steps in (first, last - first))
         hint = f"{label.text}: {label.hint}" if label.hint else label.text
-        yield Rect(f"{left:g}", f"{width:g}", label.colour, hint)
+        yield {"left": left, "width": width, "colour": label.colour, "hint": hint}
 
 
-def change(drawing: ChangeBar) -> DrawnChange:
-    """A bar to the right of the middle for what grew, and to its left for what shrank."""
+def change(drawing: ChangeBar) -> Shape:
+    """A bar to the right of the middle for what grew, and to its left for what shrank; in pixels."""
     middle = CHANGE_WIDTH / 2
     width = max(abs(drawing.share) * middle, 0.5)
     left = middle if drawing.share > 0 else middle - width
-    return DrawnChange(f"{left:.1f}", f"{width:.1f}", f"{middle:g}", CHANGE_WIDTH)
+    return {"left": f"{left:.1f}", "width": f"{width:.1f}", "middle": f"{middle:g}", "whole": CHANGE_WIDTH}
 
 
-def strip(drawing: Strip) -> Iterator[Shade]:
-    """The shares as shades of a colour, one path for each shade."""
+def strip(drawing: Strip) -> Iterator[Shape]:
+    """Shares as shades of a colour, one path for each shade."""
     full = max(FULL_SHADE, drawing.largest)
     # what is there at all is seen
     shades = [max(round(SHADES * share / full), 1) if share else 0 for share in drawing.shares]
@@ -390,17 +263,20 @@ def strip(drawing: Strip) -> Iterator[Shade]:
         width = len(list(cells))
         runs.setdefault(shade, []).append(f"M{x} .5h{width}")
         x += width
-    for shade in sorted(runs):
-        if shade:
-            yield Shade(f"{shade / SHADES:g}", "".join(runs[shade]))
+    return ({"opacity": f"{shade / SHADES:g}", "path": "".join(runs[shade])} for shade in sorted(runs) if shade)
 
 
-def peers(drawing: Peers) -> DrawnPeers:
-    """A worker's value and its peers', on an axis from the smallest of all to the largest."""
+def peers(drawing: Peers) -> Shape:
+    """Places of the dot, of the bar of the peers and of their median, in per cent from the smallest to the largest."""
     values = (drawing.value, drawing.median, drawing.low, drawing.high)
     least, most = min(values), max(values)
     # near zero the distance to zero is what counts
     least = 0.0 if 0 <= least < 0.5 * most else least
     room = 100 - 2 * _PEERS_MARGIN
     value, median, low, high = (_PEERS_MARGIN + room * ((each - least) / (most - least or 1.0)) for each in values)
-    return DrawnPeers(f"{value:.1f}", f"{low:.1f}", f"{max(high - low, 0.6):.1f}", f"{median:.1f}")
+    return {
+        "value": f"{value:.1f}",
+        "low": f"{low:.1f}",
+        "width": f"{max(high - low, 0.6):.1f}",
+        "median": f"{median:.1f}",
+    }

@@ -39,13 +39,10 @@ SCRIPTS = {Through: "timeline.js", Flames: "flames.js", Strips: "strips.js"}
 def page(document: Document) -> str:
     """The document as one file that opens offline; its element ``#data`` holds the document's data.
 
-    Returns
-    -------
-    str
-        Its own policy forbids every request, and every script but the package's own.
+    Its own policy forbids every request, and every script but the package's own.
     """
     names = ["page.js", *(name for kind, name in SCRIPTS.items() if _holds(document.sections, kind))]
-    script = Markup("".join(_environment().get_template(name).render() + "\n" for name in names))
+    script = Markup("".join(f"{_environment().get_template(name).render()}\n" for name in names))
     # The policy names the script by its hash, so that markup smuggled into the page cannot run.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return _environment().get_template("page.html").render(document=document, script=script, digest=digest)
@@ -62,20 +59,14 @@ def save_page(document: Document, path: str | os.PathLike[str], **storage_option
 
 
 def fragment(document: Document) -> str:
-    """The document as a self-contained piece of HTML for a notebook.
+    """The document as a self-contained piece of HTML for a notebook: no script, no request and no id.
 
-    Returns
-    -------
-    str
-        No script, no request and no id, so that one page can hold several. Colours are those of JupyterLab's or
-        VS Code's theme; elsewhere they are mixed from that of the text around it. Where the style is removed, as
-        from a notebook that is not trusted, the text of what is not folded shows.
+    Colours are those of JupyterLab's or VS Code's theme; elsewhere they are mixed from that of the text around it.
+    Where the style is removed, as from a notebook that is not trusted, the text of what is not folded shows.
     """
     sections = tuple(_folded(section, position) for position, section in enumerate(document.sections))
-    unfolded = replace(document, sections=tuple(section for section in sections if not section.folded))
-    return (
-        _environment().get_template("fragment.html").render(document=document, sections=sections, text=plain(unfolded))
-    )
+    text = plain(replace(document, sections=tuple(section for section in sections if not section.folded)))
+    return _environment().get_template("fragment.html").render(document=document, sections=sections, text=text)
 
 
 def _folded(section: Section, position: int) -> Section:
@@ -112,16 +103,13 @@ def _environment() -> Environment:
 
 
 def _kind(value: object) -> str:
-    """Name of a value's type in templates."""
     return type(value).__name__.lower()
 
 
 def _typeset(figure: Cell) -> str:
-    """A figure with typographic signs in place of ASCII ones."""
     return str(figure).replace(" -> ", " → ").replace("+-", "±")
 
 
 def _hints(table: Table) -> Sequence[str]:
-    """Hints of the first cells, if the table shows them in a column."""
     firsts = [row[0] for row in table.rows] if table.hint_head else []
     return [first.hint if isinstance(first, Label) else "" for first in firsts]

@@ -1,15 +1,20 @@
 from decimal import Decimal
+from html import unescape
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.gpu import DeviceTotals
+from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,
+    document,
     environment,
     factors,
+    page,
     prefixes,
     run,
     sections,
@@ -18,8 +23,11 @@ from dask_efficiency.report.sections.comparison import (
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import Section
+from dask_efficiency.show.html import render
+from dask_efficiency.show.terminal import plain
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, gpu_totals, report_of, seconds, with_gpus
+from tests.show.test_terminal import rich_text
 
 
 def figures(section: Section) -> dict[str, tuple[str, ...]]:
@@ -39,7 +47,7 @@ def test_the_title_names_a_few_runs_of_each_side() -> None:
     assert title(compare([by_hand(name=name) for name in "abcde"], by_hand(name="f"))) == "a, b, c and 2 more -> f"
 
 
-def test_the_context_says_what_several_runs_allow() -> None:
+def test_the_context_has_the_number_of_runs() -> None:
     assert context(compare(by_hand(), by_hand())).startswith("one run per side")
     assert context(compare(by_hand(), [by_hand()] * 3)) == "medians of 1 run before and 3 after"
 
@@ -73,12 +81,10 @@ def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:
     assert rows["tasks succeeded"] == ("12", "13", "+1")
 
 
-def test_what_is_unknown_on_both_sides_has_no_row() -> None:
+def test_figures_that_are_unknown_on_both_sides_have_no_row() -> None:
     nothing = report_of(seconds(no_work=5), cluster_seconds=0.0)
-    assert (
-        not {"wall clock", "work on the cluster", "ideal time", "efficiency"}
-        & figures(run(compare(nothing, nothing))).keys()
-    )
+    rows = figures(run(compare(nothing, nothing)))
+    assert not {"wall clock", "work on the cluster", "ideal time", "efficiency"} & rows.keys()
 
 
 def test_gpus_are_compared_where_both_sides_have_them() -> None:
@@ -96,7 +102,7 @@ def test_factors_are_shown_where_any_has_changed() -> None:
     assert figures(factors(compare(spilling(2), spilling(5)))) == {"memory": ("0.833", "0.667", "-0.167")}
 
 
-def test_prefixes_show_the_largest_change_first_and_what_came_and_went() -> None:
+def test_prefixes_show_the_largest_change_first_and_new_and_gone_ones() -> None:
     before = report_of(seconds(), by_prefix={"a": seconds(thread_cpu=4), "old": seconds(failed=3)})
     after = report_of(seconds(), by_prefix={"a": seconds(thread_cpu=9, spill=1), "new": seconds(thread_cpu=2)})
     section = prefixes(compare(before, after))
@@ -128,7 +134,7 @@ def test_the_prefixes_add_up_in_every_column(before: list[EfficiencyReport], aft
         assert [first + change for (first, _), change in zip(pairs, changes, strict=True)] == [p[1] for p in pairs]
 
 
-def test_the_environment_lists_what_differs_but_the_size_which_the_run_has() -> None:
+def test_the_environment_lists_differences_but_not_the_size_which_the_run_has() -> None:
     old = by_hand(environment={"distributed": "2026.1.0", "threads": "4"})
     new = by_hand(environment={"distributed": "2026.8.0", "threads": "8", "x\x1b": "y" * 999})
     assert environment(compare(old, new)).lines[0] == "distributed: 2026.1.0 -> 2026.8.0"
@@ -136,18 +142,80 @@ def test_the_environment_lists_what_differs_but_the_size_which_the_run_has() -> 
     assert len(environment(compare(old, new)).lines) == 2
 
 
-@pytest.mark.parametrize("width", [1, 3])
-def test_every_name_is_harmless_and_bounded(width: int) -> None:
-    hostile = {name: seconds(thread_cpu=2, spill=i) for i, name in enumerate(HOSTILE_NAMES)}
-    texts = dict.fromkeys(HOSTILE_NAMES, "\x1b")
-    before = [by_hand(name=name, environment=texts, notes=HOSTILE_NAMES) for name in HOSTILE_NAMES[:width]]
-    found = compare(before, by_hand(by_prefix=hostile, tasks=dict.fromkeys(HOSTILE_NAMES, 1)))
+def hostile(runs: int) -> Comparison:
+    """Names that try to break out, everywhere."""
+    by_prefix = {name: seconds(thread_cpu=2, spill=i) for i, name in enumerate(HOSTILE_NAMES)}
+    texts = dict.fromkeys(HOSTILE_NAMES, "\x1b</script><script>alert(2)</script>")
+    before = [by_hand(name=name, environment=texts, notes=HOSTILE_NAMES) for name in HOSTILE_NAMES[:runs]]
+    return compare(before, by_hand(by_prefix=by_prefix, tasks=dict.fromkeys(HOSTILE_NAMES, 1), notes=HOSTILE_NAMES))
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_every_name_is_harmless_and_bounded(runs: int) -> None:
+    found = hostile(runs)
     shown = [title(found), context(found)]
     for section in sections(found):
         shown += [section.title, *section.lines, *section.table.heads, *(cell for row in section.rows for cell in row)]
     assert all(text.isprintable() or not text for text in shown)
     assert max(map(len, shown)) < 500
+    texts, pages = (plain(document(found)), rich_text(found, 140)), (render.page(page(found)), found._repr_html_())
+    assert not any(character in text for text in (*texts, *pages) for character in "\x1b\u202e")
+    for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"'):
+        assert not any(smuggled in text for text in pages)
 
 
-def test_a_comparison_of_nothing_has_few_sections() -> None:
-    assert [section.title for section in sections(compare(report_of(), report_of()))] == ["The run"]
+def test_a_comparison_of_nothing_has_few_sections_and_no_bars() -> None:
+    nothing = compare(report_of(), report_of())
+    assert [section.title for section in sections(nothing)] == ["The run"]
+    html = render.page(page(nothing))
+    assert "Nothing to compare" in html
+    assert "<rect" not in html
+
+
+LONG = compare(
+    [report_of(seconds(thread_cpu=1, waiting_on_data=1000 + i), nthreads={"w": 2}) for i in range(3)],
+    report_of(seconds(thread_cpu=1, waiting_on_data=1500), by_prefix={"x" * 99: seconds(spill=5)}, nthreads={"w": 4}),
+)
+
+
+def test_the_comparison_worked_out_by_hand_as_plain_text() -> None:
+    before = report_of(seconds(thread_cpu=10, spill=2), name="old", cluster_seconds=4.0, window_seconds=4.0)
+    after = report_of(seconds(thread_cpu=10, spill=5), name="new", cluster_seconds=5.0)
+    assert plain(document(compare(before, after))).splitlines()[:17] == [
+        "old -> new",
+        "one run per side, so the spread of the runs is unknown",
+        "",
+        "25 % slower: 4.00 -> 5.00 s; lost time rose by 150 %, 2.0 -> 5.0 thread-seconds.",
+        "",
+        "1. Grown: spilling to disk: saves up to 1.0 s. 2.0 -> 5.0 thread-seconds",
+        "   Give workers more memory, make partitions smaller, or persist less.",
+        "",
+        "Thread time by cause (thread-s)",
+        "  cause   before  after  change  wall s +/-      share, %",
+        "  spill      2.0    5.0    +3.0       +1.00  16.7 -> 33.3",
+        "  -------------------------------------------------------",
+        "  lost       2.0    5.0    +3.0       +1.00  16.7 -> 33.3",
+        "  useful    10.0   10.0     0.0        0.00  83.3 -> 66.7",
+        "  -------------------------------------------------------",
+        "  total     12.0   15.0    +3.0       +1.00",
+        "",
+    ]
+
+
+@given(sides, sides, st.sampled_from([1, 60, 80, 140]))
+def test_plain_text_is_ascii_without_trailing_spaces(
+    before: list[EfficiencyReport], after: list[EfficiencyReport], width: int
+) -> None:
+    text = plain(document(compare(before, after)), width)
+    assert all(" " <= character <= "~" or character == "\n" for character in text)
+    assert not any(line.endswith(" ") for line in text.split("\n"))
+
+
+def test_no_line_is_wider_than_eighty_columns_and_everything_is_in_every_renderer() -> None:
+    assert max(map(len, plain(document(LONG), 80).splitlines())) <= 80
+    assert max(map(len, rich_text(LONG, 80).splitlines())) <= 80
+    assert str(LONG) == plain(document(LONG))
+    assert LONG._repr_html_() == render.fragment(page(LONG))
+    for text in (plain(document(LONG), 300), rich_text(LONG, 300), render.page(page(LONG)), LONG._repr_html_()):
+        for words in (LONG.headline, "Mind when comparing", "~ marks", "Thread time by cause", "The run"):
+            assert words in unescape(text)

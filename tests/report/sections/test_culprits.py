@@ -12,7 +12,7 @@ from dask_efficiency.plugin.scheduler.replies import Reply, packed
 from dask_efficiency.report.culprits import MAX_CULPRITS
 from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.replies import _scheduler_loop, unpacked
+from dask_efficiency.report.replies import _loop, unpacked
 from dask_efficiency.report.sections.culprits import (
     FRAME_LENGTH,
     HELD_BY_LENGTH,
@@ -31,11 +31,11 @@ from dask_efficiency.report.sections.culprits import (
 from dask_efficiency.report.sections.report import document, page, sections
 from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
-from dask_efficiency.show.document import PAGE, Box, Flames, Label
+from dask_efficiency.show.document import PAGE, SCREEN, Box, Extent, Flames, Label
 from dask_efficiency.show.drawn_buckets import OTHER_COLOUR
 from dask_efficiency.show.terminal import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
-from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, causes, report_of, scheduler_loops, seconds
+from tests.report.samples import HOSTILE_NAMES, SECOND, anything, by_hand, causes, report_of, seconds
 
 
 def test_a_screen_lists_the_largest_losses_with_lines_and_holders_of_the_gil_below() -> None:
@@ -80,6 +80,10 @@ def test_long_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
         "blocked the event loop of b for 500 ms",
     )
     assert holds(by_hand()).blocks == ()
+    assert holds(held_up()).lines == (
+        "blocked the scheduler's event loop for 1.2 s: `Burner.transition` in burner.py:8",
+        "blocked the scheduler's event loop for 200 ms",
+    )
 
 
 def test_of_many_holds_the_longest_are_named() -> None:
@@ -89,7 +93,7 @@ def test_of_many_holds_the_longest_are_named() -> None:
     ][:MAX_HOLDS]
 
 
-def test_the_figure_is_for_pages_only() -> None:
+def test_the_flame_graph_is_for_pages_only() -> None:
     assert flame_graph(profiled()).blocks == ()
     assert any(isinstance(block, Flames) for block in flame_graph(profiled(), PAGE).blocks)
     assert flame_graph(profiled(profile=()), PAGE).blocks == ()
@@ -111,12 +115,10 @@ def hostile() -> EfficiencyReport:
     )
 
 
-@pytest.mark.parametrize("extent", ["screen", "page"])
-def test_hostile_names_are_harmless_and_bounded(extent: str) -> None:
-    parts = sections(hostile(), PAGE) if extent == "page" else sections(hostile())
-    shown = [part for part in parts if part.title in ("Where the time goes", "Kept others waiting")]
-    assert len(shown) == 2
-    for part in shown:
+@pytest.mark.parametrize("extent", [SCREEN, PAGE], ids=["screen", "page"])
+def test_hostile_names_are_harmless_and_bounded(extent: Extent) -> None:
+    for part in (culprits(hostile(), extent), holds(hostile(), extent)):
+        assert part.blocks
         cells = [cell for row in part.rows for cell in row]
         for text in (*cells, *part.lines):
             assert text.isprintable()
@@ -174,7 +176,7 @@ def test_stacks_that_begin_alike_share_their_boxes_and_the_widest_stands_first()
     ]
 
 
-def test_thin_boxes_are_one_where_they_are_wide_together_and_none_where_they_are_not() -> None:
+def test_thin_boxes_are_one_if_wide_together_and_otherwise_left_out() -> None:
     thin = [row(1, f"f{i}") for i in range(5)]
     assert drawn(row(995, "wide"), *thin)[3:] == [(3, "wide (etl.py:1)", 0, 995), (3, "(5 others)", 995, 5)]
     assert drawn(row(9995, "wide"), *thin)[3:] == [(3, "wide (etl.py:1)", 0, 9995)]
@@ -195,7 +197,7 @@ def test_hostile_names_are_bounded_and_harmless(name: str) -> None:
 
 
 @given(profiled_reports())
-def test_a_box_is_never_wider_than_what_it_is_part_of_and_no_two_overlap(report: EfficiencyReport) -> None:
+def test_boxes_stay_within_the_one_above_and_no_two_overlap(report: EfficiencyReport) -> None:
     found = boxes(sampled_stacks(report))
     by_depth: dict[int, list[Box]] = defaultdict(list)
     for box in found:
@@ -241,7 +243,7 @@ def held_up(loop: SchedulerLoop | None = LOOP, **fields: object) -> EfficiencyRe
     return report_of(seconds(thread_cpu=14, idle=6), **given | fields)
 
 
-def test_on_a_screen_a_line_says_how_busy_and_how_late_it_was_and_with_what() -> None:
+def test_on_a_screen_the_event_loop_is_a_line_with_its_load_and_its_largest_uses() -> None:
     (line,) = scheduler_loop(held_up()).lines
     assert line == (
         "busy 75 % of the time with work; 8.0 s in all; messages waited 17 ms in the mean; garbage collection 300 ms; "
@@ -249,7 +251,7 @@ def test_on_a_screen_a_line_says_how_busy_and_how_late_it_was_and_with_what() ->
     )
 
 
-def test_a_page_has_handlers_and_hooks_by_their_time_folded() -> None:
+def test_a_page_and_a_frame_have_handlers_and_hooks_by_their_time() -> None:
     found = scheduler_loop(held_up(), PAGE)
     assert found.rows == (
         ("task-finished", "stream handler", "6.0 s", "75 %", "900", "scheduler.py:6"),
@@ -258,20 +260,17 @@ def test_a_page_has_handlers_and_hooks_by_their_time_folded() -> None:
     assert any("The rest of the busy time, 1.5 s, went to messages" in str(block) for block in found.blocks)
     (shown,) = (one for one in page(held_up()).sections if one.title == LOOP_TITLE)
     assert shown.folded
+    frame = held_up().to_frame("scheduler")
+    assert frame.columns.tolist() == ["kind", "name", "function", "file", "line", "seconds", "calls"]
+    assert frame.name.tolist() == ["task-finished", "Burner.transition"]
 
 
-def test_a_report_in_which_it_was_not_measured_has_no_such_section() -> None:
+def test_a_report_without_an_account_of_the_event_loop_has_no_section_and_no_rows() -> None:
     assert scheduler_loop(held_up(None)).blocks == scheduler_loop(held_up(None), PAGE).blocks == ()
+    assert held_up(None).to_frame("scheduler").empty
 
 
-def test_what_blocked_it_stands_with_what_blocked_workers() -> None:
-    assert holds(held_up()).lines == (
-        "blocked the scheduler's event loop for 1.2 s: `Burner.transition` in burner.py:8",
-        "blocked the scheduler's event loop for 200 ms",
-    )
-
-
-def test_a_plugin_that_takes_most_of_it_is_named_with_its_line_instead_of_small_tasks() -> None:
+def test_a_plugin_that_takes_most_of_the_event_loop_is_named_instead_of_small_tasks() -> None:
     found = find(held_up())
     assert [one.kind for one in found] == ["idle/scheduler", "idle/graph"]
     assert {one.where for one in found} == {"hook of a plugin `Burner.transition` in burner.py:6"}
@@ -280,7 +279,7 @@ def test_a_plugin_that_takes_most_of_it_is_named_with_its_line_instead_of_small_
     )
 
 
-def test_where_tasks_themselves_keep_it_busy_the_handler_is_named() -> None:
+def test_an_event_loop_busy_with_tasks_has_its_handler_named() -> None:
     tasks = replace(LOOP, hooks=(replace(BURNER, seconds=1.0),))
     report = held_up(tasks, tasks={"succeeded": 10})
     assert find(report)[0].advice == (
@@ -292,15 +291,8 @@ def test_where_tasks_themselves_keep_it_busy_the_handler_is_named() -> None:
     assert find(held_up(own))[0].where == "stream handler `task-finished` in own.py:6"
 
 
-def test_as_a_table_each_handler_and_hook_has_a_row() -> None:
-    frame = held_up().to_frame("scheduler")
-    assert frame.columns.tolist() == ["kind", "name", "function", "file", "line", "seconds", "calls"]
-    assert frame.name.tolist() == ["task-finished", "Burner.transition"]
-    assert held_up(None).to_frame("scheduler").empty
-
-
-@given(scheduler_loops())
-def test_it_is_read_as_it_was_sent(loop: SchedulerLoop) -> None:
+@given(anything(SchedulerLoop))
+def test_an_account_of_the_event_loop_is_read_as_it_was_sent(loop: SchedulerLoop) -> None:
     assume("\\ud800" not in repr(loop))  # names that are sent are text
     sent = unpacked(asyncio.run(packed(Reply({"notes": [], "loop": asdict(loop)}))))
-    assert _scheduler_loop(sent["loop"]) == loop
+    assert _loop(sent["loop"]) == loop

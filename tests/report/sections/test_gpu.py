@@ -2,22 +2,17 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.sections.gpu import gpu_notes, gpus, short_time
-from dask_efficiency.report.sections.report import notes, sections
+from dask_efficiency.report.sections.report import notes
 from dask_efficiency.show.document import PAGE, Document, Section
 from dask_efficiency.show.drawn_buckets import GPU_COLOURS
 from dask_efficiency.show.figures import NAME_LENGTH
 from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, KERNEL, SECOND, by_hand, gpu_totals, with_gpus
 from tests.report.test_fragment import Reader
-from tests.strategies import any_gpu_totals
-
-workers = st.dictionaries(st.sampled_from(["a", "b", *HOSTILE_NAMES[:7]]), any_gpu_totals(), max_size=4)
 
 
 def parts(report: EfficiencyReport) -> tuple[Section, ...]:
@@ -31,7 +26,7 @@ def section(title: str, **fields: object) -> Section:
     return found
 
 
-def test_a_report_without_gpus_says_nothing_of_them() -> None:
+def test_a_report_without_gpus_has_no_such_section() -> None:
     assert gpus(by_hand()).blocks == ()
     assert gpu_notes(by_hand()) == ()
     assert gpus(by_hand(gpu={"a": GpuTotals()})).blocks == ()
@@ -50,10 +45,7 @@ def test_the_activity_of_gpus_is_in_sentences() -> None:
     assert lines[3].startswith("device parallel efficiency 0.300 = load balance 0.750 x communication 0.800 x orch")
     # 6 s of CPU, 4 s of gpu and 1.5 s of waiting
     assert lines[4].startswith("device offload efficiency 0.522")
-
-
-def test_only_poor_factors_get_advice() -> None:
-    lines = section("GPUs").lines
+    # only poor factors get advice
     assert any(line.startswith("load balance: ") for line in lines)
     assert not any(line.startswith("communication: ") for line in lines)
 
@@ -78,19 +70,20 @@ def test_of_a_hundred_gpus_the_least_busy_are_listed() -> None:
     assert part.lines[-1].startswith("share of kernels: min 0 %, median 50 %, max 99 %; the 5 of 100 with")
 
 
-def test_gpu_time_by_prefix_adds_up_with_what_is_no_tasks() -> None:
-    part = section("GPU time by prefix")
-    assert part.rows == (("train", "5.50", "78.6"), ("load", "1.00", "14.3"), ("(no task)", "0.50", "7.1"))
+def test_gpu_time_by_prefix_adds_up_with_time_of_no_task() -> None:
+    assert section("GPU time by prefix").rows == (
+        ("train", "5.50", "78.6"),
+        ("load", "1.00", "14.3"),
+        ("(no task)", "0.50", "7.1"),
+    )
 
 
-def test_kernels_have_short_names_launches_and_a_mean() -> None:
+def test_kernels_have_short_names_launches_and_a_mean_and_those_beyond_the_eighth_are_one_row() -> None:
     part = section("GPU kernels by time")
     assert part.rows[1] == ("triton_poi_fused_add_0", "train", "500", "0.60", "10.0", "1.2 ms")
     assert part.rows[0][0].startswith("vectorized_elementwise")
     assert part.rows[2][:2] == ("(other kernels)", "")
 
-
-def test_kernels_beyond_the_eighth_are_one_row() -> None:
     kernels = tuple(KernelTotals("p", f"k{i}", 1, 1000 - i) for i in range(12))
     part = section("GPU kernels by time", gpu={"a": gpu_totals(kernels=kernels, kernel_ns=12_000)})
     assert [row[0] for row in part.rows] == [*(f"k{i}" for i in range(7)), "(other kernels)"]
@@ -102,20 +95,20 @@ def test_a_kernels_duration_is_in_microseconds_where_it_is_short(ns: float, text
     assert short_time(ns) == text
 
 
-def said(**fields: object) -> str:
+def notes_of(**fields: object) -> str:
     return " ".join(gpu_notes(with_gpus(gpu={"a": gpu_totals(**fields)})))
 
 
-def test_what_makes_the_figures_uncertain_is_noted() -> None:
+def test_reasons_for_uncertain_figures_are_noted() -> None:
     whole = {"attributed_ns": 4 * SECOND}
-    assert said(**whole) == ""
-    assert said().startswith("10 % of the kernel time could not be attributed to tasks")
-    assert "upper bound on worker a" in said(meter="torch-events", bounds={"train": SECOND}, **whole)
-    assert "7 records of GPU work were lost" in said(dropped=7, **whole)
-    assert "gave way to a profiler for 2.0 s" in said(gaps=2 * SECOND, **whole)
-    assert "3 tasks were booked before" in said(unknown_tasks=3, **whole)
+    assert notes_of(**whole) == ""
+    assert notes_of().startswith("10 % of the kernel time could not be attributed to tasks")
+    assert "upper bound on worker a" in notes_of(meter="torch-events", bounds={"train": SECOND}, **whole)
+    assert "7 records of GPU work were lost" in notes_of(dropped=7, **whole)
+    assert "gave way to a profiler for 2.0 s" in notes_of(gaps=2 * SECOND, **whole)
+    assert "3 tasks were booked before" in notes_of(unknown_tasks=3, **whole)
     late = replace(gpu_totals().devices[0], late=SECOND)
-    assert "1.0 s of GPU work became known too late" in said(devices=(late,), **whole)
+    assert "1.0 s of GPU work became known too late" in notes_of(devices=(late,), **whole)
 
 
 def test_a_reason_why_nothing_is_measured_is_given_once_with_the_workers() -> None:
@@ -126,13 +119,11 @@ def test_a_reason_why_nothing_is_measured_is_given_once_with_the_workers() -> No
 
 
 def test_a_shared_gpu_is_named_with_its_workers() -> None:
-    (note,) = [note for note in gpu_notes(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()})) if "several" in note]
+    shared = {"a": gpu_totals(), "b": gpu_totals()}
+    (note,) = [note for note in gpu_notes(with_gpus(gpu=shared)) if "several" in note]
     assert note.startswith("GPU H100 80GB HBM3 GPU-1f0c2d34 was used by several workers (a, b)")
-    assert [row[1] for row in section("GPUs", gpu={"a": gpu_totals(), "b": gpu_totals()}).rows] == [
-        "a (shared)",
-        "b (shared)",
-    ]
-    assert "counts for each" in section("GPU time by prefix", gpu={"a": gpu_totals(), "b": gpu_totals()}).lines[1]
+    assert [row[1] for row in section("GPUs", gpu=shared).rows] == ["a (shared)", "b (shared)"]
+    assert "counts for each" in section("GPU time by prefix", gpu=shared).lines[1]
 
 
 def test_upper_bounds_have_a_table_of_their_own() -> None:
@@ -142,28 +133,7 @@ def test_upper_bounds_have_a_table_of_their_own() -> None:
     assert section("GPUs", gpu={"a": totals}).rows == ()
 
 
-@given(workers)
-def test_everything_shown_of_any_gpus_is_printable_and_bounded(by_worker: dict[str, GpuTotals]) -> None:
-    report = with_gpus(gpu=by_worker)
-    for part in (*sections(report), *parts(report)):
-        assert all(len(row) == len(part.table.heads) for row in part.rows)
-        for cell in (*part.lines, *part.table.heads, *(cell for row in part.rows for cell in row)):
-            assert cell.isprintable()
-            assert len(cell) < 700
-
-
-def test_hostile_names_of_kernels_prefixes_and_gpus_are_harmless() -> None:
-    for name in HOSTILE_NAMES:
-        device = DeviceTotals(name, name, elapsed=2, kernels=1, idle=1, shares={name: 1})
-        totals = gpu_totals(devices=(device,), kernels=(KernelTotals(name, name, 1, 1),), kernel_ns=1, attributed_ns=1)
-        for part in parts(with_gpus(gpu={name: totals})):
-            for cell in (cell for row in part.rows for cell in row):
-                assert cell.isprintable()
-                assert len(cell) <= NAME_LENGTH + len(" (shared)")
-
-
 def gpu_section(report: EfficiencyReport) -> str:
-    """What a page says of the GPUs."""
     return fragment(Document("", "", "", (gpus(report, PAGE),)))
 
 
@@ -193,11 +163,15 @@ def test_of_many_gpus_the_least_busy_have_bars_and_all_unfold() -> None:
     assert shown.partition("</pre>")[2].count("GPU-00000000") == 2
 
 
-def test_hostile_names_are_text() -> None:
+def test_hostile_names_of_kernels_prefixes_and_gpus_are_harmless_and_text() -> None:
     for name in HOSTILE_NAMES:
         device = DeviceTotals(name, name, elapsed=2, kernels=1, idle=1, shares={name: 1})
         kernel = KernelTotals(name, name, 1, 1)
         totals = gpu_totals(devices=(device,), kernels=(kernel,), kernel_ns=1, attributed_ns=1, hidden={name: 1})
+        for part in parts(with_gpus(gpu={name: totals})):
+            for cell in (cell for row in part.rows for cell in row):
+                assert cell.isprintable()
+                assert len(cell) <= NAME_LENGTH + len(" (shared)")
         shown = gpu_section(with_gpus(gpu={name: totals}))
         assert "<script>alert" not in shown
         assert "<img src=x" not in shown

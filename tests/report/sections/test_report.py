@@ -1,41 +1,61 @@
+from dataclasses import dataclass
+
 from hypothesis import example, given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections
+from dask_efficiency.report.sections.report import (
+    context,
+    factors,
+    not_counted,
+    not_measured,
+    outside,
+    page,
+    sections,
+    with_predictions,
+)
 from dask_efficiency.report.values import HeldResult
+from dask_efficiency.show.document import Document, Section, section
 from tests.report.samples import by_hand, report_of, reports, seconds
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    section: Section
+
+
+def test_predictions_stand_behind_the_critical_path_and_otherwise_last() -> None:
+    def page_of(*titles: str) -> Document:
+        return Document("Report", "", "Headline", tuple(section(title, "A sentence.") for title in titles))
+
+    title, one, other = "Simulation: what it would take elsewhere", section("On 16", "1 s."), section("By size", "2 s.")
+    found = with_predictions(page_of("Factors", "Critical path: why", "Notes"), [Elsewhere(one), Elsewhere(other)])
+    assert [part.title for part in found.sections] == ["Factors", "Critical path: why", title, "Notes"]
+    assert found.sections[2].sections == (one, other)
+    without = page_of("Factors", "Notes")
+    assert with_predictions(without, [Elsewhere(one)]).sections[-1].title == title
+    assert with_predictions(without, []) is without
+
+
 def titles(report: EfficiencyReport) -> list[str]:
-    return [section.title for section in sections(report)]
+    return [part.title for part in sections(report)]
 
 
-def test_sections_with_nothing_to_say_are_absent() -> None:
+def test_empty_sections_are_absent_on_a_screen_and_a_page_which_also_explains_findings() -> None:
     assert titles(report_of()) == []
     assert titles(report_of(seconds(no_work=4))) == ["Lost time"]
     assert titles(by_hand()) == [
         *("More findings", "Lost time", "Factors", "Workers", "Prefixes by time held (thread-s)", "Client phases")
     ]
-
-
-def test_a_page_and_a_screen_have_their_sections_in_one_order() -> None:
-    on_page = [section.title for section in page(by_hand()).sections]
-    assert [title for title in on_page if title != "What findings mean"] == titles(by_hand())
-
-
-def test_a_page_has_what_the_first_findings_mean_folded_away() -> None:
-    (found,) = [section for section in page(by_hand()).sections if section.title == "What findings mean"]
+    on_page = {part.title: part for part in page(by_hand()).sections}
+    found = on_page.pop("What findings mean")
+    assert [*on_page] == titles(by_hand())
     assert found.folded
     assert [block.text.splitlines()[0] for block in found.blocks] == ["## `spill`", "### `client`", "## `failed`"]
 
 
-def test_the_context_counts_what_the_report_covers() -> None:
-    expected = "2 workers, 4 threads, a window of 5.0 s; tasks: 12 succeeded, 1 failed"
-    assert context(by_hand()) == expected
+def test_the_context_counts_workers_threads_and_tasks() -> None:
+    assert context(by_hand()) == "2 workers, 4 threads, a window of 5.0 s; tasks: 12 succeeded, 1 failed"
     assert context(report_of(seconds(idle=1))) == "1 worker, a window of 5.0 s"
-
-
-def test_workers_that_came_and_went_are_counted() -> None:
     stayed = {"workers": 2, "most_workers": 2, "most_threads": 4}
     assert context(report_of(seconds(idle=1), attendance=stayed)) == "2 workers, 4 threads, a window of 5.0 s"
     went = {"workers": 5, "most_workers": 3, "most_threads": 6}
@@ -66,16 +86,16 @@ def test_a_factor_of_very_little_time_is_not_called_poor() -> None:
 
 
 def test_seconds_outside_the_sums_are_sorted_and_bounded() -> None:
-    section = outside(report_of(outside={f"label-{i}": float(i) for i in range(30)}))
-    assert section.rows[0] == ("label-29", "29.0 s")
-    assert len(section.rows) == 12
-    assert section.lines == ("the 12 largest of 29",)
+    part = outside(report_of(outside={f"label-{i}": float(i) for i in range(30)}))
+    assert part.rows[0] == ("label-29", "29.0 s")
+    assert len(part.rows) == 12
+    assert part.lines == ("the 12 largest of 29",)
 
 
 def test_workers_that_were_not_measured_are_gathered_by_reason() -> None:
-    section = not_measured(report_of(not_measured={f"w{i}": "package absent" for i in range(200)} | {"x": "late"}))
-    assert section.lines == ("w0, w1, w2 and 197 more: package absent", "x: late")
-    assert section.caveat
+    part = not_measured(report_of(not_measured={f"w{i}": "package absent" for i in range(200)} | {"x": "late"}))
+    assert part.lines == ("w0, w1, w2 and 197 more: package absent", "x: late")
+    assert part.caveat
 
 
 @given(reports)
@@ -83,8 +103,8 @@ def test_workers_that_were_not_measured_are_gathered_by_reason() -> None:
 def test_everything_shown_of_any_report_is_printable_and_bounded(report: EfficiencyReport) -> None:
     for finding in report.findings:
         assert f"{finding.title}{finding.advice}".isprintable()
-    for section in sections(report):
-        for cell in (*section.lines, *section.table.heads, *(cell for row in section.rows for cell in row)):
+    for part in (inner for one in sections(report) for inner in (one, *one.sections)):
+        for cell in (*part.lines, *part.table.heads, *(cell for row in part.rows for cell in row)):
             assert cell.isprintable()
-            assert len(cell) < 500
-        assert all(len(row) == len(section.table.heads) for row in section.rows)
+            assert len(cell) < 700
+        assert all(len(row) == len(part.table.heads) for row in part.rows)

@@ -21,7 +21,7 @@ from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, STEPS
 from dask_efficiency.runs.sections.path import to_dict
 from dask_efficiency.show.html.render import fragment, page
 from tests.report.samples import by_hand
-from tests.report.test_comparison_page import Opened
+from tests.report.test_in_a_browser import Page
 from tests.runs.path_samples import hostile, transfers
 
 
@@ -109,8 +109,8 @@ def test_only_a_report_with_a_trace_has_a_critical_path() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_opens_offline_in_a_browser_and_shows_the_figures(chromium: Any, tmp_path: Path, scheme: str) -> None:
     path = transfers()
-    path.to_html(tmp_path / "path.html")
-    opened = Opened(chromium, tmp_path / "path.html", scheme)
+    opened = Page(chromium.new_context(color_scheme=scheme).new_page(), tmp_path / "path.html", path)
+    opened.page.wait_for_load_state("networkidle")
     assert opened.requests == [(tmp_path / "path.html").as_uri()]
     assert opened.faults == []
     assert opened.page.inner_text(".de-headline") == f"{path.headline}."

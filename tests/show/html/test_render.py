@@ -58,11 +58,8 @@ def test_text_is_escaped_once_and_not_again() -> None:
     assert ">a &lt; b<" in fragment(Document("t", "", "", (section("", "a < b"),)))
 
 
-def test_a_page_without_sections_is_a_closed_document() -> None:
+def test_a_page_without_sections_is_a_closed_document_with_a_warning() -> None:
     assert [tag for tag, _ in Reader(body(page(EMPTY))).elements] == ["header", "h1", "div", "div", "footer"]
-
-
-def test_a_page_warns_of_what_it_shares() -> None:
     assert "names of workers, hosts, tasks and files, settings, and the source code" in page(EMPTY)
 
 
@@ -84,7 +81,7 @@ def test_data_in_a_page_ends_no_element_and_comes_back(name: str) -> None:
     assert not set("<>&") & set(held.group(1))
 
 
-def test_what_json_cannot_hold_is_no_data() -> None:
+def test_data_that_json_cannot_hold_are_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         page(Document("t", "", "", (), data=float("nan")))
 
@@ -106,8 +103,8 @@ def test_the_shell_asks_for_nothing() -> None:
 
 
 def test_sections_that_are_narrow_stand_side_by_side() -> None:
-    narrow = [section(name, "said", narrow=True) for name in "ab"]
-    html = body(page(Document("t", "", "", (section("wide", "said"), *narrow, section("last", "said")))))
+    narrow = [section(name, "text", narrow=True) for name in "ab"]
+    html = body(page(Document("t", "", "", (section("wide", "text"), *narrow, section("last", "text")))))
     pair = re.search(r'<div class="de-pair">(.*?)</div></section></div>', html)
     assert pair is not None
     assert re.findall("<h2>(.*?)</h2>", pair.group(0)) == ["a", "b"]

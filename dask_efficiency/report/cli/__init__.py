@@ -1,1 +1,0 @@
-"""Commands that show, compare and judge reports."""
