@@ -165,16 +165,16 @@ def test_a_scheduler_without_the_plugin_is_reported(cluster):
 
 
 @pytest.mark.cluster
-def test_a_scheduler_tells_of_its_past(cluster):
+def test_a_report_of_the_past_of_a_scheduler_has_an_efficiency(cluster):
     with Client(cluster) as client:
         client.register_plugin(dask_efficiency.EfficiencyPlugin())
         client.submit(sum, range(10)).result()
         address = tcp_address(cluster)
         deadline = time.monotonic() + 100
-        told = None
+        efficiency = None
         # The past reaches to the last heartbeat.
-        while told is None and time.monotonic() < deadline:
+        while efficiency is None and time.monotonic() < deadline:
             result = run("report", address, "--last", "30m", "--json")
             assert result.exit_code == 0, result.stderr
-            told = json.loads(result.stdout)["summary"]["efficiency"]
-    assert 0 <= told <= 1
+            efficiency = json.loads(result.stdout)["summary"]["efficiency"]
+    assert 0 <= efficiency <= 1

@@ -47,10 +47,10 @@ def test_the_help_of_a_group_fits_a_screen_with_a_whole_line_for_each_command(gr
     lines = run(*group.split(), "--help").stdout.splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
-    told = dict(line.split(maxsplit=1) for line in lines[lines.index("Commands:") + 1 :])
+    listed = dict(line.split(maxsplit=1) for line in lines[lines.index("Commands:") + 1 :])
     names = [name.removeprefix(f"{group} ") for name in INSTALLED if name.startswith(group)]
-    assert list(told) == list(dict.fromkeys(name.split()[0] for name in names))
-    for name, line in told.items():
+    assert list(listed) == list(dict.fromkeys(name.split()[0] for name in names))
+    for name, line in listed.items():
         assert line == (GROUPS[name] if name in GROUPS else COMMANDS[f"{group} {name}".strip()][1])
 
 

@@ -108,7 +108,7 @@ def test_the_findings_in_a_saved_report_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "said"),
+    ("command", "name", "message"),
     [
         (
             "report",
@@ -126,8 +126,8 @@ def test_the_findings_in_a_saved_report_are_shown() -> None:
         ("stragglers", "timeline", "timeline is a timeline"),
     ],
 )
-def test_the_right_command_is_named(command: str, name: str, said: str) -> None:
-    assert said in error_of(run(command, name))
+def test_the_right_command_is_named(command: str, name: str, message: str) -> None:
+    assert message in error_of(run(command, name))
 
 
 def test_a_report_is_no_earlier_run_of_a_path_and_no_history_of_stragglers() -> None:
@@ -144,7 +144,7 @@ def test_compare_names_the_command_for_recorded_runs() -> None:
 
 @pytest.mark.parametrize("command", ["report", "critical-path", "stragglers"])
 @pytest.mark.parametrize("name", ["poem", "empty", "truncated", "nothing"])
-def test_what_is_of_no_kind_is_one_line(command: str, name: str) -> None:
+def test_a_file_of_no_known_kind_is_an_error_of_one_line(command: str, name: str) -> None:
     assert name in error_of(run(command, name))
 
 
@@ -222,9 +222,9 @@ def test_a_cluster_that_records_is_explained_and_judged(client: Client) -> None:
 @pytest.mark.cluster
 def test_of_a_cluster_that_does_not_record_the_live_findings_are_shown(client: Client) -> None:
     client.register_plugin(EfficiencyPlugin())
-    said = " ".join(run("stragglers", address(client)).stdout.split())
-    assert "None of 2 workers is slow." in said
-    assert "As the scheduler finds them now, by heartbeats" in said
+    output = " ".join(run("stragglers", address(client)).stdout.split())
+    assert "None of 2 workers is slow." in output
+    assert "As the scheduler finds them now, by heartbeats" in output
     assert json.loads(run("stragglers", address(client), "--json").stdout)["slow_workers"] == []
     assert "EfficiencyPlugin(trace=True)" in error_of(run("critical-path", address(client)))
     assert "--history and --factor judge" in error_of(run("stragglers", address(client), "--history", "a-run"))

@@ -43,7 +43,7 @@ def test_the_result_so_far_is_printed_and_130_marks_it_as_incomplete(what: str) 
     assert result.stderr == "Ctrl-C: stopped after 4 of 9 sheep\n"
 
 
-def test_an_error_after_ctrl_c_is_said() -> None:
+def test_an_error_after_ctrl_c_is_printed() -> None:
     result = asked("error")
     assert result.exit_code == 130
     assert result.stderr.endswith("Error: no room for them\n")

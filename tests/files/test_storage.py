@@ -11,7 +11,7 @@ import pytest
 from dask_efficiency.files.storage import check_target, writing
 
 
-def test_what_was_written_stands_in_its_place_after_the_block(tmp_path: Path) -> None:
+def test_a_written_file_is_in_its_place_after_the_block(tmp_path: Path) -> None:
     with writing(tmp_path / "a") as file:
         file.write(b"one")
         assert not (tmp_path / "a").exists()
