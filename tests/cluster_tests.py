@@ -83,9 +83,8 @@ PROVES = {
         "test_a_page_is_written_where_the_name_says_so_and_json_elsewhere": "the page and the file",
     },
     "runs/test_trace_on_a_cluster.py": {
-        "test_every_task_has_one_run_that_succeeded": "a recorded run: its tasks",
+        "test_every_task_has_one_run_that_succeeded_and_the_dependencies_of_the_graph": "a recorded run: its tasks",
         "test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause": "its instants",
-        "test_dependencies_are_those_of_the_graph": "its graph",
         "test_transfers_are_those_that_the_workers_log": "its transfers",
         "test_a_killed_worker_loses_its_runs_and_the_task_runs_again": "and what it says of a worker that died",
     },
@@ -95,8 +94,6 @@ PROVES = {
     "runs/path/test_path_on_a_cluster.py": {
         "test_the_segments_tile_explain_and_replay_as_long[transfer-bound]": "a path covers its run; so does a replay",
         "test_a_worker_that_dies_is_on_the_path_with_what_it_ran": "paths across a worker that died",
-    },
-    "runs/path/test_injected_delays_on_a_cluster.py": {
         "test_a_slow_link_is_transfer": "a delay that was put in is on the path, by its kind",
     },
     "live/test_prometheus_on_a_cluster.py": {

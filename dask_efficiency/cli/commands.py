@@ -20,10 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "dask_efficiency.report.cli.report:report_command",
         "Show a saved report, or the past of a live cluster.",
     ),
-    "explain": (
-        "dask_efficiency.report.cli.report:explain_command",
-        "Explain a finding, and what to do about it.",
-    ),
+    "explain": ("dask_efficiency.report.cli.report:explain_command", "Explain a finding, and what to do about it."),
     "top": ("dask_efficiency.live.cli:command", "Watch what the threads of a cluster do now."),
     "compare": ("dask_efficiency.report.cli.compare:command", "Show what changed between two saved reports."),
     "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Show what each second of a run was spent on."),
@@ -46,16 +43,7 @@ GROUPS: Mapping[str, str] = {
 
 
 class LazyGroup(click.Group):
-    """A group with a table of commands; it lists those whose folder is installed.
-
-    Parameters
-    ----------
-    table
-        By name: where the command is, as ``module:attribute``, and its line of help. A name of two words is a command
-        of a group.
-    groups
-        The line of help of each of these groups.
-    """
+    """A group with a table of commands, as in :data:`COMMANDS`; it lists those whose folder is installed."""
 
     def __init__(
         self, *args: Any, table: Mapping[str, tuple[str, str]], groups: Mapping[str, str] | None = None, **kwargs: Any
@@ -69,13 +57,7 @@ class LazyGroup(click.Group):
         return list(dict.fromkeys(name.split()[0] for name, (home, _) in self._table.items() if _is_installed(home)))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Command or group of a name, or None.
-
-        Raises
-        ------
-        ClickException
-            If its folder is not installed.
-        """
+        """Command or group of a name, or None; ClickException if its folder is not installed."""
         homes = {known: home for known, (home, _) in self._table.items() if known.split()[0] == name}
         if not homes:
             return None

@@ -16,14 +16,10 @@ import click
 from dask_efficiency.files.storage import ZIP, DamagedFileError, reading
 
 _SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
-
 #: Bytes at the start of a file from which its kind is recognized. A guess, larger than any header.
 _HEAD = 4096
-
 #: Columns that every table of tasks has.
 _COLUMNS = {"worker", "prefix"}
-
-
 #: Equal to :data:`dask_efficiency.report.files.FORMAT`.
 _REPORT = "dask-efficiency-report"
 
@@ -68,33 +64,38 @@ def scheduler_address(given: str, wanted: str = "a scheduler's address or its sc
 
 
 def look_at(given: str) -> Input:
-    """Recognize the kind of an input.
-
-    Raises
-    ------
-    OSError, ValueError, ImportError
-        If it is a file or URL that cannot be opened.
-    """
+    """Recognize the kind of an input; OSError, ValueError or ImportError if it cannot be opened."""
     if is_address(given):
         return Input(given, InputKind.SCHEDULER, given)
+    content: dict[str, Any] = {}
     try:
         with reading(given) as file:
             head = file.read(_HEAD)
-            text = _text(head)
-            if head.startswith(ZIP):
-                return Input(given, _by_members(given), given)
-            if head.startswith(b"PAR1"):
-                return Input(given, InputKind.PARQUET, given)
-            if not text.startswith("{"):
-                return Input(given, _by_first_line(text), given)
-            if _is_kineto(text):  # they can be large
-                return Input(given, InputKind.KINETO, given)
-            content = _object(head + file.read())
+            kind = _by_head(given, head)
+            if kind is None:
+                content = _object(head + file.read())
     except DamagedFileError:
-        return Input(given, InputKind.OTHER, given)
+        kind = InputKind.OTHER
     if content.get("type") == "Scheduler" and isinstance(content.get("address"), str):
         return Input(given, InputKind.SCHEDULER, content["address"])
-    return Input(given, _by_fields(content), given)
+    if content.get("format") == _REPORT:
+        kind = InputKind.REPORT
+    return Input(given, kind or (InputKind.CHROME if "traceEvents" in content else InputKind.OTHER), given)
+
+
+def _by_head(given: str, head: bytes) -> InputKind | None:
+    """Kind of a file by its first bytes; None for an object in JSON whose fields tell."""
+    text = head.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
+    if head.startswith(ZIP):
+        return _by_members(given)
+    if head.startswith(b"PAR1"):
+        return InputKind.PARQUET
+    if text.startswith("{"):
+        return InputKind.KINETO if _is_kineto(text) else None  # they can be large
+    if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
+        return InputKind.PAGE
+    columns = {name.strip(" \"'") for name in text.partition("\n")[0].strip().split(",")}
+    return InputKind.CSV if columns >= _COLUMNS else InputKind.OTHER
 
 
 def is_address(given: str) -> bool:
@@ -133,23 +134,6 @@ def _by_members(given: str) -> InputKind:
             return InputKind.OTHER if len(names) == 1 else InputKind.TRACE
     except (zipfile.BadZipFile, OSError, ValueError):  # damaged, or of a file system that cannot seek
         return InputKind.TRACE
-
-
-def _by_first_line(text: str) -> InputKind:
-    if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
-        return InputKind.PAGE
-    columns = {name.strip(" \"'") for name in text.partition("\n")[0].strip().split(",")}
-    return InputKind.CSV if columns >= _COLUMNS else InputKind.OTHER
-
-
-def _by_fields(content: dict[str, Any]) -> InputKind:
-    if content.get("format") == _REPORT:
-        return InputKind.REPORT
-    return InputKind.CHROME if "traceEvents" in content else InputKind.OTHER
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -21,19 +21,16 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Timeout and TLS files of a connection to a scheduler."""
+    """Timeout and TLS files, by the names of Dask's ``Security``, of a connection to a scheduler."""
 
     timeout_seconds: float
-    tls_ca_file: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    tls_files: Mapping[str, str | None] = field(default_factory=dict)
 
     def secured(self, address: str) -> tuple[str, Security]:
         """Address with its scheme, and the security for it."""
         from distributed import Security
 
-        files = {"tls_ca_file": self.tls_ca_file, "tls_client_cert": self.tls_cert, "tls_client_key": self.tls_key}
-        given = {name: path for name, path in files.items() if path is not None}
+        given = {name: path for name, path in self.tls_files.items() if path is not None}
         if given and "://" not in address:
             address = f"tls://{address}"
         security = Security(**given)
@@ -45,15 +42,7 @@ class Connection:
         return address, security
 
     def ask(self, address: str, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
-        """Ask a scheduler a question of :mod:`dask_efficiency.plugin.client`.
-
-        Raises
-        ------
-        OSError
-            If no scheduler answers in time.
-        click.ClickException
-            If the plugin is not on it, or it cannot answer.
-        """
+        """Ask a scheduler a question of :mod:`dask_efficiency.plugin.client`; OSError if none answers in time."""
         self.announce(self.secured(address)[0])
         return self.reply(address, question)
 
@@ -82,7 +71,6 @@ class Connection:
 
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-
 _PEM_FILE = click.Path(exists=True, resolve_path=True, dir_okay=False)
 
 
@@ -128,13 +116,11 @@ def numbers_by_name(context: click.Context, parameter: click.Parameter, values: 
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
-
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object on each line.")
 
 html_option = click.option(
     "--html", callback=target, metavar="FILE", help="Write a page that works offline to this file or URL."
 )
-
 what_if_option = click.option(
     "--what-if",
     "speed_up",
@@ -143,11 +129,9 @@ what_if_option = click.option(
     metavar="NAME=FACTOR",
     help="As if NAME were FACTOR times as fast, such as 'sum=2.0'.",
 )
-
 hostfile_option = click.option(
     "-f", "--hostfile", multiple=True, metavar="FILE", help="Places where this file says; several are compared."
 )
-
 chrome_option = click.option(
     "--chrome", callback=target, metavar="FILE", help="Write a timeline for ui.perfetto.dev to this file or URL."
 )
@@ -177,12 +161,8 @@ def chrome_options(*, only_critical: bool) -> Decorator:
 
 def cluster_option(*, required: bool = False) -> Decorator:
     """``--cluster`` of simulations."""
-    return click.option(
-        "--cluster",
-        required=required,
-        metavar="FILE",
-        help="On the hosts, switches and links that this file describes.",
-    )
+    what = "On the hosts, switches and links that this file describes."
+    return click.option("--cluster", required=required, metavar="FILE", help=what)
 
 
 def save_option(what: str, **settings: Any) -> Decorator:
@@ -197,14 +177,8 @@ def without_option(*parts: str) -> Decorator:
 
 def timeout_option(default: str, who: str) -> Decorator:
     """``--timeout`` of an answer."""
-    return click.option(
-        "--timeout",
-        default=default,
-        show_default=True,
-        callback=timedelta,
-        metavar="TIME",
-        help=f"How long {who} has to answer.",
-    )
+    what = f"How long {who} has to answer."
+    return click.option("--timeout", default=default, show_default=True, callback=timedelta, metavar="TIME", help=what)
 
 
 def scheduler_options(
@@ -216,7 +190,8 @@ def scheduler_options(
     def connected(
         *, timeout: float, tls_ca_file: str | None, tls_cert: str | None, tls_key: str | None, **others: Any
     ) -> None:
-        command(connection=Connection(timeout, tls_ca_file, tls_cert, tls_key), **others)
+        files = {"tls_ca_file": tls_ca_file, "tls_client_cert": tls_cert, "tls_client_key": tls_key}
+        command(connection=Connection(timeout, files), **others)
 
     for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
         connected = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(connected)

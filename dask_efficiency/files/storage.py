@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Bytes of an upload that are kept in memory; more are kept on disk. A guess.
 _IN_MEMORY = 1 << 26
-
-
 #: Bounds of a decompressed file: bytes, or multiples of its compressed size, whichever is larger. Real files hold 2 to
 #: 40 times their size, deflated zeros 1,000 times. JSON objects take up to 28 times their text in memory.
 MAX_BYTES, MAX_RATIO = 20_000_000, 100
@@ -38,10 +36,8 @@ _COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
 }
 
 ZIP = b"PK\x03\x04"
-
 #: Flags of a zip archive's member: encrypted, patched, strongly encrypted.
 _ENCRYPTED_OR_PATCHED = 0x61
-
 _any_size: ContextVar[bool] = ContextVar("any_size", default=False)
 
 
@@ -64,13 +60,7 @@ def any_size() -> Iterator[None]:
 
 
 def check_held(name: str, size: int, held: int) -> None:
-    """Refuse a file of ``size`` bytes that holds ``held`` bytes, if these are far more.
-
-    Raises
-    ------
-    FileTooLargeError
-        If ``held`` is beyond both bounds.
-    """
+    """Refuse a file of ``size`` bytes that holds ``held`` bytes, if these are beyond both bounds."""
     if held > max(MAX_BYTES, MAX_RATIO * size) and not _any_size.get():
         raise FileTooLargeError(
             f"{name}: its first {size} bytes hold more than {held} once decompressed; expected at most {MAX_RATIO} "
@@ -80,40 +70,21 @@ def check_held(name: str, size: int, held: int) -> None:
 
 
 class _Counted(io.RawIOBase):
-    """Reader of a file that counts its bytes.
-
-    Parameters
-    ----------
-    read
-        Returns up to a number of bytes.
-    name
-        Of the file, for messages.
-    size
-        Returns the bytes of the stored file; without it, reading is not bounded.
-    held
-        Bytes read before.
-    """
+    """Reader that counts the bytes of a file, and bounds them if it knows the ``size`` of the stored file."""
 
     def __init__(
         self, read: Callable[[int], bytes], name: str = "", size: Callable[[], int] | None = None, held: int = 0
     ) -> None:
         self._read, self._name, self._size = read, name, size
+        #: Bytes so far, with those that were read before.
         self.held = held
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._data(len(buffer))
-        buffer[: len(data)] = data
-        self.held += len(data)
-        if self._size is not None:
-            check_held(self._name, self._size(), self.held)
-        return len(data)
-
-    def _data(self, nbytes: int) -> bytes:
         try:
-            return self._read(nbytes)
+            data = self._read(len(buffer))
         except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
             if self._size is None or getattr(error, "errno", None) is not None:
                 raise  # a file that cannot be read
@@ -121,6 +92,11 @@ class _Counted(io.RawIOBase):
             early = isinstance(error, EOFError)
             problem = f"ends early, after {read}" if early else f"is damaged within its first {read}: {error}"
             raise DamagedFileError(f"{self._name}: the compressed file {problem}") from error
+        buffer[: len(data)] = data
+        self.held += len(data)
+        if self._size is not None:
+            check_held(self._name, self._size(), self.held)
+        return len(data)
 
 
 def decompressed(file: IO[bytes], name: str) -> IO[bytes]:
@@ -141,9 +117,7 @@ def decompressed(file: IO[bytes], name: str) -> IO[bytes]:
 @contextmanager
 def reading(path: str | os.PathLike[str], **storage_options: Any) -> Iterator[IO[bytes]]:
     """Open a local file or fsspec URL to read its content, see :func:`decompressed`."""
-    import fsspec
-
-    with fsspec.open(os.fspath(path), "rb", compression=None, **storage_options) as file:
+    with _opened(path, **storage_options) as file:
         yield decompressed(file, os.fspath(path))
 
 
@@ -152,31 +126,21 @@ def stored(path: str | os.PathLike[str], **storage_options: Any) -> bytes:
 
     An archive inside a compressed file could hold 100 times what 100 times that file's size is.
     """
-    import fsspec
-
-    with fsspec.open(os.fspath(path), "rb", compression=None, **storage_options) as file:
+    with _opened(path, **storage_options) as file:
         content: bytes = file.read()
     return content
+
+
+def _opened(path: str | os.PathLike[str], **storage_options: Any) -> Any:
+    import fsspec
+
+    return fsspec.open(os.fspath(path), "rb", compression=None, **storage_options)
 
 
 class Members:
     """Members of a zip archive, which together are bounded like one file.
 
-    Parameters
-    ----------
-    content
-        The archive, as :func:`stored` reads it.
-    name
-        Of the file, for messages.
-    report
-        Called with the bytes read of all members, and the bytes that the archive declares.
-
-    Raises
-    ------
-    zipfile.BadZipFile
-        If it is no archive, or has members that are encrypted, or neither stored nor deflated.
-    FileTooLargeError
-        As soon as more was read of all members than is expected of a file of its size.
+    ``report`` is called with the bytes read of all members, and the bytes that the archive declares.
     """
 
     def __init__(self, content: bytes, name: str, report: Callable[[int, int], object] = lambda held, of: None) -> None:
@@ -219,14 +183,8 @@ def writing(
 ) -> Iterator[IO[bytes]]:
     """Open a binary file for writing, which replaces the target once the block has ended without an error.
 
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL. A local pipe or device is written to as it stands.
-    compression
-        One of fsspec's, or ``"infer"``: as the end of the name says (``.gz``, ``.bz2``, ``.xz``).
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
+    A local pipe or device is written to as it stands. ``compression`` is one of fsspec's, or ``"infer"``: as the end of
+    the name says.
     """
     import fsspec
 
@@ -249,13 +207,7 @@ def writing(
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Check early that a local path can be written; URLs are not checked.
-
-    Raises
-    ------
-    OSError
-        If its folder is missing or cannot be written to, or if it is a folder itself.
-    """
+    """Raise OSError early if a local path cannot be written, or is a folder; URLs are not checked."""
     import fsspec
 
     target = os.fspath(path)
@@ -341,15 +293,13 @@ def read_csv(path: str) -> pd.DataFrame:
 
 def read_parquet(path: str) -> pd.DataFrame:
     """Read a Parquet file; its rows may take no bytes at all in it."""
-    import fsspec
     import pandas as pd
     from pyarrow.parquet import read_metadata
 
-    with fsspec.open(path, "rb", compression=None) as file:
+    with _opened(path) as file:
         about, size = read_metadata(file), file.seek(0, 2)
         groups = [about.row_group(number) for number in range(about.num_row_groups)]
-        rows = sum(group.num_rows for group in groups)
-        nbytes = sum(group.total_byte_size for group in groups)
+        rows, nbytes = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
         check_held(path, size, max(nbytes, 8 * rows * about.num_columns))
         file.seek(0)
         return pd.read_parquet(file)

@@ -15,15 +15,7 @@ MAX_BYTES = 10_000_000
 
 
 class TextFileError(ValueError):
-    """A mistake in a file that people wrote.
-
-    Parameters
-    ----------
-    path, line
-        Place of the mistake; lines count from 1, 0 is the whole file.
-    wrong
-        The mistake, and what was expected.
-    """
+    """A mistake in a file that people wrote; lines count from 1, 0 is the whole file."""
 
     def __init__(self, path: str | os.PathLike[str], line: int, wrong: str) -> None:
         place = f"{os.fspath(path)}, line {line}" if line else os.fspath(path)
@@ -34,15 +26,7 @@ class TextFileError(ValueError):
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read the text of a file.
-
-    Raises
-    ------
-    TextFileError
-        If it is not text, or far too long.
-    OSError
-        If it cannot be read.
-    """
+    """Read the text of a file; TextFileError if it is not text, or far too long."""
     with Path(path).open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

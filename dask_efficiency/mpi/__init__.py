@@ -9,13 +9,7 @@ if TYPE_CHECKING:
     from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction
     from dask_efficiency.mpi.trace_files import load_trace
 
-__all__ = [
-    "MpiPlacements",
-    "MpiPrediction",
-    "load_trace",
-    "place",
-    "simulate",
-]
+__all__ = ["MpiPlacements", "MpiPrediction", "load_trace", "place", "simulate"]
 
 __getattr__, __dir__ = public(
     __name__,

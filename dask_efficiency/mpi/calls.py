@@ -8,25 +8,20 @@ from pathlib import Path
 
 from dask_efficiency.files.text_files import TextFileError, known_names
 from dask_efficiency.mpi.program import Program
-from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction, compared, run
+from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction, run
 from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
 from dask_efficiency.show.progress import until_stopped
-from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
-from dask_efficiency.simulation.model.placement import Hostfile, PlacementError, read_hostfile
+from dask_efficiency.simulation.model.cluster_file import read_cluster_file
+from dask_efficiency.simulation.model.placement import PlacementError, read_hostfile
 from dask_efficiency.simulation.model.topology import Topology
 from dask_efficiency.simulation.model.units import parse_nbytes, shown_count
 
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
-    """Place ranks on hosts: hosts are filled in their order, as by ``mpiexec -f``.
+    """Place ranks on hosts, which are filled in their order, as by ``mpiexec -f``; ``slots`` has ranks by host.
 
-    ``slots`` has the number of ranks by host. Raises PlacementError if there are too few slots, or a host has fewer
-    than it is to use, and KeyError for an unknown host.
-
-    References
-    ----------
-    Hydra, MPICH's process manager: blocks of a host's slots in the order of the file. We differ: more ranks than slots
-    are an error, while Hydra begins again with the first host.
+    Raises PlacementError if there are too few slots (where Hydra, MPICH's process manager, would begin again), or a
+    host has fewer than it is to use, and KeyError for an unknown host.
     """
     found: list[str] = []
     for name, count in slots.items():
@@ -44,11 +39,8 @@ def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> 
 
 
 def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks: int) -> tuple[str, ...]:
-    """Place ranks on hosts by a hostfile.
-
-    Raises TextFileError with the line of an unknown host, or if there are too few slots.
-    """
-    hostfile: Hostfile = read_hostfile(path)
+    """Place ranks by a hostfile; TextFileError has the line of an unknown host, or that there are too few slots."""
+    hostfile = read_hostfile(path)
     for name, line in hostfile.lines.items():
         if topology.host(name) is None:
             known = known_names(name, [host.name for host in topology.hosts])
@@ -112,9 +104,13 @@ def simulate(
     Casanova, Giersch, Legrand, Quinson, Suter: Versatile, Scalable, and Accurate Simulation of Distributed Applications
     and Platforms, JPDC 2014, whose SMPI replays the same traces. We differ: MPICH's own tables choose the algorithms.
     """
-    found = read_cluster_file(cluster)
     settings = _settings(mpich, algorithms, eager, overhead_seconds, instructions_per_second)
-    return _simulated(program, found, hostfile, settings)
+    found = read_cluster_file(cluster)
+    if hostfile is None:
+        slots = {host.name: found.workers[host.name] for host in found.topology.hosts}
+        return run(program, found.topology, hosts_of_ranks(found.topology, slots, program.size), settings)
+    hosts = read_hosts_of_ranks(found.topology, hostfile, program.size)
+    return run(program, found.topology, hosts, settings, Path(hostfile).name)
 
 
 def place(
@@ -160,31 +156,14 @@ def place(
     runs = until_stopped(
         lambda name: run(program, found.topology, placed[name], settings, short[name]), list(placed), "placements"
     )
-    return compared(runs, tuple(short.values())[len(runs) :])
-
-
-def _simulated(
-    program: Program, cluster: ClusterFile, hostfile: str | os.PathLike[str] | None, settings: MpiSettings
-) -> MpiPrediction:
-    if hostfile is None:
-        slots = {host.name: cluster.workers[host.name] for host in cluster.topology.hosts}
-        hosts, name = hosts_of_ranks(cluster.topology, slots, program.size), ""
-    else:
-        hosts, name = read_hosts_of_ranks(cluster.topology, hostfile, program.size), Path(hostfile).name
-    return run(program, cluster.topology, hosts, settings, name)
+    ranked = sorted(runs, key=lambda run: run.makespan_seconds)
+    return MpiPlacements(tuple(ranked), tuple(short.values())[len(runs) :])
 
 
 def _settings(
-    mpich: str,
-    algorithms: Mapping[str, str] | None,
-    eager: int | str,
-    overhead_seconds: float,
-    instructions_per_second: float,
+    mpich: str, algorithms: Mapping[str, str] | None, eager: int | str, overhead: float, speed: float
 ) -> MpiSettings:
+    eager_bytes = parse_nbytes(eager) if isinstance(eager, str) else eager
     return MpiSettings(
-        mpich,
-        dict(algorithms or {}),
-        parse_nbytes(eager) if isinstance(eager, str) else eager,
-        overhead_seconds=overhead_seconds,
-        instructions_per_second=instructions_per_second,
+        mpich, dict(algorithms or {}), eager_bytes, overhead_seconds=overhead, instructions_per_second=speed
     )

@@ -24,11 +24,9 @@ def save_chrome(run: MpiPrediction, path: str | os.PathLike[str], **storage_opti
     with writing(path, compression="infer", **storage_options) as file:
         events = TraceEvents(file, 0)
         processes = {host: events.process(host) for host in dict.fromkeys(run.hosts)}
-        tracks = [
-            (processes[host], events.track(processes[host], f"rank {rank}")) for rank, host in enumerate(run.hosts)
-        ]
-        for rank, (process, track) in enumerate(tracks):
-            _write_rank(events, run, rank, process, track)
+        tracks = [events.track(processes[host], f"rank {rank}") for rank, host in enumerate(run.hosts)]
+        for rank, track in enumerate(tracks):
+            _write_rank(events, run, rank, processes[run.hosts[rank]], track)
         _write_path(events, run)
         events.close()
         return events.written

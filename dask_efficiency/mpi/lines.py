@@ -1,10 +1,8 @@
 """Lines of time-independent traces: the words of each action.
 
-References
-----------
-SimGrid 3.32, "Replaying SMPI traces", and src/smpi/internals/smpi_replay.cpp for the arguments; older releases write
-names as ``allReduce``, ``Isend`` or ``reduceScatter``. We differ: the last word of an action may be ``@`` and the name
-of a communicator, which SimGrid's replay passes over.
+Source: SimGrid 3.32, "Replaying SMPI traces", and src/smpi/internals/smpi_replay.cpp for the arguments; older releases
+write names as ``allReduce``, ``Isend`` or ``reduceScatter``. We differ: the last word of an action may be ``@`` and the
+name of a communicator, which SimGrid's replay passes over.
 """
 
 from __future__ import annotations
@@ -14,11 +12,8 @@ from typing import NamedTuple
 
 from dask_efficiency.mpi.program import ANY, UNKNOWN, Actions, Op
 
-#: Bytes of an element by SimGrid's number of the datatype, on 64-bit Linux.
-#:
-#: References
-#: ----------
-#: SimGrid 3.32, src/smpi/mpi/smpi_datatype.cpp: the list of predefined datatypes.
+#: Bytes of an element by SimGrid's number of the datatype, on 64-bit Linux: the list of predefined datatypes in
+#: src/smpi/mpi/smpi_datatype.cpp of 3.32.
 _NBYTES = {
     -1: 0,
     **dict(enumerate((8, 4, 1, 2, 8, 4, 1, 8, 1, 1, 2, 4, 8, 8, 16, 4, 1))),  # MPI_DOUBLE to MPI_C_BOOL
@@ -30,7 +25,6 @@ _NBYTES = {
 
 #: Bytes of the elements that counts are of, without and with an argument of the ``init`` line.
 BYTE, DOUBLE = 1, 8
-
 
 #: SimGrid 3.32 writes this for MPI_PROC_NULL, and in receives also for MPI_ANY_SOURCE.
 _NOBODY = "-333"
@@ -54,26 +48,32 @@ def nbytes_of_type(number: str) -> int:
         raise ValueError(f"expected the number of a datatype, -1 to {max(_NBYTES)}, got {number[:80]!r}") from None
 
 
-class CollectiveOfRank(NamedTuple):
-    """A collective as one rank calls it.
+#: Words of each collective in their order: numbers of elements, in all or by rank, and the rest. After them comes the
+#: datatype of what is sent or received, or of both. A missing root is rank 0. Totals say nothing new.
+_COLLECTIVES: dict[str, tuple[str, ...]] = {
+    "barrier": (),
+    "bcast": ("send", "root"),
+    "reduce": ("send", "amount", "root"),
+    **dict.fromkeys(("allreduce", "scan", "exscan"), ("send", "amount")),
+    **dict.fromkeys(("alltoall", "allgather"), ("send", "receive")),
+    **dict.fromkeys(("gather", "scatter"), ("send", "receive", "root")),
+    "gatherv": ("send", "receives", "root"),
+    "allgatherv": ("send", "receives"),
+    "scatterv": ("sends", "receive", "root"),
+    "alltoallv": ("total of sends", "sends", "total of receives", "receives"),
+    "reducescatter": ("receives", "amount"),
+}
 
-    Parameters
-    ----------
-    communicator
-        Name; empty for that of all ranks.
-    name
-        Name of :class:`~dask_efficiency.mpi.collectives.call.Collective`.
-    root
-        Rank in the communicator.
-    sends, receives
-        Bytes, in all or by rank; empty where the line lacks them.
-    element
-        Bytes of an element.
-    """
+
+class CollectiveOfRank(NamedTuple):
+    """A collective as one rank calls it."""
 
     communicator: str
+    #: Name of :class:`~dask_efficiency.mpi.collectives.call.Collective`.
     name: str
+    #: Rank in the communicator.
     root: int
+    #: Bytes, in all or by rank; empty where the line lacks them.
     sends: tuple[int, ...]
     receives: tuple[int, ...]
     element: int
@@ -181,80 +181,33 @@ class LineReader:
     def _wait_all(self, action: str, words: list[str]) -> None:
         self.actions.add(Op.WAITALL, self._line)
 
-    # -- collectives -------------------------------------------------------------------------------
-
-    def _collective(
-        self,
-        name: str,
-        sends: Sequence[int] = (),
-        receives: Sequence[int] = (),
-        root: int = 0,
-        element: int = 1,
-        amount: float = 0.0,
-    ) -> None:
-        ranks = self._ranks()
+    def _collective(self, action: str, words: list[str]) -> None:
+        name = "reduce_scatter" if action == "reducescatter" else action
+        ranks = len(self.communicators.get(self._communicator, ())) or self._size
+        parts: dict[str, list[str]] = {}
+        place = 0
+        for part in _COLLECTIVES[action]:
+            count = ranks if part in ("sends", "receives") else 1
+            optional = words[place : place + 1] or ["0"]
+            parts[part] = optional if part == "root" else [words[i] for i in range(place, place + count)]
+            place += count
+        sends, receives = (parts.get(side) or parts.get(f"{side}s", []) for side in ("send", "receive"))
+        sent = received = self._element(words, place) if parts else 1
+        if sends and receives:
+            received = self._element(words, place + 1)
+        element = received if "receives" in parts and "sends" not in parts else sent
+        root = _whole(parts["root"][0]) if "root" in parts else 0
         if not 0 <= root < ranks:
             raise ValueError(f"{name}: expected a root below {ranks}, got {root}")
-        called = CollectiveOfRank(self._communicator, name, root, tuple(sends), tuple(receives), element)
+        nbytes_sent, nbytes_received = (
+            tuple(_count(word) * size for word in side) for side, size in ((sends, sent), (receives, received))
+        )
+        called = CollectiveOfRank(self._communicator, name, root, nbytes_sent, nbytes_received, element)
         number = self._known.collectives.setdefault(called, len(self._known.collectives))
+        amount = _amount(parts["amount"][0]) if "amount" in parts else 0.0
         self.actions.add(Op.COLLECTIVE, self._line, number, amount=amount)
 
-    def _barrier(self, action: str, words: list[str]) -> None:
-        self._collective("barrier")
-
-    def _bcast(self, action: str, words: list[str]) -> None:
-        element = self._element(words, 2)
-        self._collective("bcast", [_count(words[0]) * element], (), _root(words, 1), element)
-
-    def _reduce(self, action: str, words: list[str]) -> None:
-        element = self._element(words, 3)
-        sends = [_count(words[0]) * element]
-        self._collective("reduce", sends, (), _root(words, 2), element, _amount(words[1]))
-
-    def _allreduce(self, action: str, words: list[str]) -> None:
-        element = self._element(words, 2)
-        self._collective(action, [_count(words[0]) * element], (), 0, element, _amount(words[1]))
-
-    def _alltoall(self, action: str, words: list[str]) -> None:
-        sent, received = self._element(words, 2), self._element(words, 3)
-        self._collective(action, [_count(words[0]) * sent], [_count(words[1]) * received], 0, sent)
-
-    def _gather(self, action: str, words: list[str]) -> None:
-        sent, received = self._element(words, 3), self._element(words, 4)
-        sends, receives = [_count(words[0]) * sent], [_count(words[1]) * received]
-        self._collective(action, sends, receives, _root(words, 2), sent)
-
-    def _gatherv(self, action: str, words: list[str]) -> None:
-        ranks = self._ranks()
-        rooted = int(action == "gatherv")
-        sent, received = self._element(words, 1 + ranks + rooted), self._element(words, 2 + ranks + rooted)
-        receives = [_count(words[1 + i]) * received for i in range(ranks)]
-        root = _root(words, 1 + ranks) if rooted else 0
-        self._collective(action, [_count(words[0]) * sent], receives, root, received)
-
-    def _scatterv(self, action: str, words: list[str]) -> None:
-        ranks = self._ranks()
-        sent, received = self._element(words, 2 + ranks), self._element(words, 3 + ranks)
-        sends = [_count(words[i]) * sent for i in range(ranks)]
-        self._collective(action, sends, [_count(words[ranks]) * received], _root(words, 1 + ranks), sent)
-
-    def _alltoallv(self, action: str, words: list[str]) -> None:
-        ranks = self._ranks()
-        sent, received = self._element(words, 2 + 2 * ranks), self._element(words, 3 + 2 * ranks)
-        sends = [_count(words[1 + i]) * sent for i in range(ranks)]
-        receives = [_count(words[2 + ranks + i]) * received for i in range(ranks)]
-        self._collective(action, sends, receives, 0, sent)
-
-    def _reduce_scatter(self, action: str, words: list[str]) -> None:
-        ranks = self._ranks()
-        element = self._element(words, 1 + ranks)
-        receives = [_count(words[i]) * element for i in range(ranks)]
-        self._collective("reduce_scatter", (), receives, 0, element, _amount(words[ranks]))
-
     # -- words -------------------------------------------------------------------------------------
-
-    def _ranks(self) -> int:
-        return len(self.communicators.get(self._communicator, ())) or self._size
 
     def _element(self, words: Sequence[str], position: int) -> int:
         return nbytes_of_type(words[position]) if position < len(words) else self._default
@@ -287,22 +240,8 @@ _READERS: dict[str, Callable[[LineReader, str, list[str]], None]] = {
     "sendrecv": LineReader._sendrecv,
     **dict.fromkeys(("wait", "test"), LineReader._wait),
     "waitall": LineReader._wait_all,
-    "barrier": LineReader._barrier,
-    "bcast": LineReader._bcast,
-    "reduce": LineReader._reduce,
-    **dict.fromkeys(("allreduce", "scan", "exscan"), LineReader._allreduce),
-    "alltoall": LineReader._alltoall,
-    **dict.fromkeys(("gather", "scatter"), LineReader._gather),
-    "allgather": LineReader._alltoall,
-    **dict.fromkeys(("gatherv", "allgatherv"), LineReader._gatherv),
-    "scatterv": LineReader._scatterv,
-    "alltoallv": LineReader._alltoallv,
-    "reducescatter": LineReader._reduce_scatter,
+    **dict.fromkeys(_COLLECTIVES, LineReader._collective),
 }
-
-
-def _root(words: Sequence[str], position: int) -> int:
-    return _whole(words[position]) if position < len(words) else 0
 
 
 def _whole(word: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dask_efficiency.mpi.collectives.call import Collective
 from dask_efficiency.mpi.collectives.choice import choose
@@ -20,50 +20,33 @@ from dask_efficiency.simulation.model.topology import Topology
 #: Events between two reports of progress: some tenths of a second.
 STEPS = 50_000
 
-
 #: Ranks that an error names (a few lines).
 MAX_SHOWN = 10
 
 
+@dataclass(slots=True, eq=False)
 class Rank:
     """State of one rank: its next action and its pending requests."""
 
-    __slots__ = (
-        "action",
-        "doing",
-        "host",
-        "mailbox",
-        "number",
-        "owed",
-        "paid",
-        "pending",
-        "requests",
-        "round",
-        "rounds",
-        "speed",
-        "timeline",
-    )
-
-    def __init__(self, number: int, host: str, speed: float) -> None:
-        self.number = number
-        self.host = host
-        #: Instructions a nanosecond.
-        self.speed = speed
-        #: Its next action, and the current one.
-        self.action = 0
-        self.doing = 0
-        #: Remaining rounds of the current collective, and the round that it has begun.
-        self.rounds: Iterator[Round] | None = None
-        self.round: Round | None = None
-        self.mailbox = Mailbox()
-        #: Requests that it has begun and not waited for, by sender, receiver and tag.
-        self.requests: dict[tuple[int, int, int], deque[Request]] = {}
-        #: Number of requests that it waits for, and nanoseconds of work to do after them.
-        self.pending = 0
-        self.owed = 0.0
-        #: True if the work for its next message has been done.
-        self.paid = False
-        self.timeline = RankTimeline()
+    number: int
+    host: str
+    #: Instructions a nanosecond.
+    speed: float
+    #: Its next action, and the current one.
+    action: int = 0
+    doing: int = 0
+    #: Remaining rounds of the current collective, and the round that it has begun.
+    rounds: Iterator[Round] | None = None
+    round: Round | None = None
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    #: Requests that it has begun and not waited for, by sender, receiver and tag.
+    requests: dict[tuple[int, int, int], deque[Request]] = field(default_factory=dict)
+    #: Number of requests that it waits for, and nanoseconds of work to do after them.
+    pending: int = 0
+    owed: float = 0.0
+    #: True if the work for its next message has been done.
+    paid: bool = False
+    timeline: RankTimeline = field(default_factory=RankTimeline)
 
 
 class Machine:
@@ -75,7 +58,8 @@ class Machine:
         self.clock = EventHeap()
         self._network = topology.model(self.clock)
         speed = settings.instructions_per_second or program.instructions_per_second or INSTRUCTIONS_PER_SECOND
-        self.ranks = [Rank(number, host, speed * _speed(topology, host) / 1e9) for number, host in enumerate(hosts)]
+        speeds = {host.name: speed * host.speed / 1e9 for host in topology.hosts}
+        self.ranks = [Rank(number, host, speeds[host]) for number, host in enumerate(hosts)]
         self._calls = _Calls(program, hosts, settings)
         self._connections = Connections()
         self._overhead = round(1e9 * settings.overhead_seconds)
@@ -172,12 +156,7 @@ class Machine:
             return self._wait_for(rank, _take_requests(rank))
         actions = self._program.ranks[rank.number]
         source, destination, tag = actions.peers[i], actions.nbytes[i], actions.tags[i]
-        for key in (
-            (source, destination, tag),
-            (ANY, destination, tag),
-            (source, destination, ANY),
-            (ANY, destination, ANY),
-        ):
+        for key in [(sender, destination, its) for its in (tag, ANY) for sender in (source, ANY)]:
             if requests := rank.requests.get(key):
                 request = requests.popleft()
                 if op == Op.TEST:
@@ -216,59 +195,54 @@ class Machine:
         message = SentMessage(rank.number, peer, tag, nbytes, eager, self.clock.now)
         self.messages += 1
         self.moved[rank.host, self.ranks[peer].host] += nbytes
-        message.send.message = message
-        message.send.done = eager
         if eager:
             self._start(message)
-        receive = self.ranks[peer].mailbox.match_send(message)
-        if receive is not None:
+        if (receive := self.ranks[peer].mailbox.match_send(message)) is not None:
             self._matched(message, receive)
         return message.send
 
     def _receive(self, rank: Rank, source: int, tag: int) -> Request:
         request = Request(is_send=False)
-        message = rank.mailbox.match_receive(source, tag, request)
-        if message is not None:
+        if (message := rank.mailbox.match_receive(source, tag, request)) is not None:
             self._matched(message, request)
         return request
 
     def _matched(self, message: SentMessage, receive: Request) -> None:
-        message.receive = receive
-        receive.message = message
+        message.receive, receive.message = receive, message
         if message.eager:
-            if message.arrived:
-                receive.done = True
+            receive.done = message.arrived
             return
-        now = self.clock.now
-        message.started = now
-        source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
+        message.started = now = self.clock.now
         if message.sent < now:
             message.poster = message.destination
         if not self._settings.handshake:
             self._start(message)
             return
         # The sender's request to send arrives after the latency; the answer goes when the receiver is ready, too.
-        asked = message.sent + self._network.delay(source, destination)
+        asked = message.sent + self._network.delay(*self._hosts(message))
         if asked > now:
             self.clock.at(asked, self._answer, message)
         else:
             self._answer(message)
 
+    def _hosts(self, message: SentMessage) -> tuple[str, str]:
+        return self.ranks[message.source].host, self.ranks[message.destination].host
+
     def _answer(self, message: SentMessage) -> None:
         """Answer a message's sender, if the receiver's connection to it is free."""
-        message.ordered = self.ranks[message.source].host != self.ranks[message.destination].host
+        source, destination = self._hosts(message)
+        message.ordered = source != destination
         if not message.ordered or self._connections.answer(message):
             self._answered(message)
 
     def _answered(self, message: SentMessage) -> None:
-        source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
+        source, destination = self._hosts(message)
         self.clock.at(self.clock.now + self._network.delay(destination, source), self._start, message)
 
     def _start(self, message: SentMessage) -> None:
         if message.ordered:
             self._connections.begin(message)
-        source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
-        self._network.transfer(source, destination, message.nbytes, lambda: self._arrived(message))
+        self._network.transfer(*self._hosts(message), message.nbytes, lambda: self._arrived(message))
 
     def _arrived(self, message: SentMessage) -> None:
         message.arrived = True
@@ -307,9 +281,8 @@ class Machine:
         now = self.clock.now
         # until the message could go, this rank waited for the other
         rank.timeline.add(RankActivity.WAITING, min(message.started, now), rank.doing, other, message.poster)
-        rank.timeline.add(
-            RankActivity.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes
-        )
+        done = (now, rank.doing, other, message.poster, message.started, message.nbytes)
+        rank.timeline.add(RankActivity.COMMUNICATION, *done)
         if not self._spend(rank, RankActivity.OVERHEAD, rank.owed):
             self.clock.at(now, self._continue, rank)
 
@@ -352,12 +325,6 @@ def _take_requests(rank: Rank) -> list[Request]:
     requests = [request for waiting in rank.requests.values() for request in waiting]
     rank.requests.clear()
     return requests
-
-
-def _speed(topology: Topology, name: str) -> float:
-    host = topology.host(name)
-    assert host is not None, name
-    return host.speed
 
 
 def check_finished(program: Program, machine: Machine) -> None:

@@ -3,72 +3,54 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dask_efficiency.mpi.program import ANY
 
 #: Sender and receiver.
 Way = tuple[int, int]
+Waiting = TypeVar("Waiting")
 
 
+@dataclass(slots=True, eq=False)
 class SentMessage:
-    """Bytes from one rank to another.
+    """Bytes from one rank to another."""
 
-    Parameters
-    ----------
-    source, destination, tag
-        Sender, receiver and tag; tags of collectives are below :data:`~dask_efficiency.mpi.program.ANY`.
-    nbytes
-        Size.
-    eager
-        True if it is sent before the receiver is ready.
-    sent
-        Instant of the send, in nanoseconds.
-    """
+    source: int
+    destination: int
+    #: Tags of collectives are below :data:`~dask_efficiency.mpi.program.ANY`.
+    tag: int
+    nbytes: int
+    #: True if it is sent before the receiver is ready.
+    eager: bool
+    #: Instant of the send, in nanoseconds.
+    sent: int
+    #: Instant at which it could start, and the rank that was ready last.
+    started: int = field(init=False)
+    poster: int = field(init=False)
+    arrived: bool = False
+    #: True if the answer to its sender is in order with the receiver's own messages to it.
+    ordered: bool = False
+    send: Request = field(default_factory=lambda: Request(is_send=True))
+    receive: Request | None = None
 
-    __slots__ = (
-        "arrived",
-        "destination",
-        "eager",
-        "nbytes",
-        "ordered",
-        "poster",
-        "receive",
-        "send",
-        "sent",
-        "source",
-        "started",
-        "tag",
-    )
-
-    def __init__(self, source: int, destination: int, tag: int, nbytes: int, eager: bool, sent: int) -> None:
-        self.source = source
-        self.destination = destination
-        self.tag = tag
-        self.nbytes = nbytes
-        self.eager = eager
-        self.sent = sent
-        #: Instant at which it could start, and the rank that was ready last.
-        self.started = sent
-        self.poster = source
-        self.arrived = False
-        #: True if the answer to its sender is in order with the receiver's own messages to it.
-        self.ordered = False
-        self.send = Request(True)
-        self.receive: Request | None = None
+    def __post_init__(self) -> None:
+        self.started, self.poster = self.sent, self.source
+        self.send.message, self.send.done = self, self.eager
 
 
+@dataclass(slots=True, eq=False)
 class Request:
     """A send or receive that has been begun."""
 
-    __slots__ = ("awaited", "done", "is_send", "message", "order")
-
-    def __init__(self, is_send: bool, order: int = 0) -> None:
-        self.is_send = is_send
-        self.done = False
-        #: True if its rank waits for it.
-        self.awaited = False
-        self.message: SentMessage | None = None
-        self.order = order
+    is_send: bool
+    #: Place among the receives of its rank that found no message.
+    order: int = 0
+    done: bool = False
+    #: True if its rank waits for it.
+    awaited: bool = False
+    message: SentMessage | None = None
 
 
 class Mailbox:
@@ -91,16 +73,12 @@ class Mailbox:
         """Receive that a message matches; None if it has to wait for one."""
         key = (message.source, message.tag)
         asked = self._asked.get(key)
-        first = asked[0] if asked else None
         for i, (source, tag, request) in enumerate(self._wild):
-            if _matches(source, tag, message.source, message.tag) and (first is None or request.order < first.order):
+            if _matches(source, tag, message.source, message.tag) and not (asked and asked[0].order < request.order):
                 del self._wild[i]
                 return request
-        if asked and first is not None:
-            asked.popleft()
-            if not asked:
-                del self._asked[key]
-            return first
+        if asked:
+            return _first(self._asked, key)
         self._made += 1
         self._unmatched.setdefault(key, deque()).append((self._made, message))
         return None
@@ -110,21 +88,15 @@ class Mailbox:
         key = (source, tag)
         if ANY in key:
             fitting = [(found[0][0], one) for one, found in self._unmatched.items() if _matches(source, tag, *one)]
-            if not fitting:
-                self._made += 1
-                request.order = self._made
-                self._wild.append((source, tag, request))
-                return None
-            key = min(fitting)[1]
-        waiting = self._unmatched.get(key)
-        if waiting:
-            _, message = waiting.popleft()
-            if not waiting:
-                del self._unmatched[key]
-            return message
+            if fitting:
+                return _first(self._unmatched, min(fitting)[1])[1]
+            self._wild.append((source, tag, request))
+        elif key in self._unmatched:
+            return _first(self._unmatched, key)[1]
+        else:
+            self._asked.setdefault(key, deque()).append(request)
         self._made += 1
         request.order = self._made
-        self._asked.setdefault(key, deque()).append(request)
         return None
 
     @property
@@ -140,6 +112,14 @@ class Mailbox:
         return [message for waiting in self._unmatched.values() for _, message in waiting]
 
 
+def _first(waiting: dict[tuple[int, int], deque[Waiting]], key: tuple[int, int]) -> Waiting:
+    """Take the first of a key's queue."""
+    first = waiting[key].popleft()
+    if not waiting[key]:
+        del waiting[key]
+    return first
+
+
 def _matches(source: int, tag: int, sender: int, sent: int) -> bool:
     """True if a wildcard receive matches a message."""
     return source in (ANY, sender) and (tag == sent or (tag == ANY and sent > ANY))
@@ -151,12 +131,9 @@ class Connections:
     Two ranks have one connection, on which everything goes in order. So the answer that lets a message begin waits
     while its rank sends to the same rank: of two ranks that exchange large messages, the second to be ready sends
     second. If both are ready at once, either both send at the same time, or one has begun when it sees the other's
-    request. That is chance; here the two cases alternate.
-
-    References
-    ----------
-    Measured with MPICH 4.0.2 over UCX 1.13 and TCP, by two ranks that exchange messages of 200 kB to 4 MB again and
-    again: an exchange takes as long as one message or two, and half to all of them take as long as two.
+    request. That is chance; here the two cases alternate. Measured with MPICH 4.0.2 over UCX 1.13 and TCP, by two ranks
+    that exchange messages of 200 kB to 4 MB again and again: an exchange takes as long as one message or two, and half
+    to all of them take as long as two.
     """
 
     def __init__(self) -> None:

@@ -17,15 +17,7 @@ UNKNOWN = -1
 
 
 class MpiTraceError(ValueError):
-    """A recorded MPI program that cannot be read or that cannot run to its end.
-
-    Parameters
-    ----------
-    place
-        File and line, or the file.
-    wrong
-        The value found and what was expected.
-    """
+    """A recorded MPI program that cannot be read or that cannot run to its end; ``place`` is a file, or its line."""
 
     def __init__(self, place: str, wrong: str) -> None:
         super().__init__(f"{place}: {wrong}")
@@ -50,30 +42,19 @@ class Op(IntEnum):
 
 @dataclass(slots=True)
 class Actions:
-    """Actions of one rank, in columns of equal length.
+    """Actions of one rank, in columns of equal length."""
 
-    Parameters
-    ----------
-    ops
-        :class:`Op`.
-    amounts
-        ``COMPUTE``: instructions or flops. ``SLEEP``: seconds. ``COLLECTIVE``: instructions after it. ``SEND`` and
-        ``ISEND``: 1.0 if it waits for its receive whatever its size (MPI_Ssend).
-    peers
-        The other rank; ``WAIT`` and ``TEST``: the sender; ``COLLECTIVE``: the number of its :class:`CollectiveCall`.
-    tags
-        Of messages.
-    nbytes
-        Of messages; ``WAIT`` and ``TEST``: the receiver.
-    lines
-        Line in the rank's file.
-    """
-
+    #: :class:`Op`.
     ops: array[int] = field(default_factory=lambda: array("B"))
+    #: ``COMPUTE``: instructions or flops. ``SLEEP``: seconds. ``COLLECTIVE``: instructions after it. ``SEND`` and
+    #: ``ISEND``: 1.0 if it waits for its receive whatever its size (MPI_Ssend).
     amounts: array[float] = field(default_factory=lambda: array("d"))
+    #: The other rank; ``WAIT`` and ``TEST``: the sender; ``COLLECTIVE``: the number of its :class:`CollectiveCall`.
     peers: array[int] = field(default_factory=lambda: array("i"))
     tags: array[int] = field(default_factory=lambda: array("i"))
+    #: Of messages; ``WAIT`` and ``TEST``: the receiver.
     nbytes: array[int] = field(default_factory=lambda: array("q"))
+    #: Line in the rank's file.
     lines: array[int] = field(default_factory=lambda: array("I"))
 
     def __len__(self) -> int:
@@ -91,45 +72,28 @@ class Actions:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """A collective call of the ranks of a communicator.
+    """A collective call of the ranks of a communicator, without its nodes, which depend on the hosts."""
 
-    Parameters
-    ----------
-    ranks
-        Ranks of the communicator, in its order.
-    call
-        The collective without its nodes, which depend on the hosts.
-    """
-
+    #: In the order of the communicator.
     ranks: tuple[int, ...]
     call: Collective
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A recorded MPI program.
+    """A recorded MPI program."""
 
-    Parameters
-    ----------
-    name
-        Name of its file.
-    ranks
-        Actions by rank.
-    calls
-        Collectives, whose positions are in the ranks' actions; equal ones are shared.
-    files
-        File by rank.
-    instructions_per_second
-        Speed of the machine that it was recorded on, in the unit of the amounts; 0 where the trace lacks it.
-    notes
-        Gaps of the trace.
-    """
-
+    #: Name of its file.
     name: str
+    #: Actions by rank.
     ranks: Sequence[Actions]
+    #: Collectives, whose positions are in the ranks' actions; equal ones are shared.
     calls: Sequence[CollectiveCall]
+    #: File by rank.
     files: Sequence[str]
+    #: Speed of the machine that it was recorded on, in the unit of the amounts; 0 where the trace lacks it.
     instructions_per_second: float = 0.0
+    #: Gaps of the trace.
     notes: tuple[str, ...] = ()
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,11 +81,8 @@ class MpiPrediction(Shown):
     @property
     def breakdown(self) -> dict[RankActivity, float]:
         """Seconds of all ranks by activity, which add up to ranks x makespan."""
-        found = dict.fromkeys(RankActivity, 0.0)
-        for rank in range(self.program.size):
-            for kind, seconds in self.seconds(rank).items():
-                found[kind] += seconds
-        return found
+        ranks = [self.seconds(rank) for rank in range(self.program.size)]
+        return {kind: sum((rank[kind] for rank in ranks), 0.0) for kind in RankActivity}
 
     @property
     def efficiency(self) -> float:
@@ -144,10 +141,7 @@ class MpiPrediction(Shown):
 def run(
     program: Program, topology: Topology, hosts: Sequence[str], settings: MpiSettings | None = None, name: str = ""
 ) -> MpiPrediction:
-    """Run a recorded MPI program in virtual time, by default with MPICH 4.0.2; ``name`` is that of the placement.
-
-    Raises MpiTraceError if ranks deadlock, and ValueError if there are not as many hosts as ranks.
-    """
+    """Run a program in virtual time; MpiTraceError if ranks deadlock, ValueError if there are not as many hosts."""
     settings = settings or MpiSettings()
     if len(hosts) != program.size:
         raise ValueError(f"expected the hosts of {program.size} ranks, got those of {len(hosts)}")
@@ -156,28 +150,16 @@ def run(
         machine.run(report)
     check_finished(program, machine)
     timelines = [rank.timeline for rank in machine.ranks]
-    return MpiPrediction(
-        program,
-        topology,
-        tuple(hosts),
-        settings,
-        timelines,
-        machine.messages,
-        dict(machine.moved),
-        machine.algorithms,
-        name,
-        _notes(program, machine, settings),
-        critical_path(timelines),
-    )
+    seen = machine.messages, dict(machine.moved), machine.algorithms
+    notes, path = _notes(program, machine, settings), critical_path(timelines)
+    return MpiPrediction(program, topology, tuple(hosts), settings, timelines, *seen, name, notes, path)
 
 
 def _notes(program: Program, machine: Machine, settings: MpiSettings) -> tuple[str, ...]:
     found = list(program.notes)
     if not settings.instructions_per_second and not program.instructions_per_second:
-        found.append(
-            f"the trace lacks the speed of its machine: a host of speed 1 is taken to do "
-            f"{INSTRUCTIONS_PER_SECOND:g} instructions a second"
-        )
+        taken = f"a host of speed 1 is taken to do {INSTRUCTIONS_PER_SECOND:g} instructions a second"
+        found.append(f"the trace lacks the speed of its machine: {taken}")
     if left := sum(len(rank.mailbox.unmatched_messages) for rank in machine.ranks):
         found.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
     return tuple(found)
@@ -214,8 +196,3 @@ class MpiPlacements(Shown):
     def notes(self) -> tuple[str, ...]:
         """Caveats."""
         return (*note_not_simulated(self.not_simulated, "placements"), *self.best.notes)
-
-
-def compared(runs: Iterable[MpiPrediction], not_simulated: tuple[str, ...] = ()) -> MpiPlacements:
-    """Rank some runs, the fastest first."""
-    return MpiPlacements(tuple(sorted(runs, key=lambda run: run.makespan_seconds)), not_simulated)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf
 
 from dask_efficiency.mpi.collectives.choice import AUTO, VERSIONS, check_algorithm, check_version
 
@@ -17,33 +17,22 @@ INSTRUCTIONS_PER_SECOND = 1e9
 
 @dataclass(frozen=True, slots=True)
 class MpiSettings:
-    """Behaviour and costs of an MPI implementation.
+    """Behaviour and costs of an MPI implementation."""
 
-    Parameters
-    ----------
-    version
-        Version of MPICH that chooses the algorithms: ``3.2.1`` or ``4.0.2``.
-    algorithms
-        Algorithms by collective instead of MPICH's choice.
-    eager_bytes
-        Smaller messages are sent at once, others when their receiver is ready, after the latency there and back.
-    handshake
-        Include that latency, and the order of answers among the receiver's own messages (see
-        :class:`~dask_efficiency.mpi.messages.Connections`). SimGrid's model has neither.
-    overhead_seconds
-        Time of sender and of receiver for each message, at least 0.
-    reduce_bytes_per_second
-        Rate at which a rank combines data in a reduction, above 0.
-    instructions_per_second
-        Of a host of speed 1; 0 means the trace's.
-    """
-
+    #: Version of MPICH that chooses the algorithms.
     version: str = VERSIONS[-1]
+    #: Algorithms by collective instead of MPICH's choice.
     algorithms: Mapping[str, str] = field(default_factory=dict)
+    #: Smaller messages are sent at once, others when their receiver is ready, after the latency there and back.
     eager_bytes: int = EAGER_BYTES
+    #: Include that latency, and the order of answers among the receiver's own messages (see
+    #: :class:`~dask_efficiency.mpi.messages.Connections`). SimGrid's model has neither.
     handshake: bool = True
+    #: Time of sender and of receiver for each message.
     overhead_seconds: float = 0.0
+    #: Rate at which a rank combines data in a reduction.
     reduce_bytes_per_second: float = float("inf")
+    #: Of a host of speed 1; 0 means the trace's.
     instructions_per_second: float = 0.0
 
     def __post_init__(self) -> None:
@@ -53,9 +42,8 @@ class MpiSettings:
                 check_algorithm(name, algorithm)
         if self.eager_bytes < 0:
             raise ValueError(f"eager_bytes: expected at least 0, got {self.eager_bytes!r}")
-        if not (isfinite(self.overhead_seconds) and self.overhead_seconds >= 0):
-            raise ValueError(f"overhead_seconds: expected at least 0, got {self.overhead_seconds!r}")
+        for setting in ("overhead_seconds", "instructions_per_second"):
+            if not 0 <= (value := getattr(self, setting)) < inf:
+                raise ValueError(f"{setting}: expected at least 0, got {value!r}")
         if not self.reduce_bytes_per_second > 0:
             raise ValueError(f"reduce_bytes_per_second: expected more than 0, got {self.reduce_bytes_per_second!r}")
-        if not (isfinite(self.instructions_per_second) and self.instructions_per_second >= 0):
-            raise ValueError(f"instructions_per_second: expected at least 0, got {self.instructions_per_second!r}")

@@ -24,31 +24,18 @@ class RankActivity(IntEnum):
 
 @dataclass(slots=True)
 class RankTimeline:
-    """Consecutive intervals of one rank from 0, in columns of equal length.
+    """Consecutive intervals of one rank from 0, in columns of equal length."""
 
-    Parameters
-    ----------
-    ends
-        Nanoseconds; an interval begins where the one before ends.
-    kinds
-        :class:`RankActivity`.
-    actions
-        Position of its action.
-    others
-        ``COMMUNICATION`` and ``WAITING``: the other rank; else -1.
-    posters
-        ``COMMUNICATION`` and ``WAITING``: the rank that was ready last.
-    starts
-        ``COMMUNICATION``: instant at which the message could start, which may be before the interval.
-    nbytes
-        ``COMMUNICATION``: size of the message.
-    """
-
+    #: Nanoseconds; an interval begins where the one before ends.
     ends: array[int] = field(default_factory=lambda: array("q"))
+    #: :class:`RankActivity`.
     kinds: array[int] = field(default_factory=lambda: array("B"))
+    #: Position of its action.
     actions: array[int] = field(default_factory=lambda: array("I"))
+    #: ``COMMUNICATION`` and ``WAITING``: the other rank, and the rank that was ready last; else -1.
     others: array[int] = field(default_factory=lambda: array("i"))
     posters: array[int] = field(default_factory=lambda: array("i"))
+    #: ``COMMUNICATION``: instant at which the message could start, which may be before the interval; and its size.
     starts: array[int] = field(default_factory=lambda: array("q"))
     nbytes: array[int] = field(default_factory=lambda: array("q"))
 
@@ -71,15 +58,14 @@ class RankTimeline:
         nbytes: int = 0,
     ) -> None:
         """Append an interval, unless it has no length."""
-        if end <= self.end:
-            return
-        self.ends.append(end)
-        self.kinds.append(kind)
-        self.actions.append(action)
-        self.others.append(other)
-        self.posters.append(poster)
-        self.starts.append(start)
-        self.nbytes.append(nbytes)
+        if end > self.end:
+            self.ends.append(end)
+            self.kinds.append(kind)
+            self.actions.append(action)
+            self.others.append(other)
+            self.posters.append(poster)
+            self.starts.append(start)
+            self.nbytes.append(nbytes)
 
     def begin(self, i: int) -> int:
         """Start of an interval."""
@@ -91,30 +77,20 @@ class RankTimeline:
 
 
 class MpiStretch(NamedTuple):
-    """A part of the critical path.
+    """A part of the critical path."""
 
-    Parameters
-    ----------
-    start, end
-        Nanoseconds.
-    kind
-        Activity, never waiting.
-    rank
-        Rank that computes or waits for the bytes.
-    other
-        The other rank of a communication, else -1.
-    action
-        Position among the rank's actions.
-    nbytes
-        Size of a communication.
-    """
-
+    #: Nanoseconds.
     start: int
     end: int
+    #: Never waiting.
     kind: RankActivity
+    #: Rank that computes or waits for the bytes.
     rank: int
+    #: The other rank of a communication, else -1.
     other: int
+    #: Position among the rank's actions.
     action: int
+    #: Size of a communication.
     nbytes: int
 
 
@@ -122,32 +98,20 @@ def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
     """Find the critical path of a run: stretches in order of time that tile its makespan.
 
     From computation, the path goes to the rank's activity before it. From a message, it goes to the instant at which
-    that could start, on the rank that was ready last, sender or receiver. So nothing on the path waits.
-
-    References
-    ----------
-    Böhme et al., Scalable Critical-Path Based Performance Analysis, IPDPS 2012: the reverse walk over a trace, as
-    Scalasca does it.
+    that could start, on the rank that was ready last, sender or receiver. So nothing on the path waits. Source: Böhme
+    et al., Scalable Critical-Path Based Performance Analysis, IPDPS 2012.
     """
-    if not timelines:
-        return ()
-    rank = max(range(len(timelines)), key=lambda number: timelines[number].end)
-    now = timelines[rank].end
+    rank = max(range(len(timelines)), key=lambda number: timelines[number].end, default=0)
+    now = timelines[rank].end if timelines else 0
     found: list[MpiStretch] = []
     while now > 0:
         timeline = timelines[rank]
         i = timeline.ending_at(now)
-        kind = RankActivity(timeline.kinds[i])
+        kind, poster = RankActivity(timeline.kinds[i]), timeline.posters[i]
         if kind == RankActivity.WAITING:
-            rank = timeline.posters[i]  # its message took no time
-        elif kind == RankActivity.COMMUNICATION:
-            start = timeline.starts[i]
-            found.append(
-                MpiStretch(start, now, kind, rank, timeline.others[i], timeline.actions[i], timeline.nbytes[i])
-            )
-            rank, now = timeline.posters[i], start
-        else:
-            start = timeline.begin(i)
-            found.append(MpiStretch(start, now, kind, rank, -1, timeline.actions[i], 0))
-            now = start
+            rank = poster  # its message took no time
+            continue
+        start = timeline.starts[i] if kind == RankActivity.COMMUNICATION else timeline.begin(i)
+        found.append(MpiStretch(start, now, kind, rank, timeline.others[i], timeline.actions[i], timeline.nbytes[i]))
+        rank, now = poster if kind == RankActivity.COMMUNICATION else rank, start
     return tuple(reversed(found))

@@ -54,10 +54,7 @@ class _Agreement:
         self._joined: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def calls(self) -> tuple[CollectiveCall, ...]:
-        """Join the collectives, and put the positions of the calls into the ranks' actions.
-
-        Raises :class:`MpiTraceError` if ranks of a communicator do not call the same collectives in the same order.
-        """
+        """Join the collectives, and put their positions into the ranks' actions; MpiTraceError if ranks disagree."""
         positions = [self._positions(reader) for reader in self._readers]
         for name, ranks in self._communicators().items():
             rows = [positions[rank].get(name, array("L")) for rank in ranks]
@@ -65,16 +62,15 @@ class _Agreement:
             for k in range(shared):
                 self._join(name, ranks, [row[k] for row in rows])
             if shared < max(map(len, rows)):
-                self._missing(name, ranks, [len(row) for row in rows], rows)
+                raise self._missing(name, ranks, rows)
         return tuple(self._calls)
 
     def _positions(self, reader: LineReader) -> dict[str, array[int]]:
         """Positions of a rank's collectives among its actions, by communicator."""
         found: dict[str, array[int]] = {}
-        actions = reader.actions
-        for i, op in enumerate(actions.ops):
+        for i, op in enumerate(reader.actions.ops):
             if op == Op.COLLECTIVE:
-                found.setdefault(self._made[actions.peers[i]].communicator, array("L")).append(i)
+                found.setdefault(self._made[reader.actions.peers[i]].communicator, array("L")).append(i)
         return found
 
     def _communicators(self) -> dict[str, tuple[int, ...]]:
@@ -82,9 +78,9 @@ class _Agreement:
         for rank, reader in enumerate(self._readers):
             for name, ranks in reader.communicators.items():
                 if found.setdefault(name, ranks) != ranks:
+                    there = self._files[found[name][0]]
                     raise MpiTraceError(
-                        self._files[rank],
-                        f"the communicator {name!r} has other ranks here than in {self._files[found[name][0]]}",
+                        self._files[rank], f"the communicator {name!r} has other ranks here than in {there}"
                     )
         return found
 
@@ -93,27 +89,23 @@ class _Agreement:
         position = self._joined.get((communicator, numbers))
         if position is None:
             made = [self._made[number] for number in numbers]
-            self._check(ranks, actions, made)
+            for rank, action, one in zip(ranks, actions, made, strict=True):
+                if (one.name, one.root) != (made[0].name, made[0].root):
+                    there = f"rank {ranks[0]} calls {_call_name(made[0])} ({self._place(ranks[0], actions[0])})"
+                    wrong = f"rank {rank} calls {_call_name(one)} where {there}; ranks must agree"
+                    raise MpiTraceError(self._place(rank, action), wrong)
             call = CollectiveCall(ranks, _joined(made))
             position = self._calls.setdefault(call, len(self._calls))
             self._joined[communicator, numbers] = position
         for rank, action in zip(ranks, actions, strict=True):
             self._readers[rank].actions.peers[action] = position
 
-    def _check(self, ranks: tuple[int, ...], actions: list[int], made: list[CollectiveOfRank]) -> None:
-        for rank, action, one in zip(ranks, actions, made, strict=True):
-            if (one.name, one.root) != (made[0].name, made[0].root):
-                there = f"rank {ranks[0]} calls {_call_name(made[0])} ({self._place(ranks[0], actions[0])})"
-                raise MpiTraceError(
-                    self._place(rank, action), f"rank {rank} calls {_call_name(one)} where {there}; ranks must agree"
-                )
-
-    def _missing(self, name: str, ranks: tuple[int, ...], counts: list[int], rows: list[array[int]]) -> None:
+    def _missing(self, name: str, ranks: tuple[int, ...], rows: list[array[int]]) -> MpiTraceError:
+        counts = [len(row) for row in rows]
         fewest, most = counts.index(min(counts)), counts.index(max(counts))
-        action = rows[most][counts[fewest]]
         where = f" of the communicator {name!r}" if name else ""
-        raise MpiTraceError(
-            self._place(ranks[most], action),
+        return MpiTraceError(
+            self._place(ranks[most], rows[most][counts[fewest]]),
             f"rank {ranks[most]} calls {counts[fewest] + 1} collectives{where} or more, and rank {ranks[fewest]} "
             f"({self._files[ranks[fewest]]}) calls {counts[fewest]}: it would wait for ever",
         )
@@ -130,15 +122,13 @@ def _call_name(made: CollectiveOfRank) -> str:
 def _joined(made: list[CollectiveOfRank]) -> Collective:
     """Join the calls of all ranks; sizes that only some of them have are taken from these."""
     name, root = made[0].name, made[0].root
-    sizes = _sizes(name, root, made)
+    sizes = _sizes(name, root, [one.sends for one in made], [one.receives for one in made])
     # ranks with different datatypes share smaller elements, in the end bytes
     element = gcd(*sizes, max(one.element for one in made)) or 1
     return Collective(name, len(made), sizes, root, element=element)
 
 
-def _sizes(name: str, root: int, made: list[CollectiveOfRank]) -> tuple[int, ...]:
-    sends = [one.sends for one in made]
-    receives = [one.receives for one in made]
+def _sizes(name: str, root: int, sends: list[tuple[int, ...]], receives: list[tuple[int, ...]]) -> tuple[int, ...]:
     match name:
         case "barrier":
             return ()
@@ -154,7 +144,7 @@ def _sizes(name: str, root: int, made: list[CollectiveOfRank]) -> tuple[int, ...
         case "allgatherv" | "reduce_scatter":
             return receives[0]
         case "alltoallv":
-            ranks = range(len(made))
+            ranks = range(len(sends))
             return tuple(max(sends[one][other], receives[other][one]) for one in ranks for other in ranks)
         case _:
             return (max(row[0] for row in sends),)
@@ -240,10 +230,9 @@ def _files_of_ranks(files: Sequence[Path]) -> list[Path]:
                 break
     if not found:
         raise MpiTraceError(str(files[0]) if files else "the folder", "expected the actions of ranks, got none")
-    for rank in range(len(found)):
-        if rank not in found:
-            highest = max(found)
-            raise MpiTraceError(str(files[0]), f"expected rank {rank}, as there are {len(found)} up to {highest}")
+    if missing := sorted(set(range(len(found))) - set(found)):
+        there = f"{len(found)} up to {max(found)}"
+        raise MpiTraceError(str(files[0]), f"expected rank {missing[0]}, as there are {there}")
     return [found[rank] for rank in range(len(found))]
 
 
@@ -253,7 +242,7 @@ class _Comments:
 
     #: Instructions a second.
     speed: float = 0.0
-    #: Counts by counter and name.
+    #: By counter and name.
     counted: dict[str, Counter[str]] = field(default_factory=dict)
     #: Notes about traces that stop before their ranks did.
     stopped: list[str] = field(default_factory=list)
@@ -261,7 +250,9 @@ class _Comments:
     @property
     def notes(self) -> tuple[str, ...]:
         found = [
-            f"{words}: {_listed_counts(self.counted[what])}" for what, words in _COUNTED.items() if what in self.counted
+            f"{words}: {', '.join(f'{name} {count}' for name, count in self.counted[what].most_common())}"
+            for what, words in _COUNTED.items()
+            if what in self.counted
         ]
         return tuple(found + self.stopped)
 
@@ -275,10 +266,6 @@ class _Comments:
                 counts = self.counted.setdefault(found[1], Counter())
                 for name, count in zip(*[iter(found[2].split())] * 2, strict=False):
                     counts[name] += int(count)
-
-
-def _listed_counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
 def _read(

@@ -39,9 +39,9 @@ from dask_efficiency.report.turnover import Arrival
 from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.path.path import critical_path
-from dask_efficiency.runs.questions import with_cost
 from dask_efficiency.runs.recording.recordings import unpack
 from dask_efficiency.runs.stragglers.long_tail import long_tail
+from dask_efficiency.runs.stragglers.offline import with_cost
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace, cost_note

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from distributed import Client
 
@@ -13,21 +12,12 @@ from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import Caller, ask, sync
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.recording.recordings import unpack
-from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, find_stragglers, seconds_lost
+from dask_efficiency.runs.stragglers.offline import find_stragglers, with_cost
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class EvenSeries(Protocol):
-    """Metrics of workers or machines at equal steps; :class:`dask_efficiency.fleet.MetricSeries`."""
-
-    @property
-    def step_seconds(self) -> float:
-        """Time between two samples."""
 
 
 def get_trace(client: Client | None = None) -> Any:
@@ -60,7 +50,7 @@ async def ask_trace(caller: Caller) -> RunTrace:
     return await asyncio.to_thread(lambda: build(unpack(payload), name="trace"))
 
 
-def stragglers(source: Client | RunTrace | EvenSeries | pd.DataFrame | None = None, **options: Any) -> Any:
+def stragglers(source: Client | RunTrace | pd.DataFrame | Any | None = None, **options: Any) -> Any:
     """Find workers that take longer than their peers for the same work, or whose metrics differ from those of others.
 
     Parameters
@@ -118,16 +108,3 @@ async def ask_stragglers(caller: Caller) -> tuple[SlowWorker, ...]:
     except RuntimeError:  # it does not record
         return findings
     return await asyncio.to_thread(with_cost, trace, findings)
-
-
-def with_cost(trace: RunTrace, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
-    """Add to each finding the time that it cost the recorded run, where a replay can tell."""
-    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
-    known = list(findings)
-    for i, finding in enumerate(findings[:REPLAYS]):
-        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
-            try:
-                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
-            except Exception:  # the finding must not be lost with its cost
-                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
-    return tuple(known)

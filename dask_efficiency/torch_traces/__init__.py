@@ -9,12 +9,7 @@ if TYPE_CHECKING:
     from dask_efficiency.torch_traces.path.files import load_critical_path
     from dask_efficiency.torch_traces.path.path import TorchCriticalPath, critical_path
 
-__all__ = [
-    "TorchCriticalPath",
-    "critical_path",
-    "load_critical_path",
-    "load_kineto",
-]
+__all__ = ["TorchCriticalPath", "critical_path", "load_critical_path", "load_kineto"]
 
 __getattr__, __dir__ = public(
     __name__,

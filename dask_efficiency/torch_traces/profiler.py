@@ -34,12 +34,8 @@ class TorchProfile:
     another thread stops, once the next one begins. So there is one at a time, and a profiler of the user's ends ours
     before it begins, or waits until ours has ended.
 
-    This never imports torch: where nobody has, there is nothing to profile.
-
-    Raises
-    ------
-    NotProfiled
-        If torch is not there, or another profiler is at work.
+    This never imports torch: where nobody has, there is nothing to profile. Raises NotProfiled if torch is not there,
+    or another profiler is at work.
     """
 
     def __init__(self) -> None:
@@ -78,14 +74,7 @@ class TorchProfile:
             PROFILERS.leave(self)
 
     def export(self) -> bytes:
-        """Kineto's JSON, compressed by gzip; may be called in any thread.
-
-        Raises
-        ------
-        NotProfiled
-            If nothing was recorded, or it is larger than
-            :data:`~dask_efficiency.runs.trace.run_trace.MAX_PROFILE_BYTES`.
-        """
+        """Kineto's JSON, compressed by gzip, in any thread; NotProfiled if nothing was recorded, or it is too large."""
         if self.abandoned:
             raise NotProfiled(GAVE_UP)
         with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as folder:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +59,8 @@ TRIED_NAMES, TRIED_FACTOR = 4, 2.0
 def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
     """Figures of a path, ready for JSON: seconds, and shares in [0, 1]."""
     question = path.question
+    names = ("rank", "collectives", "last", "suffered_seconds", "caused_seconds")
+    columns = [getattr(path.job.waits, name).tolist() for name in names]
     return {
         "headline": path.headline,
         "findings": [one.to_dict() for one in path.findings],
@@ -75,15 +78,8 @@ def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
         "data_floor_seconds": None if path.graph.trace.execution is None else path.data_flow().floor_seconds,
         "changes": list(path.changes),
         "stragglers": _stragglers(path),
-        "waits": _waits(path),
+        "waits": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
     }
-
-
-def _waits(path: TorchCriticalPath) -> list[dict[str, Any]]:
-    waits = path.job.waits
-    columns = (waits.rank, waits.collectives, waits.last, waits.suffered_seconds, waits.caused_seconds)
-    names = ("rank", "collectives", "last", "suffered_seconds", "caused_seconds")
-    return [dict(zip(names, row, strict=True)) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
 def _stragglers(path: TorchCriticalPath) -> list[dict[str, Any]]:
@@ -104,11 +100,8 @@ def title(path: TorchCriticalPath) -> str:
     """Title with the annotation, and the file or number of ranks."""
     files = [posixpath.basename(rank.path) or rank.path for rank in path.trace.ranks]
     of_which = name_of(files[0]) if len(files) == 1 else format_count(len(path.graphs), "rank")
-    return (
-        f"Critical path of {name_of(path.question.annotation)}, {of_which}"
-        if path.question.annotation
-        else (f"Critical path of {of_which}")
-    )
+    annotation = path.question.annotation
+    return f"Critical path of {name_of(annotation) + ', ' if annotation else ''}{of_which}"
 
 
 def context(path: TorchCriticalPath) -> str:
@@ -118,8 +111,7 @@ def context(path: TorchCriticalPath) -> str:
         parts.append(f"{format_count(len(path.graphs), 'rank')}, of which rank {path.rank} ended last")
     elif len(path.trace.ranks) > 1 or path.rank:
         parts.append(f"rank {path.rank}")
-    if path.question.instance is not None:
-        instance = path.question.instance
+    if (instance := path.question.instance) is not None:
         numbers = f"{instance[0]} to {instance[1]}" if isinstance(instance, tuple) else str(instance)
         parts.append(f"instance {numbers}")
     return f"{', '.join(parts)}; window: {in_figures(path.window_seconds)}"
@@ -133,13 +125,11 @@ def document(path: TorchCriticalPath) -> Document:
 
 def page(path: TorchCriticalPath) -> Document:
     """Document for a page of its own, with figures; for a small graph, also what would help."""
-    stats = [("window", in_figures(path.window_seconds))]
-    stats.append(("longest path", in_figures(path.longest_path_seconds)))
-    waited = int(path.job.waits.suffered.sum()) / 1e9
-    if waited:
+    stats = [("window", in_figures(path.window_seconds)), ("longest path", in_figures(path.longest_path_seconds))]
+    if waited := int(path.job.waits.suffered.sum()) / 1e9:
         stats.append(("ranks waited for one another", in_figures(waited)))
     shown = document(path)
-    more = with_content(*shown.sections, quick_improvements(path))
+    more = with_content(*shown.sections, improvements(path))
     return replace(shown, sections=more, stats=tuple(stats), data=to_dict(path))
 
 
@@ -180,20 +170,19 @@ def by_name(path: TorchCriticalPath) -> Section:
     seconds = path.seconds("name")
     if set(seconds) <= {NOBODY}:
         return Section("")
-    unknown = path.seconds_of([Kind.UNATTRIBUTED]).get(NOBODY, 0.0)
-    if unknown:
+    if unknown := path.seconds_of([Kind.UNATTRIBUTED]).get(NOBODY, 0.0):
         seconds |= {NOBODY: seconds[NOBODY] - unknown, UNKNOWN: unknown}
-        seconds = {name: value for name, value in sorted(seconds.items(), key=lambda item: -item[1]) if value > 0}
-    return section("By kernel and operator", seconds_table("name", _readable(top(seconds, TOP_NAMES)), {}))
-
-
-def _readable(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Short names; equal ones are added up."""
-    found: dict[str, float] = {}
-    for name, value in seconds.items():
+        seconds = _largest({name: value for name, value in seconds.items() if value > 0})
+    # equal short names are added up
+    readable: dict[str, float] = {}
+    for name, value in top(seconds, TOP_NAMES).items():
         shown = BETWEEN if name == NOBODY else shown_name(name)
-        found[shown] = found.get(shown, 0.0) + value
-    return found
+        readable[shown] = readable.get(shown, 0.0) + value
+    return section("By kernel and operator", seconds_table("name", readable, {}))
+
+
+def _largest(seconds: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def shown_name(name: str) -> str:
@@ -210,31 +199,28 @@ def by_rank(path: TorchCriticalPath) -> Section:
     found = {name: value - unknown.get(name, 0.0) for name, value in path.seconds("rank").items()}
     seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in found.items()}
     seconds[UNKNOWN] = sum(unknown.values())
-    seconds = {name: value for name, value in sorted(seconds.items(), key=lambda item: -item[1]) if round(1e9 * value)}
+    seconds = _largest({name: value for name, value in seconds.items() if round(1e9 * value)})
     return section("By rank that the path went through", seconds_table("rank", top(seconds, MAX_RANKS), {}))
 
 
 def longest(path: TorchCriticalPath) -> Section:
     """The longest path and its bounds."""
-    length, window = path.longest_path_seconds, _window_of_chosen(path)
-    of_rank, its = (
-        (f" of rank {path.rank}", f"its {in_figures(window)}") if len(path.graphs) > 1 else ("", "the window")
-    )
+    length, window = path.longest_path_seconds, (path.graph.region.stop - path.graph.region.start) / 1e9
+    of_rank, its = "", "the window"
+    if len(path.graphs) > 1:
+        of_rank, its = f" of rank {path.rank}", f"its {in_figures(window)}"
     text = (
         f"The longest path{of_rank} through what its events had to wait for, as HTA defines it, takes "
         f"{in_figures(length)}, {format_share(length / window) if window else '0 %'} of {its}."
     )
-    shares = {name: share for name, share in sorted(path.shares.items(), key=lambda item: -item[1]) if share}
-    table = seconds_table("bound by", {name: share * length for name, share in shares.items()}, {})
+    shares = {name: share * length for name, share in _largest(path.shares).items() if share}
+    table = seconds_table("bound by", shares, {})
     return section("Longest path", text, table)
 
 
 def by_data(path: TorchCriticalPath) -> Section:
     """With an execution trace, the floor that data alone set, and the operators that could begin earlier."""
-    if path.graph.trace.execution is None:
-        return Section("")
-    flow = path.data_flow()
-    if not len(flow.operators):
+    if path.graph.trace.execution is None or not len((flow := path.data_flow()).operators):
         return Section("")
     earlier = np.nan_to_num(flow.earlier_seconds)
     most = np.argsort(-earlier, kind="stable")[:TOP_NAMES]
@@ -254,26 +240,15 @@ def by_data(path: TorchCriticalPath) -> Section:
 
 def stalled(path: TorchCriticalPath) -> Section:
     """Time in calls that manage memory, and in events that load data."""
-    found = path.stalls()
-    worth = {name: row for name, row in found.items() if row.total_seconds >= HARDLY * path.window_seconds}
-    if not worth:
-        return Section("")
-    scale = time_scale(max(row.total_seconds for row in worth.values()))
+    least = HARDLY * path.window_seconds
+    worth = [(name, row) for name, row in path.stalls().items() if row.total_seconds >= least][:TOP_NAMES]
+    scale = time_scale(max((row.total_seconds for _, row in worth), default=0.0))
     rows = tuple(
-        (
-            name_of(name),
-            str(row.times),
-            scale.figure(row.total_seconds),
-            scale.figure(row.path_seconds),
-        )
-        for name, row in list(worth.items())[:TOP_NAMES]
+        (name_of(name), str(row.times), scale.figure(row.total_seconds), scale.figure(row.path_seconds))
+        for name, row in worth
     )
     heads = ("memory and data", "times", f"in all threads, {scale.unit}", f"on the path, {scale.unit}")
     return section("Stalls for memory and data", Table(heads, rows))
-
-
-def _window_of_chosen(path: TorchCriticalPath) -> float:
-    return (path.graph.region.stop - path.graph.region.start) / 1e9
 
 
 def waits(path: TorchCriticalPath) -> Section:
@@ -352,10 +327,9 @@ def _notes(path: TorchCriticalPath) -> Iterator[str]:
     if ungrouped and len(path.trace.ranks) > 1:
         why = "; ".join(f"{count} as {sentence(reason)}" for reason, count in path.job.collectives.left_out.items())
         yield f"{format_count(ungrouped, 'kernel')} of communication could not be matched over ranks: {why}."
-    lost: dict[str, int] = {}
+    lost: Counter[str] = Counter()
     for rank in path.trace.ranks:
-        for why, count in rank.left_out.items():
-            lost[why] = lost.get(why, 0) + count
+        lost.update(rank.left_out)
     if lost:
         yield f"Events that could not be read: {', '.join(f'{count} {name_of(why)}' for why, count in lost.items())}."
 
@@ -374,8 +348,8 @@ def _differences(before: TorchCriticalPath, after: TorchCriticalPath) -> Section
     was, now = before.seconds("kind"), after.seconds("kind")
     scale = time_scale(max([*was.values(), *now.values()], default=0.0))
     rows: list[tuple[Cell, ...]] = [
-        (kind_label(name, TORCH_MEANINGS), scale.figure(was.get(name, 0.0)), scale.figure(value))
-        for name, value in ({name: now.get(name, 0.0) for name in (was | now)}).items()
+        (kind_label(name, TORCH_MEANINGS), *(scale.figure(seconds.get(name, 0.0)) for seconds in (was, now)))
+        for name in was | now
     ]
     whole = (before.window_seconds, after.window_seconds)
     rows.append((kind_label("total"), *(scale.figure(value) for value in whole)))
@@ -383,30 +357,22 @@ def _differences(before: TorchCriticalPath, after: TorchCriticalPath) -> Section
     return section("By kind", Table(heads, tuple(rows), sums=(len(rows) - 1,)))
 
 
-def quick_improvements(path: TorchCriticalPath) -> Section:
-    """Improvements, if the graph is small enough to be worked out anew within seconds."""
-    return improvements(path) if sum(len(graph.nodes) for graph in path.graphs) <= MAX_NODES else Section("")
-
-
 def improvements(path: TorchCriticalPath) -> Section:
-    """Savings of leaving out each kind of time, and of speeding up the longest names."""
+    """Savings of leaving out each kind of time, and of speeding up the longest names; none for a large graph."""
+    if sum(len(graph.nodes) for graph in path.graphs) > MAX_NODES:
+        return Section("")
     found = {f"no {name}": path.saved_seconds(without=[name]) for name in WITHOUT}
     for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
         shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
         found[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
-    worth = {
-        name: s for name, s in sorted(found.items(), key=lambda item: -item[1]) if s >= HARDLY * path.window_seconds > 0
-    }
+    worth = {name: saved for name, saved in _largest(found).items() if saved >= HARDLY * path.window_seconds > 0}
     if not worth:
         return Section("")
     largest, scale = max(worth.values()), time_scale(max(worth.values()))
     rows = tuple(
         (name, scale.figure(saved), f"{100 * saved / path.window_seconds:.1f}") for name, saved in worth.items()
     )
-    table = Table(
-        ("what", f"saved, {scale.unit}", "% of the window"),
-        rows,
-        drawings=tuple(Share(saved / largest) for saved in worth.values()),
-    )
+    bars = tuple(Share(saved / largest) for saved in worth.values())
+    table = Table(("what", f"saved, {scale.unit}", "% of the window"), rows, drawings=bars)
     text = "Each by itself, with every wait worked out anew. An estimate: unexplained time stays as long as it was."
     return section("What would help", text, table)

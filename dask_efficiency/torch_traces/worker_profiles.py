@@ -28,16 +28,9 @@ _LOOK_SECONDS = 0.01
 class TaskProfiles:
     """Profiles the first tasks of each requested prefix, in their threads, one at a time.
 
-    Only tasks in a pool's threads can be profiled: no coroutines, no tasks of a process pool, no methods of an actor.
-    A task that runs while another profile does, or the user's own profiler, is skipped and does not count as one of
-    those requested. Once no more are wanted, tasks run without any overhead.
-
-    Parameters
-    ----------
-    tasks
-        The worker's tasks, by key.
-    surround
-        Called with a function to call around each task, or None to stop that.
+    Only tasks in a pool's threads can be profiled: no coroutines, no tasks of a process pool, no methods of an actor. A
+    task that runs while another profile does, or the user's own profiler, is skipped and does not count. ``surround``
+    is called with a function to call around each task, or None once no more are wanted.
     """
 
     def __init__(self, tasks: Mapping[Any, TaskState], surround: Callable[[Around | None], object]) -> None:
@@ -70,10 +63,7 @@ class TaskProfiles:
             self._choose()
 
     def take(self, *, closing: bool = False) -> tuple[list[TaskProfile], dict[str, int]]:
-        """Profiles since the last call, and the number of tasks not profiled, by reason.
-
-        ``closing``: this is the last call, so profiles not written by now are counted as lost.
-        """
+        """Profiles since the last call, and numbers of tasks not profiled by reason, unwritten ones at the end."""
         with self._lock:
             profiles, self._written = self._written, []
             left_out, self._not_profiled = self._not_profiled, Counter()
@@ -149,7 +139,11 @@ class TaskProfiles:
                 with self._lock:
                     if self._closed:
                         return
-                    self._write()
+                    if self._thread is None:
+                        self._thread = threading.Thread(
+                            target=self._writing, name="dask-efficiency-profiles", daemon=True
+                        )
+                        self._thread.start()
                     self._ended.put((profile, run, thread))
                     ended = True
             except Exception as error:
@@ -173,11 +167,6 @@ class TaskProfiles:
         self.close()
 
     # -- in a thread of its own, because writing Kineto's JSON takes a while --------------------
-
-    def _write(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._writing, name="dask-efficiency-profiles", daemon=True)
-            self._thread.start()
 
     def _writing(self) -> None:
         while (ended := self._ended.get()) is not None:

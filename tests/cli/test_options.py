@@ -56,32 +56,20 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=100, check=False)
 
 
-def output_of(*arguments: str) -> str:
+def output(*arguments: str) -> str:
     result = run(*arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
-def test_a_report_in_retrospect_is_printed(tls: tuple[str, list[str]]) -> None:
+def test_each_command_is_answered_over_tls(tls: tuple[str, list[str]]) -> None:
     address, options = tls
-    # the past reaches to the last heartbeat
-    found = eventually(lambda: json.loads(output_of("report", address, "--json", *options))["report"]["by_worker"])
+    # The past reaches to the last heartbeat.
+    found = eventually(lambda: json.loads(output("report", address, "--json", *options))["report"]["by_worker"])
     assert sum(sum(row.values()) for row in found.values()) > 0
-
-
-def test_the_critical_path_of_a_recording_cluster_is_printed(tls: tuple[str, list[str]]) -> None:
-    address, options = tls
-    assert "abs" in json.loads(output_of("critical-path", address, "--json", *options))["seconds_by_prefix"]
-
-
-def test_the_stragglers_of_a_cluster_are_printed(tls: tuple[str, list[str]]) -> None:
-    address, options = tls
-    assert "Stragglers of" in output_of("stragglers", address, *options)
-
-
-def test_top_prints_a_cluster_once(tls: tuple[str, list[str]]) -> None:
-    address, options = tls
-    (line,) = output_of("top", address, "--once", "--json", "--interval", "1s", *options).splitlines()
+    assert "abs" in json.loads(output("critical-path", address, "--json", *options))["seconds_by_prefix"]
+    assert "Stragglers of" in output("stragglers", address, *options)
+    (line,) = output("top", address, "--once", "--json", "--interval", "1s", *options).splitlines()
     assert len(json.loads(line)["workers"]) == 1
 
 

@@ -30,24 +30,16 @@ def asked(what: str) -> Result:
         return CliRunner().invoke(command)
 
 
-def test_ctrl_c_is_130_with_the_progress_so_far() -> None:
-    result = asked("nothing")
-    assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "Ctrl-C: stopped while counting: 4 of 9 sheep\n"
-
-
-@pytest.mark.parametrize("what", ["partial", "judged"])
-def test_the_result_so_far_is_printed_and_130_marks_it_as_incomplete(what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "code", "stdout", "stderr"),
+    [
+        ("done", 0, "4 sheep\n", ""),
+        ("nothing", 130, "", "Ctrl-C: stopped while counting: 4 of 9 sheep\n"),
+        ("partial", 130, "4 sheep\n", "Ctrl-C: stopped after 4 of 9 sheep\n"),
+        ("judged", 130, "4 sheep\n", "Ctrl-C: stopped after 4 of 9 sheep\n"),
+        ("error", 130, "4 sheep\n", "Ctrl-C: stopped after 4 of 9 sheep\nError: no room for them\n"),
+    ],
+)
+def test_ctrl_c_is_130_with_the_result_and_the_progress_so_far(what: str, code: int, stdout: str, stderr: str) -> None:
     result = asked(what)
-    assert (result.exit_code, result.stdout) == (130, "4 sheep\n")
-    assert result.stderr == "Ctrl-C: stopped after 4 of 9 sheep\n"
-
-
-def test_an_error_after_ctrl_c_is_printed() -> None:
-    result = asked("error")
-    assert result.exit_code == 130
-    assert result.stderr.endswith("Error: no room for them\n")
-
-
-def test_a_command_that_is_not_stopped_ends_well() -> None:
-    assert (asked("done").exit_code, asked("done").stderr) == (0, "")
+    assert (result.exit_code, result.stdout, result.stderr) == (code, stdout, stderr)

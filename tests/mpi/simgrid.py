@@ -1,7 +1,5 @@
 """SimGrid's replay of a trace on a network, as an oracle."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -29,20 +27,9 @@ _PLAIN = (
 def replayed(
     trace: Path, topology: Topology, hosts: Sequence[str], folder: Path, eager: int, config: Iterable[str] = ()
 ) -> float:
-    """Seconds that SimGrid's replay of a trace takes.
+    """Seconds that SimGrid's replay of all ranks' actions takes; a host of speed 1 does 1e9 instructions a second.
 
-    Parameters
-    ----------
-    trace
-        A file with the actions of all ranks.
-    topology, hosts
-        The network, and the host of each rank; a host of speed 1 does 1e9 instructions a second.
-    folder
-        For its files.
-    eager
-        Bytes from which on a message waits for its receiver.
-    config
-        Further settings of SimGrid.
+    Messages from ``eager`` bytes on wait for their receivers.
     """
     (folder / "platform.xml").write_text(_platform(topology))
     (folder / "hosts").write_text("".join(f"{host}\n" for host in hosts))
@@ -50,14 +37,8 @@ def replayed(
     settings = (*_PLAIN, f"smpi/async-small-thresh:{eager}", f"smpi/send-is-detached-thresh:{eager}", *config)
     command = ["smpirun", "-np", str(len(hosts)), "-platform", str(folder / "platform.xml")]
     command += ["-hostfile", str(folder / "hosts"), *(f"--cfg={one}" for one in settings)]
-    done = subprocess.run(
-        [*command, "-replay", str(folder / "list")],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=300,
-        check=False,
-    )
+    command += ["-replay", str(folder / "list")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
     found = re.search(r"Simulation time ([0-9.e+-]+)", done.stdout + done.stderr)
     assert found, done.stderr[-2000:]
     return float(found[1])
@@ -83,13 +64,6 @@ def _platform(topology: Topology) -> str:
                 way = topology.route(one.name, other.name).links
                 crossed = "".join(f'<link_ctn id="{i}{"forth" if forth else "back"}"/>' for i, forth in way)
                 routes.append(f'<route src="{one.name}" dst="{other.name}" symmetrical="NO">{crossed}</route>')
-    lines = [
-        '<?xml version="1.0"?>',
-        '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">',
-        '<platform version="4.1"><zone id="all" routing="Full">',
-        *hosts,
-        *links,
-        *routes,
-        "</zone></platform>",
-    ]
-    return "\n".join(lines)
+    head = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
+    lines = ['<platform version="4.1"><zone id="all" routing="Full">', *hosts, *links, *routes, "</zone></platform>"]
+    return head + "\n".join(lines)

@@ -5,8 +5,6 @@ in turn, with ``tracing/smpi/internals``: every rank's messages have the same pe
 where said otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 #: By collective and MPICH's algorithm, the value of SimGrid's option ``smpi/<collective>``. Where MPICH's algorithm is
@@ -57,10 +55,7 @@ ALWAYS_EQUAL = {("gatherv", "linear"), ("scatterv", "linear")}
 def options(collective: str, algorithm: str, size: int) -> list[str]:
     """Arguments of ``smpirun`` that make SimGrid use MPICH's algorithm.
 
-    Raises
-    ------
-    KeyError
-        If SimGrid has no such algorithm: ``scan``, ``exscan``, ``reduce_scatter_block``, and ``smp`` of any.
+    It has none for ``scan``, ``exscan``, ``reduce_scatter_block``, and ``smp`` of any, which is a KeyError.
     """
     key = (collective, algorithm)
     if key in ALWAYS_EQUAL:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -31,15 +29,15 @@ def test_hosts_are_filled_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("h0:2\n", "hosts: 5 ranks, and 2 slots"),
         ("h0:2\nhall:3\n", "line 2: no host 'hall' in the cluster; there is: 'h0'"),
         ("h0:5\n", "'h0' gets 5 ranks and has 4 slots"),
     ],
 )
-def test_what_cannot_be_placed_is_named(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(TextFileError, match=said):
+def test_impossible_hosts_are_named(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(TextFileError, match=message):
         hosts(tmp_path, text, 5)
 
 
@@ -91,7 +89,7 @@ def test_without_a_hostfile_hosts_are_filled_by_their_slots(folder: Path) -> Non
     assert found.hosts == ("pc1",) * 4 + ("pc2",) * 4
 
 
-def test_what_each_rank_does_can_be_opened_in_perfetto(folder: Path) -> None:
+def test_each_ranks_activity_can_be_opened_in_perfetto(folder: Path) -> None:
     found = simulated(folder, "far")
     written_events = found.to_chrome(folder / "run.json.gz")
     events = json.loads(gzip.decompress((folder / "run.json.gz").read_bytes()))["traceEvents"]
@@ -132,7 +130,7 @@ def test_an_algorithm_can_be_forced(folder: Path) -> None:
         place_mpi(program, folder / "lab.yaml", [])
 
 
-def test_the_command_prints_what_the_function_finds(folder: Path) -> None:
+def test_the_command_prints_the_result_of_the_function(folder: Path) -> None:
     found = asked(folder, "-n", "8", "--hostfile", str(folder / "near"), "--json")
     assert found.exit_code == 0, found.output
     assert json.loads(found.output) == json.loads(json.dumps(simulated(folder).to_dict()))
@@ -151,7 +149,7 @@ def test_the_command_compares_hostfiles(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["-n", "4"], "-n is 4, and"),
         (["-f", "a", "-f", "b", "--chrome", "run.json"], "--chrome is not for several --hostfile"),
@@ -163,10 +161,10 @@ def test_the_command_compares_hostfiles(folder: Path) -> None:
         (["--html", "missing/page.html"], "missing"),
     ],
 )
-def test_what_is_wrong_ends_in_one_line(arguments: list[str], said: str, folder: Path) -> None:
+def test_errors_end_in_one_line(arguments: list[str], message: str, folder: Path) -> None:
     found = asked(folder, *arguments)
     assert found.exit_code in (1, 2)
-    assert said in found.output
+    assert message in found.output
     assert "Traceback" not in found.output
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -71,7 +69,7 @@ def test_a_small_message_goes_at_once_and_its_sender_goes_on(tmp_path: Path) -> 
     assert found.timelines[0].end == 500_000_000
 
 
-def test_a_synchronous_send_waits_whatever_its_size(tmp_path: Path) -> None:
+def test_a_synchronous_send_of_any_size_waits(tmp_path: Path) -> None:
     found = simulated(tmp_path, "0 ssend 1 0 1000\n1 compute 1e9\n1 recv 0 0 1000\n")
     assert found.timelines[0].end > 1_000_000_000
 
@@ -94,7 +92,7 @@ def test_messages_of_one_sender_and_tag_are_received_in_their_order(tmp_path: Pa
     assert found.timelines[1].nbytes[0] == 1000
 
 
-def test_a_receive_of_any_takes_what_comes_first(tmp_path: Path) -> None:
+def test_a_receive_of_any_takes_the_first_message(tmp_path: Path) -> None:
     text = "0 recv -555 -444 -1\n0 recv 2 7 8\n1 compute 1e9\n1 send 0 3 8\n2 compute 5e8\n2 send 0 7 8\n2 send 0 7 8\n"
     found = simulated(tmp_path, text)
     assert list(found.timelines[0].others)[:1] == [2]
@@ -147,19 +145,19 @@ def test_messages_of_two_communicators_do_not_meet(tmp_path: Path) -> None:
     assert found.timelines[1].nbytes[0] == 10
 
 
-def test_requests_that_nobody_waits_for_are_waited_for_at_the_end(tmp_path: Path) -> None:
+def test_requests_without_a_wait_are_waited_for_at_the_end(tmp_path: Path) -> None:
     found = simulated(tmp_path, "0 irecv 1 0 1000\n0 test 1 0 0\n1 compute 1e9\n1 send 0 0 1000\n")
     assert found.timelines[0].end == found.timelines[1].end + round(1e9 * (LATENCY + 1000 / 100e6))
 
 
-def test_what_is_combined_in_a_reduction_takes_time(tmp_path: Path) -> None:
+def test_combining_in_a_reduction_takes_time(tmp_path: Path) -> None:
     text = "0 reduce 1000 0 0 6\n1 reduce 1000 0 0 6\n"
     found = simulated(tmp_path, text, reduce_bytes_per_second=1000.0)
     assert found.makespan_seconds == pytest.approx(1 + LATENCY + 1000 / 100e6)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "0 recv 1 0 8\n0 send 1 0 8\n1 recv 0 0 8\n1 send 0 0 8\n",
@@ -171,6 +169,6 @@ def test_what_is_combined_in_a_reduction_takes_time(tmp_path: Path) -> None:
         ("0 barrier\n1 recv 0 0 8\n1 barrier\n", r"rank 0 waits in barrier \(.*, line 1\); rank 1 waits for a message"),
     ],
 )
-def test_ranks_that_wait_for_ever_are_named(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(MpiTraceError, match=said):
+def test_ranks_that_wait_for_ever_are_named(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(MpiTraceError, match=message):
         simulated(tmp_path, text)

@@ -1,7 +1,5 @@
 """Traces on networks, simulated here and by SimGrid's replay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 
@@ -32,7 +30,6 @@ COMPARED = [key for key in (*SELECTORS, ("alltoall", "pairwise")) if key != ("sc
 
 
 def config(algorithms: dict[str, str]) -> list[str]:
-    """Algorithms for SimGrid."""
     found = [option for name, algorithm in algorithms.items() for option in options(name, algorithm, RANKS)]
     return [option.removeprefix("--cfg=") for option in found]
 
@@ -61,7 +58,7 @@ def line(collective: str, nbytes: int) -> str:
 
 @needs_smpi
 @pytest.mark.parametrize(("collective", "algorithm"), COMPARED)
-def test_a_collective_takes_as_long_as_simgrid_says(collective: str, algorithm: str, tmp_path: Path) -> None:
+def test_a_collective_takes_as_long_as_in_simgrid(collective: str, algorithm: str, tmp_path: Path) -> None:
     topology = random_topology(5)
     lines = [f"{rank} {line(collective, nbytes)}" for nbytes in SIZES for rank in range(RANKS)]
     trace = written(tmp_path, iter([f"{rank} init" for rank in range(RANKS)] + lines))
@@ -76,7 +73,7 @@ def test_a_collective_takes_as_long_as_simgrid_says(collective: str, algorithm: 
 
 @needs_smpi
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_take_as_long_as_simgrid_says_and_hosts_rank_alike(name: str, tmp_path: Path) -> None:
+def test_programs_take_as_long_as_in_simgrid_and_hosts_rank_alike(name: str, tmp_path: Path) -> None:
     topology = random_topology(3)
     trace = written(tmp_path, PROGRAMS[name](RANKS))
     program = from_mpi_trace(trace)

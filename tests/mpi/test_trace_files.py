@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -23,7 +21,7 @@ def split(folder: Path, compressed: bool = False) -> Path:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_list_and_a_folder_of_files_say_the_same_as_one_file(compressed: bool, tmp_path: Path) -> None:
+def test_a_list_and_a_folder_of_files_are_equal_to_one_file(compressed: bool, tmp_path: Path) -> None:
     lines = (f"{rank} {action}" for action in ("init", "compute 5", "barrier") for rank in range(2))
     one = from_mpi_trace(written(tmp_path, lines))
     (tmp_path / "split").mkdir()
@@ -51,13 +49,13 @@ def test_names_are_read_as_all_releases_write_them(tmp_path: Path) -> None:
     assert program.ranks[0].nbytes[-2] == 32
 
 
-def test_datatypes_say_what_counts_are_of(tmp_path: Path) -> None:
+def test_counts_are_of_elements_of_their_datatypes(tmp_path: Path) -> None:
     text = PAIR + "0 send 1 0 1e3 1\n1 recv 0 0 1e3 3\n"
     program = from_mpi_trace(written(tmp_path, text))
     assert (program.ranks[0].nbytes[0], program.ranks[1].nbytes[0]) == (4000, 2000)
 
 
-def test_what_only_some_ranks_say_of_a_collective_is_put_together(tmp_path: Path) -> None:
+def test_sizes_that_only_some_ranks_know_are_put_together(tmp_path: Path) -> None:
     lines = [
         "0 gatherv 10 10 20 0 6 6",
         "1 gatherv 20 0 0 0 6 6",
@@ -70,7 +68,7 @@ def test_what_only_some_ranks_say_of_a_collective_is_put_together(tmp_path: Path
     assert [call.call.sizes for call in program.calls] == [(10, 20), (1, 2, 3, 4), (5, 6)]
 
 
-def test_the_first_line_says_the_speed(tmp_path: Path) -> None:
+def test_the_speed_is_read_from_the_first_line(tmp_path: Path) -> None:
     text = "# dask-efficiency mpi trace 1 instructions_per_second=2.5e9 communicators\n0 init\n"
     assert from_mpi_trace(written(tmp_path, text)).instructions_per_second == 2.5e9
 
@@ -93,13 +91,13 @@ def test_notes_have_a_tracers_counts_and_why_it_stopped(tmp_path: Path) -> None:
     )
 
 
-def test_messages_to_nobody_are_none(tmp_path: Path) -> None:
+def test_messages_to_no_process_are_none(tmp_path: Path) -> None:
     program = from_mpi_trace(written(tmp_path, f"{PAIR}0 isend -333 1 8 6\n0 wait -333 -333 -3335\n"))
     assert [len(actions) for actions in program.ranks] == [0, 0]
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("0 jump 3", r"program.txt, line 3: expected an action of MPI such as send, wait or allreduce, got 'jump'"),
         ("0 send 5 0 100", r"line 3: expected a rank below 2, got '5'"),
@@ -117,8 +115,8 @@ def test_messages_to_nobody_are_none(tmp_path: Path) -> None:
         ("hello", r"line 3: expected a rank and an action such as '0 send 1 0 100', got 'hello'"),
     ],
 )
-def test_a_wrong_line_is_named(line: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(MpiTraceError, match=said):
+def test_a_wrong_line_is_named(line: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(MpiTraceError, match=message):
         from_mpi_trace(written(tmp_path, f"{PAIR}{line}\n"))
 
 
@@ -138,8 +136,8 @@ def test_a_rank_without_a_file_is_named(tmp_path: Path) -> None:
 
 def test_ranks_that_disagree_about_a_collective_are_named(tmp_path: Path) -> None:
     text = PAIR + "0 barrier\n1 bcast 8 1\n0 bcast 8 1\n1 barrier\n"
-    said = r"line 4: rank 1 calls bcast from root 1 where rank 0 calls barrier \(.*line 3\); ranks must agree"
-    with pytest.raises(MpiTraceError, match=said):
+    message = r"line 4: rank 1 calls bcast from root 1 where rank 0 calls barrier \(.*line 3\); ranks must agree"
+    with pytest.raises(MpiTraceError, match=message):
         from_mpi_trace(written(tmp_path, text))
     with pytest.raises(MpiTraceError, match=r"line 5: rank 0 calls 2 collectives or more, and rank 1 .* calls 1"):
         from_mpi_trace(written(tmp_path, PAIR + "0 barrier\n1 barrier\n0 barrier\n"))

@@ -296,7 +296,7 @@ BROKEN = [
     (TimelineRecorder, "add", "timeline"),
     (TimelineRecorder, "timeline", "timeline"),
     (client_half, "build", "trace"),
-    (RecordingPart, "_tell_workers", "trace"),
+    (RecordingPart, "_read_clocks", "trace"),
     (RecordingPart, "_collect", "trace"),
     (client_half, "split_phases", "record of the client's phases"),
     (ClientObserver, "add", "record of what the client did"),

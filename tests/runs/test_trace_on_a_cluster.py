@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
@@ -34,7 +34,6 @@ from tests.plugin.watch import addresses, ahead_ns, eventually, kill, near
 from tests.runs.trace.scenes import needs_of, runs_of
 
 pytestmark = pytest.mark.cluster
-
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 
 
@@ -60,9 +59,21 @@ def report_thread(x: int, *dependencies: Any) -> tuple[int, int]:
     return threading.get_native_id(), time.monotonic_ns()
 
 
+class Layers(NamedTuple):
+    """A traced run of three layers: what its tasks return, what each needs, and what the workers fetched."""
+
+    trace: RunTrace
+    returned: dict[str, tuple[int, int]]
+    needs: dict[str, set[str]]
+    fetched: list[tuple[str, str, str]]
+
+
 @pytest.fixture(scope="module")
-def layered(cluster: LocalCluster) -> Any:
-    """A traced run of three layers, and what its tasks say of themselves."""
+def layers(cluster: LocalCluster) -> Layers:
+    def fetched(dask_worker: Any) -> list[tuple[str, str, str]]:
+        log = dask_worker.transfer_incoming_log
+        return [(dask_worker.address, entry["who"], key) for entry in log for key in entry["keys"]]
+
     with Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         with efficiency_report(client, name="layers", trace=True) as report:
@@ -70,82 +81,53 @@ def layered(cluster: LocalCluster) -> Any:
             second = client.map(report_thread, first, first[::-1], pure=False)
             last = client.submit(report_thread, 0, *second, pure=False)
             wait(last)
-            said = dict(
-                zip([f.key for f in [*first, *second, last]], client.gather([*first, *second, last]), strict=True)
-            )
-            fetched = client.run(
-                lambda dask_worker: [
-                    (dask_worker.address, log["who"], key)
-                    for log in dask_worker.transfer_incoming_log
-                    for key in log["keys"]
-                ]
-            )
+            futures = [*first, *second, last]
+            returned = dict(zip([f.key for f in futures], client.gather(futures), strict=True))
+            moved = [row for rows in client.run(fetched).values() for row in rows]
         needs = {f.key: {a.key, b.key} for f, a, b in zip(second, first, first[::-1], strict=True)}
         needs[last.key] = {future.key for future in second}
-        yield report, said, needs, [row for rows in fetched.values() for row in rows]
+        return Layers(report.trace, returned, needs, moved)
 
 
-def test_every_task_has_one_run_that_succeeded(layered: Any) -> None:
-    report, said, _, _ = layered
-    trace = report.trace
-    assert set(trace.keys) == set(said)
-    assert Counter(trace.runs.task.tolist()) == Counter(range(len(said)))
+def test_every_task_has_one_run_that_succeeded_and_the_dependencies_of_the_graph(layers: Layers) -> None:
+    trace = layers.trace
+    assert set(trace.keys) == set(layers.returned)
+    assert Counter(trace.runs.task.tolist()) == Counter(range(len(layers.returned)))
     assert (trace.runs.outcome == RunOutcome.SUCCEEDED).all()
     assert not trace.runs.recomputed.any()
-    assert trace.dropped == {}
-    assert trace.notes == ()
+    assert (trace.dropped, trace.notes) == ({}, ())
+    assert {key: needs_of(trace, key) for key in trace.keys} == {k: layers.needs.get(k, set()) for k in trace.keys}
 
 
-def test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause(layered: Any) -> None:
-    trace = layered[0].trace
+def test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause(layers: Layers) -> None:
+    trace = layers.trace
     assert_in_order(trace)
     for name in INSTANTS:
         assert (getattr(trace.runs, name) != MISSING).all(), name
-
-
-def test_dependencies_are_those_of_the_graph(layered: Any) -> None:
-    trace, said, needs, _ = layered[0].trace, *layered[1:]
-    assert {key: needs_of(trace, key) for key in said} == {key: needs.get(key, set()) for key in said}
-
-
-def test_threads_are_those_that_the_tasks_ran_on(layered: Any) -> None:
-    trace, said, _, _ = layered[0].trace, *layered[1:]
-    assert {key: runs_of(trace, key)[0]["thread"] for key in said} == {key: thread for key, (thread, _) in said.items()}
-
-
-def test_a_task_reads_the_clock_between_its_start_and_its_stop(layered: Any) -> None:
-    trace, said, _, _ = layered[0].trace, *layered[1:]
-    epoch = min(trace.runs.assigned) - trace.start
-    assert epoch >= 0
+    assert min(trace.runs.assigned) >= trace.start
     ahead = ahead_ns()
-    for key, (_, read) in said.items():
+    for key, (thread, read) in layers.returned.items():
         (run,) = runs_of(trace, key)
+        assert run["thread"] == thread
         # The clock of the day may be turned while the test runs, by less than this.
         assert run["start"] - 1e8 <= read + ahead <= run["stop"] + 1e8
 
 
-def test_transfers_are_those_that_the_workers_log(layered: Any) -> None:
-    trace, _, _, fetched = layered[0].trace, *layered[1:]
+def test_transfers_are_those_that_the_workers_log(layers: Layers) -> None:
+    trace, transfers = layers.trace, layers.trace.transfers
     names = [worker.address for worker in trace.workers]
-    transfers = trace.transfers
-    recorded = [
-        (names[receiver], names[sender], trace.keys[task])
-        for receiver, sender, task in zip(
-            transfers.receiver.tolist(), transfers.sender.tolist(), transfers.task.tolist(), strict=True
-        )
-    ]
-    assert Counter(recorded) <= Counter(fetched)
-    mine = [row for row in fetched if row[2] in set(trace.keys)]
-    assert Counter(recorded) == Counter(mine)
+    columns = (transfers.receiver.tolist(), transfers.sender.tolist(), transfers.task.tolist())
+    recorded = [(names[to], names[of], trace.keys[task]) for to, of, task in zip(*columns, strict=True)]
     assert recorded
+    assert Counter(recorded) == Counter(row for row in layers.fetched if row[2] in set(trace.keys))
     assert transfers.arrived.all()
     assert (transfers.queued <= transfers.start).all()
     assert (transfers.start <= transfers.stop).all()
     assert (transfers.nbytes > 0).all()
 
 
-def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) -> None:
-    runs = layered[0].trace.runs
+def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layers: Layers) -> None:
+    runs = layers.trace.runs
     waited = np.flatnonzero(runs.after != MISSING)
     assert len(waited) >= 4  # twelve tasks at once on four slots
     for row in waited:
@@ -154,8 +136,8 @@ def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) 
         assert runs.ready[row] < before.ended[0]
 
 
-def test_transitions_are_caused_by_the_scheduler_s_messages(layered: Any) -> None:
-    trace, _, needs, _ = layered[0].trace, *layered[1:]
+def test_transitions_are_caused_by_the_scheduler_s_messages(layers: Layers) -> None:
+    trace, needs = layers.trace, layers.needs
     kinds = np.array(trace.stimulus_kinds)
     rows = trace.transitions.take(trace.transitions.finish == STATES.index("processing"))
     by_task = {
@@ -164,18 +146,14 @@ def test_transitions_are_caused_by_the_scheduler_s_messages(layered: Any) -> Non
     assert all(by_task[key] == "task-finished" for key in needs)
     assert {kind for key, kind in by_task.items() if key not in needs} <= {"update-graph", "task-finished"}
     assert (trace.transitions.at[1:] >= trace.transitions.at[:-1]).all()
-    made = trace.stimuli.at[trace.transitions.stimulus]
-    assert (made <= trace.transitions.at + 1e6).all()
+    assert (trace.stimuli.at[trace.transitions.stimulus] <= trace.transitions.at + 1e6).all()
 
 
-def test_graphs_phases_and_names_are_there(layered: Any) -> None:
-    trace = layered[0].trace
-    assert trace.name == "layers"
-    assert trace.prefixes == ("report_thread",)
+def test_graphs_phases_and_names_are_there(layers: Layers) -> None:
+    trace = layers.trace
+    assert (trace.name, trace.prefixes, len(trace.clients), len(trace.graphs)) == ("layers", ("report_thread",), 1, 3)
     (span,) = trace.spans
     assert span.startswith("layers/test_trace_on_a_cluster.py:")
-    assert len(trace.clients) == 1
-    assert len(trace.graphs) == 3
     assert (trace.graphs.received <= trace.graphs.taken_in).all()
     assert set(trace.tasks.graph.tolist()) == {0, 1, 2}
     assert trace.tasks.wanted.all()
@@ -188,21 +166,12 @@ def test_graphs_phases_and_names_are_there(layered: Any) -> None:
     assert trace.config["bandwidth"] > 0
 
 
-def test_without_it_a_report_has_no_trace_and_the_cluster_does_not_record(client: Client) -> None:
-    with efficiency_report(client) as report:
-        client.submit(nap, 0.01, pure=False).result()
-    assert report.trace is None
-    with pytest.raises(RuntimeError, match="does not record"):
-        get_trace(client)
-    assert not any(client.run(worker_records).values())
-
-
 def test_cpu_time_is_what_the_tasks_measure(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         future = client.submit(spin, 0.1, pure=False)
-        told = future.result()
+        measured = future.result()
     (run,) = runs_of(report.trace, future.key)
-    assert run["cpu_ns"] / 1e9 == near(told["cpu"])
+    assert run["cpu_ns"] / 1e9 == near(measured["cpu"])
     assert run["stop"] - run["start"] >= run["cpu_ns"]
 
 
@@ -238,9 +207,8 @@ def test_priorities_and_what_a_task_may_run_on_are_recorded(client: Client) -> N
 def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         left = client.submit(leave_the_pool, 0.05, 0.0, 0.1, pure=False)
-        left.result()
         coroutine = client.submit(nap_in_a_coroutine, 0.05, pure=False)
-        coroutine.result()
+        client.gather([left, coroutine])
         tally = client.submit(Tally, 0.01, actor=True, pure=False)
         actor = tally.result()
         actor.work(0.01).result()
@@ -257,7 +225,7 @@ def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) 
     del actor
 
 
-def test_keys_that_are_no_texts_and_scattered_data(client: Client) -> None:
+def test_keys_that_are_no_texts_and_scattered_data_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         data = client.scatter(incompressible(1000, 0), workers=[addresses(client)[0]])
         key = ("pair", 1, "two")
@@ -273,44 +241,24 @@ def test_keys_that_are_no_texts_and_scattered_data(client: Client) -> None:
     assert not runs_of(trace, data.key)
 
 
-def block_the_loop() -> tuple[int, int]:
-    start = time.monotonic_ns()
-    time.sleep(0.2)
-    return start, time.monotonic_ns()
-
-
-def test_a_blocked_event_loop_is_noted(client: Client) -> None:
-    with efficiency_report(client, trace=True) as report:
-        address = addresses(client)[0]
-        start, stop = client.run(block_the_loop, workers=[address])[address]
-        client.run_on_scheduler(block_the_loop)
-    blocked = report.trace.blocked
-    ahead = ahead_ns()
-    worker = [w.address for w in report.trace.workers].index(address)
-    for loop in (MISSING, worker):
-        assert (blocked.stop - blocked.start)[blocked.worker == loop].max() >= 0.18e9
-    mine = blocked.take(blocked.worker == worker)
-    covers = (mine.start <= start + ahead + 1e8) & (mine.stop >= stop + ahead - 1e8)
-    assert covers.any()
-
-
 def test_the_ring_is_bounded_and_counts_what_it_dropped(client: Client) -> None:
+    def run(count: int, times: int = 1) -> RunTrace:
+        for i in range(times):
+            # On one worker: where tasks are stolen to and fro, their transitions fill what there is room for.
+            some = range(count * i, count * (i + 1))
+            client.gather(client.map(lambda x: x, some, pure=False, workers=addresses(client)[:1]))
+        return get_trace(client)
+
     client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=20))
     try:
-        for i in range(10):
-            # On one worker: where tasks are stolen to and fro, their transitions fill what there is room for.
-            ten = range(10 * i, 10 * i + 10)
-            client.gather(client.map(lambda x: x, ten, pure=False, workers=addresses(client)[:1]))
-        trace = get_trace(client)
+        trace = run(10, times=10)
         client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=1_000))
-        client.gather(client.map(lambda x: x, range(100), pure=False))
-        assert len(get_trace(client).tasks) >= 100
+        assert len(run(100).tasks) >= 100
     finally:
         client.register_plugin(EfficiencyPlugin(trace=False))
     assert 1 <= len(trace.tasks) <= 20
     assert trace.dropped["tasks"] >= 70
-    done = trace.runs.take(trace.runs.outcome == RunOutcome.SUCCEEDED)
-    assert len(done) >= 1
+    assert (trace.runs.outcome == RunOutcome.SUCCEEDED).any()
     with pytest.raises(RuntimeError, match="does not record"):
         get_trace(client)
 
@@ -377,24 +325,19 @@ def test_stolen_tasks_have_a_run_for_the_victim_and_one_for_the_thief(mortal_cli
         futures = client.map(nap, [0.2] * 30, workers=[victim], allow_other_workers=True, pure=False)
         wait(futures)
     trace = report.trace
-    stolen = [key for key in (future.key for future in futures) if len(runs_of(trace, key)) > 1]
-    moved = client.run_on_scheduler(confirmed_steals)
-    assert set(stolen) == set(moved)
-    assert stolen
-    for key in stolen:
-        *given_up, done = runs_of(trace, key)
-        assert all(run["outcome"] == RunOutcome.CANCELLED for run in given_up)
+    stolen = {key: runs for key in (future.key for future in futures) if len(runs := runs_of(trace, key)) > 1}
+    assert set(stolen) == set(client.run_on_scheduler(confirmed_steals)) != set()
+    for *given_up, done in stolen.values():
+        assert all((run["outcome"], run["start"]) == (RunOutcome.CANCELLED, MISSING) for run in given_up)
         assert done["outcome"] == RunOutcome.SUCCEEDED
         assert done["worker"] != given_up[-1]["worker"]
-        assert all(run["start"] == MISSING for run in given_up)
     assert_in_order(trace)
 
 
-def test_workers_that_join_and_a_restart(mortal_cluster: LocalCluster, mortal_client: Client) -> None:
+def test_workers_that_join_or_restart_are_recorded(mortal_cluster: LocalCluster, mortal_client: Client) -> None:
     client = mortal_client
     with efficiency_report(client, trace=True) as report:
-        before = client.submit(nap, 0.01, pure=False)
-        before.result()
+        client.submit(nap, 0.01, pure=False).result()
         client.restart()
         client.wait_for_workers(2)
         mortal_cluster.scale(3)
@@ -403,14 +346,13 @@ def test_workers_that_join_and_a_restart(mortal_cluster: LocalCluster, mortal_cl
         after = client.submit(nap, 0.01, workers=[newest], pure=False)
         after.result()
     trace = report.trace
-    assert [run["outcome"] for run in runs_of(trace, after.key)] == [RunOutcome.SUCCEEDED]
     (run,) = runs_of(trace, after.key)
+    assert run["outcome"] == RunOutcome.SUCCEEDED
     assert trace.workers[run["worker"]].address == newest
     assert run["executing"] != MISSING
     assert len(trace.workers) == 5
     changes = Counter(trace.worker_events.change.tolist())
-    assert changes[WorkerChange.JOINED] == 3
-    assert changes[WorkerChange.LEFT] == 2
+    assert (changes[WorkerChange.JOINED], changes[WorkerChange.LEFT]) == (3, 2)
 
 
 def test_spilling_is_in_the_trace_by_run_and_by_when_it_blocked_the_loop(new_cluster: Any) -> None:
@@ -484,6 +426,12 @@ def test_recording_leaves_nothing_behind(client: Client) -> None:
         client.gather(client.map(nap, [0.001] * 20, pure=False))
     assert client.run_on_scheduler(handlers) == before
     assert client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.get_events("dask-efficiency-trace")) == ()
+    with efficiency_report(client) as report:
+        client.submit(nap, 0.01, pure=False).result()
+    assert report.trace is None
+    with pytest.raises(RuntimeError, match="does not record"):
+        get_trace(client)
+    assert not any(client.run(worker_records).values())
 
 
 def break_the_recorder(dask_worker: Any) -> None:

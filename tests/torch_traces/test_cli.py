@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -62,15 +60,15 @@ def test_one_rank_and_several_instances_are_explained_alone() -> None:
 
 def test_changes_are_printed_and_in_json() -> None:
     asked = ("step.json.gz", "--annotation", ALEX, "--instance", "1")
-    said = words(run(*asked, "--what-if", "cudaMalloc=2", "--without", "kernel-launch").stdout)
-    assert "With 'cudaMalloc' 2 times as fast and no kernel-launch: " in said
+    message = words(run(*asked, "--what-if", "cudaMalloc=2", "--without", "kernel-launch").stdout)
+    assert "With 'cudaMalloc' 2 times as fast and no kernel-launch: " in message
     found = json.loads(run(*asked, "--what-if", "cudaMalloc=2", "--without", "kernel-launch", "--json").stdout)
     path = recorded("simple_add").what_if(speed_up={"cudaMalloc": 2.0}, without=["kernel-launch"])
     assert found["what_if"]["window_seconds"] == path.window_seconds
     assert found["window_seconds"] == recorded("simple_add").window_seconds
 
 
-def test_what_is_written_is_the_path_that_was_asked_for() -> None:
+def test_files_hold_the_path_that_was_asked_for() -> None:
     asked = ("step.json.gz", "--annotation", ALEX, "--instance", "1")
     result = run(*asked, "--chrome", "few.json", "--html", "step.html", "--save", "step.path")
     assert (result.exit_code, result.stdout) == (0, f"{recorded('simple_add').headline}.\n")
@@ -93,7 +91,7 @@ def test_a_saved_path_is_shown_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ([], 2, "Missing argument 'FILES...'"),
         (["none.json"], 1, "none.json"),
@@ -113,10 +111,10 @@ def test_a_saved_path_is_shown_again() -> None:
         (["localhost:8786"], 1, "localhost:8786 is a scheduler; expected traces that torch.profiler wrote"),
     ],
 )
-def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code: int, said: str) -> None:
+def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code: int, message: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in words(result.stderr)
+    assert message in words(result.stderr)
     assert "Traceback" not in result.stderr
 
 
@@ -129,5 +127,5 @@ def test_other_commands_name_this_one(command: str) -> None:
         assert f"{name} is {what}: `dask-efficiency torch path {name}`" in words(result.stderr)
 
 
-def test_what_can_be_left_out_is_what_the_analysis_knows() -> None:
+def test_the_command_can_leave_out_all_that_the_analysis_knows() -> None:
     assert tuple(WITHOUT) == torch_critical_path.WITHOUT

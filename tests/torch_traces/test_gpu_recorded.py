@@ -1,7 +1,5 @@
 """The ledger of what Kineto recorded on real GPUs, against sums that are made without it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path

@@ -65,7 +65,7 @@ def test_every_kernel_comes_once_with_a_call_of_its_thread(torch: Any, meter: Cu
     assert meter.dropped == 0
 
 
-def test_the_sum_of_a_tasks_kernels_is_what_events_around_them_say(torch: Any, meter: CuptiMeter):
+def test_the_sum_of_a_tasks_kernels_is_that_of_events_around_them(torch: Any, meter: CuptiMeter):
     large = torch.ones(4096, 4096, device="cuda")
     torch.mm(large, large)
     torch.cuda.synchronize()
@@ -186,7 +186,7 @@ def test_a_profiled_task_has_its_own_kernels_while_the_meter_gives_way(torch: An
     assert len(kernels(meter.flush())) == 30
 
 
-def test_sensors_say_what_they_are_asked(torch: Any):
+def test_sensors_answer_each_reading(torch: Any):
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     driver = libcuda.loaded_driver()
     assert driver is not None

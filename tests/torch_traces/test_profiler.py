@@ -155,7 +155,7 @@ def test_torch_s_functions_are_only_replaced_while_a_profile_is_wanted():
         PROFILERS.hold()
 
 
-def test_what_somebody_else_put_over_it_stays():
+def test_a_later_replacement_of_torchs_function_stays():
     module = torch.autograd.profiler
     original = module._prepare_profiler
     profiled(add)
@@ -190,7 +190,7 @@ def test_torch_is_not_imported_for_it(monkeypatch: pytest.MonkeyPatch, half_impo
     assert half_imported or "torch.autograd.profiler" not in sys.modules
 
 
-def test_only_who_begins_a_profile_waits_while_none_may_begin():
+def test_only_the_beginning_of_a_profile_waits_while_none_may_begin():
     ended = threading.Event()
 
     def hold_and_release() -> None:

@@ -1,7 +1,5 @@
 """Chosen tasks run under torch's own profiler, on real processes, and the path leads into them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -20,13 +18,7 @@ from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import Category
-from tests.torch_traces.training import (
-    Trainer,
-    fails_in_training,
-    imports_torch,
-    train_step,
-    trains_in_a_coroutine,
-)
+from tests.torch_traces.training import Trainer, fails_in_training, imports_torch, train_step, trains_in_a_coroutine
 
 pytestmark = pytest.mark.cluster
 
@@ -68,7 +60,7 @@ def training(cluster: LocalCluster) -> Any:
             for prefix in ("trains_in_a_coroutine", "Trainer"):
                 report.profile(prefix, per_worker=4)
             # One at a time, so that none finds another one at work.
-            said = [
+            steps = [
                 one
                 for address in client.nthreads()
                 for one in run(client, train_step, 3, nap=0.005, resources={"slot": 1}, workers=[address])
@@ -78,8 +70,8 @@ def training(cluster: LocalCluster) -> Any:
             assert client.submit(Trainer, actor=True).result().step().result() == 1
             run(client, train_step, 1, key="nothing-more")
             report.profile("last", per_worker=1)
-            said.append(client.submit(train_step, nap=0.02, key=("last", 1)).result())
-        yield before.trace, report, said
+            steps.append(client.submit(train_step, nap=0.02, key=("last", 1)).result())
+        yield before.trace, report, steps
 
 
 def test_so_many_tasks_of_each_prefix_are_profiled_on_each_worker(training):
@@ -96,16 +88,16 @@ def test_making_an_actor_is_a_task_and_what_it_does_is_not(training):
     assert not any(operators(p) for p in report.trace.profiles if prefix_of(report.trace, p) == "Trainer")
 
 
-def test_torch_is_not_imported_for_a_profile_and_the_trace_says_so(training):
+def test_torch_is_not_imported_for_a_profile_and_a_note_has_that(training):
     before, _, _ = training
     assert before.profiles == ()
     assert any("torch was not imported yet" in note for note in before.notes)
 
 
 def test_a_profile_is_joined_with_its_run_by_thread_and_clock(training):
-    _, report, said = training
+    _, report, steps = training
     trace = report.trace
-    threads = {one["thread"] for one in said}
+    threads = {one["thread"] for one in steps}
     for profile in trace.profiles:
         if prefix_of(trace, profile) not in ("train_step", "last"):
             continue
@@ -114,7 +106,7 @@ def test_a_profile_is_joined_with_its_run_by_thread_and_clock(training):
         assert profile.thread in threads
         assert runs.start[profile.run] <= profile.start < profile.stop <= runs.stop[profile.run]
         one = next(
-            one for one in said if profile.started <= one["began"] <= profile.started + profile.stop - profile.start
+            one for one in steps if profile.started <= one["began"] <= profile.started + profile.stop - profile.start
         )
         assert one["thread"] == profile.thread
         events = read_rank(io.BytesIO(profile.content), "a profile").events
@@ -165,7 +157,7 @@ def test_profiles_need_a_trace_and_an_open_report(cluster: LocalCluster, trainin
             efficiency_report(client, trace=True).profile("train_step")
 
 
-def test_a_cluster_that_records_all_the_time_profiles_what_the_plugin_s_option_says(cluster: LocalCluster):
+def test_a_cluster_that_records_all_the_time_profiles_by_the_plugins_option(cluster: LocalCluster):
     with Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin(trace=True, profile={"train_step": 1}))
         try:

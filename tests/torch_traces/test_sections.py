@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -24,7 +22,6 @@ NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 
 @cache
 def hostile() -> TorchCriticalPath:
-    """A path in which every name of the trace is hostile."""
     path = recorded("dlrm")
     ranks = []
     for rank in path.trace.ranks:
@@ -56,11 +53,11 @@ def test_waits_between_ranks_need_several_ranks() -> None:
     assert not sections.steps(recorded("h100")).blocks
 
 
-def test_notes_list_what_was_inferred() -> None:
-    said = " ".join(sections.notes(recorded("dlrm")).lines)
-    assert "The trace does not record what calls of the CPU waited for" in said
-    assert "inferred" in said
-    assert "enable_cuda_sync_events=True" in said
+def test_notes_list_inferred_waits() -> None:
+    text = " ".join(sections.notes(recorded("dlrm")).lines)
+    assert "The trace does not record what calls of the CPU waited for" in text
+    assert "inferred" in text
+    assert "enable_cuda_sync_events=True" in text
     assert "inferred" not in " ".join(sections.notes(recorded("event_sync")).lines)
 
 
@@ -82,7 +79,7 @@ def test_an_execution_trace_has_a_section_on_data_alone() -> None:
     assert not sections.by_data(recorded("h100")).blocks
 
 
-def test_what_would_help_is_worked_out_and_sorted() -> None:
+def test_improvements_are_worked_out_and_sorted() -> None:
     found = sections.improvements(recorded("simple_add"))
     assert found.rows[0][0] == "cudaMalloc, 2 times as fast"
     saved = recorded("simple_add").saved_seconds(speed_up={"^cudaMalloc$": 2.0})
@@ -101,7 +98,7 @@ def test_a_change_is_described_with_both_windows() -> None:
     assert "With no data-loading: 243 ms instead of 243 ms, no shorter." in none
 
 
-def test_a_changed_path_says_that_it_is_no_recording() -> None:
+def test_a_changed_path_is_marked_as_no_recording() -> None:
     text = plain(sections.document(recorded("event_sync").what_if(without=["kernel-gap"])))
     assert "Not as it was recorded" in text
     assert "With no kernel-gap." in text
@@ -137,17 +134,17 @@ def test_time_before_a_rank_began_is_not_spent_on_that_rank() -> None:
 
 
 def test_the_longest_path_is_compared_with_the_window_of_its_rank() -> None:
-    (said, *_) = sections.longest(recorded("dlrm")).lines
-    assert said.endswith("takes 9.57 ms, 53 % of its 18 ms.")
-    (said, *_) = sections.longest(recorded("h100")).lines
-    assert said.endswith("% of the window.")
+    (text, *_) = sections.longest(recorded("dlrm")).lines
+    assert text.endswith("takes 9.57 ms, 53 % of its 18 ms.")
+    (text, *_) = sections.longest(recorded("h100")).lines
+    assert text.endswith("% of the window.")
 
 
 def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
     path = recorded("cpu_only")
-    said = fragment(sections.document(path))
-    assert "a thread of the program runs operators or Python" in said
-    assert "GPU" not in said
+    text = fragment(sections.document(path))
+    assert "a thread of the program runs operators or Python" in text
+    assert "GPU" not in text
     assert "GPU" not in plain(sections.document(path))
 
 

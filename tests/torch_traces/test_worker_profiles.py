@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
@@ -113,12 +111,12 @@ def test_a_task_counts_for_all_who_asked_and_more_can_be_asked_for(scene):
     assert scene.around is None
 
 
-def test_a_task_that_nobody_knows_is_left_alone(scene):
+def test_an_unknown_task_is_left_alone(scene):
     scene.profiles.ask({"": {"train": 1}})
     assert scene.around(TASK, "train-0") is None
 
 
-def test_what_cannot_be_profiled_is_counted_by_why_and_not_as_done(scene, monkeypatch):
+def test_tasks_that_cannot_be_profiled_are_counted_by_reason_and_not_as_done(scene, monkeypatch):
     scene.profiles.ask({"": {"train": 1}})
     monkeypatch.setattr(Profiled, "fails_to_begin", NotProfiled("another task was being profiled"))
     assert not scene.run("train-1")
@@ -170,7 +168,7 @@ def test_a_profile_that_runs_when_the_recording_ends_is_ended_and_forgotten(scen
     assert scene.taken() == ([], {})
 
 
-def test_what_is_not_written_yet_is_known_and_lost_with_a_worker_that_closes(scene):
+def test_profiles_not_yet_written_are_counted_and_lost_with_a_worker_that_closes(scene):
     Profiled.may_export.clear()
     scene.profiles.ask({"": {"train": 3}})
     scene.run("train-1")
@@ -185,7 +183,7 @@ def test_what_is_not_written_yet_is_known_and_lost_with_a_worker_that_closes(sce
     assert scene.profiles.unwritten == 0
 
 
-def test_catching_up_waits_for_what_is_being_written_but_not_for_ever(scene):
+def test_catching_up_waits_for_the_writing_of_profiles_but_not_for_ever(scene):
     Profiled.may_export.clear()
     scene.profiles.ask({"": {"train": 1}})
     scene.run("train-1")

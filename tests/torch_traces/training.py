@@ -1,7 +1,5 @@
 """Tasks that use torch, as a training job's do."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -43,8 +41,6 @@ async def trains_in_a_coroutine(i: int) -> int:
 
 
 class Trainer:
-    """An actor."""
-
     def step(self) -> int:
         train_step()
         return 1

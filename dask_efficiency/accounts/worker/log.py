@@ -45,7 +45,7 @@ slots and, while one records, to the recorder. It does so
 
 1. Where the log is cut into batches makes no difference: the accounts and the trace are the same, to the nanosecond
    (``test_wherever_the_log_is_cut_the_accounts_and_the_trace_are_those_of_then`` in
-   ``tests/runs/recording/worker/test_scene.py``, on the log of a real worker).
+   ``tests/runs/recording/worker/test_slot_time.py``, on the log of a real worker).
 2. A batch is read in the order of its instants, and entries of one instant in the order in which they were written
    (``test_entries_are_read_by_when_they_happened_and_those_of_one_instant_as_they_were_written`` in
    ``tests/accounts/worker/test_slots.py``). Sorting is needed because a pause fires no hook: it is found at the next

@@ -84,13 +84,9 @@ def _found(
     program = load_trace(trace)
     if ranks is not None and ranks != program.size:
         raise ValueError(f"-n is {ranks}, and {trace} has {program.size} ranks: a trace is of one number of ranks")
-    common: dict[str, Any] = {
-        "mpich": asked["mpich"],
-        "algorithms": asked["algorithm"],
-        "eager": asked["eager"],
-        "overhead_seconds": parse_seconds(asked["overhead"]),
-        "instructions_per_second": asked["speed"] or 0.0,
-    }
+    cluster, speed = asked.pop("cluster"), asked.pop("speed") or 0.0
+    common = {"algorithms": asked.pop("algorithm"), "overhead_seconds": parse_seconds(asked.pop("overhead"))}
+    common |= asked | {"instructions_per_second": speed}
     if len(hostfiles) > 1:
-        return place(program, asked["cluster"], hostfiles, **common)
-    return simulate(program, asked["cluster"], next(iter(hostfiles), None), **common)
+        return place(program, cluster, hostfiles, **common)
+    return simulate(program, cluster, next(iter(hostfiles), None), **common)

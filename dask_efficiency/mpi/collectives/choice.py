@@ -1,8 +1,6 @@
 """The algorithm that MPICH chooses for a collective call: its thresholds, and the calls that an algorithm cannot serve.
 
-References
-----------
-MPICH 4.0.2 with ``MPIR_CVAR_DEVICE_COLLECTIVES=none``: ``maint/tuning/coll/mpir/generic.json``,
+Source: MPICH 4.0.2 with ``MPIR_CVAR_DEVICE_COLLECTIVES=none``: ``maint/tuning/coll/mpir/generic.json``,
 ``src/mpi/coll/cvars.txt``, ``src/mpi/coll/coll_algorithms.txt`` (what falls back) and the assertions of
 ``src/mpi/coll/*/*_intra_*.c`` (what aborts). MPICH 3.2.1: ``src/mpi/coll/*.c``, whose unnamed algorithms have 4.0.2's
 names here. Thresholds are equal in both unless noted. Left out: ``nb``, the nonblocking forms, and
@@ -38,9 +36,6 @@ MAX_ALLGATHER_RECURSIVE_DOUBLING_BYTES = 524_288
 #: ``MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE``, of all blocks: below it other numbers of ranks take Bruck's algorithm.
 MAX_ALLGATHER_BRUCKS_BYTES = 81_920
 
-#: ``MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE``: bytes of the pieces in which a block goes around the ring.
-ALLGATHERV_PIECE_BYTES = 32_768
-
 #: ``MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE``, of a block: up to it many ranks take Bruck's algorithm.
 MAX_ALLTOALL_BRUCKS_BYTES = 256
 
@@ -52,15 +47,9 @@ MIN_ALLTOALL_BRUCKS_RANKS = {"3.2.1": 8, "4.0.2": 9}
 #: ``MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE``, of a block: up to it all messages are posted at once.
 MAX_ALLTOALL_SCATTERED_BYTES = 32_768
 
-#: ``MPIR_CVAR_ALLTOALL_THROTTLE``: number of peers at once, the rank itself included.
-ALLTOALL_SCATTERED_PEERS = 32
-
 #: ``MPIR_CVAR_REDSCAT_COMMUTATIVE_LONG_MSG_SIZE``, of all blocks: below it a reduce-scatter halves.
 MAX_REDUCE_SCATTER_HALVING_BYTES = 524_288
 
-#: ``MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS``, also inside one communicator: from this number of ranks on, the sends of
-#: a gatherv are synchronous.
-MIN_GATHERV_SYNCHRONOUS_RANKS = 32
 _REDUCE_SCATTER = ("noncommutative", "pairwise", "recursive_doubling", "recursive_halving")
 
 #: Algorithms of each collective.
@@ -83,18 +72,12 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "scatterv": ("linear",),
 }
 _NEEDS_POWER_OF_TWO = {("allgather", "recursive_doubling"), ("allgatherv", "recursive_doubling")}
-_NEEDS_COMMUTATIVE = {
-    ("allreduce", "reduce_scatter_allgather"),
-    ("allreduce", "smp"),
-    ("reduce", "reduce_scatter_gather"),
-    ("reduce", "smp"),
-    ("reduce_scatter", "pairwise"),
-    ("reduce_scatter", "recursive_halving"),
-    ("reduce_scatter_block", "pairwise"),
-    ("reduce_scatter_block", "recursive_halving"),
-}
 _NEEDS_ELEMENTS = {("allreduce", "reduce_scatter_allgather"), ("reduce", "reduce_scatter_gather")}
-
+_NEEDS_COMMUTATIVE = {
+    *_NEEDS_ELEMENTS,
+    *((name, "smp") for name in ("allreduce", "reduce")),
+    *((f"reduce_scatter{form}", how) for form in ("", "_block") for how in ("pairwise", "recursive_halving")),
+}
 
 #: Known versions of MPICH.
 VERSIONS = ("3.2.1", "4.0.2")
@@ -110,7 +93,7 @@ def falls_back(call: Collective, algorithm: str) -> str:
         return f"it needs a power of two of ranks, not {call.size}"
     if key in _NEEDS_COMMUTATIVE and not call.commutative:
         return "it needs a commutative operation"
-    if key in _NEEDS_ELEMENTS and call.nbytes // call.element < power_at_most(call.size):
+    if key in _NEEDS_ELEMENTS and _has_few_elements(call):
         return f"it needs at least {power_at_most(call.size)} elements, not {call.nbytes // call.element}"
     if algorithm == "smp" and not call.has_shared_nodes:
         return "it needs ranks that share a node"
@@ -129,39 +112,22 @@ def aborts(call: Collective, algorithm: str) -> str:
 
 
 def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Choose the algorithm for a call.
+    """Choose the algorithm for a call, one of `ALGORITHMS`; raises ValueError if MPICH would abort.
 
-    Parameters
-    ----------
-    call
-        The call.
-    version
-        One of `VERSIONS`.
-    forced
-        Algorithms by collective that the user sets (such as ``MPIR_CVAR_BCAST_INTRA_ALGORITHM``), or `AUTO`. Those that
-        MPICH ignores for the call are ignored.
-
-    Returns
-    -------
-    str
-        One of `ALGORITHMS` of the collective.
-
-    Raises
-    ------
-    ValueError
-        If the version or the forced algorithm is unknown, or if MPICH would abort.
+    ``forced`` are algorithms by collective that the user sets (such as ``MPIR_CVAR_BCAST_INTRA_ALGORITHM``), or `AUTO`;
+    those that MPICH ignores for the call are ignored.
     """
     check_version(version)
     wanted = forced.get(call.name, AUTO)
-    if wanted == AUTO:
-        return _TABLE[call.name](call, version)
-    check_algorithm(call.name, wanted)
-    if falls_back(call, wanted):
-        return _TABLE[call.name](call, version)
-    reason = aborts(call, wanted)
-    if reason:
-        raise ValueError(f"{call.name} cannot use {wanted!r}: {reason}")
-    return wanted
+    if wanted != AUTO:
+        check_algorithm(call.name, wanted)
+        if not falls_back(call, wanted):
+            if reason := aborts(call, wanted):
+                raise ValueError(f"{call.name} cannot use {wanted!r}: {reason}")
+            return wanted
+    if len(ALGORITHMS[call.name]) == 1:
+        return ALGORITHMS[call.name][0]
+    return _CHOICES[call.name](call, version)
 
 
 def check_version(version: str) -> None:
@@ -204,10 +170,6 @@ def _alltoall(call: Collective, version: str) -> str:
     return "scattered" if call.nbytes <= MAX_ALLTOALL_SCATTERED_BYTES else "pairwise"
 
 
-def _barrier(call: Collective, version: str) -> str:
-    return "smp" if call.has_shared_nodes else "dissemination"
-
-
 def _bcast(call: Collective, version: str) -> str:
     is_old = version == "3.2.1"
     if call.has_shared_nodes and (is_old or not call.nbytes):
@@ -245,25 +207,15 @@ def _has_few_elements(call: Collective) -> bool:
     return call.nbytes // call.element < power_at_most(call.size)
 
 
-def _only(algorithm: str) -> Callable[[Collective, str], str]:
-    return lambda call, version: algorithm
-
-
-_TABLE: Mapping[str, Callable[[Collective, str], str]] = {
+_CHOICES: Mapping[str, Callable[[Collective, str], str]] = {
     "allgather": _allgather,
     "allgatherv": _allgather,
     "allreduce": _allreduce,
     "alltoall": _alltoall,
-    "alltoallv": _only("scattered"),
-    "barrier": _barrier,
+    "barrier": lambda call, version: "smp" if call.has_shared_nodes else "dissemination",
     "bcast": _bcast,
-    "exscan": _only("recursive_doubling"),
-    "gather": _only("binomial"),
-    "gatherv": _only("linear"),
     "reduce": _reduce,
     "reduce_scatter": _reduce_scatter,
     "reduce_scatter_block": _reduce_scatter,
     "scan": _scan,
-    "scatter": _only("binomial"),
-    "scatterv": _only("linear"),
 }

@@ -1,8 +1,6 @@
 """Collectives that move data: barrier, bcast, gather, scatter, allgather and alltoall.
 
-References
-----------
-MPICH 4.0.2, ``src/mpi/coll/NAME/NAME_intra_*.c`` for each, ``{gatherv,scatterv}/*_allcomm_linear.c`` and
+Source: MPICH 4.0.2, ``src/mpi/coll/NAME/NAME_intra_*.c`` for each, ``{gatherv,scatterv}/*_allcomm_linear.c`` and
 ``bcast/bcast_utils.c``; MPICH 3.2.1, ``src/mpi/coll/NAME.c``. Dissemination of a barrier: Hensgen, Finkel and Manber,
 Int. J. of Parallel Programming 17 (1), 1988. ``brucks``: Bruck et al., IEEE TPDS 8 (11), 1997.
 """
@@ -10,13 +8,9 @@ Int. J. of Parallel Programming 17 (1), 1988. ``brucks``: Bruck et al., IEEE TPD
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from dask_efficiency.mpi.collectives.call import Collective
-from dask_efficiency.mpi.collectives.choice import (
-    ALLGATHERV_PIECE_BYTES,
-    ALLTOALL_SCATTERED_PEERS,
-    MIN_GATHERV_SYNCHRONOUS_RANKS,
-)
 from dask_efficiency.mpi.collectives.doubling import doubling_allgather
 from dask_efficiency.mpi.collectives.rounds import (
     Blocks,
@@ -29,15 +23,23 @@ from dask_efficiency.mpi.collectives.rounds import (
     receive,
     send,
 )
-from dask_efficiency.mpi.collectives.trees import children, is_power_of_two, subtree
+from dask_efficiency.mpi.collectives.trees import children, doubling, is_power_of_two, subtree
+
+#: ``MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE``: bytes of the pieces in which a block goes around the ring.
+ALLGATHERV_PIECE_BYTES = 32_768
+
+#: ``MPIR_CVAR_ALLTOALL_THROTTLE``: number of peers at once, the rank itself included.
+ALLTOALL_SCATTERED_PEERS = 32
+
+#: ``MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS``, also inside one communicator: from this number of ranks on, the sends of
+#: a gatherv are synchronous.
+MIN_GATHERV_SYNCHRONOUS_RANKS = 32
 
 
 def barrier_dissemination(call: Collective, rank: int) -> Iterator[Round]:
     """Send empty messages to the rank at distance 1, 2, 4, ..., and receive from the other side."""
-    distance = 1
-    while distance < call.size:
+    for distance in doubling(call.size):
         yield exchange(message((rank + distance) % call.size), message((rank - distance) % call.size))
-        distance <<= 1
 
 
 def bcast_binomial(call: Collective, rank: int) -> Iterator[Round]:
@@ -88,10 +90,7 @@ def bcast_scatter_ring_allgather(call: Collective, rank: int) -> Iterator[Round]
     right, left = (rank + 1) % size, (rank - 1) % size
     for step in range(size - 1):
         sent, received = (relative - step) % size, (relative - step - 1) % size
-        yield exchange(
-            message(right, pieces.span(sent, sent + 1)),
-            message(left, pieces.span(received, received + 1)),
-        )
+        yield exchange(message(right, pieces[sent]), message(left, pieces[received]))
 
 
 def gather_binomial(call: Collective, rank: int) -> Iterator[Round]:
@@ -124,19 +123,19 @@ def gatherv_linear(call: Collective, rank: int) -> Iterator[Round]:
     """Send each rank's block, unless it is empty, to the root."""
     pieces = layout_of(call.blocks)
     if rank == call.root:
-        yield Round((), tuple(message(each, pieces.span(each, each + 1)) for each in _others(call)))
+        yield Round((), tuple(message(each, pieces[each]) for each in _others(call)))
     elif call.sizes[rank]:
         synchronous = call.size >= MIN_GATHERV_SYNCHRONOUS_RANKS
-        yield send(call.root, pieces.span(rank, rank + 1))._replace(synchronous=synchronous)
+        yield send(call.root, pieces[rank])._replace(synchronous=synchronous)
 
 
 def scatterv_linear(call: Collective, rank: int) -> Iterator[Round]:
     """Send each rank's block, unless it is empty, from the root."""
     pieces = layout_of(call.blocks)
     if rank == call.root:
-        yield Round(tuple(message(each, pieces.span(each, each + 1)) for each in _others(call)), ())
+        yield Round(tuple(message(each, pieces[each]) for each in _others(call)), ())
     elif call.sizes[rank]:
-        yield receive(call.root, pieces.span(rank, rank + 1))
+        yield receive(call.root, pieces[rank])
 
 
 def _others(call: Collective) -> list[int]:
@@ -147,14 +146,12 @@ def _others(call: Collective) -> list[int]:
 def allgather_brucks(call: Collective, rank: int) -> Iterator[Round]:
     """Send everything to the rank 1, 2, 4, ... before; in the last round only what it lacks."""
     size, pieces = call.size, layout_of(call.blocks)
-    distance = 1
-    while distance < size:
+    for distance in doubling(size):
         count = min(distance, size - distance)
         before, after = (rank - distance) % size, (rank + distance) % size
         yield exchange(
             message(before, *pieces.ring(rank, rank + count)), message(after, *pieces.ring(after, after + count))
         )
-        distance <<= 1
 
 
 def allgather_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
@@ -168,18 +165,18 @@ def allgather_ring(call: Collective, rank: int) -> Iterator[Round]:
     right, left = (rank + 1) % size, (rank - 1) % size
     for step in range(size - 1):
         sent, received = (rank - step) % size, (left - step) % size
-        yield exchange(message(right, pieces.span(sent, sent + 1)), message(left, pieces.span(received, received + 1)))
+        yield exchange(message(right, pieces[sent]), message(left, pieces[received]))
 
 
 def allgatherv_ring(call: Collective, rank: int, version: str) -> Iterator[Round]:
     """Pass blocks on to the next rank; large blocks in pieces, and no empty ones."""
     right, left = (rank + 1) % call.size, (rank - 1) % call.size
-    piece = _piece_bytes(call, version)
+    # at least one element; 3.2.1 takes the smallest block if that is larger
+    piece = max(ALLGATHERV_PIECE_BYTES // call.element, 1) * call.element
+    piece = max(piece, min(call.blocks)) if version == "3.2.1" else piece
     sends, receives = _pieces(call, rank, piece), _pieces(call, left, piece)
     # an empty block also takes a round on its side
-    for index in range(max(len(sends), len(receives))):
-        sent = sends[index] if index < len(sends) else range(0)
-        received = receives[index] if index < len(receives) else range(0)
+    for sent, received in zip_longest(sends, receives, fillvalue=range(0)):
         if sent and received:
             yield exchange(message(right, sent), message(left, received))
         elif sent:
@@ -194,33 +191,20 @@ def _pieces(call: Collective, first: int, piece: int) -> list[range]:
     pieces: list[range] = []
     for step in range(call.size - 1):
         owner = (first - step) % call.size
-        block = layout.span(owner, owner + 1)
+        block = layout[owner]
         pieces.extend(block[start : start + piece] for start in range(0, max(1, len(block)), piece))
     return pieces
-
-
-def _piece_bytes(call: Collective, version: str) -> int:
-    """Bytes of a piece, at least one element.
-
-    References
-    ----------
-    3.2.1 takes the smallest block if that is larger; 4.0.2 always the pipeline's size.
-    """
-    piece = max(ALLGATHERV_PIECE_BYTES // call.element, 1) * call.element
-    return max(piece, min(call.blocks)) if version == "3.2.1" else piece
 
 
 def alltoall_brucks(call: Collective, rank: int) -> Iterator[Round]:
     """Send to the rank at distance 1, 2, 4, ... all blocks whose distance to go has this bit."""
     size, nbytes = call.size, call.nbytes
-    distance = 1
-    while distance < size:
+    for distance in doubling(size):
         further, before = (rank + distance) % size, (rank - distance) % size
         yield exchange(
             message(further, *_on_their_way(rank, distance, size, nbytes)),
             message(before, *_on_their_way(before, distance, size, nbytes)),
         )
-        distance <<= 1
 
 
 def _on_their_way(rank: int, distance: int, size: int, nbytes: int) -> Iterator[range]:
@@ -238,10 +222,7 @@ def alltoall_pairwise(call: Collective, rank: int) -> Iterator[Round]:
     for step in range(1, size):
         target = rank ^ step if pairs else (rank + step) % size
         source = rank ^ step if pairs else (rank - step) % size
-        yield exchange(
-            message(target, _block(rank, target, call)),
-            message(source, _block(source, rank, call)),
-        )
+        yield exchange(message(target, _block(rank, target, call)), message(source, _block(source, rank, call)))
 
 
 def _block(source: int, target: int, call: Collective) -> range:
@@ -264,7 +245,7 @@ def alltoallv_scattered(call: Collective, rank: int) -> Iterator[Round]:
 
     def block(source: int, target: int) -> range:
         index = source * size + target
-        return pieces.span(index, index + 1)
+        return pieces[index]
 
     for sources, targets in _peers(rank, size):
         sends = _not_empty(message(target, block(rank, target)) for target in targets)

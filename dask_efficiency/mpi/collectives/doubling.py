@@ -1,10 +1,9 @@
 """Exchanges at doubling distance: of any number of ranks, and Rabenseifner's halving of a vector by a power of two.
 
-References
-----------
-MPICH 4.0.2, ``src/mpi/coll/allgather/allgather_intra_recursive_doubling.c`` (whose part for other than powers of two
-``bcast`` and ``reduce_scatter`` have too) and ``src/mpi/coll/allreduce/allreduce_intra_reduce_scatter_allgather.c``;
-MPICH 3.2.1, ``src/mpi/coll/allgather.c`` and ``allreduce.c``.
+Source: MPICH 4.0.2, ``src/mpi/coll/allgather/allgather_intra_recursive_doubling.c`` (whose part for other than powers
+of two ``bcast`` and ``reduce_scatter`` have too) and
+``src/mpi/coll/allreduce/allreduce_intra_reduce_scatter_allgather.c``; MPICH 3.2.1, ``src/mpi/coll/allgather.c`` and
+``allreduce.c``.
 """
 
 from __future__ import annotations
@@ -13,42 +12,32 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dask_efficiency.mpi.collectives.rounds import DataLayout, Round, exchange, message, receive, send
-from dask_efficiency.mpi.collectives.trees import Folded
+from dask_efficiency.mpi.collectives.trees import Folded, doubling
 
 
 class _DoublingStep(NamedTuple):
-    """One step of a rank: an exchange at doubling distance, and data for ranks without a partner.
+    """One step of a rank: an exchange at doubling distance, and data for ranks without a partner."""
 
-    Parameters
-    ----------
-    partner
-        Rank to exchange with; None if it does not exist.
-    mine, theirs
-        Ranks on either side of the exchange.
-    source
-        Rank that passes on the data which a rank without a partner lacks; or None.
-    takers
-        Ranks to pass the received data on to, in order.
-    """
-
+    #: Rank to exchange with; None if it does not exist.
     partner: int | None
+    #: Ranks on either side of the exchange.
     mine: range
     theirs: range
+    #: Rank that passes on the data which a rank without a partner lacks; or None.
     source: int | None
+    #: Ranks to pass the received data on to, in order.
     takers: tuple[int, ...]
 
 
 def doubling_steps(rank: int, size: int) -> Iterator[_DoublingStep]:
     """Steps of a rank, at distances 1, 2, 4, ..."""
-    mask = 1
-    while mask < size:
+    for mask in doubling(size):
         partner = rank ^ mask
         first, other = rank & -mask, partner & -mask
         mine = range(first, min(first + mask, size))
         theirs = range(min(other, size), min(other + mask, size))
         source, takers = _passed_on(rank, first, mask, size) if other + mask > size else (None, ())
         yield _DoublingStep(partner if partner < size else None, mine, theirs, source, takers)
-        mask <<= 1
 
 
 def _passed_on(rank: int, first: int, mask: int, size: int) -> tuple[int | None, tuple[int, ...]]:
@@ -74,10 +63,10 @@ def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> 
     ``place`` is the rank's, counted from the owner of the first piece; ``ranks`` and ``pieces`` are by place.
     """
     for step in doubling_steps(place, len(ranks)):
-        theirs = pieces.span(step.theirs.start, step.theirs.stop)
+        theirs = pieces.of(step.theirs)
         if step.partner is not None:
             peer = ranks[step.partner]
-            yield exchange(message(peer, pieces.span(step.mine.start, step.mine.stop)), message(peer, theirs))
+            yield exchange(message(peer, pieces.of(step.mine)), message(peer, theirs))
         if step.source is not None:
             yield receive(ranks[step.source], theirs)
         for taker in step.takers:
@@ -86,19 +75,16 @@ def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> 
 
 def halves(place: int, count: int) -> Iterator[tuple[int, range, range]]:
     """Partners of a place at distance 1, 2, 4, ..., with the pieces it keeps and gives; ``count`` is a power of two."""
-    first, stop = 0, count
-    mask = 1
-    while mask < count:
-        middle = (first + stop) // 2
-        lower, upper = range(first, middle), range(middle, stop)
-        kept, given = (upper, lower) if place & mask else (lower, upper)
-        yield place ^ mask, kept, given
-        first, stop = kept.start, kept.stop
-        mask <<= 1
+    pieces = range(count)
+    for mask in doubling(count):
+        middle = len(pieces) // 2
+        lower, upper = pieces[:middle], pieces[middle:]
+        pieces, given = (upper, lower) if place & mask else (lower, upper)
+        yield place ^ mask, pieces, given
 
 
 def reduce_scatter_by_halving(place: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
     """Exchange halves, then halves of the kept half, and so on, until each place has one piece of the result."""
     for other, kept, given in halves(place, folded.places):
-        peer, mine = folded.rank(other), pieces.span(kept.start, kept.stop)
-        yield exchange(message(peer, pieces.span(given.start, given.stop)), message(peer, mine), len(mine))
+        peer, mine = folded.rank(other), pieces.of(kept)
+        yield exchange(message(peer, pieces.of(given)), message(peer, mine), len(mine))

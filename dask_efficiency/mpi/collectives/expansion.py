@@ -6,78 +6,56 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
+from dask_efficiency.mpi.collectives import data_movement as data
+from dask_efficiency.mpi.collectives import reductions, smp
 from dask_efficiency.mpi.collectives.call import Collective
 from dask_efficiency.mpi.collectives.choice import aborts, check_algorithm, check_version, choose, falls_back
-from dask_efficiency.mpi.collectives.data_movement import (
-    allgather_brucks,
-    allgather_recursive_doubling,
-    allgather_ring,
-    allgatherv_ring,
-    alltoall_brucks,
-    alltoall_pairwise,
-    alltoall_scattered,
-    alltoallv_scattered,
-    barrier_dissemination,
-    bcast_binomial,
-    bcast_scatter_recursive_doubling_allgather,
-    bcast_scatter_ring_allgather,
-    gather_binomial,
-    gatherv_linear,
-    scatter_binomial,
-    scatterv_linear,
-)
-from dask_efficiency.mpi.collectives.reductions import (
-    allreduce_recursive_doubling,
-    allreduce_reduce_scatter_allgather,
-    exscan_recursive_doubling,
-    reduce_binomial,
-    reduce_reduce_scatter_gather,
-    reduce_scatter_noncommutative,
-    reduce_scatter_pairwise,
-    reduce_scatter_recursive_doubling,
-    reduce_scatter_recursive_halving,
-    scan_recursive_doubling,
-)
 from dask_efficiency.mpi.collectives.rounds import Round
-from dask_efficiency.mpi.collectives.smp import Expand, allreduce_smp, barrier_smp, bcast_smp, reduce_smp, scan_smp
 
 #: Cached rounds, of one call and rank each: 64 collectives of 64 ranks. Those of an alltoall are some 40 kB.
 MAX_KEPT = 1 << 12
 
-
-_SIMPLE: dict[tuple[str, str], Callable[[Collective, int], Iterator[Round]]] = {
-    ("allgather", "brucks"): allgather_brucks,
-    ("allgather", "recursive_doubling"): allgather_recursive_doubling,
-    ("allgather", "ring"): allgather_ring,
-    ("allgatherv", "brucks"): allgather_brucks,
-    ("allgatherv", "recursive_doubling"): allgather_recursive_doubling,
-    ("allreduce", "recursive_doubling"): allreduce_recursive_doubling,
-    ("alltoall", "brucks"): alltoall_brucks,
-    ("alltoall", "pairwise"): alltoall_pairwise,
-    ("alltoall", "scattered"): alltoall_scattered,
-    ("alltoallv", "scattered"): alltoallv_scattered,
-    ("barrier", "dissemination"): barrier_dissemination,
-    ("bcast", "binomial"): bcast_binomial,
-    ("bcast", "scatter_recursive_doubling_allgather"): bcast_scatter_recursive_doubling_allgather,
-    ("bcast", "scatter_ring_allgather"): bcast_scatter_ring_allgather,
-    ("exscan", "recursive_doubling"): exscan_recursive_doubling,
-    ("gather", "binomial"): gather_binomial,
-    ("gatherv", "linear"): gatherv_linear,
-    ("reduce", "binomial"): reduce_binomial,
-    ("scan", "recursive_doubling"): scan_recursive_doubling,
-    ("scatter", "binomial"): scatter_binomial,
-    ("scatterv", "linear"): scatterv_linear,
+_REDUCE_SCATTER = {
+    "noncommutative": reductions.reduce_scatter_noncommutative,
+    "pairwise": reductions.reduce_scatter_pairwise,
+    "recursive_doubling": reductions.reduce_scatter_recursive_doubling,
+    "recursive_halving": reductions.reduce_scatter_recursive_halving,
+}
+_SIMPLE: Mapping[tuple[str, str], Callable[[Collective, int], Iterator[Round]]] = {
+    ("allgather", "brucks"): data.allgather_brucks,
+    ("allgather", "recursive_doubling"): data.allgather_recursive_doubling,
+    ("allgather", "ring"): data.allgather_ring,
+    ("allgatherv", "brucks"): data.allgather_brucks,
+    ("allgatherv", "recursive_doubling"): data.allgather_recursive_doubling,
+    ("allreduce", "recursive_doubling"): reductions.allreduce_recursive_doubling,
+    ("alltoall", "brucks"): data.alltoall_brucks,
+    ("alltoall", "pairwise"): data.alltoall_pairwise,
+    ("alltoall", "scattered"): data.alltoall_scattered,
+    ("alltoallv", "scattered"): data.alltoallv_scattered,
+    ("barrier", "dissemination"): data.barrier_dissemination,
+    ("bcast", "binomial"): data.bcast_binomial,
+    ("bcast", "scatter_recursive_doubling_allgather"): data.bcast_scatter_recursive_doubling_allgather,
+    ("bcast", "scatter_ring_allgather"): data.bcast_scatter_ring_allgather,
+    ("exscan", "recursive_doubling"): reductions.exscan_recursive_doubling,
+    ("gather", "binomial"): data.gather_binomial,
+    ("gatherv", "linear"): data.gatherv_linear,
+    ("reduce", "binomial"): reductions.reduce_binomial,
+    ("scan", "recursive_doubling"): reductions.scan_recursive_doubling,
+    ("scatter", "binomial"): data.scatter_binomial,
+    ("scatterv", "linear"): data.scatterv_linear,
+    **{("reduce_scatter", algorithm): function for algorithm, function in _REDUCE_SCATTER.items()},
+    **{("reduce_scatter_block", algorithm): function for algorithm, function in _REDUCE_SCATTER.items()},
 }
 _BY_VERSION: Mapping[tuple[str, str], Callable[[Collective, int, str], Iterator[Round]]] = {
-    ("allgatherv", "ring"): allgatherv_ring,
-    ("allreduce", "reduce_scatter_allgather"): allreduce_reduce_scatter_allgather,
-    ("reduce", "reduce_scatter_gather"): reduce_reduce_scatter_gather,
+    ("allgatherv", "ring"): data.allgatherv_ring,
+    ("allreduce", "reduce_scatter_allgather"): reductions.allreduce_reduce_scatter_allgather,
+    ("reduce", "reduce_scatter_gather"): reductions.reduce_reduce_scatter_gather,
 }
-_IN_LEVELS: Mapping[tuple[str, str], Callable[[Collective, int, Expand], Iterator[Round]]] = {
-    ("allreduce", "smp"): allreduce_smp,
-    ("barrier", "smp"): barrier_smp,
-    ("reduce", "smp"): reduce_smp,
-    ("scan", "smp"): scan_smp,
+_IN_LEVELS: Mapping[str, Callable[[Collective, int, smp.Expand], Iterator[Round]]] = {
+    "allreduce": smp.allreduce_smp,
+    "barrier": smp.barrier_smp,
+    "reduce": smp.reduce_smp,
+    "scan": smp.scan_smp,
 }
 
 
@@ -88,41 +66,18 @@ def rounds_of(
     version: str = "4.0.2",
     forced: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Round, ...]:
-    """Expand a collective call into the rounds of a rank.
+    """Expand a collective call into the rounds of a rank, in order; none where MPICH returns at once.
 
-    Parameters
-    ----------
-    call
-        The call.
-    algorithm
-        One of `ALGORITHMS` of the collective, such as `choose` returns.
-    rank
-        From 0 to the number of ranks - 1.
-    version
-        One of `VERSIONS`, as some algorithms cut the data differently.
-    forced
-        See `choose`; for the calls inside ``smp`` algorithms.
-
-    Returns
-    -------
-    tuple of Round
-        In order; empty where MPICH returns at once. Data that a rank sends to itself are no message.
-
-    Raises
-    ------
-    ValueError
-        If the rank, version or algorithm does not exist, or if the algorithm cannot serve the call.
+    ``forced`` is for the calls inside ``smp`` algorithms. Raises ValueError for an algorithm that cannot serve the
+    call.
     """
     return _rounds(call, algorithm, rank, version, tuple(sorted(forced.items())))
 
 
 def _returns_at_once(call: Collective, version: str) -> bool:
-    """True if MPICH sends no message.
+    """True if MPICH sends no message: ``early_return`` in 4.0.2's ``src/binding/c/coll_api.txt``.
 
-    References
-    ----------
-    4.0.2, ``early_return`` in ``src/binding/c/coll_api.txt``. It lets an empty allreduce run like any other if some
-    ranks share a node or the operation is not commutative.
+    It lets an empty allreduce run like any other if some ranks share a node or the operation is not commutative.
     """
     if call.size == 1:
         return True
@@ -141,8 +96,7 @@ def _rounds(
         raise ValueError(f"{call.name} of {call.size} ranks has no rank {rank}")
     if _returns_at_once(call, version):
         return ()
-    reason = falls_back(call, algorithm) or aborts(call, algorithm)
-    if reason:
+    if reason := falls_back(call, algorithm) or aborts(call, algorithm):
         raise ValueError(f"{call.name} cannot use {algorithm!r}: {reason}")
     return tuple(_expanded(call, algorithm, rank, version, dict(forced)))
 
@@ -160,13 +114,8 @@ def _expanded(call: Collective, algorithm: str, rank: int, version: str, forced:
     if not call.has_shared_nodes:
         # 4.0.2 takes this algorithm for an empty allreduce even without shared nodes, where it sends no message.
         return iter(())
-    if key == ("bcast", "smp"):
-        return bcast_smp(call, rank, expand, version)
-    return _IN_LEVELS[key](call, rank, expand)
-
-
-for _name in ("reduce_scatter", "reduce_scatter_block"):
-    _SIMPLE[_name, "noncommutative"] = reduce_scatter_noncommutative
-    _SIMPLE[_name, "pairwise"] = reduce_scatter_pairwise
-    _SIMPLE[_name, "recursive_doubling"] = reduce_scatter_recursive_doubling
-    _SIMPLE[_name, "recursive_halving"] = reduce_scatter_recursive_halving
+    return (
+        smp.bcast_smp(call, rank, expand, version)
+        if call.name == "bcast"
+        else _IN_LEVELS[call.name](call, rank, expand)
+    )

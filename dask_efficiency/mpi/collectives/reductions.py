@@ -1,8 +1,6 @@
 """Collectives that combine data: reduce, allreduce, reduce-scatter, scan and exscan.
 
-References
-----------
-MPICH 4.0.2, ``src/mpi/coll/NAME/NAME_intra_*.c`` for each, and ``reduce_scatter_block``; MPICH 3.2.1,
+Source: MPICH 4.0.2, ``src/mpi/coll/NAME/NAME_intra_*.c`` for each, and ``reduce_scatter_block``; MPICH 3.2.1,
 ``src/mpi/coll/{reduce,allreduce,red_scat,red_scat_block,scan,exscan}.c``. The butterfly of a reduce-scatter that is not
 commutative: Träff, EuroPVM/MPI 2005.
 """
@@ -24,7 +22,7 @@ from dask_efficiency.mpi.collectives.rounds import (
     receive,
     send,
 )
-from dask_efficiency.mpi.collectives.trees import Folded, children, subtree
+from dask_efficiency.mpi.collectives.trees import Folded, children, doubling, subtree
 
 
 def reduce_binomial(call: Collective, rank: int) -> Iterator[Round]:
@@ -61,10 +59,10 @@ def _gather(root: int, rank: int, folded: Folded, pieces: DataLayout) -> Iterato
     root_place, place = folded.place(root), folded.place(rank)
     if root_place is None:
         if rank == root:
-            yield receive(0, pieces.span(0, 1))
+            yield receive(0, pieces[0])
             place = 0
         elif rank == 0:
-            yield send(root, pieces.span(0, 1))
+            yield send(root, pieces[0])
             return
     if place is None:
         return
@@ -72,23 +70,21 @@ def _gather(root: int, rank: int, folded: Folded, pieces: DataLayout) -> Iterato
         peer = root if root_place is None and other == 0 else folded.rank(other)
         distance = place ^ other
         if other // distance == (root_place or 0) // distance:
-            yield send(peer, pieces.span(kept.start, kept.stop))
+            yield send(peer, pieces.of(kept))
             return
-        yield receive(peer, pieces.span(given.start, given.stop))
+        yield receive(peer, pieces.of(given))
 
 
 def allreduce_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
     """Exchange the whole vector with ranks at doubling distance."""
     whole = range(call.nbytes)
 
-    def doubling(place: int, folded: Folded) -> Iterator[Round]:
-        mask = 1
-        while mask < folded.places:
+    def exchanges(place: int, folded: Folded) -> Iterator[Round]:
+        for mask in doubling(folded.places):
             peer = folded.rank(place ^ mask)
             yield exchange(message(peer, whole), message(peer, whole), call.nbytes)
-            mask <<= 1
 
-    yield from _folded(call, rank, doubling)
+    yield from _folded(call, rank, exchanges)
 
 
 def allreduce_reduce_scatter_allgather(call: Collective, rank: int, version: str) -> Iterator[Round]:
@@ -99,9 +95,7 @@ def allreduce_reduce_scatter_allgather(call: Collective, rank: int, version: str
         yield from reduce_scatter_by_halving(place, folded, pieces)
         for other, kept, given in reversed(list(halves(place, folded.places))):
             peer = folded.rank(other)
-            yield exchange(
-                message(peer, pieces.span(kept.start, kept.stop)), message(peer, pieces.span(given.start, given.stop))
-            )
+            yield exchange(message(peer, pieces.of(kept)), message(peer, pieces.of(given)))
 
     yield from _folded(call, rank, halving)
 
@@ -126,7 +120,7 @@ def reduce_scatter_recursive_halving(call: Collective, rank: int) -> Iterator[Ro
     folded, pieces = Folded(call.size, odd=True), layout_of(call.blocks)
     whole = pieces.span(0, call.size)
     place, partner = folded.place(rank), folded.partner(rank)
-    own = pieces.span(rank, rank + 1)
+    own = pieces[rank]
     if place is None:
         yield send(rank + 1, whole)
         if own:
@@ -135,10 +129,8 @@ def reduce_scatter_recursive_halving(call: Collective, rank: int) -> Iterator[Ro
     if partner is not None:
         yield receive(partner, whole, reduces=len(whole))
     yield from _halving(place, folded, pieces)
-    if partner is not None:
-        theirs = pieces.span(partner, partner + 1)
-        if theirs:
-            yield send(partner, theirs)
+    if partner is not None and (theirs := pieces[partner]):
+        yield send(partner, theirs)
 
 
 def _halving(place: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
@@ -164,10 +156,10 @@ def _halving(place: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
 def reduce_scatter_pairwise(call: Collective, rank: int) -> Iterator[Round]:
     """Send the rank at distance 1, 2, 3, ... its block, and receive one's own from the other side."""
     size, pieces = call.size, layout_of(call.blocks)
-    own = pieces.span(rank, rank + 1)
+    own = pieces[rank]
     for step in range(1, size):
         target, source = (rank + step) % size, (rank - step) % size
-        yield exchange(message(target, pieces.span(target, target + 1)), message(source, own), len(own))
+        yield exchange(message(target, pieces[target]), message(source, own), len(own))
 
 
 def reduce_scatter_noncommutative(call: Collective, rank: int) -> Iterator[Round]:
@@ -175,19 +167,13 @@ def reduce_scatter_noncommutative(call: Collective, rank: int) -> Iterator[Round
     size, pieces = call.size, layout_of(call.blocks)
     bits = size.bit_length() - 1
     order = [int(f"{place:0{bits}b}"[::-1], 2) for place in range(size)]
-
-    def blocks(places: list[int]) -> list[range]:
-        return [pieces.span(place, place + 1) for place in places]
-
-    distance = 1
-    while distance < size:
+    for distance in doubling(size):
         middle = len(order) // 2
         lower, upper = order[:middle], order[middle:]
         order, given = (upper, lower) if rank & distance else (lower, upper)
         peer = rank ^ distance
-        mine = message(peer, *blocks(order))
-        yield exchange(message(peer, *blocks(given)), mine, mine.nbytes)
-        distance <<= 1
+        mine = message(peer, *(pieces[place] for place in order))
+        yield exchange(message(peer, *(pieces[place] for place in given)), mine, mine.nbytes)
 
 
 def reduce_scatter_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
@@ -213,8 +199,7 @@ def reduce_scatter_recursive_doubling(call: Collective, rank: int) -> Iterator[R
 def scan_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
     """Exchange combined parts at doubling distance; those of lower ranks also go into the result."""
     whole = range(call.nbytes)
-    distance = 1
-    while distance < call.size:
+    for distance in doubling(call.size):
         peer = rank ^ distance
         if peer < call.size:
             yield exchange(
@@ -222,7 +207,6 @@ def scan_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
                 message(peer, whole, ranks=_combined(peer, distance, call.size)),
                 call.nbytes * (2 if peer < rank else 1),
             )
-        distance <<= 1
 
 
 def _combined(rank: int, distance: int, size: int) -> range:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -14,46 +14,34 @@ _NONE = range(0)
 
 
 class Message(NamedTuple):
-    """A message to or from another rank.
+    """A message to or from another rank."""
 
-    Parameters
-    ----------
-    peer
-        The other rank, in the communicator of the call.
-    nbytes
-        Sum of the blocks' lengths, but for the few bytes with which a node's first rank releases the others.
-    blocks
-        Bytes of the call's data that it carries. The data of ``bcast``, ``reduce``, ``allreduce``, ``scan`` and
-        ``exscan`` is their vector; of ``alltoall`` and ``alltoallv`` all send buffers one after another; of the others
-        all blocks one after another.
-    ranks
-        Ranks whose parts are combined in it, for ``scan``, ``exscan`` and ``recursive_doubling`` of ``reduce_scatter``;
-        in other reductions it is all that the sender has combined so far.
-    """
-
+    #: The other rank, in the communicator of the call.
     peer: int
+    #: Sum of the blocks' lengths, but for the few bytes with which a node's first rank releases the others.
     nbytes: int
+    #: Bytes of the call's data that it carries. The data of ``bcast``, ``reduce``, ``allreduce``, ``scan`` and
+    #: ``exscan`` is their vector; of ``alltoall`` and ``alltoallv`` all send buffers one after another; of the others
+    #: all blocks one after another.
     blocks: Blocks = ()
+    #: Ranks whose parts are combined in it, for ``scan``, ``exscan`` and ``recursive_doubling`` of ``reduce_scatter``;
+    #: in other reductions it is all that the sender has combined so far.
     ranks: range = _NONE
 
 
 class Round(NamedTuple):
-    """Messages that a rank posts together, receives first, and then waits for.
-
-    Parameters
-    ----------
-    sends, receives
-        In the order in which they are posted.
-    reduces
-        Bytes that the rank combines with an operation afterwards.
-    synchronous
-        Sends end only when they are received, whatever their size (``MPI_Ssend``).
-    """
+    """Messages that a rank posts together, receives first, each in this order, and then waits for."""
 
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
+    #: Bytes that the rank combines with an operation afterwards.
     reduces: int = 0
+    #: Sends end only when they are received, whatever their size (``MPI_Ssend``).
     synchronous: bool = False
+
+    def mapped(self, change: Callable[[Message], Message]) -> Round:
+        """The round with each message changed."""
+        return self._replace(sends=tuple(map(change, self.sends)), receives=tuple(map(change, self.receives)))
 
 
 def message(peer: int, *blocks: range, ranks: range = _NONE) -> Message:
@@ -84,17 +72,6 @@ def exchange(sent: Message, received: Message, reduces: int = 0) -> Round:
     return Round((sent,), (received,), reduces)
 
 
-def translated(rounds: Iterable[Round], ranks: Sequence[int]) -> Iterator[Round]:
-    """Translate rounds of a group to those of a communicator in which rank i of the group is `ranks[i]`."""
-    for sends, receives, reduces, synchronous in rounds:
-        yield Round(
-            tuple(each._replace(peer=ranks[each.peer]) for each in sends),
-            tuple(each._replace(peer=ranks[each.peer]) for each in receives),
-            reduces,
-            synchronous,
-        )
-
-
 class DataLayout:
     """Byte ranges of consecutive pieces."""
 
@@ -104,10 +81,17 @@ class DataLayout:
         #: Start of each piece in bytes, and the end of the last.
         self.starts = tuple(accumulate(sizes, initial=0))
 
+    def __getitem__(self, piece: int) -> range:
+        return range(self.starts[piece], self.starts[piece + 1])
+
     def span(self, first: int, stop: int) -> range:
         """Bytes of pieces `first` to `stop` - 1, up to the last piece."""
         last = len(self.starts) - 1
         return range(self.starts[min(first, last)], self.starts[min(stop, last)])
+
+    def of(self, pieces: range) -> range:
+        """Bytes of consecutive pieces."""
+        return self.span(pieces.start, pieces.stop)
 
     def ring(self, first: int, stop: int) -> Blocks:
         """Bytes of pieces `first` to `stop` - 1, which wrap around."""
@@ -134,9 +118,7 @@ def ceiling_pieces(nbytes: int, count: int) -> DataLayout:
 def element_pieces(nbytes: int, count: int, element: int, version: str) -> DataLayout:
     """Almost equal pieces of a vector, cut between its elements.
 
-    References
-    ----------
-    MPICH: 3.2.1 gives the rest to the last piece (``src/mpi/coll/allreduce.c``), 4.0.2 an element to each of the first
+    MPICH 3.2.1 gives the rest to the last piece (``src/mpi/coll/allreduce.c``), 4.0.2 an element to each of the first
     ones (``src/mpi/coll/allreduce/allreduce_intra_reduce_scatter_allgather.c``).
     """
     each, rest = divmod(nbytes // element, count)

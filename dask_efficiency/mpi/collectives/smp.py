@@ -1,8 +1,6 @@
 """Collectives on two levels: among the ranks of each node, and among the first ranks of nodes.
 
-References
-----------
-MPICH 4.0.2, ``src/mpi/coll/*/*_intra_smp.c``; MPICH 3.2.1, ``src/mpi/coll/{bcast,reduce,allreduce,barrier,scan}.c``.
+Source: MPICH 4.0.2, ``src/mpi/coll/*/*_intra_smp.c``; 3.2.1, ``src/mpi/coll/{bcast,reduce,allreduce,barrier,scan}.c``.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from dask_efficiency.mpi.collectives.data_movement import (
     bcast_scatter_recursive_doubling_allgather,
     bcast_scatter_ring_allgather,
 )
-from dask_efficiency.mpi.collectives.rounds import Round, receive, send, translated
+from dask_efficiency.mpi.collectives.rounds import Round, receive, send
 from dask_efficiency.mpi.collectives.trees import by_node, is_power_of_two
 
 #: Expands a collective of fewer ranks, which share no nodes, for a rank in it.
@@ -35,51 +33,53 @@ def _among(call: Collective, ranks: Sequence[int], rank: int, expand: Expand, ro
     """The collective among some of the ranks, if there are others; the root is a position among them."""
     if rank in ranks and len(ranks) > 1:
         within = replace(call, size=len(ranks), root=root, nodes=())
-        yield from translated(expand(within, ranks.index(rank)), ranks)
+        for each in expand(within, ranks.index(rank)):
+            yield each.mapped(lambda one: one._replace(peer=ranks[one.peer]))
+
+
+def _signal(nbytes: int, ranks: Sequence[int], rank: int, expand: Expand) -> Iterator[Round]:
+    """A broadcast of bytes that are none of the call's data."""
+    for each in _among(Collective("bcast", len(ranks), (nbytes,)), ranks, rank, expand):
+        yield each.mapped(lambda one: one._replace(blocks=()))
 
 
 def barrier_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
     """A barrier on each node, one among nodes, and a byte that releases each node."""
     nodes = by_node(call.nodes)
-    local = nodes.ranks[nodes.node[rank]]
-    yield from _among(call, local, rank, expand)
+    yield from _among(call, nodes.beside(rank), rank, expand)
     yield from _among(call, nodes.leaders, rank, expand)
-    released = Collective("bcast", len(local), (1,))
-    yield from map(_without_data, _among(released, local, rank, expand))
+    yield from _signal(1, nodes.beside(rank), rank, expand)
 
 
 def allreduce_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
     """A reduce on each node, an allreduce among nodes, and a broadcast on each node."""
     nodes = by_node(call.nodes)
-    local = nodes.ranks[nodes.node[rank]]
-    yield from _among(replace(call, name="reduce"), local, rank, expand)
+    yield from _among(replace(call, name="reduce"), nodes.beside(rank), rank, expand)
     yield from _among(call, nodes.leaders, rank, expand)
-    yield from _among(replace(call, name="bcast"), local, rank, expand)
+    yield from _among(replace(call, name="bcast"), nodes.beside(rank), rank, expand)
 
 
 def reduce_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
     """A reduce on each node but the root's, one among nodes to the root's, and one on that."""
     nodes = by_node(call.nodes)
-    local, home = nodes.ranks[nodes.node[rank]], nodes.node[call.root]
+    local, home = nodes.beside(rank), nodes.node[call.root]
     if nodes.node[rank] != home:
         yield from _among(call, local, rank, expand)
     yield from _among(call, nodes.leaders, rank, expand, home)
     if nodes.node[rank] == home:
-        yield from _among(call, local, rank, expand, nodes.local(call.root))
+        yield from _among(call, local, rank, expand, local.index(call.root))
 
 
 def bcast_smp(call: Collective, rank: int, expand: Expand, version: str) -> Iterator[Round]:
-    """A broadcast among nodes and one on each; long ones, and medium ones of other than powers of two, ignore nodes.
+    """A broadcast among nodes and one on each, whose algorithms are fixed in 3.2.1 and chosen as for any call in 4.0.2.
 
-    References
-    ----------
-    3.2.1 has fixed algorithms inside; 4.0.2 chooses them as for any call.
+    Long ones, and medium ones of other than powers of two, ignore nodes.
     """
     if not call.nbytes:
         return
     nodes = by_node(call.nodes)
-    local, home = nodes.ranks[nodes.node[rank]], nodes.node[call.root]
-    at_home, root = nodes.node[rank] == home, nodes.local(call.root)
+    local, home = nodes.beside(rank), nodes.node[call.root]
+    at_home, root = nodes.node[rank] == home, nodes.beside(call.root).index(call.root)
     short = call.nbytes < MIN_BCAST_SCATTER_BYTES or call.size < MIN_BCAST_SCATTER_RANKS
     if not short and not (call.nbytes < MAX_BCAST_RECURSIVE_DOUBLING_BYTES and is_power_of_two(call.size)):
         yield from bcast_scatter_ring_allgather(call, rank)
@@ -108,23 +108,22 @@ def scan_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
     """A scan on each node, one among nodes, and the result of the nodes before to each rank."""
     nodes = by_node(call.nodes)
     node, whole = nodes.node[rank], range(call.nbytes)
-    local, leaders = nodes.ranks[node], nodes.leaders
+    local, leaders = nodes.beside(rank), nodes.leaders
     starts = (*leaders, call.size)
-    before, upto = range(leaders[node]), range(starts[node + 1])
+    before, own, upto = range(leaders[node]), range(local[0], local[-1] + 1), range(starts[node + 1])
     for each in _among(call, local, rank, expand):
         yield _of_ranks(each, lambda ranks: range(local[ranks.start], local[ranks.stop - 1] + 1))
     if len(local) > 1 and rank == local[0]:
-        yield receive(local[-1], whole, ranks=range(local[0], local[-1] + 1))
+        yield receive(local[-1], whole, ranks=own)
     elif len(local) > 1 and rank == local[-1]:
-        yield send(local[0], whole, ranks=range(local[0], local[-1] + 1))
+        yield send(local[0], whole, ranks=own)
     for each in _among(call, leaders, rank, expand):
         yield _of_ranks(each, lambda ranks: range(starts[ranks.start], starts[ranks.stop]))
     if rank == local[0] and node + 1 < len(leaders):
         yield send(leaders[node + 1], whole, ranks=upto)
     if rank == local[0] and node:
         yield receive(leaders[node - 1], whole, ranks=before)
-    flag = Collective("bcast", len(local), (FLAG_BYTES,))
-    yield from map(_without_data, _among(flag, local, rank, expand))
+    yield from _signal(FLAG_BYTES, local, rank, expand)
     if node:
         for each in _among(replace(call, name="bcast"), local, rank, expand):
             yield _of_ranks(each, lambda _: before)
@@ -133,15 +132,4 @@ def scan_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
 
 def _of_ranks(each: Round, ranks: Callable[[range], range]) -> Round:
     """A round with other ranks whose parts its messages combine."""
-    return each._replace(
-        sends=tuple(sent._replace(ranks=ranks(sent.ranks)) for sent in each.sends),
-        receives=tuple(received._replace(ranks=ranks(received.ranks)) for received in each.receives),
-    )
-
-
-def _without_data(each: Round) -> Round:
-    """A round whose bytes are none of the call's data."""
-    return each._replace(
-        sends=tuple(sent._replace(blocks=()) for sent in each.sends),
-        receives=tuple(received._replace(blocks=()) for received in each.receives),
-    )
+    return each.mapped(lambda one: one._replace(ranks=ranks(one.ranks)))

@@ -1,8 +1,7 @@
 """Partners of ranks: binomial trees, powers of two, ranks folded into them, and ranks by node.
 
-References
-----------
-For nodes, MPICH 4.0.2, ``src/mpi/comm/commutil.c`` (``MPIR_Comm_create_subcomms``) and ``src/util/mpir_localproc.c``.
+Nodes are those of MPICH 4.0.2, ``src/mpi/comm/commutil.c`` (``MPIR_Comm_create_subcomms``) and
+``src/util/mpir_localproc.c``.
 """
 
 from __future__ import annotations
@@ -23,6 +22,14 @@ def is_power_of_two(size: int) -> bool:
     return not size & (size - 1)
 
 
+def doubling(size: int) -> Iterator[int]:
+    """1, 2, 4, ... below a number."""
+    distance = 1
+    while distance < size:
+        yield distance
+        distance <<= 1
+
+
 def subtree(relative: int, size: int) -> int:
     """Ranks of the full binomial tree below a rank; `relative` counts from the root."""
     return relative & -relative if relative else 1 << (size - 1).bit_length()
@@ -38,17 +45,10 @@ def children(relative: int, size: int) -> Iterator[int]:
 
 
 class Folded(NamedTuple):
-    """Ranks folded into the largest power of two: in each of the first pairs, one rank stands in for both.
-
-    Parameters
-    ----------
-    size
-        Number of ranks.
-    odd
-        The odd rank of a pair stays, not the even one.
-    """
+    """Ranks folded into the largest power of two: in each of the first pairs, one rank stands in for both."""
 
     size: int
+    #: The odd rank of a pair stays, not the even one.
     odd: bool
 
     @property
@@ -78,17 +78,11 @@ class Folded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RanksByNode:
-    """Ranks of a communicator by node.
+    """Ranks of a communicator by node."""
 
-    Parameters
-    ----------
-    ranks
-        Ranks of each node, ascending; nodes are in the order of their first ranks.
-    node
-        Index in `ranks` of each rank's node.
-    """
-
+    #: Ranks of each node, ascending; nodes are in the order of their first ranks.
     ranks: tuple[tuple[int, ...], ...]
+    #: Index in `ranks` of each rank's node.
     node: tuple[int, ...]
 
     @property
@@ -101,9 +95,9 @@ class RanksByNode:
         """True if each node's ranks follow one another without a gap."""
         return list(self.node) == sorted(self.node)
 
-    def local(self, rank: int) -> int:
-        """Place of a rank among those of its node."""
-        return self.ranks[self.node[rank]].index(rank)
+    def beside(self, rank: int) -> tuple[int, ...]:
+        """All ranks of a rank's node."""
+        return self.ranks[self.node[rank]]
 
 
 @lru_cache(maxsize=256)

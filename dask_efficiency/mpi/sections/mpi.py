@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -84,14 +85,13 @@ def path(run: MpiPrediction) -> Section:
         return Section("")
     seconds = {str(SPENT[kind]): value for kind, value in run.path_seconds.items() if value}
     labels = {str(label): label for label in SPENT.values()}
-    by_call: dict[str, float] = {}
-    by_rank: dict[str, float] = {}
+    by_call: defaultdict[str, float] = defaultdict(float)
+    by_rank: defaultdict[str, float] = defaultdict(float)
     for stretch in run.path:
         length = (stretch.end - stretch.start) / 1e9
-        call = run.call_of(stretch.rank, stretch.action)
-        by_call[call] = by_call.get(call, 0.0) + length
-        who = f"{stretch.rank}" if stretch.other < 0 else f"{min(stretch.rank, stretch.other)} with {max(stretch[3:5])}"
-        by_rank[who] = by_rank.get(who, 0.0) + length
+        by_call[run.call_of(stretch.rank, stretch.action)] += length
+        pair = sorted((stretch.rank, stretch.other))
+        by_rank[f"{stretch.rank}" if stretch.other < 0 else f"{pair[0]} with {pair[1]}"] += length
     return section(
         "What the time is spent on: the critical path",
         _along(run),
@@ -135,16 +135,10 @@ def ranks(run: MpiPrediction) -> Section:
         for rank in sorted(shown)
     )
     whole = round(1e9 * run.makespan_seconds)
+    sizes = [{kind: round(1e9 * seconds) for kind, seconds in spent[rank].items()} for rank in sorted(shown)]
     bars = tuple(
-        Stack(
-            tuple(
-                Slice(SPENT[kind], size, f"{100 * size / whole:.1f}")
-                for kind in RankActivity
-                if (size := round(1e9 * spent[rank][kind]))
-            ),
-            whole,
-        )
-        for rank in sorted(shown)
+        Stack(tuple(Slice(SPENT[kind], n, f"{100 * n / whole:.1f}") for kind, n in each.items() if n), whole)
+        for each in sizes
     )
     heads = ("rank", "host", *(f"{SPENT[kind]}, {scale.unit}" for kind in RankActivity))
     left = len(order) - len(shown)

@@ -28,14 +28,12 @@ class CannotCompileTracer(OSError):
 def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool:
     """Compile the tracer into a file, which is replaced atomically, as running programs may have loaded it.
 
-    ``mpicc`` is the compiler of the MPI that traced programs use. Returns True if traces will be compressed; raises
-    :class:`CannotCompileTracer`, with the compiler's output, if there is no such command or it fails.
+    Returns True if traces will be compressed; CannotCompileTracer has the compiler's output.
     """
     command = shlex.split(mpicc)
     if not command or shutil.which(command[0]) is None:
-        raise CannotCompileTracer(
-            f"there is no {mpicc!r}; expected the compiler of your MPI (Debian: mpich, libmpich-dev)"
-        )
+        wanted = "expected the compiler of your MPI (Debian: mpich, libmpich-dev)"
+        raise CannotCompileTracer(f"there is no {mpicc!r}; {wanted}")
     unfinished = library.with_name(f"{library.name}.{os.getpid()}")
     try:
         output = ""
@@ -52,10 +50,7 @@ def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool
 
 
 def preloaded(library: Path, folder: Path) -> dict[str, str]:
-    """Variables to add to the environment of a traced program, whose files go to ``folder``.
-
-    Raises a ValueError if the library cannot be preloaded from its path.
-    """
+    """Variables for a traced program; ValueError if the library cannot be preloaded from its path."""
     if any(sign in str(library) for sign in " :"):
         raise ValueError(f"expected a path without spaces and colons, which part the files of LD_PRELOAD: {library}")
     others = os.environ.get("LD_PRELOAD", "")

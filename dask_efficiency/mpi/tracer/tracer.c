@@ -67,32 +67,8 @@ enum { ANY_SOURCE = -555, ANY_TAG = -444 };
 enum { BYTE = 6 };
 
 typedef enum {
-    NOTHING,
-    GROUP,
-    INIT,
-    FINALIZE,
-    SEND,
-    SSEND,
-    ISEND,
-    ISSEND,
-    RECV,
-    IRECV,
-    WAIT,
-    WAITALL,
-    BARRIER,
-    BCAST,
-    REDUCE,
-    ALLREDUCE,
-    SCAN,
-    EXSCAN,
-    GATHER,
-    SCATTER,
-    ALLGATHER,
-    ALLTOALL,
-    GATHERV,
-    SCATTERV,
-    ALLGATHERV,
-    ALLTOALLV,
+    NOTHING, GROUP, INIT, FINALIZE, SEND, SSEND, ISEND, ISSEND, RECV, IRECV, WAIT, WAITALL, BARRIER, BCAST, REDUCE,
+    ALLREDUCE, SCAN, EXSCAN, GATHER, SCATTER, ALLGATHER, ALLTOALL, GATHERV, SCATTERV, ALLGATHERV, ALLTOALLV,
     REDUCE_SCATTER,
 } Op;
 
@@ -228,6 +204,14 @@ static char *put_word(char *to, int64_t number)
     return put_number(to, number);
 }
 
+static char *put_all(char *to, const int64_t *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to = put_word(to, numbers[i]);
+    return to;
+}
+#define PUT(TO, ...) put_all(TO, (int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
 static char *put_text(char *to, const char *text)
 {
     size_t length = strlen(text);
@@ -362,38 +346,25 @@ static void say(const char *text)
 
 /* ---- Records ---------------------------------------------------------------------------------------------------- */
 
-static char *put_words(char *to, const Record *record)
+static char *put_words(char *to, const Record *of)
 {
-    switch (record->op) {
+    switch (of->op) {
     case SEND: case SSEND: case ISEND: case ISSEND: case RECV: case IRECV:
-        to = put_word(to, record->peer);
-        to = put_word(to, record->tag);
-        to = put_word(to, record->count);
-        return put_word(to, record->type);
+        return PUT(to, of->peer, of->tag, of->count, of->type);
     case WAIT:
-        to = put_word(to, record->peer);
-        to = put_word(to, record->received);
-        return put_word(to, record->tag);
+        return PUT(to, of->peer, of->received, of->tag);
     case WAITALL:
-        return put_word(to, record->count);
+        return PUT(to, of->count);
     case BCAST:
-        to = put_word(to, record->count);
-        to = put_word(to, record->peer);
-        return put_word(to, record->type);
+        return PUT(to, of->count, of->peer, of->type);
     case REDUCE: /* the 0 is what is computed: the program computes nothing meanwhile */
-        to = put_word(put_word(to, record->count), 0);
-        to = put_word(to, record->peer);
-        return put_word(to, record->type);
+        return PUT(to, of->count, 0, of->peer, of->type);
     case ALLREDUCE: case SCAN: case EXSCAN:
-        to = put_word(put_word(to, record->count), 0);
-        return put_word(to, record->type);
-    case GATHER: case SCATTER: case ALLGATHER: case ALLTOALL:
-        to = put_word(to, record->count);
-        to = put_word(to, record->received);
-        if (record->op == GATHER || record->op == SCATTER)
-            to = put_word(to, record->peer);
-        to = put_word(to, record->type);
-        return put_word(to, record->received_type);
+        return PUT(to, of->count, 0, of->type);
+    case GATHER: case SCATTER:
+        return PUT(to, of->count, of->received, of->peer, of->type, of->received_type);
+    case ALLGATHER: case ALLTOALL:
+        return PUT(to, of->count, of->received, of->type, of->received_type);
     default:
         return to;
     }
@@ -569,55 +540,34 @@ static struct {
 } types[MAX_TYPES];
 static int types_used;
 
-static void know_type(MPI_Datatype type, short number, int size)
-{
-    int here = 0;
-    /* Fortran's are not there where MPI was built without it. */
-    if (type != MPI_DATATYPE_NULL && PMPI_Type_size(type, &here) == MPI_SUCCESS && here == size) {
-        types[types_used].type = type;
-        types[types_used++].number = number;
-    }
-}
-
-/* The numbers are those of SimGrid's list of predefined datatypes (src/smpi/mpi/smpi_datatype.cpp of 3.32). */
+/* The numbers are those of SimGrid's list of predefined datatypes (src/smpi/mpi/smpi_datatype.cpp of 3.32). Fortran's
+ * types are not there where MPI was built without it. */
 static void know_types(void)
 {
-    know_type(MPI_DOUBLE, 0, 8);
-    know_type(MPI_INT, 1, 4);
-    know_type(MPI_BYTE, BYTE, 1);
-    know_type(MPI_CHAR, 2, 1);
-    know_type(MPI_FLOAT, 5, 4);
-    know_type(MPI_DOUBLE_PRECISION, 0, 8);
-    know_type(MPI_REAL, 5, 4);
-    know_type(MPI_INTEGER, 1, 4);
-    know_type(MPI_SHORT, 3, 2);
-    know_type(MPI_LONG, 4, 8);
-    know_type(MPI_LONG_LONG, 7, 8);
-    know_type(MPI_SIGNED_CHAR, 8, 1);
-    know_type(MPI_UNSIGNED_CHAR, 9, 1);
-    know_type(MPI_UNSIGNED_SHORT, 10, 2);
-    know_type(MPI_UNSIGNED, 11, 4);
-    know_type(MPI_UNSIGNED_LONG, 12, 8);
-    know_type(MPI_UNSIGNED_LONG_LONG, 13, 8);
-    know_type(MPI_LONG_DOUBLE, 14, 16);
-    know_type(MPI_WCHAR, 15, 4);
-    know_type(MPI_C_BOOL, 16, 1);
-    know_type(MPI_INT8_T, 17, 1);
-    know_type(MPI_INT16_T, 18, 2);
-    know_type(MPI_INT32_T, 19, 4);
-    know_type(MPI_INT64_T, 20, 8);
-    know_type(MPI_UINT8_T, 21, 1);
-    know_type(MPI_UINT16_T, 22, 2);
-    know_type(MPI_UINT32_T, 23, 4);
-    know_type(MPI_UINT64_T, 24, 8);
-    know_type(MPI_C_FLOAT_COMPLEX, 25, 8);
-    know_type(MPI_C_DOUBLE_COMPLEX, 26, 16);
-    know_type(MPI_C_LONG_DOUBLE_COMPLEX, 27, 32);
-    know_type(MPI_COMPLEX, 25, 8);
-    know_type(MPI_DOUBLE_COMPLEX, 26, 16);
-    know_type(MPI_AINT, 28, 8);
-    know_type(MPI_OFFSET, 29, 8);
-    know_type(MPI_PACKED, BYTE, 1);
+    const struct {
+        MPI_Datatype type;
+        short number;
+        int size;
+    } known[] = {
+        {MPI_DOUBLE, 0, 8}, {MPI_INT, 1, 4}, {MPI_BYTE, BYTE, 1}, {MPI_CHAR, 2, 1}, {MPI_FLOAT, 5, 4},
+        {MPI_DOUBLE_PRECISION, 0, 8}, {MPI_REAL, 5, 4}, {MPI_INTEGER, 1, 4}, {MPI_SHORT, 3, 2}, {MPI_LONG, 4, 8},
+        {MPI_LONG_LONG, 7, 8}, {MPI_SIGNED_CHAR, 8, 1}, {MPI_UNSIGNED_CHAR, 9, 1}, {MPI_UNSIGNED_SHORT, 10, 2},
+        {MPI_UNSIGNED, 11, 4}, {MPI_UNSIGNED_LONG, 12, 8}, {MPI_UNSIGNED_LONG_LONG, 13, 8}, {MPI_LONG_DOUBLE, 14, 16},
+        {MPI_WCHAR, 15, 4}, {MPI_C_BOOL, 16, 1}, {MPI_INT8_T, 17, 1}, {MPI_INT16_T, 18, 2}, {MPI_INT32_T, 19, 4},
+        {MPI_INT64_T, 20, 8}, {MPI_UINT8_T, 21, 1}, {MPI_UINT16_T, 22, 2}, {MPI_UINT32_T, 23, 4}, {MPI_UINT64_T, 24, 8},
+        {MPI_C_FLOAT_COMPLEX, 25, 8}, {MPI_C_DOUBLE_COMPLEX, 26, 16}, {MPI_C_LONG_DOUBLE_COMPLEX, 27, 32},
+        {MPI_COMPLEX, 25, 8}, {MPI_DOUBLE_COMPLEX, 26, 16}, {MPI_AINT, 28, 8}, {MPI_OFFSET, 29, 8},
+        {MPI_PACKED, BYTE, 1},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        int size = 0;
+        if (known[i].type == MPI_DATATYPE_NULL || PMPI_Type_size(known[i].type, &size) != MPI_SUCCESS)
+            continue;
+        if (size == known[i].size) {
+            types[types_used].type = known[i].type;
+            types[types_used++].number = known[i].number;
+        }
+    }
 }
 
 /* What an element is written as: so many of a predefined datatype. */
@@ -719,8 +669,7 @@ static void name_group(Group *group)
     for (int i = 0; i < group->size; i++)
         to = put_word(to, group->ranks[i]);
     *to = '\0';
-    Record *record = add(GROUP);
-    record->text = text;
+    add(GROUP)->text = text;
 }
 
 static Group *make_group(MPI_Comm comm)
@@ -1117,7 +1066,7 @@ static Record gathered(Op op, const Group *group, int root, bool has_sent, int64
     to = put_vector(put_word(to, mine), group, counts);
     if (op == GATHERV)
         to = put_word(to, root);
-    *put_word(put_word(to, number), number_of(counts)) = '\0';
+    *PUT(to, number, number_of(counts)) = '\0';
     return record;
 }
 
@@ -1130,7 +1079,7 @@ static Record scattered(const Group *group, int root, Counts counts, bool has_re
         return record;
     Element element = has_received ? element_of(type) : (Element){number_of(counts), 0};
     to = put_word(put_vector(to, group, counts), has_received ? count * element.scale : 0);
-    *put_word(put_word(put_word(to, root), number_of(counts)), element.number) = '\0';
+    *PUT(to, root, number_of(counts), element.number) = '\0';
     return record;
 }
 
@@ -1147,7 +1096,7 @@ static Record exchanged(const Group *group, bool has_sent, Counts sent, Counts r
     int64_t all = sum_of(received_counts.counts, received_counts.width, group->size);
     to = put_word(to, all * element_of(received_counts.type).scale);
     to = put_vector(to, group, received_counts);
-    *put_word(put_word(to, number_of(sent)), number_of(received_counts)) = '\0';
+    *PUT(to, number_of(sent), number_of(received_counts)) = '\0';
     return record;
 }
 
@@ -1161,7 +1110,7 @@ static Record reduce_scattered(const Group *group, Counts counts, int64_t count)
     int64_t scale = element_of(counts.type).scale;
     for (int i = 0; i < group->size; i++)
         to = put_word(to, scale * (counts.counts ? count_at(counts.counts, counts.width, i) : count));
-    *put_word(put_word(to, 0), element_of(counts.type).number) = '\0';
+    *PUT(to, 0, element_of(counts.type).number) = '\0';
     return record;
 }
 
@@ -1350,6 +1299,31 @@ static bool has_got(bool is_traced, int code, const char *name)
 
 #define UNPACK(...) __VA_ARGS__
 
+/* A call of the program's, with what is done before it, and what once SUCCESS says that it did what it is for. */
+#define CALL_IF(SUCCESS, NAME, PARAMETERS, ARGUMENTS, BEFORE, ...)  \
+    int NAME PARAMETERS                                             \
+    {                                                               \
+        bool is_traced = enter();                                   \
+        BEFORE                                                      \
+        int code = P##NAME ARGUMENTS;                               \
+        if (SUCCESS(is_traced, code, #NAME)) {                      \
+            __VA_ARGS__                                             \
+        }                                                           \
+        return leave(is_traced, code);                              \
+    }
+#define CALL(...) CALL_IF(succeeded, __VA_ARGS__)
+
+/* A status where the program wants none. */
+#define OWN_STATUS                                      \
+    MPI_Status own;                                     \
+    if (is_traced && status == MPI_STATUS_IGNORE)       \
+        status = &own;
+#define COPIED_REQUESTS bool is_copied = is_traced && copy_requests(n, requests);
+#define OWN_STATUSES                                        \
+    COPIED_REQUESTS                                         \
+    if (is_copied && statuses == MPI_STATUSES_IGNORE)       \
+        statuses = own_statuses;
+
 #if MPI_VERSION >= 4
 #define EACH_COUNT(FORM, NAME, ...)             \
     FORM(MPI_##NAME, int, int, __VA_ARGS__)     \
@@ -1481,30 +1455,18 @@ static void begun(uint64_t key, Op op, bool is_buffered, bool is_persistent, MPI
 }
 
 #define BLOCKING_SEND(NAME, COUNT, DISPLACEMENT, RECORDED, OP)                                          \
-    int NAME(const void *buffer, COUNT count, MPI_Datatype type, int peer, int tag, MPI_Comm comm)      \
-    {                                                                                                   \
-        bool is_traced = enter();                                                                       \
-        int code = P##NAME(buffer, count, type, peer, tag, comm);                                       \
-        if (succeeded(is_traced, code, #NAME))                                                          \
-            RECORDED(OP, comm, peer, tag, count, type);                                                 \
-        return leave(is_traced, code);                                                                  \
-    }
+    CALL(NAME, (const void *buffer, COUNT count, MPI_Datatype type, int peer, int tag, MPI_Comm comm),  \
+         (buffer, count, type, peer, tag, comm), , RECORDED(OP, comm, peer, tag, count, type);)
 EACH_COUNT(BLOCKING_SEND, Send, message, SEND)
 EACH_COUNT(BLOCKING_SEND, Rsend, message, SEND)
 EACH_COUNT(BLOCKING_SEND, Ssend, message, SSEND)
 EACH_COUNT(BLOCKING_SEND, Bsend, buffered, ISEND)
 
-#define REQUESTED(NAME, COUNT, DISPLACEMENT, BUFFER, OP, IS_BUFFERED, IS_PERSISTENT)                              \
-    int NAME(BUFFER buffer, COUNT count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,                     \
-             MPI_Request *request)                                                                                \
-    {                                                                                                             \
-        bool is_traced = enter();                                                                                 \
-        int code = P##NAME(buffer, count, type, peer, tag, comm, request);                                        \
-        if (succeeded(is_traced, code, #NAME)) {                                                                  \
-            begun(key_of(*request), OP, IS_BUFFERED, IS_PERSISTENT, comm, peer, tag, count, type);                \
-        }                                                                                                         \
-        return leave(is_traced, code);                                                                            \
-    }
+#define REQUESTED(NAME, COUNT, DISPLACEMENT, BUFFER, OP, IS_BUFFERED, IS_PERSISTENT)                                  \
+    CALL(NAME,                                                                                                        \
+         (BUFFER buffer, COUNT count, MPI_Datatype type, int peer, int tag, MPI_Comm comm, MPI_Request *request),     \
+         (buffer, count, type, peer, tag, comm, request), ,                                                           \
+         begun(key_of(*request), OP, IS_BUFFERED, IS_PERSISTENT, comm, peer, tag, count, type);)
 EACH_COUNT(REQUESTED, Isend, const void *, ISEND, false, false)
 EACH_COUNT(REQUESTED, Irsend, const void *, ISEND, false, false)
 EACH_COUNT(REQUESTED, Issend, const void *, ISSEND, false, false)
@@ -1516,19 +1478,10 @@ EACH_COUNT(REQUESTED, Ssend_init, const void *, ISSEND, false, true)
 EACH_COUNT(REQUESTED, Bsend_init, const void *, ISEND, true, true)
 EACH_COUNT(REQUESTED, Recv_init, void *, IRECV, false, true)
 
-#define BLOCKING_RECEIVE(NAME, COUNT, DISPLACEMENT, UNUSED)                                              \
-    int NAME(void *buffer, COUNT count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,             \
-             MPI_Status *status)                                                                         \
-    {                                                                                                    \
-        bool is_traced = enter();                                                                        \
-        MPI_Status own;                                                                                  \
-        if (is_traced && status == MPI_STATUS_IGNORE)                                                    \
-            status = &own;                                                                               \
-        int code = P##NAME(buffer, count, type, peer, tag, comm, status);                                \
-        if (has_got(is_traced, code, #NAME))                                                             \
-            message_received(group_of(comm), status, type);                                              \
-        return leave(is_traced, code);                                                                   \
-    }
+#define BLOCKING_RECEIVE(NAME, COUNT, DISPLACEMENT, UNUSED)                                                            \
+    CALL_IF(has_got, NAME,                                                                                             \
+            (void *buffer, COUNT count, MPI_Datatype type, int peer, int tag, MPI_Comm comm, MPI_Status *status),      \
+            (buffer, count, type, peer, tag, comm, status), OWN_STATUS, message_received(group_of(comm), status, type);)
 EACH_COUNT(BLOCKING_RECEIVE, Recv, )
 
 /* Both at once and a wait for both, as the call does: SimGrid's line for it would have no tags. */
@@ -1553,36 +1506,18 @@ static void both_ways(MPI_Comm comm, int destination, int tag, int64_t count, MP
         add_wait((Wait){world_rank, peer_of(group, destination), tag});
 }
 
-#define SENDRECV(NAME, COUNT, DISPLACEMENT, UNUSED)                                                                \
-    int NAME(const void *buffer, COUNT count, MPI_Datatype type, int destination, int tag, void *received_buffer,  \
-             COUNT received_count, MPI_Datatype received_type, int source, int received_tag, MPI_Comm comm,        \
-             MPI_Status *status)                                                                                   \
-    {                                                                                                              \
-        bool is_traced = enter();                                                                                  \
-        MPI_Status own;                                                                                            \
-        if (is_traced && status == MPI_STATUS_IGNORE)                                                              \
-            status = &own;                                                                                         \
-        int code = P##NAME(buffer, count, type, destination, tag, received_buffer, received_count, received_type,  \
-                           source, received_tag, comm, status);                                                    \
-        if (succeeded(is_traced, code, #NAME))                                                                     \
-            both_ways(comm, destination, tag, count, type, status, received_type);                                 \
-        return leave(is_traced, code);                                                                             \
-    }
+#define SENDRECV(NAME, COUNT, DISPLACEMENT, UNUSED)                                                                   \
+    CALL(NAME, (const void *buffer, COUNT count, MPI_Datatype type, int destination, int tag, void *got,              \
+                COUNT got_count, MPI_Datatype got_type, int source, int got_tag, MPI_Comm comm, MPI_Status *status),  \
+         (buffer, count, type, destination, tag, got, got_count, got_type, source, got_tag, comm, status),            \
+         OWN_STATUS, both_ways(comm, destination, tag, count, type, status, got_type);)
 EACH_COUNT(SENDRECV, Sendrecv, )
 
-#define SENDRECV_REPLACE(NAME, COUNT, DISPLACEMENT, UNUSED)                                                       \
-    int NAME(void *buffer, COUNT count, MPI_Datatype type, int destination, int tag, int source,                  \
-             int received_tag, MPI_Comm comm, MPI_Status *status)                                                 \
-    {                                                                                                             \
-        bool is_traced = enter();                                                                                 \
-        MPI_Status own;                                                                                           \
-        if (is_traced && status == MPI_STATUS_IGNORE)                                                             \
-            status = &own;                                                                                        \
-        int code = P##NAME(buffer, count, type, destination, tag, source, received_tag, comm, status);            \
-        if (succeeded(is_traced, code, #NAME))                                                                    \
-            both_ways(comm, destination, tag, count, type, status, type);                                         \
-        return leave(is_traced, code);                                                                            \
-    }
+#define SENDRECV_REPLACE(NAME, COUNT, DISPLACEMENT, UNUSED)                                                        \
+    CALL(NAME, (void *buffer, COUNT count, MPI_Datatype type, int destination, int tag, int source, int got_tag,   \
+                MPI_Comm comm, MPI_Status *status),                                                                \
+         (buffer, count, type, destination, tag, source, got_tag, comm, status),                                   \
+         OWN_STATUS, both_ways(comm, destination, tag, count, type, status, type);)
 EACH_COUNT(SENDRECV_REPLACE, Sendrecv_replace, )
 
 /* ---- Messages that are probed for: mpi4py receives all its objects so ------------------------------------------- */
@@ -1598,233 +1533,112 @@ static void probed(MPI_Comm comm, const MPI_Message *message_found, const MPI_St
     request->kind = PROBED;
 }
 
-int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *found, MPI_Status *status)
+/* The message that was probed for is received, or begun to be. */
+static void matched(uint64_t key, const MPI_Request *request, const MPI_Status *status, int64_t count,
+                    MPI_Datatype type)
 {
-    bool is_traced = enter();
-    MPI_Status own;
-    if (is_traced && status == MPI_STATUS_IGNORE)
-        status = &own;
-    int code = PMPI_Mprobe(source, tag, comm, found, status);
-    if (succeeded(is_traced, code, "MPI_Mprobe"))
-        probed(comm, found, status);
-    return leave(is_traced, code);
+    Request *found = find_key(key);
+    if (found == NULL)
+        return;
+    Request probe = *found;
+    if (status)
+        message_received(probe.group, status, type);
+    forget_request(found);
+    Request *receive = request ? new_request(key_of(*request)) : NULL;
+    if (receive) {
+        receive->kind = RECEIVING;
+        receive->group = probe.group;
+        receive->peer = probe.peer;
+        receive->tag = probe.tag;
+        receive->count = count;
+        receive->type = type;
+        begin(receive);
+    }
 }
 
-int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *found, MPI_Status *status)
-{
-    bool is_traced = enter();
-    MPI_Status own;
-    if (is_traced && status == MPI_STATUS_IGNORE)
-        status = &own;
-    int code = PMPI_Improbe(source, tag, comm, flag, found, status);
-    if (succeeded(is_traced, code, "MPI_Improbe") && *flag)
-        probed(comm, found, status);
-    return leave(is_traced, code);
-}
+CALL(MPI_Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *found, MPI_Status *status),
+     (source, tag, comm, found, status), OWN_STATUS, probed(comm, found, status);)
+CALL(MPI_Improbe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Message *found, MPI_Status *status),
+     (source, tag, comm, flag, found, status), OWN_STATUS, if (*flag) probed(comm, found, status);)
 
 #define MATCHED_RECEIVE(NAME, COUNT, DISPLACEMENT, UNUSED)                                                     \
-    int NAME(void *buffer, COUNT count, MPI_Datatype type, MPI_Message *found, MPI_Status *status)             \
-    {                                                                                                          \
-        bool is_traced = enter();                                                                              \
-        MPI_Status own;                                                                                        \
-        if (is_traced && status == MPI_STATUS_IGNORE)                                                          \
-            status = &own;                                                                                     \
-        uint64_t key = key_of_message(*found);                                                                 \
-        int code = P##NAME(buffer, count, type, found, status);                                                \
-        Request *probed_before = is_traced ? find_key(key) : NULL;                                             \
-        if (succeeded(is_traced, code, #NAME) && probed_before) {                                              \
-            message_received(probed_before->group, status, type);                                              \
-            forget_request(probed_before);                                                                     \
-        }                                                                                                      \
-        return leave(is_traced, code);                                                                         \
-    }
+    CALL(NAME, (void *buffer, COUNT count, MPI_Datatype type, MPI_Message *found, MPI_Status *status),         \
+         (buffer, count, type, found, status), OWN_STATUS uint64_t key = key_of_message(*found);,              \
+         matched(key, NULL, status, count, type);)
 EACH_COUNT(MATCHED_RECEIVE, Mrecv, )
 
 #define MATCHED_REQUEST(NAME, COUNT, DISPLACEMENT, UNUSED)                                                     \
-    int NAME(void *buffer, COUNT count, MPI_Datatype type, MPI_Message *found, MPI_Request *request)           \
-    {                                                                                                          \
-        bool is_traced = enter();                                                                              \
-        uint64_t key = key_of_message(*found);                                                                 \
-        int code = P##NAME(buffer, count, type, found, request);                                               \
-        Request *probed_before = is_traced ? find_key(key) : NULL;                                             \
-        if (succeeded(is_traced, code, #NAME) && probed_before) {                                              \
-            Request probe = *probed_before;                                                                    \
-            forget_request(probed_before);                                                                     \
-            Request *receive = new_request(key_of(*request));                                                  \
-            if (receive) {                                                                                     \
-                receive->kind = RECEIVING;                                                                     \
-                receive->group = probe.group;                                                                  \
-                receive->peer = probe.peer;                                                                    \
-                receive->tag = probe.tag;                                                                      \
-                receive->count = count;                                                                        \
-                receive->type = type;                                                                          \
-                begin(receive);                                                                                \
-            }                                                                                                  \
-        }                                                                                                      \
-        return leave(is_traced, code);                                                                         \
-    }
+    CALL(NAME, (void *buffer, COUNT count, MPI_Datatype type, MPI_Message *found, MPI_Request *request),       \
+         (buffer, count, type, found, request), uint64_t key = key_of_message(*found);,                        \
+         matched(key, request, NULL, count, type);)
 EACH_COUNT(MATCHED_REQUEST, Imrecv, )
 
 /* ---- Waits ------------------------------------------------------------------------------------------------------ */
 
-int MPI_Start(MPI_Request *request)
+static void started(MPI_Request request)
 {
-    bool is_traced = enter();
-    int code = PMPI_Start(request);
-    Request *known = is_traced ? find_key(key_of(*request)) : NULL;
-    if (succeeded(is_traced, code, "MPI_Start") && known)
+    Request *known = find_key(key_of(request));
+    if (known)
         begin(known);
-    return leave(is_traced, code);
 }
 
-int MPI_Startall(int n, MPI_Request requests[])
+static void freed(Request *known)
 {
-    bool is_traced = enter();
-    int code = PMPI_Startall(n, requests);
-    if (succeeded(is_traced, code, "MPI_Startall")) {
-        for (int i = 0; i < n; i++) {
-            Request *known = find_key(key_of(requests[i]));
-            if (known)
-                begin(known);
-        }
+    if (known->kind == COLLECTIVE && !known->is_written)
+        write_collectives(known->group, known);
+    if (known->is_active && (known->kind == SENDING || known->kind == RECEIVING)) {
+        Record *record = record_at(known->number);
+        if (record)
+            record->pending = false; /* nobody will say what it gets */
+        open_messages -= !known->is_buffered;
+        has_loose_messages = true;
     }
-    return leave(is_traced, code);
+    forget_request(known);
 }
 
-int MPI_Request_free(MPI_Request *request)
+static bool has_statuses(bool is_traced, int code, const char *name)
 {
-    bool is_traced = enter();
-    Request *known = is_traced ? find_key(key_of(*request)) : NULL;
-    int code = PMPI_Request_free(request);
-    if (succeeded(is_traced, code, "MPI_Request_free") && known) {
-        if (known->kind == COLLECTIVE && !known->is_written)
-            write_collectives(known->group, known);
-        if (known->is_active && (known->kind == SENDING || known->kind == RECEIVING)) {
-            Record *record = record_at(known->number);
-            if (record)
-                record->pending = false; /* nobody will say what it gets */
-            open_messages -= !known->is_buffered;
-            has_loose_messages = true;
-        }
-        forget_request(known);
-    }
-    return leave(is_traced, code);
+    return succeeded(is_traced, code, name) || (is_traced && code == MPI_ERR_IN_STATUS);
 }
 
-int MPI_Wait(MPI_Request *request, MPI_Status *status)
-{
-    bool is_traced = enter();
-    MPI_Status own;
-    if (is_traced && status == MPI_STATUS_IGNORE)
-        status = &own;
-    uint64_t key = key_of(*request);
-    int code = PMPI_Wait(request, status);
-    if (has_got(is_traced, code, "MPI_Wait"))
-        done(key, status);
-    return leave(is_traced, code);
-}
+CALL(MPI_Start, (MPI_Request *request), (request), , started(*request);)
+CALL(MPI_Startall, (int n, MPI_Request requests[]), (n, requests), , for (int i = 0; i < n; i++) started(requests[i]);)
+CALL(MPI_Request_free, (MPI_Request *request), (request),
+     Request *known = is_traced ? find_key(key_of(*request)) : NULL;, if (known) freed(known);)
+CALL_IF(has_got, MPI_Wait, (MPI_Request *request, MPI_Status *status), (request, status),
+        OWN_STATUS uint64_t key = key_of(*request);, done(key, status);)
+CALL_IF(has_got, MPI_Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, status),
+        OWN_STATUS uint64_t key = key_of(*request);, if (*flag) done(key, status);)
+CALL_IF(has_statuses, MPI_Waitall, (int n, MPI_Request requests[], MPI_Status statuses[]), (n, requests, statuses),
+        OWN_STATUSES, if (is_copied) all_done(n, statuses, code != MPI_SUCCESS);)
+CALL(MPI_Testall, (int n, MPI_Request requests[], int *flag, MPI_Status statuses[]), (n, requests, flag, statuses),
+     OWN_STATUSES, if (*flag && is_copied) all_done(n, statuses, false);)
+CALL(MPI_Waitany, (int n, MPI_Request requests[], int *index, MPI_Status *status), (n, requests, index, status),
+     OWN_STATUS COPIED_REQUESTS, if (is_copied && *index != MPI_UNDEFINED) done(keys[*index], status);)
+CALL(MPI_Testany, (int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status),
+     (n, requests, index, flag, status), OWN_STATUS COPIED_REQUESTS,
+     if (is_copied && *flag && *index != MPI_UNDEFINED) done(keys[*index], status);)
 
-int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
-{
-    bool is_traced = enter();
-    MPI_Status own;
-    if (is_traced && status == MPI_STATUS_IGNORE)
-        status = &own;
-    uint64_t key = key_of(*request);
-    int code = PMPI_Test(request, flag, status);
-    if (has_got(is_traced, code, "MPI_Test") && *flag)
-        done(key, status);
-    return leave(is_traced, code);
-}
-
-int MPI_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
-{
-    bool is_traced = enter();
-    bool is_copied = is_traced && copy_requests(n, requests);
-    if (is_copied && statuses == MPI_STATUSES_IGNORE)
-        statuses = own_statuses;
-    int code = PMPI_Waitall(n, requests, statuses);
-    bool is_success = succeeded(is_traced, code, "MPI_Waitall");
-    if (is_copied && (is_success || code == MPI_ERR_IN_STATUS))
-        all_done(n, statuses, !is_success);
-    return leave(is_traced, code);
-}
-
-int MPI_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
-{
-    bool is_traced = enter();
-    bool is_copied = is_traced && copy_requests(n, requests);
-    if (is_copied && statuses == MPI_STATUSES_IGNORE)
-        statuses = own_statuses;
-    int code = PMPI_Testall(n, requests, flag, statuses);
-    if (succeeded(is_traced, code, "MPI_Testall") && *flag && is_copied)
-        all_done(n, statuses, false);
-    return leave(is_traced, code);
-}
-
-int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status)
-{
-    bool is_traced = enter();
-    MPI_Status own;
-    bool is_copied = is_traced && copy_requests(n, requests);
-    if (is_copied && status == MPI_STATUS_IGNORE)
-        status = &own;
-    int code = PMPI_Waitany(n, requests, index, status);
-    if (succeeded(is_traced, code, "MPI_Waitany") && is_copied && *index != MPI_UNDEFINED)
-        done(keys[*index], status);
-    return leave(is_traced, code);
-}
-
-int MPI_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
-{
-    bool is_traced = enter();
-    MPI_Status own;
-    bool is_copied = is_traced && copy_requests(n, requests);
-    if (is_copied && status == MPI_STATUS_IGNORE)
-        status = &own;
-    int code = PMPI_Testany(n, requests, index, flag, status);
-    if (succeeded(is_traced, code, "MPI_Testany") && is_copied && *flag && *index != MPI_UNDEFINED)
-        done(keys[*index], status);
-    return leave(is_traced, code);
-}
-
-#define SOME(NAME)                                                                                        \
-    int NAME(int n, MPI_Request requests[], int *count, int indices[], MPI_Status statuses[])             \
-    {                                                                                                     \
-        bool is_traced = enter();                                                                         \
-        bool is_copied = is_traced && copy_requests(n, requests);                                         \
-        if (is_copied && statuses == MPI_STATUSES_IGNORE)                                                 \
-            statuses = own_statuses;                                                                      \
-        int code = P##NAME(n, requests, count, indices, statuses);                                        \
-        if (succeeded(is_traced, code, #NAME) && is_copied && *count != MPI_UNDEFINED)                    \
-            for (int i = 0; i < *count; i++)                                                              \
-                done(keys[indices[i]], &statuses[i]);                                                     \
-        return leave(is_traced, code);                                                                    \
-    }
+#define SOME(NAME)                                                                                      \
+    CALL(NAME, (int n, MPI_Request requests[], int *count, int indices[], MPI_Status statuses[]),       \
+         (n, requests, count, indices, statuses), OWN_STATUSES,                                         \
+         if (is_copied && *count != MPI_UNDEFINED)                                                      \
+             for (int i = 0; i < *count; i++)                                                           \
+                 done(keys[indices[i]], &statuses[i]);)
 SOME(MPI_Waitsome)
 SOME(MPI_Testsome)
 
 /* ---- Collectives, each with its nonblocking form ---------------------------------------------------------------- */
 
-#define ONE_COLLECTIVE(NAME, PARAMETERS, ARGUMENTS, EXTRA, RECORDED)      \
-    int NAME(UNPACK PARAMETERS)                                           \
-    {                                                                     \
-        bool is_traced = enter();                                         \
-        int code = P##NAME(UNPACK ARGUMENTS);                             \
-        if (succeeded(is_traced, code, #NAME)) {                          \
-            Group *group = group_for(comm, #NAME);                        \
-            if (group) {                                                  \
-                EXTRA                                                     \
-                RECORDED;                                                 \
-            }                                                             \
-        }                                                                 \
-        return leave(is_traced, code);                                    \
-    }
-
+#define ONE_COLLECTIVE(NAME, PARAMETERS, ARGUMENTS, ...)                                \
+    CALL(NAME, PARAMETERS, ARGUMENTS, , Group *group = group_for(comm, #NAME);          \
+         if (group) {                                                                   \
+             __VA_ARGS__                                                                \
+         })
 #define BOTH_FORMS(NAME, NONBLOCKING, PARAMETERS, ARGUMENTS, RECORD)                                                \
-    ONE_COLLECTIVE(NAME, PARAMETERS, ARGUMENTS, , blocking(group, RECORD))                                          \
+    ONE_COLLECTIVE(NAME, (UNPACK PARAMETERS), (UNPACK ARGUMENTS), blocking(group, RECORD);)                         \
     ONE_COLLECTIVE(NONBLOCKING, (UNPACK PARAMETERS, MPI_Request *request), (UNPACK ARGUMENTS, request),             \
-                   tally(as_blocking, #NONBLOCKING);, nonblocking(group, RECORD, key_of(*request)))
+                   tally(as_blocking, #NONBLOCKING); nonblocking(group, RECORD, key_of(*request));)
 
 BOTH_FORMS(MPI_Barrier, MPI_Ibarrier, (MPI_Comm comm), (comm), (Record){.op = BARRIER})
 
@@ -1833,27 +1647,38 @@ BOTH_FORMS(MPI_Barrier, MPI_Ibarrier, (MPI_Comm comm), (comm), (Record){.op = BA
                (buffer, count, type, root, comm), simple(BCAST, root, count, type))
 EACH_COLLECTIVE(BCAST_FORM, Bcast, Ibcast)
 
-#define REDUCE_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                                    \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                              \
-               (const void *sent, void *got, COUNT count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm), \
+#define REDUCTION(COUNT) const void *sent, void *got, COUNT count, MPI_Datatype type, MPI_Op op
+#define REDUCE_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                \
+    BOTH_FORMS(NAME, NONBLOCKING, (REDUCTION(COUNT), int root, MPI_Comm comm),             \
                (sent, got, count, type, op, root, comm), simple(REDUCE, root, count, type))
 EACH_COLLECTIVE(REDUCE_FORM, Reduce, Ireduce)
 
-#define ALLREDUCE_LIKE(OP, NAME, NONBLOCKING, COUNT)                                                     \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                        \
-               (const void *sent, void *got, COUNT count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),  \
-               (sent, got, count, type, op, comm), simple(OP, 0, count, type))
-#define ALLREDUCE_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) ALLREDUCE_LIKE(ALLREDUCE, NAME, NONBLOCKING, COUNT)
-#define SCAN_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) ALLREDUCE_LIKE(SCAN, NAME, NONBLOCKING, COUNT)
-#define EXSCAN_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) ALLREDUCE_LIKE(EXSCAN, NAME, NONBLOCKING, COUNT)
+#define ALLREDUCE_LIKE(NAME, NONBLOCKING, COUNT, RECORD) \
+    BOTH_FORMS(NAME, NONBLOCKING, (REDUCTION(COUNT), MPI_Comm comm), (sent, got, count, type, op, comm), RECORD)
+#define ALLREDUCE_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) \
+    ALLREDUCE_LIKE(NAME, NONBLOCKING, COUNT, simple(ALLREDUCE, 0, count, type))
+#define SCAN_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) \
+    ALLREDUCE_LIKE(NAME, NONBLOCKING, COUNT, simple(SCAN, 0, count, type))
+#define EXSCAN_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) \
+    ALLREDUCE_LIKE(NAME, NONBLOCKING, COUNT, simple(EXSCAN, 0, count, type))
+#define REDUCE_SCATTER_BLOCK_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) \
+    ALLREDUCE_LIKE(NAME, NONBLOCKING, COUNT, reduce_scattered(group, COUNTS(COUNT, NULL, type, true), count))
 EACH_COLLECTIVE(ALLREDUCE_FORM, Allreduce, Iallreduce)
 EACH_COLLECTIVE(SCAN_FORM, Scan, Iscan)
 EACH_COLLECTIVE(EXSCAN_FORM, Exscan, Iexscan)
 
-#define ROOTED_LIKE(NAME, NONBLOCKING, COUNT, RECORD)                                                            \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                                \
-               (const void *sent, COUNT count, MPI_Datatype type, void *got, COUNT got_count, MPI_Datatype got_type, \
-                int root, MPI_Comm comm),                                                                        \
+#define COUNTS(COUNT, COUNTS_, TYPE, IS_SIGNIFICANT) (Counts){COUNTS_, sizeof(COUNT), TYPE, IS_SIGNIFICANT}
+EACH_COLLECTIVE(REDUCE_SCATTER_BLOCK_FORM, Reduce_scatter_block, Ireduce_scatter_block)
+
+#define SENT(COUNT) const void *sent, COUNT count, MPI_Datatype type
+#define GOT(COUNT) void *got, COUNT got_count, MPI_Datatype got_type
+#define SENT_EACH(COUNT, DISPLACEMENT) \
+    const void *sent, const COUNT counts[], const DISPLACEMENT displacements[], MPI_Datatype type
+#define GOT_EACH(COUNT, DISPLACEMENT) \
+    void *got, const COUNT got_counts[], const DISPLACEMENT got_displacements[], MPI_Datatype got_type
+
+#define ROOTED_LIKE(NAME, NONBLOCKING, COUNT, RECORD)                                        \
+    BOTH_FORMS(NAME, NONBLOCKING, (SENT(COUNT), GOT(COUNT), int root, MPI_Comm comm),        \
                (sent, count, type, got, got_count, got_type, root, comm), RECORD)
 #define GATHER_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                                      \
     ROOTED_LIKE(NAME, NONBLOCKING, COUNT,                                                                        \
@@ -1864,41 +1689,31 @@ EACH_COLLECTIVE(EXSCAN_FORM, Exscan, Iexscan)
 EACH_COLLECTIVE(GATHER_FORM, Gather, Igather)
 EACH_COLLECTIVE(SCATTER_FORM, Scatter, Iscatter)
 
-#define ALL_LIKE(OP, NAME, NONBLOCKING, COUNT)                                                                   \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                                \
-               (const void *sent, COUNT count, MPI_Datatype type, void *got, COUNT got_count, MPI_Datatype got_type, \
-                MPI_Comm comm),                                                                                  \
-               (sent, count, type, got, got_count, got_type, comm),                                              \
+#define ALL_LIKE(OP, NAME, NONBLOCKING, COUNT)                                               \
+    BOTH_FORMS(NAME, NONBLOCKING, (SENT(COUNT), GOT(COUNT), MPI_Comm comm),                  \
+               (sent, count, type, got, got_count, got_type, comm),                          \
                both(OP, 0, sent != MPI_IN_PLACE, count, type, true, got_count, got_type))
 #define ALLGATHER_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) ALL_LIKE(ALLGATHER, NAME, NONBLOCKING, COUNT)
 #define ALLTOALL_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT) ALL_LIKE(ALLTOALL, NAME, NONBLOCKING, COUNT)
 EACH_COLLECTIVE(ALLGATHER_FORM, Allgather, Iallgather)
 EACH_COLLECTIVE(ALLTOALL_FORM, Alltoall, Ialltoall)
 
-#define COUNTS(COUNT, COUNTS_, TYPE, IS_SIGNIFICANT) (Counts){COUNTS_, sizeof(COUNT), TYPE, IS_SIGNIFICANT}
-
 #define GATHERV_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                                      \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                                 \
-               (const void *sent, COUNT count, MPI_Datatype type, void *got, const COUNT got_counts[],            \
-                const DISPLACEMENT displacements[], MPI_Datatype got_type, int root, MPI_Comm comm),              \
-               (sent, count, type, got, got_counts, displacements, got_type, root, comm),                         \
+    BOTH_FORMS(NAME, NONBLOCKING, (SENT(COUNT), GOT_EACH(COUNT, DISPLACEMENT), int root, MPI_Comm comm),          \
+               (sent, count, type, got, got_counts, got_displacements, got_type, root, comm),                     \
                gathered(GATHERV, group, root, sent != MPI_IN_PLACE, count, type,                                  \
                         COUNTS(COUNT, got_counts, got_type, group->rank == root)))
 EACH_COLLECTIVE(GATHERV_FORM, Gatherv, Igatherv)
 
 #define ALLGATHERV_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                                   \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                                 \
-               (const void *sent, COUNT count, MPI_Datatype type, void *got, const COUNT got_counts[],            \
-                const DISPLACEMENT displacements[], MPI_Datatype got_type, MPI_Comm comm),                        \
-               (sent, count, type, got, got_counts, displacements, got_type, comm),                               \
+    BOTH_FORMS(NAME, NONBLOCKING, (SENT(COUNT), GOT_EACH(COUNT, DISPLACEMENT), MPI_Comm comm),                    \
+               (sent, count, type, got, got_counts, got_displacements, got_type, comm),                           \
                gathered(ALLGATHERV, group, 0, sent != MPI_IN_PLACE, count, type,                                  \
                         COUNTS(COUNT, got_counts, got_type, true)))
 EACH_COLLECTIVE(ALLGATHERV_FORM, Allgatherv, Iallgatherv)
 
 #define SCATTERV_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                                     \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                                 \
-               (const void *sent, const COUNT counts[], const DISPLACEMENT displacements[], MPI_Datatype type,    \
-                void *got, COUNT got_count, MPI_Datatype got_type, int root, MPI_Comm comm),                      \
+    BOTH_FORMS(NAME, NONBLOCKING, (SENT_EACH(COUNT, DISPLACEMENT), GOT(COUNT), int root, MPI_Comm comm),          \
                (sent, counts, displacements, type, got, got_count, got_type, root, comm),                         \
                scattered(group, root, COUNTS(COUNT, counts, type, group->rank == root), got != MPI_IN_PLACE,      \
                          got_count, got_type))
@@ -1906,9 +1721,7 @@ EACH_COLLECTIVE(SCATTERV_FORM, Scatterv, Iscatterv)
 
 #define ALLTOALLV_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                                    \
     BOTH_FORMS(NAME, NONBLOCKING,                                                                                 \
-               (const void *sent, const COUNT counts[], const DISPLACEMENT displacements[], MPI_Datatype type,    \
-                void *got, const COUNT got_counts[], const DISPLACEMENT got_displacements[],                      \
-                MPI_Datatype got_type, MPI_Comm comm),                                                            \
+               (SENT_EACH(COUNT, DISPLACEMENT), GOT_EACH(COUNT, DISPLACEMENT), MPI_Comm comm),                    \
                (sent, counts, displacements, type, got, got_counts, got_displacements, got_type, comm),           \
                exchanged(group, sent != MPI_IN_PLACE, COUNTS(COUNT, counts, type, true),                          \
                          COUNTS(COUNT, got_counts, got_type, true)))
@@ -1917,28 +1730,12 @@ EACH_COLLECTIVE(ALLTOALLV_FORM, Alltoallv, Ialltoallv)
 #define REDUCE_SCATTER_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                               \
     BOTH_FORMS(NAME, NONBLOCKING,                                                                                 \
                (const void *sent, void *got, const COUNT counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm),  \
-               (sent, got, counts, type, op, comm),                                                               \
-               reduce_scattered(group, COUNTS(COUNT, counts, type, true), 0))
+               (sent, got, counts, type, op, comm), reduce_scattered(group, COUNTS(COUNT, counts, type, true), 0))
 EACH_COLLECTIVE(REDUCE_SCATTER_FORM, Reduce_scatter, Ireduce_scatter)
-
-#define REDUCE_SCATTER_BLOCK_FORM(NAME, NONBLOCKING, COUNT, DISPLACEMENT)                                         \
-    BOTH_FORMS(NAME, NONBLOCKING,                                                                                 \
-               (const void *sent, void *got, COUNT count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),           \
-               (sent, got, count, type, op, comm),                                                                \
-               reduce_scattered(group, COUNTS(COUNT, NULL, type, true), count))
-EACH_COLLECTIVE(REDUCE_SCATTER_BLOCK_FORM, Reduce_scatter_block, Ireduce_scatter_block)
 
 /* ---- Communicators ---------------------------------------------------------------------------------------------- */
 
-#define MAKES(NAME, PARAMETERS, ARGUMENTS)           \
-    int NAME(UNPACK PARAMETERS)                      \
-    {                                                \
-        bool is_traced = enter();                    \
-        int code = P##NAME(UNPACK ARGUMENTS);        \
-        if (succeeded(is_traced, code, #NAME))       \
-            communicator_made(*made);                \
-        return leave(is_traced, code);               \
-    }
+#define MAKES(NAME, PARAMETERS, ARGUMENTS) CALL(NAME, PARAMETERS, ARGUMENTS, , communicator_made(*made);)
 MAKES(MPI_Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
 MAKES(MPI_Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), (comm, info, made))
 MAKES(MPI_Comm_split, (MPI_Comm comm, int colour, int key, MPI_Comm *made), (comm, colour, key, made))
@@ -1946,12 +1743,10 @@ MAKES(MPI_Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI
       (comm, type, key, info, made))
 MAKES(MPI_Comm_create, (MPI_Comm comm, MPI_Group members, MPI_Comm *made), (comm, members, made))
 MAKES(MPI_Comm_create_group, (MPI_Comm comm, MPI_Group members, int tag, MPI_Comm *made), (comm, members, tag, made))
-MAKES(MPI_Cart_create,
-      (MPI_Comm comm, int n, const int sizes[], const int periodic[], int reorder, MPI_Comm *made),
+MAKES(MPI_Cart_create, (MPI_Comm comm, int n, const int sizes[], const int periodic[], int reorder, MPI_Comm *made),
       (comm, n, sizes, periodic, reorder, made))
 MAKES(MPI_Cart_sub, (MPI_Comm comm, const int kept[], MPI_Comm *made), (comm, kept, made))
-MAKES(MPI_Graph_create,
-      (MPI_Comm comm, int n, const int index[], const int edges[], int reorder, MPI_Comm *made),
+MAKES(MPI_Graph_create, (MPI_Comm comm, int n, const int index[], const int edges[], int reorder, MPI_Comm *made),
       (comm, n, index, edges, reorder, made))
 MAKES(MPI_Dist_graph_create,
       (MPI_Comm comm, int n, const int sources[], const int degrees[], const int destinations[], const int weights[],
@@ -1966,29 +1761,13 @@ MAKES(MPI_Intercomm_create,
       (comm, leader, peers, remote_leader, tag, made))
 MAKES(MPI_Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), (comm, high, made))
 
-#define ENDS(NAME)                                   \
-    int NAME(MPI_Comm *comm)                         \
-    {                                                \
-        bool is_traced = enter();                    \
-        if (is_traced)                               \
-            forget_group(*comm);                     \
-        int code = P##NAME(comm);                    \
-        succeeded(is_traced, code, #NAME);           \
-        return leave(is_traced, code);               \
-    }
+#define ENDS(NAME) CALL(NAME, (MPI_Comm *comm), (comm), if (is_traced) forget_group(*comm);, )
 ENDS(MPI_Comm_free)
 ENDS(MPI_Comm_disconnect)
 
 /* ---- What has no line: its time is not the program's ------------------------------------------------------------ */
 
-#define TIMED(NAME, PARAMETERS, ARGUMENTS)           \
-    int NAME(UNPACK PARAMETERS)                      \
-    {                                                \
-        bool is_traced = enter();                    \
-        int code = P##NAME(UNPACK ARGUMENTS);        \
-        succeeded(is_traced, code, #NAME);           \
-        return leave(is_traced, code);               \
-    }
+#define TIMED(NAME, PARAMETERS, ARGUMENTS) CALL(NAME, PARAMETERS, ARGUMENTS, , )
 TIMED(MPI_Probe, (int source, int tag, MPI_Comm comm, MPI_Status *status), (source, tag, comm, status))
 TIMED(MPI_Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status),
       (source, tag, comm, flag, status))
@@ -1996,63 +1775,36 @@ TIMED(MPI_Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *st
 TIMED(MPI_Comm_idup, (MPI_Comm comm, MPI_Comm *made, MPI_Request *request), (comm, made, request))
 TIMED(MPI_Request_get_status, (MPI_Request request, int *flag, MPI_Status *status), (request, flag, status))
 
-/* Counted, so that a reader of the trace knows what it lacks. */
-#define COUNTED(NAME, PARAMETERS, ARGUMENTS)         \
-    int NAME(UNPACK PARAMETERS)                      \
-    {                                                \
-        bool is_traced = enter();                    \
-        if (is_traced)                               \
-            tally(not_traced, #NAME);                \
-        int code = P##NAME(UNPACK ARGUMENTS);        \
-        succeeded(is_traced, code, #NAME);           \
-        return leave(is_traced, code);               \
-    }
+/* Counted, so that a reader of the trace knows what it lacks; EITHER with its nonblocking form. */
+#define COUNTED(NAME, PARAMETERS, ARGUMENTS) \
+    CALL(NAME, PARAMETERS, ARGUMENTS, if (is_traced) tally(not_traced, #NAME);, )
+#define EITHER(NAME, NONBLOCKING, PARAMETERS, ARGUMENTS)    \
+    COUNTED(NAME, (UNPACK PARAMETERS), (UNPACK ARGUMENTS))  \
+    COUNTED(NONBLOCKING, (UNPACK PARAMETERS, MPI_Request *request), (UNPACK ARGUMENTS, request))
 
-#define ALLTOALLW                                                                                                 \
-    const void *sent, const int counts[], const int at[], const MPI_Datatype types_sent[], void *got,             \
-        const int got_counts[], const int got_at[], const MPI_Datatype got_types[], MPI_Comm comm
-#define ALLTOALLW_ARGUMENTS sent, counts, at, types_sent, got, got_counts, got_at, got_types, comm
-COUNTED(MPI_Alltoallw, (ALLTOALLW), (ALLTOALLW_ARGUMENTS))
-COUNTED(MPI_Ialltoallw, (ALLTOALLW, MPI_Request *request), (ALLTOALLW_ARGUMENTS, request))
+EITHER(MPI_Alltoallw, MPI_Ialltoallw,
+       (const void *sent, const int counts[], const int at[], const MPI_Datatype types_sent[], void *got,
+        const int got_counts[], const int got_at[], const MPI_Datatype got_types[], MPI_Comm comm),
+       (sent, counts, at, types_sent, got, got_counts, got_at, got_types, comm))
+EITHER(MPI_Neighbor_allgather, MPI_Ineighbor_allgather, (SENT(int), GOT(int), MPI_Comm comm),
+       (sent, count, type, got, got_count, got_type, comm))
+EITHER(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, (SENT(int), GOT(int), MPI_Comm comm),
+       (sent, count, type, got, got_count, got_type, comm))
+EITHER(MPI_Neighbor_allgatherv, MPI_Ineighbor_allgatherv, (SENT(int), GOT_EACH(int, int), MPI_Comm comm),
+       (sent, count, type, got, got_counts, got_displacements, got_type, comm))
+EITHER(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, (SENT_EACH(int, int), GOT_EACH(int, int), MPI_Comm comm),
+       (sent, counts, displacements, type, got, got_counts, got_displacements, got_type, comm))
 
-#define NEIGHBOUR                                                                                            \
-    const void *sent, int count, MPI_Datatype type, void *got, int got_count, MPI_Datatype got_type, MPI_Comm comm
-#define NEIGHBOUR_ARGUMENTS sent, count, type, got, got_count, got_type, comm
-COUNTED(MPI_Neighbor_allgather, (NEIGHBOUR), (NEIGHBOUR_ARGUMENTS))
-COUNTED(MPI_Neighbor_alltoall, (NEIGHBOUR), (NEIGHBOUR_ARGUMENTS))
-COUNTED(MPI_Ineighbor_allgather, (NEIGHBOUR, MPI_Request *request), (NEIGHBOUR_ARGUMENTS, request))
-COUNTED(MPI_Ineighbor_alltoall, (NEIGHBOUR, MPI_Request *request), (NEIGHBOUR_ARGUMENTS, request))
-#define NEIGHBOUR_GATHERV                                                                                    \
-    const void *sent, int count, MPI_Datatype type, void *got, const int got_counts[], const int at[],       \
-        MPI_Datatype got_type, MPI_Comm comm
-#define NEIGHBOUR_GATHERV_ARGUMENTS sent, count, type, got, got_counts, at, got_type, comm
-COUNTED(MPI_Neighbor_allgatherv, (NEIGHBOUR_GATHERV), (NEIGHBOUR_GATHERV_ARGUMENTS))
-COUNTED(MPI_Ineighbor_allgatherv, (NEIGHBOUR_GATHERV, MPI_Request *request), (NEIGHBOUR_GATHERV_ARGUMENTS, request))
-#define NEIGHBOUR_ALLTOALLV                                                                                  \
-    const void *sent, const int counts[], const int at[], MPI_Datatype type, void *got,                      \
-        const int got_counts[], const int got_at[], MPI_Datatype got_type, MPI_Comm comm
-#define NEIGHBOUR_ALLTOALLV_ARGUMENTS sent, counts, at, type, got, got_counts, got_at, got_type, comm
-COUNTED(MPI_Neighbor_alltoallv, (NEIGHBOUR_ALLTOALLV), (NEIGHBOUR_ALLTOALLV_ARGUMENTS))
-COUNTED(MPI_Ineighbor_alltoallv, (NEIGHBOUR_ALLTOALLV, MPI_Request *request), (NEIGHBOUR_ALLTOALLV_ARGUMENTS, request))
-
-#define PUT                                                                                                  \
-    const void *from, int count, MPI_Datatype type, int rank, MPI_Aint at, int there, MPI_Datatype there_type, \
-        MPI_Win window
-#define PUT_ARGUMENTS from, count, type, rank, at, there, there_type, window
-#define GET                                                                                                  \
-    void *to, int count, MPI_Datatype type, int rank, MPI_Aint at, int there, MPI_Datatype there_type, MPI_Win window
-#define GET_ARGUMENTS to, count, type, rank, at, there, there_type, window
-COUNTED(MPI_Put, (PUT), (PUT_ARGUMENTS))
-COUNTED(MPI_Rput, (PUT, MPI_Request *request), (PUT_ARGUMENTS, request))
-COUNTED(MPI_Get, (GET), (GET_ARGUMENTS))
-COUNTED(MPI_Rget, (GET, MPI_Request *request), (GET_ARGUMENTS, request))
-COUNTED(MPI_Accumulate,
-        (const void *from, int count, MPI_Datatype type, int rank, MPI_Aint at, int there, MPI_Datatype there_type,
-         MPI_Op op, MPI_Win window),
+#define THERE int rank, MPI_Aint at, int there, MPI_Datatype there_type
+EITHER(MPI_Put, MPI_Rput, (const void *from, int count, MPI_Datatype type, THERE, MPI_Win window),
+       (from, count, type, rank, at, there, there_type, window))
+EITHER(MPI_Get, MPI_Rget, (void *to, int count, MPI_Datatype type, THERE, MPI_Win window),
+       (to, count, type, rank, at, there, there_type, window))
+COUNTED(MPI_Accumulate, (const void *from, int count, MPI_Datatype type, THERE, MPI_Op op, MPI_Win window),
         (from, count, type, rank, at, there, there_type, op, window))
 COUNTED(MPI_Get_accumulate,
-        (const void *from, int count, MPI_Datatype type, void *to, int to_count, MPI_Datatype to_type, int rank,
-         MPI_Aint at, int there, MPI_Datatype there_type, MPI_Op op, MPI_Win window),
+        (const void *from, int count, MPI_Datatype type, void *to, int to_count, MPI_Datatype to_type, THERE, MPI_Op op,
+         MPI_Win window),
         (from, count, type, to, to_count, to_type, rank, at, there, there_type, op, window))
 COUNTED(MPI_Fetch_and_op,
         (const void *from, void *to, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win window),
@@ -2075,18 +1827,20 @@ COUNTED(MPI_Win_flush_all, (MPI_Win window), (window))
 COUNTED(MPI_File_open, (MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_File *file),
         (comm, name, mode, info, file))
 COUNTED(MPI_File_close, (MPI_File *file), (file))
-#define READ MPI_File file, void *buffer, int count, MPI_Datatype type, MPI_Status *status
-#define READ_AT MPI_File file, MPI_Offset at, void *buffer, int count, MPI_Datatype type, MPI_Status *status
-#define WRITE MPI_File file, const void *buffer, int count, MPI_Datatype type, MPI_Status *status
-#define WRITE_AT MPI_File file, MPI_Offset at, const void *buffer, int count, MPI_Datatype type, MPI_Status *status
-COUNTED(MPI_File_read, (READ), (file, buffer, count, type, status))
-COUNTED(MPI_File_read_all, (READ), (file, buffer, count, type, status))
-COUNTED(MPI_File_read_at, (READ_AT), (file, at, buffer, count, type, status))
-COUNTED(MPI_File_read_at_all, (READ_AT), (file, at, buffer, count, type, status))
-COUNTED(MPI_File_write, (WRITE), (file, buffer, count, type, status))
-COUNTED(MPI_File_write_all, (WRITE), (file, buffer, count, type, status))
-COUNTED(MPI_File_write_at, (WRITE_AT), (file, at, buffer, count, type, status))
-COUNTED(MPI_File_write_at_all, (WRITE_AT), (file, at, buffer, count, type, status))
+#define ACCESS(NAME, BUFFER)                                                                          \
+    COUNTED(NAME, (MPI_File file, BUFFER buffer, int count, MPI_Datatype type, MPI_Status *status),   \
+            (file, buffer, count, type, status))
+#define ACCESS_AT(NAME, BUFFER)                                                                                      \
+    COUNTED(NAME, (MPI_File file, MPI_Offset at, BUFFER buffer, int count, MPI_Datatype type, MPI_Status *status),   \
+            (file, at, buffer, count, type, status))
+ACCESS(MPI_File_read, void *)
+ACCESS(MPI_File_read_all, void *)
+ACCESS_AT(MPI_File_read_at, void *)
+ACCESS_AT(MPI_File_read_at_all, void *)
+ACCESS(MPI_File_write, const void *)
+ACCESS(MPI_File_write_all, const void *)
+ACCESS_AT(MPI_File_write_at, const void *)
+ACCESS_AT(MPI_File_write_at_all, const void *)
 
 COUNTED(MPI_Comm_spawn,
         (const char *command, char *arguments[], int n, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made,
@@ -2095,13 +1849,11 @@ COUNTED(MPI_Comm_spawn,
 
 #if MPI_VERSION >= 4
 #define ISENDRECV int source, int got_tag, MPI_Comm comm, MPI_Request *request
-COUNTED(MPI_Isendrecv,
-        (const void *sent, int count, MPI_Datatype type, int rank, int tag, void *got, int got_count,
-         MPI_Datatype got_type, ISENDRECV),
+COUNTED(MPI_Isendrecv, (SENT(int), int rank, int tag, GOT(int), ISENDRECV),
         (sent, count, type, rank, tag, got, got_count, got_type, source, got_tag, comm, request))
 COUNTED(MPI_Isendrecv_replace, (void *buffer, int count, MPI_Datatype type, int rank, int tag, ISENDRECV),
         (buffer, count, type, rank, tag, source, got_tag, comm, request))
-#define PARTITIONED                                                                                          \
+#define PARTITIONED \
     int n, MPI_Count count, MPI_Datatype type, int rank, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request
 COUNTED(MPI_Psend_init, (const void *buffer, PARTITIONED), (buffer, n, count, type, rank, tag, comm, info, request))
 COUNTED(MPI_Precv_init, (void *buffer, PARTITIONED), (buffer, n, count, type, rank, tag, comm, info, request))
@@ -2109,9 +1861,7 @@ COUNTED(MPI_Precv_init, (void *buffer, PARTITIONED), (buffer, n, count, type, ra
 COUNTED(MPI_Barrier_init, (PERSISTENT), (comm, info, request))
 COUNTED(MPI_Bcast_init, (void *buffer, int count, MPI_Datatype type, int root, PERSISTENT),
         (buffer, count, type, root, comm, info, request))
-COUNTED(MPI_Allreduce_init, (const void *sent, void *got, int count, MPI_Datatype type, MPI_Op op, PERSISTENT),
-        (sent, got, count, type, op, comm, info, request))
-COUNTED(MPI_Alltoall_init,
-        (const void *sent, int count, MPI_Datatype type, void *got, int got_count, MPI_Datatype got_type, PERSISTENT),
+COUNTED(MPI_Allreduce_init, (REDUCTION(int), PERSISTENT), (sent, got, count, type, op, comm, info, request))
+COUNTED(MPI_Alltoall_init, (SENT(int), GOT(int), PERSISTENT),
         (sent, count, type, got, got_count, got_type, comm, info, request))
 #endif

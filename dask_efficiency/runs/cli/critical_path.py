@@ -4,41 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dask_efficiency.cli.options import (
-    Connection,
-    chrome_options,
-    html_option,
-    json_option,
-    scheduler_options,
-    what_if_option,
-    without_option,
-)
+from dask_efficiency.cli import options
 from dask_efficiency.cli.output import one_line_errors, say
 from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from dask_efficiency.runs.path.path import CriticalPath
-    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @click.command("critical-path")
 @click.argument("source")
 @click.option("--target", metavar="KEY", help="Only what the end of this task waited for.")
 @click.option("--span", metavar="NAME", help="Only what the end of this span's last task waited for.")
-@what_if_option
-@without_option(*WITHOUT)
+@options.what_if_option
+@options.without_option(*WITHOUT)
 @click.option("--repair", multiple=True, metavar="WORKER", help="Make this worker as fast as the others.")
 @click.option("--speedups", is_flag=True, help="Say where 10 % less time would help most.")
 @click.option("--before", metavar="FILE", help="Show what changed on the path since this earlier run.")
-@chrome_options(only_critical=False)
-@html_option
-@json_option
-@scheduler_options
+@options.chrome_options(only_critical=False)
+@options.html_option
+@options.json_option
+@options.scheduler_options
 def command(
     source: str,
     target: str | None,
@@ -52,7 +40,7 @@ def command(
     only_critical: bool,
     html: str | None,
     as_json: bool,
-    connection: Connection,
+    connection: options.Connection,
 ) -> None:
     """Show what each second of a run was spent on.
 
@@ -66,28 +54,29 @@ def command(
     changes: dict[str, Any] = {"speed_up": speed_up, "without": without, "repair": repair}
     if speedups + (before is not None) + any(changes.values()) > 1:
         raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
-    scope = {"target": target, "span": span}
     with one_line_errors(UnknownNameError):
-        found, changed = _paths(recorded(source, connection), scope, changes)
-        earlier = None if before is None else _paths(recorded(before, connection), scope, {})[0]
+        from dask_efficiency.runs.path.compare import compare_paths
+        from dask_efficiency.runs.path.path import critical_path
+
+        found = critical_path(recorded(source, connection), target=target, span=span)
+        changed = found.what_if(**changes) if any(changes.values()) else None
+        earlier = None if before is None else critical_path(recorded(before, connection), target=target, span=span)
         if chrome is not None:
             (changed or found).to_chrome(chrome, only_critical=only_critical)
         if html is not None:
             (changed or found).to_html(html)
-        if as_json:
-            from dask_efficiency.runs.sections.path import improvement_rows, to_dict
+        from dask_efficiency.runs.sections import path as sections
 
-            data = to_dict(found)
+        if as_json:
+            data = sections.to_dict(found)
             if changed is not None:
-                data["what_if"] = to_dict(changed) | {"changes": changes}
+                data["what_if"] = sections.to_dict(changed) | {"changes": changes}
             if earlier is not None:
-                data["before"] = to_dict(earlier)
+                data["before"] = sections.to_dict(earlier)
             if speedups:
-                data["speedups"] = improvement_rows(found)
+                data["speedups"] = sections.improvement_rows(found)
             click.echo(json.dumps(data, indent=1))
             return
-        from dask_efficiency.runs.path.compare import compare_paths
-        from dask_efficiency.runs.sections import path as sections
         from dask_efficiency.show.terminal import show
 
         if earlier is not None:
@@ -100,18 +89,7 @@ def command(
             say(found, as_json=False, written=chrome is not None or html is not None)
 
 
-def _paths(
-    trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
-) -> tuple[CriticalPath, CriticalPath | None]:
-    """Find the path as recorded, and with changes if there are any."""
-    from dask_efficiency.runs.path.path import critical_path
-
-    found = critical_path(trace, **scope)
-    return found, found.what_if(**changes) if any(changes.values()) else None
-
-
 def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Iterable[str]) -> str:
-    """Word the changes as the beginning of a sentence."""
     parts = [f"{prefix!r} {factor:g} times as fast" for prefix, factor in speed_up.items()]
     parts += [f"no {name}" for name in without]
     parts += [f"worker {name!r} as fast as the others" for name in repair]

@@ -18,15 +18,7 @@ WITHOUT = ("transfer", "spill", "scheduler")
 
 
 def recorded(source: str, connection: Connection) -> RunTrace:
-    """Read the run from a file, or ask a scheduler that records for it.
-
-    Raises
-    ------
-    ClickException
-        If the source is something else; names it, and the command that takes it.
-    OSError, ValueError, ImportError
-        If it cannot be read.
-    """
+    """Read the run from a file, or ask a scheduler that records; for any other source, name its command."""
     given = look_at(source)
     if given.kind is InputKind.SCHEDULER:
         from dask_efficiency.runs.questions import ask_trace

@@ -8,7 +8,7 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.stragglers.long_tail import MIN_TASKS, TIMES_LONGER
 from dask_efficiency.runs.trace.clients import ClientLog
-from dask_efficiency.runs.trace.run_causes import RunCauses
+from dask_efficiency.runs.trace.run_causes import RunCauses, rows_by_value
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 
@@ -16,13 +16,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
-    """Compute each task's time in its thread within a scope, and its start, in its first run that succeeded.
-
-    Returns
-    -------
-    work, start
-        Nanoseconds, shapes (tasks,); 0 and MISSING for a task that did not succeed in the scope.
-    """
+    """By task: nanoseconds in its thread within a scope, and its start, of its first success; else 0 and MISSING."""
     runs, tasks = trace.runs, len(trace.tasks)
     begin, end = np.maximum(runs.start, scope.start), np.minimum(runs.stop, scope.stop)
     good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task >= 0) & (runs.task < tasks)
@@ -38,12 +32,10 @@ def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     """Compute :func:`work_ns` with only the time in which a task's thread computed or waited for its work on a GPU."""
     work, start = work_ns(trace, scope)
     runs = trace.runs
-    used = np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0)
-    rows = np.flatnonzero((runs.outcome == RunOutcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks)))[
-        ::-1
-    ]
+    good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks))
+    rows = np.flatnonzero(good)[::-1]
     useful = np.zeros_like(work)
-    useful[runs.task[rows]] = used[rows]
+    useful[runs.task[rows]] = (np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0))[rows]
     return np.minimum(useful, work), start
 
 
@@ -52,9 +44,9 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
 
     XGBoost and torch train like that: such a task is as long as the job, and brings threads of its own.
     """
-    if not work.any():
+    rows = _like_the_longest(trace, work)
+    if not len(rows):
         return False
-    rows = np.flatnonzero((trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0))
     runs = trace.runs
     there = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.worker >= 0)
     workers = np.unique(runs.worker[there & np.isin(runs.task, rows)])
@@ -64,22 +56,22 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
 
 def is_uneven(trace: RunTrace, work: Int64) -> bool:
     """Check if the longest task took several times the median of its prefix, as one with a skewed key does."""
-    if not work.any():
-        return False
-    own = work[(trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0)]
+    own = work[_like_the_longest(trace, work)]
     return len(own) >= MIN_TASKS and bool(own.max() >= TIMES_LONGER * np.median(own))
+
+
+def _like_the_longest(trace: RunTrace, work: Int64) -> Int64:
+    """List the tasks that worked, of the prefix of the longest one."""
+    if not len(work):
+        return np.empty(0, np.int64)
+    return np.flatnonzero((trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0))
 
 
 def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
     """Find the longest chain of tasks that need one another, by computing time: the critical path method (CPM).
 
-    The run would take that long with any number of workers, without transfers and without a scheduler.
-
-    Returns
-    -------
-    length, largest
-        Nanoseconds of the whole chain, and of the longest task on it. The chain is never longer than the makespan if
-        every input was computed before the tasks that needed it.
+    The run would take that long with any number of workers, without transfers and without a scheduler. Returns
+    nanoseconds of the whole chain, and of the longest task on it.
     """
     starts = trace.dependency_starts
     needing = np.flatnonzero((start != MISSING) & (starts[1:] > starts[:-1]))
@@ -109,16 +101,11 @@ def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]
 
 
 def slack_ns(trace: RunTrace, causes: RunCauses, scope: Scope) -> Int64:
-    """Compute how much later each run could have been reported without delaying the end, all else unchanged.
+    """By run: nanoseconds that it could have been reported later without delaying the end, all else unchanged.
 
     Runs depend on each other through inputs, the order on each slot, the order of the scheduler's queue, earlier tries
     of the same task, and clients that wait for one result before they ask for the next. The delays between runs that
-    depend on each other are kept.
-
-    Returns
-    -------
-    array, shape (runs,)
-        Nanoseconds, at least 0; MISSING for a run that was not reported within the scope.
+    depend on each other are kept. MISSING for a run that was not reported within the scope.
     """
     runs = trace.runs
     known = (runs.reported != MISSING) & (runs.reported >= scope.start) & (runs.reported <= scope.stop)
@@ -163,7 +150,6 @@ def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int6
 
 
 def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
-    """List pairs of runs that followed each other in a slot."""
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
     place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
@@ -176,11 +162,8 @@ def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
 def _client_order(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64]:
     """List pairs of a run whose result a client waited for, and a run that it asked for next."""
     clients = ClientLog(trace)
-    roots: dict[int, list[int]] = {}
-    for run in np.flatnonzero(causes.graph != MISSING).tolist():
-        roots.setdefault(int(causes.graph[run]), []).append(run)
     pairs: list[tuple[int, int]] = []
-    for graph, asked in roots.items():
+    for graph, asked in rows_by_value(causes.graph).items():
         _, run = clients.back(int(trace.graphs.client[graph]), int(trace.graphs.received[graph]), trace.start)
         if run != MISSING:
             pairs += [(run, other) for other in asked]

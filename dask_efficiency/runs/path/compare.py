@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
 from dask_efficiency.show.figures import format_share, name_of, shorten
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 #: Groups of changes. The workers of two runs need not be the same, so changes by worker mean nothing.
 COMPARED = GROUPS[:2]
-
 #: Characters of a prefix in a headline of at most :data:`~dask_efficiency.show.finding.MAX_HEADLINE`.
 MAX_PREFIX = 20
 
@@ -47,30 +46,11 @@ class PathChange:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PathComparison(Printed):
-    """Difference between the paths of two runs.
-
-    Parameters
-    ----------
-    before, after
-        The paths.
-    changes
-        First by kind, then by prefix, each with the largest change first. Each group adds up to the change of the
-        makespan.
-    """
+    """Difference between two paths; the changes by kind and by prefix each add up to that of the makespan."""
 
     before: CriticalPath
     after: CriticalPath
     changes: tuple[PathChange, ...]
-
-    @classmethod
-    def of(cls, before: CriticalPath, after: CriticalPath) -> Self:
-        """Compare two paths."""
-        found: list[PathChange] = []
-        for by in COMPARED:
-            was, now = before.seconds(by), after.seconds(by)
-            changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
-            found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
-        return cls(before, after, tuple(found))
 
     @property
     def document(self) -> Document:
@@ -108,16 +88,8 @@ class PathComparison(Printed):
             raise ValueError(f"by is {by!r}; expected one of {', '.join(COMPARED)}")
         import pandas as pd
 
-        rows = [change for change in self.changes if change.by == by]
-        return pd.DataFrame(
-            {
-                "before": [change.before for change in rows],
-                "after": [change.after for change in rows],
-                "change": [change.seconds for change in rows],
-                "moved": [change.moved for change in rows],
-            },
-            index=pd.Index([change.name for change in rows], name=by),
-        )
+        rows = [(c.name, c.before, c.after, c.seconds, c.moved) for c in self.changes if c.by == by]
+        return pd.DataFrame(rows, columns=[by, "before", "after", "change", "moved"]).set_index(by)
 
 
 def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
@@ -128,4 +100,9 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
     before, after
         Paths of two runs, or of a run and of a what-if.
     """
-    return PathComparison.of(before, after)
+    found: list[PathChange] = []
+    for by in COMPARED:
+        was, now = before.seconds(by), after.seconds(by)
+        changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
+        found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
+    return PathComparison(before, after, tuple(found))

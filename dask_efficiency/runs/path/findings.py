@@ -36,7 +36,6 @@ MEMBERS: dict[str, tuple[Kind, ...]] = {
 
 #: Findings that name the worker, not the prefix.
 ON_WORKERS = (SPILL, EVENT_LOOPS, "path/ready-wait", "path/lost-worker")
-
 MAKE_FASTER = "Make these tasks faster."
 SPLIT = "Make several smaller tasks of it, if one thread does all its work."
 
@@ -84,11 +83,9 @@ TITLES = {
 
 #: Share of the makespan from which a bound is taken for the limit of the run: a guess.
 CLOSE = 0.8
-
 #: Shares of the makespan from which a single task is taken for the limit of the run, and one that takes several times
 #: the median of its prefix: guesses.
 ONE_TASK, UNEVEN_TASK = 0.5, 0.25
-
 #: Share of the tasks' time on the path from which the headline names a single prefix: a guess.
 NEARLY_ALL = 0.9
 

@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 
 class Kind(StrEnum):
-    """Use of a segment of the critical path."""
+    """Use of a segment of the critical path, with its meaning for a reader."""
 
-    #: The client optimised and sent a graph, or the user's own code ran.
-    CLIENT_SUBMIT = "client-submit"
-    #: The scheduler took a graph in and assigned its first task.
-    GRAPH_UPDATE = "graph-update"
-    #: The scheduler was busy, with this task or with something else.
-    SCHEDULER_TRANSITION = "scheduler-transition"
-    #: A task waited on the scheduler for a worker with room.
-    SCHEDULER_QUEUE = "scheduler-queue"
-    #: The message to the worker.
-    SCHEDULER_TO_WORKER = "scheduler-to-worker"
-    #: A worker waited for its turn to fetch an input.
-    TRANSFER_QUEUE = "transfer-queue"
-    #: An input came from another worker.
-    TRANSFER = "transfer"
-    #: A task could have run, but no slot was free; the path goes on with the task that held the slot.
-    READY_WAIT = "ready-wait"
-    #: Inputs were read back from disk.
-    UNSPILL = "unspill"
-    #: Results were written to disk.
-    SPILL = "spill"
-    #: The task was handed over from the event loop to its thread.
-    EXECUTOR_HANDOFF = "executor-handoff"
-    #: The task's thread computed.
-    COMPUTE_CPU = "compute-cpu"
-    #: The task ran but its thread did not compute: reading, writing, waiting for a lock, the GIL or a core.
-    COMPUTE_NONCPU = "compute-noncpu"
-    #: The task's own work on the GPU.
-    GPU_COMPUTE = "gpu-compute"
-    #: A collective on the GPU, or on the CPU, with other processes.
-    GPU_COMMUNICATION = "gpu-communication"
-    #: From the call that asked for a kernel to its start on a GPU that had nothing else to do.
-    KERNEL_LAUNCH = "kernel-launch"
-    #: From a kernel's end to the start of the next one on its stream, which was asked for before.
-    KERNEL_GAP = "kernel-gap"
-    #: A thread waited for the GPU, and no work of the GPU explains it.
-    GPU_SYNC = "gpu-sync"
-    #: The program waited for its next batch of data.
-    DATA_LOADING = "data-loading"
-    #: The worker's event loop was busy.
-    WORKER_LOOP = "worker-loop"
-    #: The message that a task has ended.
-    REPORT = "report"
-    #: The client fetched results.
-    RESULT_GATHER = "result-gather"
-    #: There was no worker, and work waited for one.
-    NO_WORKERS = "no-workers"
-    #: Time that was lost with a worker: what it ran, or results that only it had.
-    LOST_WORKER = "lost-worker"
-    #: Nothing that was recorded explains this time.
-    UNATTRIBUTED = "unattributed"
+    #: Phrase that says what goes on in such a segment.
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        """Make a member that equals its value."""
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
+
+    CLIENT_SUBMIT = "client-submit", "the client prepares and sends a graph, or your own code is thinking"
+    GRAPH_UPDATE = "graph-update", "the scheduler takes a graph in"
+    SCHEDULER_TRANSITION = "scheduler-transition", "the scheduler is busy"
+    SCHEDULER_QUEUE = "scheduler-queue", "a task waits on the scheduler for a worker with room"
+    SCHEDULER_TO_WORKER = "scheduler-to-worker", "the scheduler's message is on its way"
+    TRANSFER_QUEUE = "transfer-queue", "an input waits for its turn to be fetched"
+    TRANSFER = "transfer", "an input comes from another worker"
+    READY_WAIT = "ready-wait", "a task could run, and waits for a slot"
+    UNSPILL = "unspill", "inputs are read back from disk"
+    SPILL = "spill", "a result is written to disk"
+    EXECUTOR_HANDOFF = "executor-handoff", "from a worker's event loop to the thread"
+    COMPUTE_CPU = "compute-cpu", "a task's thread computes"
+    COMPUTE_NONCPU = "compute-noncpu", "a task runs, but its thread waits: reading, writing, a lock, the GIL or a core"
+    GPU_COMPUTE = "gpu-compute", "a task's own work on the GPU"
+    GPU_COMMUNICATION = "gpu-communication", "a task's collectives with other processes"
+    KERNEL_LAUNCH = "kernel-launch", "a kernel was asked for, and the idle GPU has not begun it"
+    KERNEL_GAP = "kernel-gap", "from one kernel to the next, which was asked for already"
+    GPU_SYNC = "gpu-sync", "a task waits for the GPU, and no work of the GPU explains it"
+    DATA_LOADING = "data-loading", "a task waits for its next batch of data"
+    WORKER_LOOP = "worker-loop", "a worker's event loop is busy"
+    REPORT = "report", "the message that a task has ended is on its way"
+    RESULT_GATHER = "result-gather", "the client fetches results"
+    NO_WORKERS = "no-workers", "there is no worker at all, and work waits for one"
+    LOST_WORKER = "lost-worker", "lost with a worker that vanished"
+    UNATTRIBUTED = "unattributed", "nothing that was recorded explains it"
 
 
 #: Kinds by position, as :class:`~dask_efficiency.runs.path.segments.Segments` holds them.

@@ -11,7 +11,6 @@ from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDI
 
 #: A finding, and its subject as a headline words it.
 PathPart: TypeAlias = tuple[Finding, str]
-
 #: Figure of a finding by which a path ranks it.
 SHARE = "share_of_wall_clock"
 

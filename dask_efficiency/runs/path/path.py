@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 #: Groupings of segments.
 GROUPS = ("kind", "prefix", "worker", "host")
-
 #: Prefixes that a table of speed-ups tries, those with most time on the path; bounds the replays.
 CANDIDATES = 10
 
@@ -48,7 +48,6 @@ PARTS = {
 
 #: Note of a path whose trace has profiles, without the wing that reads them.
 NOT_EXPANDED = "profiles of tasks are not on the path: dask_efficiency.torch_traces is not installed"
-
 #: Name of no task or no worker, as in the time of clients and of graphs.
 NOBODY = "-"
 
@@ -127,32 +126,25 @@ class CriticalPath(Paged):
     def seconds_of(self, kinds: Collection[Kind], by: str) -> dict[str, float]:
         """Seconds of the makespan that some kinds take, by kind, prefix, worker or host; largest first."""
         among = np.isin(self.segments.kind, [CODES[kind] for kind in kinds])
-        length = self.segments.stop - self.segments.start
-        found: dict[str, int] = {}
         position, names = self._grouped(by)
         added = np.zeros(len(names) + 1, np.int64)
-        np.add.at(added, position[among], length[among])
+        np.add.at(added, position[among], (self.segments.stop - self.segments.start)[among])
+        found: Counter[str] = Counter()
         for name, ns in zip([*names, NOBODY], added.tolist(), strict=True):
-            if ns:
-                found[name] = found.get(name, 0) + ns
-        return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
+            found[name] += ns
+        return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0])) if ns}
 
     def _grouped(self, by: str) -> tuple[Int64, list[str]]:
         """Find the position of each segment's group in the list of names; -1 where it is in none."""
+        trace, segments = self.trace, self.segments
         if by == "kind":
-            return self.segments.kind.astype(np.int64), [str(kind) for kind in KINDS]
+            return segments.kind.astype(np.int64), [str(kind) for kind in KINDS]
         if by == "prefix":
-            return self._prefix, list(self.trace.prefixes)
-        names = [worker.name if by == "worker" else worker.host for worker in self.trace.workers]
-        return _within(self.segments.worker, len(names)), names
-
-    @property
-    def _prefix(self) -> Int64:
-        tasks = self.trace.tasks
-        task = _within(self.segments.task, len(tasks))
-        if not len(tasks):
-            return task
-        return _within(np.where(task == MISSING, MISSING, tasks.prefix[task]), len(self.trace.prefixes))
+            task = _within(segments.task, len(trace.tasks))
+            prefix = np.append(trace.tasks.prefix, MISSING)[task]  # of no task: none
+            return _within(prefix, len(trace.prefixes)), list(trace.prefixes)
+        names = [worker.name if by == "worker" else worker.host for worker in trace.workers]
+        return _within(segments.worker, len(names)), names
 
     def summary(self) -> pd.Series[float]:
         """Share of the makespan by kind, in (0, 1]; largest first. Needs pandas."""
@@ -188,22 +180,14 @@ class CriticalPath(Paged):
         import pandas as pd
 
         segments, keys = self.segments, self.trace.keys
-        prefix, prefixes = self._grouped("prefix")
-        worker, workers = self._grouped("worker")
-        hosts = [spec.host for spec in self.trace.workers]
-        task = _within(segments.task, len(keys))
-        return pd.DataFrame(
-            {
-                "kind": [str(KINDS[i]) for i in segments.kind.tolist()],
-                "start": segments.start,
-                "stop": segments.stop,
-                "duration_seconds": (segments.stop - segments.start) / 1e9,
-                "key": [keys[i] if i != MISSING else None for i in task.tolist()],
-                "prefix": [prefixes[i] if i != MISSING else None for i in prefix.tolist()],
-                "worker": [workers[i] if i != MISSING else None for i in worker.tolist()],
-                "host": [hosts[i] if i != MISSING else None for i in worker.tolist()],
-            }
-        )
+        frame = pd.DataFrame({"kind": [str(KINDS[i]) for i in segments.kind.tolist()]})
+        frame["start"], frame["stop"] = segments.start, segments.stop
+        frame["duration_seconds"] = (segments.stop - segments.start) / 1e9
+        named: dict[str, tuple[Int64, Sequence[str]]] = {"key": (_within(segments.task, len(keys)), keys)}
+        named |= {by: self._grouped(by) for by in ("prefix", "worker", "host")}
+        for column, (positions, names) in named.items():
+            frame[column] = [names[i] if i != MISSING else None for i in positions.tolist()]
+        return frame
 
     @cached_property
     def _work(self) -> tuple[Int64, Int64]:
@@ -265,14 +249,11 @@ class CriticalPath(Paged):
         """
         import pandas as pd
 
-        runs = self.trace.runs
-        rows = np.flatnonzero((self.run_slack_ns != MISSING) & (runs.task >= 0) & (runs.task < len(self.trace.tasks)))
-        least = np.full(len(self.trace.tasks), np.iinfo(np.int64).max)
-        np.minimum.at(least, runs.task[rows], self.run_slack_ns[rows])
-        there = np.flatnonzero(least != np.iinfo(np.int64).max)
-        keys = list(self.trace.keys)
-        found: pd.Series[float] = pd.Series(least[there] / 1e9, index=[keys[i] for i in there.tolist()], name="slack")
-        return found.rename_axis("key")
+        runs, keys = self.trace.runs, list(self.trace.keys)
+        rows = np.flatnonzero((self.run_slack_ns != MISSING) & (runs.task >= 0) & (runs.task < len(keys)))
+        slack = pd.Series(self.run_slack_ns[rows] / 1e9, name="slack").groupby(runs.task[rows]).min()
+        slack.index = pd.Index([keys[task] for task in slack.index], name="key")
+        return slack
 
     @property
     def headline(self) -> str:
@@ -324,9 +305,25 @@ class CriticalPath(Paged):
     ) -> Self:
         """Find the path of the same run with changes.
 
-        The arguments and errors are those of :func:`~dask_efficiency.runs.replay.replay.replay`. All times are computed
-        again from their causes, the slots and the queue: the answer is the path of another run, not this one with parts
-        left out. It is an estimate, and its trace's notes say that it is a replay.
+        All times are computed again from their causes, the slots and the queue: the answer is the path of another run,
+        not this one with parts left out. It is an estimate, and its trace's notes say that it is a replay.
+
+        Parameters
+        ----------
+        speed_up
+            Prefix to speed of its tasks' computing; 2.0 is half the time, 0.5 is twice the time.
+        without
+            Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
+            ``scheduler`` (messages to and from it, and its own time).
+        repair
+            Names of workers whose tasks take as long as tasks of the same prefix on the other workers, by the medians.
+
+        Raises
+        ------
+        UnknownNameError
+            If a prefix or worker is not in the trace, or a part is none of those.
+        ValueError
+            If a speed-up is not a positive number.
         """
         again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)
         return type(self).of(again, self._question_of_a_replay())
@@ -355,12 +352,8 @@ class CriticalPath(Paged):
         """
         import pandas as pd
 
-        found = self.improvements(percent)
-        columns = {
-            "saved_seconds": [speedup.saved_seconds for speedup in found],
-            "error_seconds": [speedup.error_seconds for speedup in found],
-        }
-        frame = pd.DataFrame(columns, index=pd.Index([speedup.what for speedup in found], name="what"), dtype=float)
+        frame = pd.DataFrame(self.improvements(percent), columns=["what", "saved_seconds", "error_seconds"])
+        frame = frame.set_index("what").astype(float)
         frame["saved"] = frame["saved_seconds"] / self.makespan_seconds if self.makespan_seconds else 0.0
         return frame
 
@@ -385,9 +378,8 @@ class CriticalPath(Paged):
         """Convert the segments for :func:`~dask_efficiency.runs.trace.chrome.save_chrome`."""
         from dask_efficiency.runs.trace.chrome import PathSlice
 
-        columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
+        rows = self.segments.rows()
+        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, _, run, _, _ in rows]
 
     def to_chrome(
         self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
@@ -397,7 +389,7 @@ class CriticalPath(Paged):
         Parameters
         ----------
         path, only_critical, **storage_options
-            As of :func:`~dask_efficiency.runs.trace.chrome.save_chrome`.
+            As of :meth:`.RunTrace.to_chrome`.
         """
         from dask_efficiency.runs.trace.chrome import save_chrome
 
@@ -413,11 +405,7 @@ class CriticalPath(Paged):
 
 
 def critical_path(
-    trace: RunTrace,
-    *,
-    target: str | None = None,
-    span: str | None = None,
-    window: tuple[int, int] | None = None,
+    trace: RunTrace, *, target: str | None = None, span: str | None = None, window: tuple[int, int] | None = None
 ) -> CriticalPath:
     """Find the critical path: the use of every second of a run's wall clock.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -42,19 +42,29 @@ def relabel(segments: Segments, trace: RunTrace) -> Segments:
     rows: list[SegmentRow] = []
     for row in segments.rows():
         kind, worker, sender = KINDS[row[0]], row[5], row[6]
-        parts: Iterable[SegmentRow] = [row]
         when = otherwise if kind in _MOVES else blocked
         # A segment's MISSING worker is no worker, while a blocked row's MISSING worker is the scheduler.
-        if kind in _BY_WORKER and worker != MISSING:
-            parts = _cut(parts, when.get(worker, ()), kind, Kind.WORKER_LOOP)
+        cuts = [(when.get(worker), kind, Kind.WORKER_LOOP, worker)] if kind in _BY_WORKER and worker != MISSING else []
         if kind in _BY_SENDER and sender != MISSING:
-            parts = _cut(parts, when.get(sender, ()), kind, Kind.WORKER_LOOP, worker=sender)
+            cuts.append((when.get(sender), kind, Kind.WORKER_LOOP, sender))
         if kind in _BY_SCHEDULER:
-            parts = _cut(parts, when.get(MISSING, ()), kind, Kind.SCHEDULER_TRANSITION)
-        for name, intervals in disk.items():
-            parts = _cut_at_own_worker(parts, intervals, name)
-        rows.extend(parts)
+            cuts.append((when.get(MISSING), kind, Kind.SCHEDULER_TRANSITION, worker))
+        parts = [row]
+        for intervals, of, to, blamed in cuts:
+            parts = [cut for part in parts for cut in _cut(part, intervals, of, to, blamed)]
+        for name, by_worker in disk.items():
+            parts = [
+                cut for part in parts for cut in _cut(part, by_worker.get(part[5]), Kind.WORKER_LOOP, name, part[5])
+            ]
+        rows += parts
     return Segments.from_rows(rows)
+
+
+def _cut(
+    row: SegmentRow, intervals: Sequence[TimeRange] | None, kind: Kind, to: Kind, worker: int
+) -> Iterable[SegmentRow]:
+    """Give a row of one kind another kind, and worker, within some intervals."""
+    return relabelled(row, intervals, to, worker=worker) if intervals and row[0] == CODES[kind] else (row,)
 
 
 def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
@@ -65,28 +75,10 @@ def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
     for number, cause in enumerate(BLOCKED_BY):
         mine = blocked.take(blocked.cause == number)
         intervals = _by_process(mine.worker, mine.start, mine.stop)
-        for worker, start, stop in zip(rows.worker.tolist(), rows.start.tolist(), rows.stop.tolist(), strict=True):
+        for _, start, stop, _, _, worker, _ in rows.rows():
             for first, last in overlaps(intervals.get(worker, []), start, stop):
                 found[cause] = found.get(cause, 0) + last - first
     return {cause: ns / 1e9 for cause, ns in sorted(found.items(), key=lambda item: -item[1])}
-
-
-def _cut(
-    rows: Iterable[SegmentRow], intervals: Sequence[TimeRange], kind: Kind, to: Kind, *, worker: int | None = None
-) -> Iterator[SegmentRow]:
-    """Give rows of one kind another kind within some intervals."""
-    for row in rows:
-        if intervals and row[0] == CODES[kind]:
-            yield from relabelled(row, intervals, to, worker=worker)
-        else:
-            yield row
-
-
-def _cut_at_own_worker(
-    rows: Iterable[SegmentRow], intervals: dict[int, list[TimeRange]], to: Kind
-) -> Iterator[SegmentRow]:
-    for row in rows:
-        yield from _cut([row], intervals.get(row[5], []), Kind.WORKER_LOOP, to)
 
 
 def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]) -> dict[int, list[TimeRange]]:
@@ -152,11 +144,8 @@ def slots(trace: RunTrace, scope: Scope) -> float:
     if scope.stop <= scope.start:
         return float(sum(worker.nthreads for worker in trace.workers))
     there = scope.stop - scope.start - sum(stop - start for start, stop in without_workers(trace, scope))
-    held = sum(
-        (stop - start) * worker.nthreads
-        for worker, intervals in zip(trace.workers, presence(trace, scope), strict=True)
-        for start, stop in intervals
-    )
+    present = zip(trace.workers, presence(trace, scope), strict=True)
+    held = sum((stop - start) * worker.nthreads for worker, intervals in present for start, stop in intervals)
     return held / there if there else 0.0
 
 

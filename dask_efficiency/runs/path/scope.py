@@ -29,13 +29,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Request to explain a task, a span, a window, or all of a trace where none of them is given.
-
-    Raises
-    ------
-    ValueError
-        If more than one is given.
-    """
+    """Request to explain a task, a span or a window, of which at most one is given; else all of a trace."""
 
     target: str | None = None
     span: str | None = None
@@ -63,15 +57,7 @@ def whole_scope(trace: RunTrace) -> Scope:
 
 
 def scope_of_window(trace: RunTrace, start: int, stop: int) -> Scope:
-    """Find the scope from a client's first activity in a window, or its start if work was going on, to the last result.
-
-    Raises
-    ------
-    ValueError
-        If the window does not end after its start.
-    EmptyTraceError
-        If nothing was done in it.
-    """
+    """Find the scope from a client's first activity in a window, or its start if work went on, to the last result."""
     if not start < stop:
         raise ValueError(
             f"window is ({start}, {stop}); expected its start before its stop, nanoseconds since the epoch"
@@ -93,33 +79,15 @@ def scope_of_window(trace: RunTrace, start: int, stop: int) -> Scope:
 
 
 def scope_of_task(trace: RunTrace, key: str) -> Scope:
-    """Find the scope that ends with the report of one task.
-
-    Raises
-    ------
-    UnknownNameError
-        If no task has this key.
-    EmptyTraceError
-        If it did not end in the trace.
-    """
+    """Find the scope that ends with the report of one task."""
     task = next((i for i, name in enumerate(trace.keys) if name == key), None)
     if task is None:
         raise UnknownNameError("task", key, trace.keys[:21])
-    chosen = np.zeros(len(trace.tasks), np.bool_)
-    chosen[task] = True
-    return _scope_of_tasks(trace, chosen, f"the task {key[:80]!r}")
+    return _scope_of_tasks(trace, np.arange(len(trace.tasks)) == task, f"the task {key[:80]!r}")
 
 
 def scope_of_span(trace: RunTrace, span: str) -> Scope:
-    """Find the scope that ends with the last report of the tasks of a span and of the spans in it.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no span of this name.
-    EmptyTraceError
-        If none of its tasks ended in the trace.
-    """
+    """Find the scope that ends with the last report of the tasks of a span and of the spans in it."""
     found = [i for i, name in enumerate(trace.spans) if name == span or name.startswith(f"{span}/")]
     if not found:
         raise UnknownNameError("span", span, trace.spans)
@@ -127,25 +95,20 @@ def scope_of_span(trace: RunTrace, span: str) -> Scope:
 
 
 def _scope_of_tasks(trace: RunTrace, chosen: Bool, what: str) -> Scope:
-    mine = _runs_of_tasks(trace, chosen)
-    done = mine & (trace.runs.reported != MISSING)
+    runs, graphs, phases = trace.runs, trace.graphs, trace.phases
+    done = np.isin(runs.task, np.flatnonzero(chosen)) & (runs.reported != MISSING)
     if not done.any():
         raise EmptyTraceError(f"{what} did not end in the trace {trace.name[:80]!r}")
-    good = done & (trace.runs.outcome == RunOutcome.SUCCEEDED)
-    run = _latest(trace.runs.reported, good if good.any() else done)
-    stop = int(trace.runs.reported[run])
-    graphs = trace.tasks.graph[chosen]
-    graphs = graphs[(graphs >= 0) & (graphs < len(trace.graphs))]
+    good = done & (runs.outcome == RunOutcome.SUCCEEDED)
+    run = _latest(runs.reported, good if good.any() else done)
+    stop = int(runs.reported[run])
+    brought = trace.tasks.graph[chosen]
+    first = int(brought[(brought >= 0) & (brought < len(graphs))].min(initial=len(graphs)))
     begin = trace.start
-    if len(graphs):
+    if first < len(graphs):
         # The client's own work on the first of the graphs counts too.
-        first = int(graphs.min())
-        received = int(trace.graphs.received[first])
-        before = trace.phases.stop[
-            (trace.phases.client == trace.graphs.client[first])
-            & (trace.phases.phase == _GATHER)
-            & (trace.phases.stop <= received)
-        ]
+        mine = (phases.client == graphs.client[first]) & (phases.phase == _GATHER)
+        before = phases.stop[mine & (phases.stop <= graphs.received[first])]
         begin = max(begin, int(before.max(initial=MISSING)))
     return Scope(_begin(trace, begin, stop), stop, run)
 
@@ -158,13 +121,6 @@ def _begin(trace: RunTrace, start: int, stop: int) -> int:
     instants = [trace.phases.start, trace.graphs.received, runs.assigned]
     inside = [column[(column >= start) & (column <= stop)] for column in instants]
     return min((int(column.min()) for column in inside if len(column)), default=start)
-
-
-def _runs_of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
-    """Mark the runs whose tasks are chosen."""
-    task = trace.runs.task
-    inside = (task >= 0) & (task < len(chosen))
-    return inside & chosen[np.where(inside, task, 0)] if len(chosen) else inside
 
 
 def _latest(column: np.ndarray[tuple[int], np.dtype[np.int64]], among: Bool) -> int:

@@ -14,10 +14,8 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 
 #: A row of :class:`Segments`, its values in the order of the columns.
 SegmentRow = tuple[int, ...]
-
 #: From an instant to another one, in nanoseconds.
 TimeRange = tuple[int, int]
-
 #: By kind, its position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
 CODES = {kind: position for position, kind in enumerate(KINDS)}
 
@@ -53,17 +51,7 @@ class Segments(ColumnTable):
 def relabelled(
     row: SegmentRow, intervals: Sequence[TimeRange], kind: Kind, *, worker: int | None = None
 ) -> Iterator[SegmentRow]:
-    """Cut a row up so that its parts within some intervals have another kind.
-
-    Parameters
-    ----------
-    row
-        A row of :class:`Segments`.
-    intervals
-        Sorted and disjoint.
-    kind, worker
-        Of the parts within the intervals; None leaves the row's own worker.
-    """
+    """Cut a row up so that its parts within some sorted, disjoint intervals have another kind."""
     code, start, stop, task, run, own, sender = row
     for first, last in overlaps(intervals, start, stop):
         if start < first:

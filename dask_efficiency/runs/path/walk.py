@@ -90,20 +90,21 @@ rest is known per run, not when within it. Which result a client waited for is i
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.path.segments import CODES, SegmentRow, Segments
 from dask_efficiency.runs.trace.clients import ClientLog, Nested
-from dask_efficiency.runs.trace.run_causes import RunCauses
+from dask_efficiency.runs.trace.run_causes import RunCauses, rows_by_value
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RUN_INSTANTS, STATES, RunOutcome
 
 #: A stage of a run is a position in its instants.
 _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(RUN_INSTANTS))
-
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
@@ -112,29 +113,57 @@ def walk(trace: RunTrace, scope: Scope, causes: RunCauses) -> Segments:
     return _Walk(trace, scope, causes).segments()
 
 
+#: By stage: the kind of the time since the one before, where nothing else can have happened.
+_BETWEEN = {
+    _RECEIVED: Kind.SCHEDULER_TO_WORKER,
+    _START: Kind.EXECUTOR_HANDOFF,
+    _REPORTED: Kind.REPORT,
+}
+
+
 class _Walk:
     """State of a walk: everything after :attr:`at` is explained, nothing before it."""
 
     def __init__(self, trace: RunTrace, scope: Scope, causes: RunCauses) -> None:
-        self._trace = trace
-        self._scope = scope
-        self._causes = causes
+        self._trace, self._scope, self._causes = trace, scope, causes
         self._clients = ClientLog(trace)
         self._nested = Nested(trace)
-        runs = trace.runs
-        self._instants = np.stack([getattr(runs, name) for name in RUN_INSTANTS], axis=1)
-        self._transfers = _TransferIndex(trace)
+        self._instants = np.stack([getattr(trace.runs, name) for name in RUN_INSTANTS], axis=1)
         self._seen: set[int] = set()
         #: Runs to which the walk went from the run that had submitted them: to none twice, or it might not end.
         self._submitted: set[int] = set()
-        #: Runs in the order of their reports; made when a cause is unknown for the first time.
-        self._reports: list[int] | None = None
-        #: By task: the transition by which it was queued; made when it is first needed.
-        self._queued: Int64 | None = None
-        #: By barrier, the messages of its P2P shuffle in the order in which they arrived; made when first needed.
-        self._shuffled: dict[int, list[int]] | None = None
         self._rows: list[SegmentRow] = []
         self.at = scope.stop
+
+    @cached_property
+    def _reports(self) -> list[int]:
+        """Runs in the order of their reports, when a cause is unknown for the first time; the walk takes them away."""
+        reported = self._trace.runs.reported
+        rows = np.flatnonzero((reported > self._scope.start) & (reported < self.at))
+        found: list[int] = rows[np.argsort(reported[rows], kind="stable")].tolist()
+        return found
+
+    @cached_property
+    def _queued(self) -> Int64:
+        """By task: the transition by which it was queued."""
+        transitions, found = self._trace.transitions, np.full(len(self._trace.tasks), MISSING, np.int64)
+        entered = np.flatnonzero(np.isin(transitions.finish, _WAITS) & (transitions.task >= 0))
+        entered = entered[transitions.task[entered] < len(found)]
+        found[transitions.task[entered]] = entered
+        return found
+
+    @cached_property
+    def _shuffled(self) -> dict[int, list[int]]:
+        """By barrier: the messages of its P2P shuffle in the order in which they arrived."""
+        return rows_by_value(self._trace.shuffled.task)
+
+    @cached_property
+    def _arrivals(self) -> tuple[Int64, Int64]:
+        """Transfers, and the receiver and task by which they are sorted, as one number."""
+        moved = self._trace.transfers
+        place = moved.receiver.astype(np.int64) * len(self._trace.tasks) + moved.task
+        order = np.argsort(place, kind="stable")
+        return order, place[order]
 
     def segments(self) -> Segments:
         """Walk to the start of the scope."""
@@ -166,8 +195,6 @@ class _Walk:
         self._rows.append((CODES[kind], since, self.at, task, run, worker, sender))
         self.at = since
 
-    # Where the walk begins, and where it goes on when a cause is unknown
-
     def _end(self) -> tuple[int, int] | None:
         scope = self._scope
         if scope.gather != MISSING:
@@ -176,18 +203,13 @@ class _Walk:
 
     def _without_cause(self) -> tuple[int, int] | None:
         """Go on with the last run that was reported before and was not visited, as no cause is known."""
-        reported = self._trace.runs.reported
-        if self._reports is None:
-            rows = np.flatnonzero((reported > self._scope.start) & (reported < self.at))
-            self._reports = rows[np.argsort(reported[rows], kind="stable")].tolist()
         while self._reports:
             run = self._reports.pop()
-            if run not in self._seen and reported[run] < self.at:
-                self._to(int(reported[run]), Kind.UNATTRIBUTED)
+            reported = int(self._trace.runs.reported[run])
+            if run not in self._seen and reported < self.at:
+                self._to(reported, Kind.UNATTRIBUTED)
                 return run, _REPORTED
         return None
-
-    # A run
 
     def _through(self, run: int, stage: int) -> tuple[int, int] | None:
         """Walk from an instant of a run back to what caused the run to be assigned."""
@@ -224,26 +246,20 @@ class _Walk:
 
     def _step(self, run: int, stage: int, row: list[int]) -> tuple[int, int] | None:
         """Walk from one instant of a run to the one before it; return the run to go on with, if it is another one."""
-        runs = self._trace.runs
         since = row[stage - 1]
-        if stage == _REPORTED:
-            self._to(since, Kind.REPORT, run)
-        elif stage == _ENDED:
-            self._to(max(row[_ENDED] - max(int(runs.spill_ns[run]), 0), since), Kind.SPILL, run)
-            self._to(since, Kind.WORKER_LOOP, run)
+        if stage in _BETWEEN:
+            self._to(since, _BETWEEN[stage], run)
         elif stage == _STOP:
             return self._compute(run, since, row[_STOP])
-        elif stage == _START:
-            self._to(since, Kind.EXECUTOR_HANDOFF, run)
-        elif stage == _SUBMITTED:
-            self._to(max(row[_SUBMITTED] - max(int(runs.unspill_ns[run]), 0), since), Kind.UNSPILL, run)
-            self._to(since, Kind.WORKER_LOOP, run)
         elif stage == _EXECUTING:
             return self._slot(run, since)
         elif stage == _READY:
             self._inputs(run, since)
         else:
-            self._to(since, Kind.SCHEDULER_TO_WORKER, run)
+            runs = self._trace.runs
+            kind, took = (Kind.SPILL, runs.spill_ns) if stage == _ENDED else (Kind.UNSPILL, runs.unspill_ns)
+            self._to(max(row[stage] - max(int(took[run]), 0), since), kind, run)
+            self._to(since, Kind.WORKER_LOOP, run)
         return None
 
     def _compute(self, run: int, start: int, stop: int) -> tuple[int, int] | None:
@@ -285,9 +301,12 @@ class _Walk:
         return holder, (_STOP if runs.seceded[holder] != MISSING else _ENDED)
 
     def _inputs(self, run: int, received: int) -> None:
-        """Explain the wait for inputs by the transfers of the run's inputs, failed tries included."""
-        transfers = self._trace.transfers
-        for i in self._transfers.of(run):
+        transfers, worker = self._trace.transfers, int(self._trace.runs.worker[run])
+        order, places = self._arrivals
+        wanted = worker * len(self._trace.tasks) + self._needed(int(self._trace.runs.task[run])).astype(np.int64)
+        ends = (np.searchsorted(places, wanted, side=side).tolist() for side in ("left", "right"))
+        arrivals = [row for first, last in zip(*ends, strict=True) for row in order[first:last].tolist()]
+        for i in sorted(arrivals, key=transfers.stop.__getitem__, reverse=True):
             start, stop = int(transfers.start[i]), int(transfers.stop[i])
             if self.at <= received:
                 return
@@ -301,20 +320,20 @@ class _Walk:
                 self._to(max(queued, received), Kind.TRANSFER_QUEUE, run, sender=sender, task=task)
         self._to(received, Kind.WORKER_LOOP, run)
 
+    def _needed(self, task: int) -> Int32:
+        trace = self._trace
+        if not 0 <= task < len(trace.tasks):
+            return np.empty(0, np.int32)
+        return trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
+
     def _messages(self, run: int, start: int) -> None:
         """Explain the time of a P2P shuffle's barrier in which messages were on their way."""
-        if self._shuffled is None:
-            self._shuffled = {}
-            for row, barrier in enumerate(self._trace.shuffled.task.tolist()):
-                self._shuffled.setdefault(barrier, []).append(row)
         messages = self._trace.shuffled
         for i in reversed(self._shuffled.get(int(self._trace.runs.task[run]), ())):
             stop = int(messages.stop[i])
             if start < stop <= self.at:
                 self._to(stop, Kind.COMPUTE_NONCPU, run)
                 self._to(max(int(messages.start[i]), start), Kind.TRANSFER, run, sender=int(messages.sender[i]))
-
-    # What caused a run to be assigned
 
     def _cause(self, run: int) -> tuple[int, int] | None:
         causes, outcome = self._causes, self._trace.runs.outcome
@@ -351,11 +370,6 @@ class _Walk:
     def _queue(self, task: int, row: int, run: int) -> tuple[int, int] | None:
         """Go on where the task was queued, as room came in another way than by a task's end, such as a new worker."""
         transitions, stimuli = self._trace.transitions, self._trace.stimuli
-        if self._queued is None:
-            self._queued = np.full(len(self._trace.tasks), MISSING, np.int64)
-            entered = np.flatnonzero(np.isin(transitions.finish, _WAITS) & (transitions.task >= 0))
-            entered = entered[transitions.task[entered] < len(self._queued)]
-            self._queued[transitions.task[entered]] = entered
         entry = int(self._queued[task])
         if entry == MISSING or entry >= row:
             return self._inferred(task)
@@ -377,7 +391,7 @@ class _Walk:
         trace = self._trace
         if not 0 <= task < len(trace.tasks):
             return None
-        needed = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
+        needed = self._needed(task)
         making = self._causes.by_task.latest(needed, trace.runs.reported, np.full(len(needed), self.at))
         making = making[making != MISSING]
         making = making[trace.runs.reported[making] <= self.at]
@@ -392,7 +406,6 @@ class _Walk:
         return None
 
     def _graph(self, graph: int, run: int) -> tuple[int, int] | None:
-        """Go on with the client, or the task, that submitted a graph."""
         self._to(int(self._trace.graphs.received[graph]), Kind.GRAPH_UPDATE, run)
         parent = self._nested.parent(graph)
         if parent != MISSING and parent not in self._seen:
@@ -400,35 +413,7 @@ class _Walk:
         return self._client(int(self._trace.graphs.client[graph]))
 
     def _client(self, client: int) -> tuple[int, int] | None:
-        """Walk back through what a client did, to a result that it waited for."""
         steps, run = self._clients.back(client, self.at, self._scope.start)
         for since, gathering in steps:
             self._to(since, Kind.RESULT_GATHER if gathering else Kind.CLIENT_SUBMIT)
         return (run, _REPORTED) if run != MISSING else None
-
-
-class _TransferIndex:
-    """Index of transfers by receiver and task, sorted on first use."""
-
-    def __init__(self, trace: RunTrace) -> None:
-        self._trace = trace
-        self._order: Int64 | None = None
-        self._keys = np.empty(0, np.int64)
-
-    def of(self, run: int) -> list[int]:
-        """List the transfers of a run's inputs to its worker, the last to arrive first."""
-        trace = self._trace
-        transfers, tasks = trace.transfers, len(trace.tasks)
-        if self._order is None:
-            keys = transfers.receiver.astype(np.int64) * tasks + transfers.task
-            self._order = np.argsort(keys, kind="stable")
-            self._keys = keys[self._order]
-        task = int(trace.runs.task[run])
-        if not len(transfers) or not 0 <= task < tasks:
-            return []
-        needed = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
-        keys = int(trace.runs.worker[run]) * tasks + needed.astype(np.int64)
-        first = np.searchsorted(self._keys, keys)
-        last = np.searchsorted(self._keys, keys, side="right")
-        rows = [int(i) for f, e in zip(first.tolist(), last.tolist(), strict=True) for i in self._order[f:e]]
-        return sorted(rows, key=transfers.stop.__getitem__, reverse=True)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import inspect
 import os
-import threading
 from collections.abc import Callable
 from threading import Lock, get_ident
 from time import monotonic_ns, process_time_ns, thread_time_ns
 from types import FunctionType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.plugin.patches import OFFLOAD, READ, SERIALIZE, TICK, WRITE, Replacements
@@ -21,13 +20,10 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: Nanoseconds of a call from which the thread may have waited for the GIL.
 _LONG_NS = 1_000_000
-
 #: Nanoseconds of (de)serialising below which a message has no data: it takes 20 us in the median of no-op tasks.
 _MIN_NS = 100_000
-
 #: Bytes up to which a read or write is not timed, as it takes microseconds: Tornado's own chunk.
 _MIN_BYTES = 65_536
-
 #: Arguments of Dask's ``dumps`` and ``loads``.
 _OF_DUMPS = ("msg", "serializers", "on_error", "context", "frame_split_size")
 _OF_LOADS = ("frames", "deserialize", "deserializers")
@@ -49,7 +45,8 @@ class DataMoves:
         self._ran_ns = self._turned_ns = self._ran()
         with _lock:
             if not _loops:
-                _install()
+                for patch, wrap in _PATCHES:
+                    _replacements.put(patch, None, wrap)
             loop = _loops.setdefault(self._thread, _Loop())
             loop.users.append(self)
         self._short_ns = loop.short_ns
@@ -63,23 +60,17 @@ class DataMoves:
             if not loop.users:
                 del _loops[self._thread]
             if not _loops:
-                _uninstall()
+                _replacements.put_back()
+                while _others:
+                    _others.popitem()[1].close()
         _close(self._schedstat)
         self._schedstat = None
 
     def turn(self, took_ns: int) -> int:
-        """Measure how much of the event loop's last turn went to data.
+        """Nanoseconds of the event loop's last turn, of ``took_ns``, that went to data.
 
-        Parameters
-        ----------
-        took_ns
-            Nanoseconds since the last call.
-
-        Returns
-        -------
-        int
-            Nanoseconds, at most ``took_ns``: the loop's own calls, without its sleep in them, which is mostly
-            waiting for the GIL; and its sleep while another thread (de)serialised.
+        That is the loop's own calls, without its sleep in them, which is mostly waiting for the GIL; and its sleep
+        while another thread (de)serialised.
         """
         before, self._turned_ns = self._turned_ns, self._ran()
         self._ran_ns = self._turned_ns
@@ -94,9 +85,12 @@ class DataMoves:
         before, self._ran_ns = self._ran_ns, self._ran()
         self._long_ns += max(0, min(took_ns, self._ran_ns - before))
 
+    def waited_ns(self) -> int:
+        """Time in which the thread has waited for a core."""
+        return _scheduled(self._schedstat)[1]
+
     def _ran(self) -> int:
-        """Time in which the thread ran or waited for a core, in nanoseconds."""
-        return thread_time_ns() + _scheduled(self._schedstat)[1]
+        return thread_time_ns() + self.waited_ns()
 
 
 class _Loop:
@@ -112,12 +106,12 @@ class _Elsewhere:
     """Time in which a thread other than an event loop's (de)serialised: Dask has one for large messages."""
 
     def __init__(self) -> None:
-        self.schedstat = _open_schedstat()
+        self._schedstat = _open_schedstat()
         self._total_ns = 0
         self._since: int | None = None
 
     def begin(self) -> None:
-        self._since = sum(_scheduled(self.schedstat))
+        self._since = sum(_scheduled(self._schedstat))
 
     def end(self) -> None:
         self._total_ns = self.total_ns()
@@ -126,7 +120,11 @@ class _Elsewhere:
     def total_ns(self) -> int:
         """Total with the call that goes on; may be read on any thread."""
         total, since = self._total_ns, self._since
-        return total if since is None else total + max(0, sum(_scheduled(self.schedstat)) - since)
+        return total if since is None else total + max(0, sum(_scheduled(self._schedstat)) - since)
+
+    def close(self) -> None:
+        _close(self._schedstat)
+        self._schedstat = None
 
 
 #: By thread.
@@ -134,6 +132,8 @@ _loops: dict[int, _Loop] = {}
 _others: dict[int, _Elsewhere] = {}
 _lock = Lock()
 _replacements = Replacements()
+#: Most threads other than event loops' that are timed: far more than Dask has.
+_MAX_OTHERS = 16
 
 
 def _elsewhere() -> int:
@@ -181,29 +181,19 @@ def _loading(loads: Callable[..., Any]) -> FunctionType:
 
 def _offloading(offload: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap Dask's ``offload``, which (de)serialises a large message in another thread."""
-
-    def offload_timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return offload(_timed_elsewhere, call, *args, **kwargs)
-
-    return offload_timed
+    return lambda call, *args, **kwargs: offload(_timed_elsewhere, call, *args, **kwargs)
 
 
-def _reading(read_from_fd: Callable[..., Any]) -> Callable[..., Any]:
-    def read(stream: Any, buf: Any) -> Any:
-        if len(buf) <= _MIN_BYTES:
-            return read_from_fd(stream, buf)
-        return _timed(read_from_fd, stream, buf)
+def _streaming(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a stream's function that reads into a buffer, or writes one."""
 
-    return read
+    def timed(stream: Any, data: Any) -> Any:
+        return call(stream, data) if len(data) <= _MIN_BYTES else _timed(call, stream, data)
+
+    return timed
 
 
-def _writing(write_to_fd: Callable[..., Any]) -> Callable[..., Any]:
-    def write(stream: Any, data: Any) -> Any:
-        if len(data) <= _MIN_BYTES:
-            return write_to_fd(stream, data)
-        return _timed(write_to_fd, stream, data)
-
-    return write
+_PATCHES = ((SERIALIZE, _serializing), (OFFLOAD, _offloading), (READ, _streaming), (WRITE, _streaming))
 
 
 def _timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -240,25 +230,6 @@ def _timed_elsewhere(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         other.end()
 
 
-#: Most threads other than event loops' that are timed: far more than Dask has.
-_MAX_OTHERS = 16
-
-
-def _install() -> None:
-    _replacements.put(SERIALIZE, None, _serializing)
-    _replacements.put(OFFLOAD, None, _offloading)
-    _replacements.put(READ, None, _reading)
-    _replacements.put(WRITE, None, _writing)
-
-
-def _uninstall() -> None:
-    _replacements.put_back()
-    while _others:
-        _, other = _others.popitem()
-        _close(other.schedstat)
-        other.schedstat = None
-
-
 def _open_schedstat() -> int | None:
     """Open the file in which Linux counts this thread's time on a core and waiting for one; None elsewhere."""
     try:
@@ -285,39 +256,25 @@ def _scheduled(schedstat: int | None) -> tuple[int, int]:
 
 #: Nanoseconds by which a tick must be late to be reported: half of Dask's own interval.
 LATE_NS = 10_000_000
-
-
 _COMPUTING, _CORE, _GIL, _CALL = map(BLOCKED_BY.index, ("computing", "core", "gil", "call"))
-
-
-class _Used(NamedTuple):
-    """CPU nanoseconds so far."""
-
-    loop: int
-    process: int
 
 
 class LoopWatch:
     """Reports when a server's event loop was late by 10 ms for Dask's own tick, which comes every 20 ms.
 
-    Where upstream has no such tick, nothing is reported.
-
-    Parameters
-    ----------
-    server
-        A scheduler or a worker.
-    blocked
-        Called with the start and stop of the interval, nanoseconds of the monotonic clock; the nanoseconds of it that
-        moved data; and the cause of most of it, a position in :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or
-        MISSING for data. The start is the middle between the last tick and the one that was due.
+    Where upstream has no such tick, nothing is reported. ``blocked`` is called with the start and stop of the interval,
+    nanoseconds of the monotonic clock; the nanoseconds of it that moved data; and the cause of most of it, a position
+    in :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or MISSING for data. The start is the middle between the
+    last tick and the one that was due.
     """
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:
         self._blocked = blocked
         self._last = monotonic_ns()
-        self._used = _Used(thread_time_ns(), process_time_ns())
-        self._schedstat = f"/proc/self/task/{threading.get_native_id()}/schedstat"
-        self._waited = self._core_wait()
+        #: CPU nanoseconds of the loop's thread and of the process.
+        self._used = thread_time_ns(), process_time_ns()
+        #: Time that the thread had waited for a core, when the loop was late for the last time.
+        self._waited = 0
         self._moves: DataMoves | None = None
         self._replacements = Replacements()
         tick = getattr(server, "periodic_callbacks", {}).get("tick")
@@ -325,6 +282,7 @@ class LoopWatch:
             self._interval = round(tick.callback_time * 1e6)
             if self._replacements.put(TICK, server, self._before):
                 self._moves = DataMoves()
+                self._waited = self._moves.waited_ns()
 
     def stop(self) -> None:
         """Stop watching."""
@@ -334,8 +292,6 @@ class LoopWatch:
             moves.close()
 
     def _before(self, callback: Callable[[], Any]) -> Callable[[], Any]:
-        """Wrap Dask's tick."""
-
         def tick() -> Any:
             self._turn()
             return callback()
@@ -343,40 +299,26 @@ class LoopWatch:
         return tick
 
     def _turn(self) -> None:
-        now = monotonic_ns()
-        used = _Used(thread_time_ns(), process_time_ns())
-        moves = self._moves
+        now, used = monotonic_ns(), (thread_time_ns(), process_time_ns())
+        took, moves = now - self._last, self._moves
         if moves is not None:
-            moving = moves.turn(now - self._last)
-            start = self._last + self._interval // 2
-            if now - self._last - self._interval > LATE_NS:
-                self._blocked(start, now, min(moving, now - start), self._cause(now - self._last, moving, used))
+            moving = moves.turn(took)
+            if took - self._interval > LATE_NS:
+                before, self._waited = self._waited, moves.waited_ns()
+                loop, process = (since - until for since, until in zip(used, self._used, strict=True))
+                cause = MISSING if 2 * moving > took else cause_of_block(took, loop, process, self._waited - before)
+                start = self._last + self._interval // 2
+                self._blocked(start, now, min(moving, now - start), cause)
         self._last, self._used = now, used
 
-    def _cause(self, took: int, moving: int, used: _Used) -> int:
-        """Find the cause of most of the time since the last tick.
 
-        A loop that neither computed nor waited for a core waited for the GIL or in a call that blocks: where other
-        threads of the process computed meanwhile, it is taken for the GIL.
-        """
-        before, self._waited = self._waited, self._core_wait()
-        loop = used.loop - self._used.loop
-        others = used.process - self._used.process - loop
-        if 2 * moving > took:
-            return MISSING
-        core = self._waited - before
-        rest = took - loop - core
-        if rest >= max(loop, core):
-            return _GIL if 2 * others > rest else _CALL
-        return _COMPUTING if loop >= core else _CORE
+def cause_of_block(took: int, loop: int, process: int, core: int) -> int:
+    """Find the cause of most of the time since the last tick, from the CPU times of the loop's thread and the process.
 
-    def _core_wait(self) -> int:
-        """Nanoseconds that this thread has waited for a core; 0 where the system does not tell.
-
-        Read only when the loop was late, not at each tick: reading releases the GIL, which may block the loop itself.
-        """
-        try:
-            with open(self._schedstat, "rb") as file:
-                return int(file.read().split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0
+    A loop that neither computed nor waited for a ``core`` waited for the GIL or in a call that blocks: where other
+    threads of the process computed meanwhile, it is taken for the GIL.
+    """
+    rest = took - loop - core
+    if rest >= max(loop, core):
+        return _GIL if 2 * (process - loop) > rest else _CALL
+    return _COMPUTING if loop >= core else _CORE

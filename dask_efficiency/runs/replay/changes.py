@@ -17,19 +17,7 @@ REMOVABLE = ("transfer", "spill", "scheduler")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Factors for the durations of a replay; 1.0 leaves them as recorded.
-
-    Parameters
-    ----------
-    prefixes
-        By prefix: factor of its tasks' computing time.
-    parts
-        By name, one of :data:`REMOVABLE`: factor of that part's time.
-    repaired
-        Names of workers that compute as fast as the others.
-    seed
-        Seed of small random changes to all computing times; None makes none.
-    """
+    """Factors for the durations of a replay, of computing by prefix and of :data:`REMOVABLE` parts; 1.0 keeps them."""
 
     prefixes: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -42,15 +30,7 @@ class Changes:
 
 
 def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]) -> Changes:
-    """Check a user's changes and translate them.
-
-    Raises
-    ------
-    UnknownNameError
-        If a prefix or worker is not in the trace, or a part is none of :data:`REMOVABLE`.
-    ValueError
-        If a speed-up is not a positive number.
-    """
+    """Check a user's changes and translate them."""
     without = (without,) if isinstance(without, str) else without
     repair = (repair,) if isinstance(repair, str) else repair
     factors = {}
@@ -74,7 +54,6 @@ def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[
 
 #: Runs of all replays of one improvement together, unless a single replay has more: some seconds of work.
 RUNS = 20_000
-
 #: Replays of one improvement, at most: the standard error falls with the square root of their number.
 REPLAYS = 8
 
@@ -96,19 +75,10 @@ def replays(runs: int) -> int:
 
 
 def speedups(makespan: Callable[[Changes], float], improvements: Mapping[str, Changes], number: int) -> list[Speedup]:
-    """Estimate the saving of each improvement, the most helpful first.
+    """Estimate the saving of each improvement, the most helpful first; ``makespan`` gives that of a replay in seconds.
 
     The recorded schedule is one of many that could have happened, and often a lucky one: any small change may make it
     longer. So all computing times are changed a little at random, in the same way with and without the improvement.
-
-    Parameters
-    ----------
-    makespan
-        Gives the makespan in seconds of a replay with changes.
-    improvements
-        Changes by name.
-    number
-        Replays of each, at least 1.
     """
     before = [makespan(Changes(seed=seed)) for seed in range(number)]
     found = []

@@ -20,13 +20,7 @@ NOISE = 0.01
 
 
 def ordered_instants(trace: RunTrace) -> Int64:
-    """Collect the instants of each run. A missing one is set to the one before it, so that they never decrease.
-
-    Returns
-    -------
-    array, shape (9, runs)
-        In the order of the columns of :class:`~dask_efficiency.runs.trace.schema.Runs`.
-    """
+    """Instants of each run, shape (9, runs): a missing one is set to the one before it, so that they never decrease."""
     known = np.stack([getattr(trace.runs, name) for name in RUN_INSTANTS])
     found: Int64 = np.maximum.accumulate(np.maximum(known, 0), axis=0)
     return found
@@ -71,15 +65,15 @@ def durations(trace: RunTrace, causes: RunCauses, moved: RunTransfers, changes: 
     moving = moved.last_stop - np.maximum(moved.first_start, received)
     moving = np.where(moved.any, np.clip(moving, 0, ready - received), 0)
     return Durations(
-        to_worker=_scaled(received - assigned, scheduler),
-        fetch=ready - received - moving + _scaled(moving, changes.part("transfer")),
+        to_worker=scaled(received - assigned, scheduler),
+        fetch=ready - received - moving + scaled(moving, changes.part("transfer")),
         before_slot=np.where(bound, 0, executing - ready),
         after_slot=np.where(bound, executing - freed, 0),
-        prepare=start - executing - unspill + _scaled(unspill, disk),
-        compute=_scaled(stop - start, faster),
-        secede=np.where(runs.seceded != MISSING, _scaled(np.maximum(runs.seceded - start, 0), faster), MISSING),
-        finish=ended - stop - spill + _scaled(spill, disk),
-        report=_scaled(reported - ended, scheduler),
+        prepare=start - executing - unspill + scaled(unspill, disk),
+        compute=scaled(stop - start, faster),
+        secede=np.where(runs.seceded != MISSING, scaled(np.maximum(runs.seceded - start, 0), faster), MISSING),
+        finish=ended - stop - spill + scaled(spill, disk),
+        report=scaled(reported - ended, scheduler),
         ran=(runs.executing != MISSING) | (runs.start != MISSING),
         done=runs.reported != MISSING,
     )
@@ -157,7 +151,7 @@ def prefix_of_runs(trace: RunTrace) -> Int32:
     return prefix
 
 
-def _scaled(ns: Int64, factor: float | NDArray[np.float64]) -> Int64:
+def scaled(ns: Int64, factor: float | NDArray[np.float64]) -> Int64:
     """Nanoseconds times a factor; exact where the factor is 1."""
     if isinstance(factor, float) and factor == 1.0:
         return ns
@@ -169,16 +163,11 @@ DISTINCT = 3.0
 
 
 def task_times(trace: RunTrace) -> Float64:
-    """Estimate each worker's time for a task of each prefix.
+    """Estimate each worker's time for a task of each prefix: nanoseconds, shape (workers, prefixes + 1).
 
-    Workers whose times do not clearly differ from the others', by Welch's t of the logarithms, count as equally fast.
-
-    Returns
-    -------
-    array, shape (workers, prefixes + 1)
-        Geometric means in nanoseconds, above 0. Where a worker ran no task of a prefix, it is what the others take,
-        made slower or faster as this worker is with the rest of its tasks. The last column is for runs without a
-        prefix.
+    Geometric means. Workers whose times do not clearly differ from the others', by Welch's t of the logarithms, count
+    as equally fast. Where a worker ran no task of a prefix, it is what the others take, made slower or faster as this
+    worker is with the rest of its tasks. The last column is for runs without a prefix.
     """
     count, total, squares = _logarithms(trace)
     others = count.sum(axis=0) - count
@@ -190,9 +179,8 @@ def task_times(trace: RunTrace) -> Float64:
     known = (count > 1) & (others > 0)
     distinct = known & (np.abs(mean - rest) > DISTINCT * error)
     alike = np.where(distinct, 0.0, count)
-    middle = np.array(
-        [float(np.median(means[has])) if has.any() else 0.0 for means, has in zip(mean.T, known.T, strict=True)]
-    )
+    columns = zip(mean.T, known.T, strict=True)
+    middle = np.array([float(np.median(means[has])) if has.any() else 0.0 for means, has in columns])
     common = np.where(alike.any(axis=0), _mean((np.where(distinct, 0.0, total)).sum(axis=0), alike.sum(axis=0)), middle)
     slower = np.where(distinct, mean - common, 0.0)
     ran = count > 0
@@ -217,16 +205,12 @@ def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
     there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker >= 0) & (runs.worker < workers)
     rows = np.flatnonzero(there & (prefix >= 0))
     logs = np.log(np.maximum(took[rows], 1))
-    place = runs.worker[rows].astype(np.int64) * (prefixes + 1) + prefix[rows]
-    size, shape = workers * (prefixes + 1), (workers, prefixes + 1)
-    count, total, squares = (
-        np.bincount(place, weights, minlength=size).astype(np.float64).reshape(shape)
-        for weights in (np.ones(len(logs)), logs, logs**2)
-    )
-    return count, total, squares
+    found = np.zeros((3, workers, prefixes + 1))
+    for table, weights in zip(found, (1.0, logs, logs**2), strict=True):
+        np.add.at(table, (runs.worker[rows], prefix[rows]), weights)
+    return found[0], found[1], found[2]
 
 
 def _mean(total: Float64, count: Float64) -> Float64:
-    """Divide; 0 where nothing was counted."""
     found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     return found

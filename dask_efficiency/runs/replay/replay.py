@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Clock, Int64
+from dask_efficiency.accounts.tables import MISSING, Clock, Int32, Int64
 from dask_efficiency.runs.replay.changes import Changes, changes
 from dask_efficiency.runs.replay.durations import (
     Durations,
@@ -16,40 +17,34 @@ from dask_efficiency.runs.replay.durations import (
     durations,
     repaired,
     run_transfers,
+    scaled,
     task_times,
 )
 from dask_efficiency.runs.replay.schedule import Schedule, VirtualCluster
+from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.run_causes import Constraints, RunCauses, constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import STATES, Blocked, RunOutcome, Runs, Series, Stimuli, Transitions, instants
+from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Runs, instants
 
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
 _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
-
 #: Instants of a run that its worker recorded.
 _ON_WORKER = instants(Runs, Clock.WORKER)
 
 
 def _rebuild(
-    trace: RunTrace,
-    times: Durations,
-    limits: Constraints,
-    moved: RunTransfers,
-    schedule: Schedule,
-    changed: Changes,
+    trace: RunTrace, times: Durations, limits: Constraints, moved: RunTransfers, schedule: Schedule, changed: Changes
 ) -> RunTrace:
     """Make every table with its new times, sorted again."""
     runs, new = trace.runs, _instants(trace, times, schedule)
     order = np.lexsort((np.arange(len(runs)), new["assigned"]))
-    computed = np.maximum(runs.stop - runs.start, 1)
-    share = np.where(computed > 0, schedule.compute / computed, 1.0)
+    share = schedule.compute / np.maximum(runs.stop - runs.start, 1)
     exact = schedule.compute == runs.stop - runs.start
-    holder = np.where(schedule.after != MISSING, runs.task[schedule.after], MISSING)
     columns = runs.columns() | new
     columns |= {
         "worker": schedule.worker,
         "slot": np.where(schedule.slot != MISSING, schedule.slot, runs.slot),
-        "after": holder,
+        "after": np.where(schedule.after != MISSING, runs.task[schedule.after], MISSING),
         "cpu_ns": np.where(exact, runs.cpu_ns, (runs.cpu_ns * share).astype(np.int64)),
         "gpu_ns": np.where(exact, runs.gpu_ns, (runs.gpu_ns * share).astype(np.int64)),
         "unspill_ns": np.rint(runs.unspill_ns * changed.part("spill")).astype(np.int64),
@@ -58,25 +53,20 @@ def _rebuild(
     stimuli, transitions = _scheduler(trace, limits, schedule)
     clock = _ClientClock(trace, schedule)
     graphs, phases = trace.graphs, trace.phases
+    taking_in = scaled(graphs.taken_in - graphs.received, changed.part("scheduler"))
+    taken_in = np.where(graphs.taken_in == MISSING, MISSING, schedule.received + taking_in)
+    start, stop = clock.moved(phases.client, phases.start), clock.moved(phases.client, phases.stop)
     again = replace(
         trace,
-        runs=Runs(**{name: _cast(Runs, name, column[order]) for name, column in columns.items()}),
-        graphs=replace(
-            graphs,
-            received=schedule.received,
-            taken_in=_moved_along(graphs.taken_in, graphs.received, schedule.received, changed.part("scheduler")),
-        ),
+        runs=Runs(**{name: column[order] for name, column in columns.items()}),
+        graphs=replace(graphs, received=schedule.received, taken_in=taken_in),
         releases=replace(trace.releases, at=clock.moved(trace.releases.client, trace.releases.at)),
         transitions=transitions,
         stimuli=stimuli,
         transfers=_transfers(trace, new["received"], schedule, moved, changed.part("transfer")),
-        phases=replace(
-            phases,
-            start=clock.moved(phases.client, phases.start),
-            stop=clock.moved(phases.client, phases.stop),
-        ),
-        series=Series.empty(),
-        blocked=Blocked.empty(),
+        phases=replace(phases, start=start, stop=stop),
+        series=schema.Series.empty(),
+        blocked=schema.Blocked.empty(),
         profiles=(),
         notes=(*trace.notes, "A replay: its times are worked out, not recorded."),
     )
@@ -108,7 +98,7 @@ def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str
     return found
 
 
-def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
+def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[schema.Stimuli, schema.Transitions]:
     """Make a stimulus for each graph and each run's end, with the transitions to and from processing that it causes."""
     runs, graphs = trace.runs, len(trace.graphs)
     ended = np.flatnonzero(schedule.reported != MISSING)
@@ -117,31 +107,28 @@ def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tupl
     order = np.argsort(at, kind="stable")
     position = np.empty(len(at), np.int64)
     position[order] = np.arange(len(at))
-    kind = np.where(
-        of_graph == MISSING,
-        _position(trace.stimulus_kinds, "task-finished"),
-        _position(trace.stimulus_kinds, "update-graph"),
-    )
-    stimuli = Stimuli(kind=kind[order].astype(np.int16), at=at[order], graph=of_graph[order].astype(np.int32))
+    names = trace.stimulus_kinds
+    of_end, of_update = (names.index(name) if name in names else MISSING for name in ("task-finished", "update-graph"))
+    kind = np.where(of_graph == MISSING, of_end, of_update)
+    stimuli = schema.Stimuli(kind=kind[order], at=at[order], graph=of_graph[order])
     of_run = np.full(len(runs), MISSING, np.int64)
     of_run[ended] = position[graphs:]
 
     cause = _stimulus_of(limits, schedule, of_run, position)
     given = np.flatnonzero(cause != MISSING)
-    queued = limits.opener[given] != MISSING
-    good = runs.outcome[ended] == RunOutcome.SUCCEEDED
-    rows = {
-        "at": np.concatenate([schedule.reported[ended], schedule.assigned[given]]),
-        "task": np.concatenate([runs.task[ended], runs.task[given]]),
-        "start": np.concatenate([np.full(len(ended), _PROCESSING), np.where(queued, _QUEUED, _WAITING)]),
-        "finish": np.concatenate([np.where(good, _MEMORY, _RELEASED), np.full(len(given), _PROCESSING)]),
-        "worker": np.concatenate([schedule.worker[ended], schedule.worker[given]]),
-        "stimulus": np.concatenate([of_run[ended], cause[given]]),
+    start = np.where(limits.opener[given] != MISSING, _QUEUED, _WAITING)
+    finish = np.where(runs.outcome[ended] == RunOutcome.SUCCEEDED, _MEMORY, _RELEASED)
+    rows: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
+        "at": (schedule.reported[ended], schedule.assigned[given]),
+        "task": (runs.task[ended], runs.task[given]),
+        "start": (np.full(len(ended), _PROCESSING), start),
+        "finish": (finish, np.full(len(given), _PROCESSING)),
+        "worker": (schedule.worker[ended], schedule.worker[given]),
+        "stimulus": (of_run[ended], cause[given]),
     }
+    table = schema.Transitions(**{name: np.concatenate(pair) for name, pair in rows.items()})
     # Of two transitions at one instant, a run's end comes before what it causes.
-    order = np.argsort(rows["at"], kind="stable")
-    table = Transitions(**{name: _cast(Transitions, name, column[order]) for name, column in rows.items()})
-    return stimuli, table
+    return stimuli, table.take(np.argsort(table.at, kind="stable"))
 
 
 def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, position: Int64) -> Int64:
@@ -162,35 +149,26 @@ def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, positio
     return cause
 
 
-def _transfers(trace: RunTrace, received: Int64, schedule: Schedule, moved: RunTransfers, factor: float) -> Any:
+def _transfers(
+    trace: RunTrace, received: Int64, schedule: Schedule, moved: RunTransfers, factor: float
+) -> schema.Transfers:
     """Shift transfers with the runs that needed them; none are left where transfers take no time."""
+    if not factor:
+        return schema.Transfers.empty()
     transfers, run = trace.transfers, moved.run
     known = run != MISSING
-    base = np.maximum(moved.first_start[run], trace.runs.received[run])
-    base = np.where(known & moved.any[run], base, np.where(known, trace.runs.received[run], 0))
+    base = np.where(known, trace.runs.received[run], 0)
+    base = np.where(known & moved.any[run], np.maximum(moved.first_start[run], base), base)
     shift = np.where(known, received[run] - trace.runs.received[run], 0)
 
     def at(column: Int64) -> Int64:
-        inside = np.rint(np.maximum(column - base, 0) * factor).astype(np.int64) if factor != 1.0 else column - base
-        there = np.where(column > base, base + inside, column) if factor != 1.0 else column
+        there = np.where(column > base, base + scaled(column - base, factor), column)
         return np.where(column == MISSING, MISSING, there + shift)
 
-    again = replace(
-        transfers,
-        receiver=np.where(known, schedule.worker[run], transfers.receiver),
-        queued=at(transfers.queued),
-        start=at(transfers.start),
-        stop=at(transfers.stop),
-    )
-    if not factor:
-        return type(transfers).empty()
+    receiver = np.where(known, schedule.worker[run], transfers.receiver)
+    instants: dict[str, Any] = {name: at(getattr(transfers, name)) for name in ("queued", "start", "stop")}
+    again = replace(transfers, receiver=receiver, **instants)
     return again.take(np.argsort(again.stop, kind="stable"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Anchors:
-    before: Int64
-    after: Int64
 
 
 class _ClientClock:
@@ -202,47 +180,32 @@ class _ClientClock:
         rows = np.flatnonzero(inside & (runs.reported != MISSING) & (schedule.reported != MISSING))
         rows = rows[tasks.wanted[runs.task[rows]]]
         graph = tasks.graph[runs.task[rows]]
-        rows, graph = rows[(graph >= 0) & (graph < len(graphs))], graph[(graph >= 0) & (graph < len(graphs))]
+        sent = (graph >= 0) & (graph < len(graphs))
+        rows, graph = rows[sent], graph[sent]
         client = np.concatenate([graphs.client[graph], graphs.client])
         before = np.concatenate([runs.reported[rows], graphs.received])
         after = np.concatenate([schedule.reported[rows], schedule.received])
         order = np.lexsort((before, client))
         client, before, after = client[order], before[order], after[order]
+        #: By client: recorded instants, and those of the replay.
         self._anchors = {
-            int(name): _Anchors(before[client == name], np.maximum.accumulate(after[client == name]))
+            int(name): (before[client == name], np.maximum.accumulate(after[client == name]))
             for name in np.unique(client)
         }
 
-    def moved(self, client: np.ndarray[Any, Any], at: Int64) -> Int64:
+    def moved(self, client: Int32, at: Int64) -> Int64:
         """Shift the instants of clients."""
         found = at.copy()
-        for name, anchors in self._anchors.items():
+        for name, (before, after) in self._anchors.items():
             mine = np.flatnonzero((client == name) & (at != MISSING))
-            row = np.searchsorted(anchors.before, at[mine], side="right") - 1
             # An instant before the client's first graph moves by as much as that graph.
-            first = np.maximum(row, 0)
-            found[mine] = at[mine] - anchors.before[first] + anchors.after[first]
+            row = np.maximum(np.searchsorted(before, at[mine], side="right") - 1, 0)
+            found[mine] = at[mine] - before[row] + after[row]
         return found
 
 
-def _moved_along(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
-    """Put instants as long after their moved base as after the recorded one, times a factor."""
-    lag = column - base
-    lag = lag if factor == 1.0 else np.rint(lag * factor).astype(np.int64)
-    return np.where(column == MISSING, MISSING, moved + lag)
-
-
 def _last_instant(trace: RunTrace) -> int:
-    """Find the last instant at which a run was reported or a client's phase ended."""
     return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
-
-
-def _position(names: tuple[str, ...], name: str) -> int:
-    return names.index(name) if name in names else MISSING
-
-
-def _cast(table: Any, name: str, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return column.astype(table.dtypes()[name])
 
 
 def replay(
@@ -252,42 +215,14 @@ def replay(
     without: Collection[str] = (),
     repair: Iterable[str] = (),
 ) -> RunTrace:
-    """Replay a recorded trace with changes. Without changes, everything happens at its recorded time.
+    """Replay a recorded trace with changes, as of :meth:`.CriticalPath.what_if`; without any, at its recorded times.
 
     Computing times and all other recorded delays are kept. The start of a task is computed again: from its inputs, the
-    slots of its worker, and the scheduler's queue.
-
-    Parameters
-    ----------
-    trace
-        The recorded run.
-    speed_up
-        Prefix to speed of its tasks' computing; 2.0 is half the time, 0.5 is twice the time.
-    without
-        Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
-        ``scheduler`` (messages to and from it, and its own time).
-    repair
-        Names of workers whose tasks take as long as tasks of the same prefix on the other workers, by the medians.
-
-    Returns
-    -------
-    RunTrace
-        Like any other trace, but without the metric series and the times in which event loops were blocked, which do
-        not follow from the changes.
-
-    Raises
-    ------
-    UnknownNameError
-        If a prefix or worker is not in the trace, or a part is none of those.
-    ValueError
-        If a speed-up is not a positive number.
-
-    Notes
-    -----
-    Tasks stay on their workers, except those that waited in the scheduler's queue, which go to whichever worker has
-    room first. A task that waited for tasks that it submitted itself takes as long as it did. A faster part can make
-    the whole run slower, in a replay as on a cluster: tasks become ready in another order, and a long task may get its
-    slot late (Graham's anomalies).
+    slots of its worker, and the scheduler's queue. Tasks stay on their workers, except those that waited in the
+    scheduler's queue, which go to whichever worker has room first. A task that waited for tasks that it submitted
+    itself takes as long as it did. A faster part can make the whole run slower, in a replay as on a cluster: tasks
+    become ready in another order, and a long task may get its slot late (Graham's anomalies). The metric series and the
+    times in which event loops were blocked do not follow from the changes, and are left out.
     """
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 
@@ -301,10 +236,9 @@ def replay_with(trace: RunTrace, changed: Changes, causes: RunCauses | None = No
     transfers = run_transfers(trace, inputs)
     times = durations(trace, causes, transfers, changed)
     limits = constraints(trace, causes, inputs)
-    scheduler = changed.part("scheduler")
-    lag = limits.lag if scheduler == 1.0 else np.rint(limits.lag * scheduler).astype(np.int64)
+    limits = replace(limits, lag=scaled(limits.lag, changed.part("scheduler")))
     recorded = task_times(trace)
     changed_times = repaired(recorded, [i for i, worker in enumerate(trace.workers) if worker.name in changed.repaired])
-    schedule = VirtualCluster(trace, times, limits, lag, recorded, changed_times).run()
+    schedule = VirtualCluster(trace, times, limits, recorded, changed_times).run()
     again = _rebuild(trace, times, limits, transfers, schedule, changed)
     return replace(again, name=f"{trace.name} (replayed)")

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.replay.durations import Durations, prefix_of_runs
-from dask_efficiency.runs.trace.run_causes import Constraints
+from dask_efficiency.runs.trace.run_causes import Constraints, rows_by_value
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 
@@ -44,20 +44,8 @@ class VirtualCluster:
 
     Runs stay on the workers on which they were recorded, except those that waited in the scheduler's queue: the first
     worker that has room takes the next of them, as with Dask's scheduler. Of the runs that are ready on a worker, the
-    one with the smallest priority starts first.
-
-    Parameters
-    ----------
-    trace
-        The recorded run.
-    times
-        Durations of each run's parts, with changes.
-    limits
-        Events that each run waits for.
-    lag
-        By run: time from the last event that it waited for until it is assigned, with changes.
-    recorded_times, changed_times
-        By worker and prefix: time of a task there, as recorded and with changes.
+    one with the smallest priority starts first. ``recorded_times`` and ``changed_times`` are by worker
+    and prefix.
     """
 
     def __init__(
@@ -65,7 +53,6 @@ class VirtualCluster:
         trace: RunTrace,
         times: Durations,
         limits: Constraints,
-        lag: Int64,
         recorded_times: Float64,
         changed_times: Float64,
     ) -> None:
@@ -73,18 +60,15 @@ class VirtualCluster:
         self._trace, self._limits = trace, limits
         self._recorded_times, self._changed_times = recorded_times, changed_times
         self._prefix = prefix_of_runs(trace).tolist()
-        self._lag = lag.tolist()
+        self._lag = limits.lag.tolist()
         self._reach = (times.to_worker + times.fetch + times.before_slot).tolist()
         self._after_slot, self._prepare = times.after_slot.tolist(), times.prepare.tolist()
         self._secede, self._finish, self._report = times.secede.tolist(), times.finish.tolist(), times.report.tolist()
         self._ran, self._done = times.ran.tolist(), times.done.tolist()
         self._recorded_worker = runs.worker.tolist()
-        self._lost = dict.fromkeys(np.flatnonzero(runs.outcome == RunOutcome.LOST).tolist())
+        self._lost = set(np.flatnonzero(runs.outcome == RunOutcome.LOST).tolist())
         order = _order(trace)
-        rank = np.empty(count, np.int64)
-        rank[order] = np.arange(count)
-        self._rank = rank.tolist()
-        self._at_rank = order.tolist()
+        self._at_rank, self._rank = order.tolist(), np.argsort(order).tolist()
 
         never = [MISSING] * count
         self.assigned, self.executing, self.start, self.freed = never[:], never[:], never[:], never[:]
@@ -104,10 +88,8 @@ class VirtualCluster:
         order = np.argsort(limits.source, kind="stable")
         self._targets = limits.target[order].tolist()
         self._first = np.searchsorted(limits.source[order], np.arange(count + 1)).tolist()
-        missing = np.bincount(limits.target, minlength=count)
-        missing += (limits.opener != MISSING).astype(np.int64) + (limits.graph != MISSING)
-        missing += limits.stolen_from != MISSING
-        self._missing = missing.tolist()
+        others = [one != MISSING for one in (limits.opener, limits.graph, limits.stolen_from)]
+        self._missing = (np.bincount(limits.target, minlength=count) + np.sum(others, axis=0)).tolist()
         queued = np.flatnonzero(limits.opener != MISSING)
         self._queue = deque(queued[np.argsort(runs.assigned[queued], kind="stable")].tolist())
         self._opens = np.bincount(limits.opener[queued], minlength=count).tolist()
@@ -117,16 +99,8 @@ class VirtualCluster:
         self._processing = [0] * len(self._trace.workers)
         self._counted: set[int] = set()
         self._room = room(self._trace, limits.opener)
-        self._thieves: dict[int, list[int]] = {}
-        for run in np.flatnonzero(limits.stolen_from != MISSING).tolist():
-            self._thieves.setdefault(int(limits.stolen_from[run]), []).append(run)
-        self._of_graph: dict[int, list[int]] = {}
-        for run in np.flatnonzero(limits.graph != MISSING).tolist():
-            self._of_graph.setdefault(int(limits.graph[run]), []).append(run)
-        self._graphs_after: dict[int, list[int]] = {}
-        for graph, run in enumerate(limits.waited_for.tolist()):
-            if run != MISSING:
-                self._graphs_after.setdefault(run, []).append(graph)
+        self._thieves, self._of_graph = rows_by_value(limits.stolen_from), rows_by_value(limits.graph)
+        self._graphs_after = rows_by_value(limits.waited_for)
 
     def run(self) -> Schedule:
         """Run to the end."""
@@ -186,12 +160,10 @@ class VirtualCluster:
 
     def _end_without_running(self, run: int, at: int) -> None:
         runs = self._trace.runs
-        if run in self._lost:
-            # Its worker dies at the recorded time.
-            at = max(at, int(runs.reported[run]))
-        else:
-            at += max(int(runs.reported[run]) - int(runs.assigned[run]), 0)
-        heappush(self._events, (at, _REPORT, run))
+        reported = int(runs.reported[run])
+        # The worker of a lost run dies at the recorded time.
+        ends = max(at, reported) if run in self._lost else at + max(reported - int(runs.assigned[run]), 0)
+        heappush(self._events, (ends, _REPORT, run))
 
     def _ready(self, run: int, at: int) -> None:
         worker = self.worker[run]
@@ -274,11 +246,10 @@ def room(trace: RunTrace, opener: Int64) -> list[int]:
     worker = np.concatenate([runs.worker[ended], runs.worker[rows]])
     queued = np.concatenate([np.zeros(len(ended), np.bool_), opener[rows] != MISSING])
     order = np.argsort(at, kind="stable")
-    found = [0] * workers
+    found = []
     for i in range(workers):
         mine = order[worker[order] == i]
-        had = np.cumsum(step[mine])[queued[mine]]
-        found[i] = int(had.max(initial=0))
+        found.append(int(np.cumsum(step[mine])[queued[mine]].max(initial=0)))
     by_size: dict[int, int] = {}
     for spec, most in zip(trace.workers, found, strict=True):
         by_size[spec.nthreads] = max(by_size.get(spec.nthreads, spec.nthreads), most)

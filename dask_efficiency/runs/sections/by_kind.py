@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping
+from itertools import groupby, islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -11,13 +12,13 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.tables import Int8, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.show.document import Along, Label, Share, Table
-from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.drawn_buckets import COLOURS
 from dask_efficiency.show.figures import apportion, format_percent, format_seconds, time_scale
 
 #: A hue for each part of the cluster (tasks and disk as the buckets have them, GPUs blue, transfers purple, the
 #: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind. Those of the
 #: GPU were found by a search as in :mod:`dask_efficiency.show.drawn_buckets`.
-KIND_COLOURS: dict[Kind, str] = {
+KIND_COLOURS: Mapping[Kind, str] = {
     Kind.COMPUTE_CPU: COLOURS[Bucket.THREAD_CPU],
     Kind.COMPUTE_NONCPU: COLOURS[Bucket.THREAD_NONCPU],
     Kind.GPU_COMPUTE: COLOURS[Bucket.GPU],
@@ -46,37 +47,10 @@ KIND_COLOURS: dict[Kind, str] = {
 }
 
 #: Meaning of each kind, for a reader.
-MEANINGS: dict[Kind, str] = {
-    Kind.COMPUTE_CPU: "a task's thread computes",
-    Kind.COMPUTE_NONCPU: "a task runs, but its thread waits: reading, writing, a lock, the GIL or a core",
-    Kind.GPU_COMPUTE: "a task's own work on the GPU",
-    Kind.GPU_COMMUNICATION: "a task's collectives with other processes",
-    Kind.KERNEL_LAUNCH: "a kernel was asked for, and the idle GPU has not begun it",
-    Kind.KERNEL_GAP: "from one kernel to the next, which was asked for already",
-    Kind.GPU_SYNC: "a task waits for the GPU, and no work of the GPU explains it",
-    Kind.DATA_LOADING: "a task waits for its next batch of data",
-    Kind.TRANSFER: "an input comes from another worker",
-    Kind.TRANSFER_QUEUE: "an input waits for its turn to be fetched",
-    Kind.SPILL: "a result is written to disk",
-    Kind.UNSPILL: "inputs are read back from disk",
-    Kind.GRAPH_UPDATE: "the scheduler takes a graph in",
-    Kind.SCHEDULER_TRANSITION: "the scheduler is busy",
-    Kind.SCHEDULER_QUEUE: "a task waits on the scheduler for a worker with room",
-    Kind.SCHEDULER_TO_WORKER: "the scheduler's message is on its way",
-    Kind.REPORT: "the message that a task has ended is on its way",
-    Kind.READY_WAIT: "a task could run, and waits for a slot",
-    Kind.EXECUTOR_HANDOFF: "from a worker's event loop to the thread",
-    Kind.WORKER_LOOP: "a worker's event loop is busy",
-    Kind.CLIENT_SUBMIT: "the client prepares and sends a graph, or your own code is thinking",
-    Kind.RESULT_GATHER: "the client fetches results",
-    Kind.NO_WORKERS: "there is no worker at all, and work waits for one",
-    Kind.LOST_WORKER: "lost with a worker that vanished",
-    Kind.UNATTRIBUTED: "nothing that was recorded explains it",
-}
-
-
+MEANINGS: Mapping[Kind, str] = {kind: kind.meaning for kind in Kind}
 #: Meanings in a PyTorch program without Dask.
-TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
+TORCH_MEANINGS: Mapping[Kind, str] = {
+    **MEANINGS,
     Kind.COMPUTE_CPU: "a thread of the program runs operators or Python, and nothing on the GPU is waited for",
     Kind.COMPUTE_NONCPU: "a call takes memory or gives it back, and its thread waits",
     Kind.GPU_COMPUTE: "a kernel or a copy runs on the GPU",
@@ -86,56 +60,36 @@ TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
     Kind.UNATTRIBUTED: "before the first rank on the path began, or nothing recorded explains it",
 }
 
-
 #: Meanings in a PyTorch program without work on a GPU.
-TORCH_CPU_MEANINGS: dict[Kind, str] = TORCH_MEANINGS | {
-    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python",
-}
-
-
-def colour_of(kind: str) -> str:
-    """Look up the colour of a kind."""
-    return KIND_COLOURS.get(Kind(kind), OTHER_COLOUR)
+TORCH_CPU_MEANINGS = {**TORCH_MEANINGS, Kind.COMPUTE_CPU: "a thread of the program runs operators or Python"}
 
 
 #: Rows of a table by name; the rest is one row.
 TOP_NAMES = 8
-
 #: Steps of the strip along the run, each drawn as the kind that fills most of it: about two pixels a step on a page.
 STEPS = 400
 
 
 def kind_label(name: str, meanings: Mapping[Kind, str] = MEANINGS) -> Label:
     """Make a label of a kind's name, colour and meaning; of any other text, the text alone."""
-    return Label(name, colour_of(name), meanings[Kind(name)]) if name in set(Kind) else Label(name)
+    return Label(name, KIND_COLOURS[Kind(name)], meanings[Kind(name)]) if name in set(Kind) else Label(name)
 
 
 def along(
     kinds: Int8, starts: Int64, stops: Int64, window: tuple[int, int], meanings: Mapping[Kind, str] = MEANINGS
 ) -> Along:
-    """Draw a window as a strip of steps, each the kind that fills most of it; equal neighbours are one.
-
-    Parameters
-    ----------
-    kinds, starts, stops
-        Segments in time order; a kind is a position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
-    """
+    """Draw a window as a strip of steps, each the kind that fills most of it; equal neighbours are one."""
     start, length = window[0], window[1] - window[0]
     filled = np.zeros((STEPS, len(KINDS)))
     for kind, since, until in zip(kinds.tolist(), (starts - start).tolist(), (stops - start).tolist(), strict=True):
         first, last = since * STEPS / length, until * STEPS / length
         for step in range(int(first), min(int(np.ceil(last)), STEPS)):
             filled[step, kind] += min(last, step + 1) - max(first, step)
-    found = [
-        (kind_label(KINDS[position], meanings), min(steps), max(steps) + 1)
-        for position, steps in _runs(filled.argmax(axis=1).tolist())
-    ]
+    found = []
+    for position, run in groupby(enumerate(filled.argmax(axis=1).tolist()), key=itemgetter(1)):
+        steps = [step for step, _ in run]
+        found.append((kind_label(KINDS[position], meanings), steps[0], steps[-1] + 1))
     return Along(tuple(found), STEPS, format_seconds(length / 1e9))
-
-
-def _runs(values: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """Group equal neighbours: the value, and its positions."""
-    return [(value, [i for i, _ in run]) for value, run in groupby(enumerate(values), key=lambda item: item[1])]
 
 
 def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
@@ -153,7 +107,6 @@ def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, 
 
 def top(seconds: Mapping[str, float], number: int) -> dict[str, float]:
     """Keep the first seconds by name, and sum up the rest."""
-    names = list(seconds)
-    first = {name: seconds[name] for name in names[:number]}
-    rest = names[number:]
-    return first | ({f"{len(rest)} more": sum(seconds[name] for name in rest)} if rest else {})
+    first = dict(islice(seconds.items(), number))
+    rest = [value for name, value in seconds.items() if name not in first]
+    return first | ({f"{len(rest)} more": sum(rest)} if rest else {})

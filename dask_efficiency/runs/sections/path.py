@@ -7,27 +7,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparison
+from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparison, compare_paths
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
 from dask_efficiency.runs.sections.by_kind import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.show.document import Along, Document, Section, Share, Table, section, with_content
-from dask_efficiency.show.figures import (
-    Scale,
-    format_count,
-    format_seconds,
-    format_share,
-    name_of,
-    sentence,
-    time_scale,
-)
+from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
 from dask_efficiency.show.finding import MAX_SHOWN
 
 #: Rows of a table of differences, the largest first; the rest is one row.
 MAX_DIFFERENCES = 12
-
 #: Runs of a trace up to which a page shows where an improvement would help: some 3 seconds of replays.
 MAX_RUNS = 10_000
-
 #: Share of the makespan below which nothing gets a sentence or a row of its own.
 HARDLY = 0.001
 
@@ -39,10 +29,9 @@ def title(path: CriticalPath) -> str:
 
 def context(path: CriticalPath) -> str:
     """Line with the size of the run."""
-    trace = path.trace
-    counts = [format_count(len(trace.tasks), "task"), format_count(len(trace.workers), "worker")]
-    counts.append(format_count(round(path.slots), "slot"))
-    return f"{', '.join(counts)}; makespan: from the client's first activity to the last result"
+    sizes = ((len(path.trace.tasks), "task"), (len(path.trace.workers), "worker"), (round(path.slots), "slot"))
+    counts = ", ".join(format_count(*size) for size in sizes)
+    return f"{counts}; makespan: from the client's first activity to the last result"
 
 
 def document(path: CriticalPath) -> Document:
@@ -64,15 +53,7 @@ def page(path: CriticalPath) -> Document:
 
 
 def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) -> Document:
-    """Make the document of the effect of changes.
-
-    Parameters
-    ----------
-    before, after
-        The path as recorded, and of the replay with changes.
-    changes
-        The changes in words, as the beginning of a sentence.
-    """
+    """Make the document of the effect of changes, in words as the beginning of a sentence."""
     then = (f"Then: {after.headline}.",)
     return Document(title(before), "", before.headline, what_if(before, after, changes), last=then)
 
@@ -100,11 +81,9 @@ def kinds(path: CriticalPath) -> Section:
     seconds = path.seconds("kind")
     worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
     shown = top(seconds, max(worth, 1))
-    labels = {name: kind_label(name) for name in shown}
-    along = [along_the_run(path)] if len(path.segments) else []
-    return section(
-        "What the makespan was spent on", *along, replace(seconds_table("kind", shown, labels), hint_head="what it is")
-    )
+    table = replace(seconds_table("kind", shown, {name: kind_label(name) for name in shown}), hint_head="what it is")
+    strip = [along_the_run(path)] if len(path.segments) else []
+    return section("What the makespan was spent on", *strip, table)
 
 
 def along_the_run(path: CriticalPath) -> Along:
@@ -135,7 +114,7 @@ def by_name(path: CriticalPath, by: str) -> Section:
     if set(seconds) <= {NOBODY}:
         return Section("")
     named = {_display_name(name, by): value for name, value in top(seconds, TOP_NAMES).items()}
-    return section(f"By {'task prefix' if by == 'prefix' else by}", seconds_table(by, named, {}), narrow=True)
+    return section(_by(by), seconds_table(by, named, {}), narrow=True)
 
 
 def by_host(path: CriticalPath) -> Section:
@@ -156,24 +135,17 @@ def notes(path: CriticalPath) -> Section:
 
 
 def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
-    """Sections of the effect of changes.
-
-    Parameters
-    ----------
-    before, after
-        The path as recorded, and of the replay with changes.
-    changes
-        The changes in words.
-    """
-    text = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
-    change = after.makespan_seconds / before.makespan_seconds - 1 if before.makespan_seconds else 0.0
-    text += f", {format_share(abs(change))} {_longer_or_shorter(change)}." if abs(change) > HARDLY else ", no shorter."
-    lines = [text]
+    """Sections of the effect of changes, in words."""
+    was, now = before.makespan_seconds, after.makespan_seconds
+    change = now / was - 1 if was else 0.0
+    longer = f"{format_share(abs(change))} {'shorter' if change < 0 else 'longer'}"
+    effect = longer if abs(change) > HARDLY else "no shorter"
+    lines = [f"{changes}: {format_seconds(now)} instead of {format_seconds(was)}, {effect}."]
     if change > HARDLY:
         lines.append(
             "A faster part can make the whole slower: tasks become ready in another order, here and on a cluster."
         )
-    return section("What if", *lines), *differences(PathComparison.of(before, after), ("recorded", "what if"))
+    return section("What if", *lines), *differences(compare_paths(before, after), ("recorded", "what if"))
 
 
 def quick_improvements(path: CriticalPath) -> Section:
@@ -194,17 +166,13 @@ def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
     if len(worth) < len(found):
         lines.append(f"{format_count(len(found) - len(worth), 'other')} would save little, or nothing that is certain.")
     scale = time_scale(largest)
-    rows = tuple(
-        (
-            name_of(s.what),
-            scale.figure(s.saved_seconds),
-            "" if math.isnan(s.error_seconds) else scale.figure(s.error_seconds),
-            f"{100 * s.saved_seconds / path.makespan_seconds:.1f}",
-        )
-        for s in worth
-    )
+    rows = []
+    for s in worth:
+        error = "" if math.isnan(s.error_seconds) else scale.figure(s.error_seconds)
+        share = f"{100 * s.saved_seconds / path.makespan_seconds:.1f}"
+        rows.append((name_of(s.what), scale.figure(s.saved_seconds), error, share))
     heads = ("what", f"saved, {scale.unit}", "+-", "% of the run")
-    table = Table(heads, rows, drawings=tuple(Share(s.saved_seconds / largest) for s in worth))
+    table = Table(heads, tuple(rows), drawings=tuple(Share(s.saved_seconds / largest) for s in worth))
     return section(f"Where {percent:g} % would help most", *lines, table)
 
 
@@ -217,28 +185,21 @@ def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str])
     was, now = sum(change.before for change in changes), sum(change.after for change in changes)
     scale = time_scale(max(was, now))
     worth = [c for c in changes if scale.steps(c.before) or scale.steps(c.after)][:MAX_DIFFERENCES]
-    rest = len(changes) - len(worth)
     shown = [(_display_name(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
-    if rest:
+    if len(changes) > len(worth):
         rest_was, rest_now = was - sum(c.before for c in worth), now - sum(c.after for c in worth)
-        shown.append((f"{rest} more", rest_was, rest_now, ""))
-    rows = [(name, *_change(scale, one, other), moved) for name, one, other, moved in [*shown, ("total", was, now, "")]]
-    title = f"By {'task prefix' if by == 'prefix' else by}"
+        shown.append((f"{len(changes) - len(worth)} more", rest_was, rest_now, ""))
+    rows = []
+    for name, before, after, moved in [*shown, ("total", was, now, "")]:
+        one, other = scale.steps(before), scale.steps(after)
+        change = "" if one == other else f"{'+' if other > one else ''}{scale.text(other - one)}"
+        rows.append((name, scale.text(one), scale.text(other), change, moved))
     columns = (by, *(f"{head}, {scale.unit}" for head in heads), "change", "moved")
-    return section(title, Table(columns, tuple(rows), words=(0, 4), sums=(len(rows) - 1,)))
+    return section(_by(by), Table(columns, tuple(rows), words=(0, 4), sums=(len(rows) - 1,)))
 
 
-def _change(scale: Scale, was: float, now: float) -> tuple[str, str, str]:
-    one, other = scale.steps(was), scale.steps(now)
-    return scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one)
-
-
-def _longer_or_shorter(change: float) -> str:
-    return "shorter" if change < 0 else "longer"
-
-
-def _signed(text: str, steps: int) -> str:
-    return f"+{text}" if steps > 0 else text if steps else ""
+def _by(by: str) -> str:
+    return f"By {'task prefix' if by == 'prefix' else by}"
 
 
 def _display_name(name: str, by: str) -> str:
@@ -267,6 +228,4 @@ def to_dict(path: CriticalPath) -> dict[str, Any]:
 def improvement_rows(path: CriticalPath) -> list[dict[str, Any]]:
     """Savings of 10 % improvements, ready for JSON; the error of a single replay is None."""
     rows = [asdict(speedup) for speedup in path.improvements()]
-    for row in rows:
-        row["error_seconds"] = row["error_seconds"] if math.isfinite(row["error_seconds"]) else None
-    return rows
+    return [row | {"error_seconds": None if math.isnan(row["error_seconds"]) else row["error_seconds"]} for row in rows]

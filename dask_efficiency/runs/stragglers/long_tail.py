@@ -17,29 +17,15 @@ from dask_efficiency.straggler.wording import long_task
 #: A task is reported if it took more than this many times the median of its prefix, and this share of the run: guesses.
 TIMES_LONGER = 4.0
 SHARE_OF_RUN = 0.05
-
 #: Fewest tasks of a prefix of which a median says something: a guess.
 MIN_TASKS = 5
-
 #: Characters of a task's key in a finding.
 MAX_KEY = 40
 
 
 @dataclass(frozen=True, slots=True)
 class LongTask:
-    """The longest task of a prefix.
-
-    Parameters
-    ----------
-    prefix, key, worker
-        Names.
-    count
-        Tasks of the prefix that succeeded.
-    median_seconds, seconds
-        Median time of all of them, and the time of this one.
-    median_bytes, nbytes
-        Median size and size of this one: of the inputs, or of the result if there are no inputs; 0 if unknown.
-    """
+    """The longest of the tasks of a prefix that succeeded; bytes are of its inputs, or of its result without any."""
 
     prefix: str
     key: str
@@ -68,13 +54,7 @@ class LongTask:
 
 
 def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
-    """Find the longest task of each prefix that took far longer than the others and a good part of the run.
-
-    Returns
-    -------
-    tuple of LongTask
-        The longest first.
-    """
+    """Find the longest task of each prefix that took far longer than the others and a good part of the run."""
     runs = trace.runs
     ended = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.stop > runs.start)
     ended &= (runs.task >= 0) & (runs.task < len(trace.tasks)) & (runs.worker >= 0)

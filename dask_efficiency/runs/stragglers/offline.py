@@ -16,6 +16,7 @@ from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table, run_of_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
+from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
@@ -32,53 +33,26 @@ if TYPE_CHECKING:
 
 #: Default multiple of :func:`~dask_efficiency.straggler.score.threshold` above which a worker is reported.
 FACTOR = 1.0
-
 #: Ratio to the peers' time below which a worker is not reported, however certain.
 MIN_EFFECT = 1.1
-
 #: Confidence of a finding that blames one of several workers that wait for a host's disk, when nothing tells which one
 #: holds it up: the share of such findings that were right on FlowBench.
 CONFIDENCE_OF_SUSPECT = 0.5
-
 #: Fewest hosts of which one can be blamed, and the share of its workers that must be slow.
 MIN_HOSTS = 3
 MIN_SLOW_OF_HOST = 0.8
-
 #: Findings whose cost is replayed; each takes as long as a replay of the run.
 REPLAYS = 10
 
 #: Causes that lengthen tasks' computing, whose effect a replay can remove.
 REPLAYED = frozenset(
-    (
-        Cause.SLOW_CPU,
-        Cause.CONTENTION,
-        Cause.GIL,
-        Cause.STOPPED,
-        Cause.SLEEP,
-        Cause.LOCK,
-        Cause.GPU,
-        Cause.UNKNOWN,
-    )
+    (Cause.SLOW_CPU, Cause.CONTENTION, Cause.GIL, Cause.STOPPED, Cause.SLEEP, Cause.LOCK, Cause.GPU, Cause.UNKNOWN)
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Judgement of the workers of a run.
-
-    Parameters
-    ----------
-    slow_workers
-        The stragglers, the most certain first.
-    workers
-        Number of workers.
-    insufficient
-        Names of the workers that ran too little, or nothing that others ran too.
-    notes
-        Caveats, one sentence each.
-    long_tasks
-        Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
-    """
+    """Judgement of the workers of a run: stragglers, workers that ran too little, caveats, and long tasks."""
 
     slow_workers: tuple[SlowWorker, ...]
     workers: int
@@ -134,30 +108,36 @@ def judge(
     """Judge all workers: :func:`find_stragglers` with the workers that could not be judged, and notes."""
     if not (isinstance(factor, int | float) and 0 < factor < math.inf):
         raise ValueError(f"factor is {factor!r}; expected a number above 0, such as 1.0")
-    run = _run(source)
-    found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
-    if isinstance(source, RunTrace):
-        return replace(
-            found, slow_workers=_with_cost(source, _without_own_lock(source, found)), long_tasks=long_tail(source)
-        )
-    return found
-
-
-def _without_own_lock(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
-    """Replace the cause GIL of workers with one thread: their event loop lags, but no other thread holds the lock."""
-    alone = {worker.name for worker in trace.workers if worker.nthreads == 1}
-    return tuple(
+    found = judge_run(_run(source), history if isinstance(history, Mapping) else usual(history), factor)
+    if not isinstance(source, RunTrace):
+        return found
+    # The event loop of a worker with one thread lags, but no other thread holds the lock.
+    alone = {worker.name for worker in source.workers if worker.nthreads == 1}
+    slow = (
         replace(one, cause=Cause.UNKNOWN) if one.cause is Cause.GIL and one.worker in alone else one
         for one in found.slow_workers
     )
+    return replace(found, slow_workers=with_cost(source, slow), long_tasks=long_tail(source))
+
+
+def with_cost(trace: RunTrace, findings: Iterable[SlowWorker]) -> tuple[SlowWorker, ...]:
+    """Add to each finding the time that it cost the recorded run, where a replay can tell."""
+    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
+    known = list(findings)
+    for i, finding in enumerate(known[:REPLAYS]):
+        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
+            try:
+                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
+            except Exception:  # the finding must not be lost with its cost
+                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
+    return tuple(known)
 
 
 def usual(history: RunOrTable | Iterable[RunOrTable]) -> dict[str, Usual]:
     """Measure what is usual in healthy runs, by signal."""
     sources = [history] if isinstance(history, RunTrace) or hasattr(history, "columns") else history
     by_signal: dict[str, list[tuple[Observations, int]]] = {}
-    for source in sources:
-        run = _run(source)
+    for run in map(_run, sources):
         for observations in run.observations:
             by_signal.setdefault(observations.signal, []).append((observations, len(run.workers)))
     return {signal: usual_of(runs) for signal, runs in by_signal.items()}
@@ -208,14 +188,13 @@ def _finding(
     lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limit
     at_the_disk = AT_THE_DISK & high.keys()
     strongest = max(at_the_disk if at_the_disk and disks is not None else high, key=high.__getitem__)
-    observations = next(observations for observations in run.observations if observations.signal == strongest)
     return SlowWorker(
         worker=run.workers[worker],
         host=run.hosts[worker],
         cause=cause_of(high, levels, lagging=lagging),
         score=high[strongest] / limit,
         confidence=confidence_of(high[strongest] / limit) if strongest != "blocked" else CONFIDENCE_OF_SUSPECT,
-        since=_since(observations, worker, levels[strongest]),
+        since=_since(run.observed(strongest), worker, levels[strongest]),
         effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
         evidence=_evidence(worker, scores),
     )
@@ -228,17 +207,7 @@ def _slowed(high: Collection[str]) -> set[str]:
 
 
 def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging: bool) -> Cause:
-    """Choose the cause of a slow worker.
-
-    Parameters
-    ----------
-    high
-        The z of the signals that stand out.
-    levels
-        By signal, how far the worker is above its peers, as a logarithm.
-    lagging
-        True if its event loop lags.
-    """
+    """Choose the cause of a slow worker from the z of the signals that stand out, and its levels, as logarithms."""
     strongest = max(high, key=high.__getitem__)
     if "paused" in high:
         return Cause.MEMORY
@@ -260,8 +229,10 @@ def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:
     return math.exp(max(tasks or others or [levels.get("duration", 0.0), 0.0]))
 
 
-def _since(observations: Observations, worker: int, level: float) -> float:
+def _since(observations: Observations | None, worker: int, level: float) -> float:
     """Find when the worker became slow: the start of the interval with the largest sum above half of its level."""
+    if observations is None:
+        return math.nan
     middle = medians(observations.value, observations.work, len(observations.kinds))
     rows = np.flatnonzero(observations.worker == worker)
     rows = rows[np.argsort(observations.at[rows], kind="stable")]
@@ -285,16 +256,15 @@ def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]
 
 
 def _note_on_two(run: ObservedRun) -> tuple[str, ...]:
-    """Note the ratio of two workers, as either may be the slow one."""
-    longest = next((observations for observations in run.observations if observations.signal == "duration"), None)
+    longest = run.observed("duration")
     if len(run.workers) < 2 or longest is None:
         return ("There is one worker, and nobody to compare it with.",) if run.workers else ()
     level = score(longest, 2, Usual()).level
     slow = int(np.argmax(level))
-    ratio = math.exp(float(level[slow]))
     slower, faster = run.workers[slow][:80], run.workers[1 - slow][:80]
-    note = f"Of two workers, {slower!r} takes {ratio:.2f} times as long as {faster!r} for the same work. "
-    return (note + "A third worker, or an earlier run, would tell which of them is normal.",)
+    ratio = f"{math.exp(float(level[slow])):.2f} times as long as {faster!r} for the same work"
+    end = "A third worker, or an earlier run, would tell which of them is normal."
+    return (f"Of two workers, {slower!r} takes {ratio}. {end}",)
 
 
 def _with_hosts(
@@ -303,17 +273,12 @@ def _with_hosts(
     """Replace the findings of a host's workers by one for the host if the whole host is slow."""
     names = sorted({host for host in run.hosts if host})
     of_host = {name: np.array([host == name for host in run.hosts]) for name in names}
-    several = [name for name in names if of_host[name].sum() >= 2]
-    if len(names) < MIN_HOSTS or not several:
-        return found
-    for name in several:
+    for name in names if len(names) >= MIN_HOSTS else ():
         blamed = [one for one in found if one.host == name and one.worker]
-        if len(blamed) < MIN_SLOW_OF_HOST * of_host[name].sum() or len(blamed) < 2:
+        if len(blamed) < max(MIN_SLOW_OF_HOST * of_host[name].sum(), 2):
             continue
-        signal = blamed[0].evidence[0].signal
-        level, scale = _levels_of_hosts(scores[signal], [of_host[other] for other in names])
-        position = names.index(name)
-        above = level[position] / scale / threshold(len(names), len(scores), factor)
+        level, scale = _levels_of_hosts(scores[blamed[0].evidence[0].signal], list(of_host.values()))
+        above = level[names.index(name)] / scale / threshold(len(names), len(scores), factor)
         if above >= 1.0:
             worst = max(blamed, key=lambda one: one.score)
             effect = math.exp(float(np.mean([math.log(one.effect or 1.0) for one in blamed])))
@@ -331,13 +296,6 @@ def _levels_of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float
     return level, math.hypot(healthy_spread(level), FINISHED[one.signal].floor)
 
 
-def _with_cost(trace: RunTrace, findings: Sequence[SlowWorker]) -> tuple[SlowWorker, ...]:
-    return tuple(
-        replace(one, seconds_lost=seconds_lost(trace, one)) if number < REPLAYS and one.cause in REPLAYED else one
-        for number, one in enumerate(findings)
-    )
-
-
 def seconds_lost(trace: RunTrace, finding: SlowWorker) -> float:
     """Replay a run with a worker, or all of a host, as fast as its peers; returns the seconds saved."""
     on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
@@ -346,8 +304,5 @@ def seconds_lost(trace: RunTrace, finding: SlowWorker) -> float:
 
 
 def _makespan(trace: RunTrace) -> float:
-    runs = trace.runs
-    known = runs.reported != MISSING
-    return (
-        float(runs.reported[known].max() - runs.assigned[runs.assigned != MISSING].min()) / 1e9 if known.any() else 0.0
-    )
+    reported, assigned = (column[column != MISSING] for column in (trace.runs.reported, trace.runs.assigned))
+    return float(reported.max() - assigned.min()) / 1e9 if len(reported) else 0.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.straggler.observations import Observations, TaskTimes, compare_by, observations_of
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REQUIRED = ("worker", "prefix", "start", "stop")
-
 #: Columns that a table may lack, in seconds or bytes; the signals that are read from them are then missing.
 OPTIONAL = ("cpu_seconds", "input_bytes", "transfer_seconds", "disk_seconds", "io_wait_seconds")
-
 #: Fewest workers of a host that are compared with each other.
 MIN_WORKERS_OF_HOST = 3
 
@@ -39,54 +38,41 @@ class ObservedRun:
     hosts: tuple[str, ...]
     observations: tuple[Observations, ...]
 
+    def observed(self, signal: str) -> Observations | None:
+        """Observations of a signal, if there are any."""
+        return next((one for one in self.observations if one.signal == signal), None)
+
 
 def run_of_table(frame: pd.DataFrame) -> ObservedRun:
-    """Read a table that has a row for each task.
-
-    Parameters
-    ----------
-    frame
-        Columns ``worker``, ``prefix``, ``start`` and ``stop`` (seconds; of a task that has not ended, NaN), and, where
-        known, ``cpu_seconds``, ``io_wait_seconds`` (blocked on the disk between start and stop), ``disk_seconds`` and
-        ``transfer_seconds`` (before start or after stop), ``input_bytes``, ``group`` (only workers of one group are
-        compared), ``host`` and ``key``.
-
-    Raises
-    ------
-    TableError
-        If a column is missing, or holds an impossible value.
-    """
+    """Read a table that has a row for each task, as :func:`.offline.find_stragglers` describes it."""
     missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
         there = ", ".join(map(str, list(frame.columns)[:20]))
         raise TableError(f"the table has no column {missing[0]!r}; expected {', '.join(REQUIRED)}; there is: {there}")
     numbers = {name: _numbers(frame, name) for name in ("start", "stop", *OPTIONAL)}
     start, stop = numbers["start"], numbers["stop"]
-    if not np.isfinite(start).all():
-        row = int(np.flatnonzero(~np.isfinite(start))[0])
-        raise TableError(f"start of row {row} is {float(start[row])!r}; expected seconds")
-    if (stop < start).any():
-        row = int(np.flatnonzero(stop < start)[0])
-        raise TableError(
-            f"row {row} stops at {float(stop[row])!r}, before its start at {float(start[row])!r}; expected seconds"
-        )
+    _refuse(~np.isfinite(start), lambda row: f"start of row {row} is {float(start[row])!r}; expected seconds")
+    early = "row {} stops at {!r}, before its start at {!r}; expected seconds".format
+    _refuse(stop < start, lambda row: early(row, float(stop[row]), float(start[row])))
     names, worker = _positions(frame["worker"])
-    host_of = _texts(frame, "host")
     hosts = [""] * len(names)
-    for position, host in zip(worker.tolist(), host_of, strict=True):
+    for position, host in zip(worker.tolist(), _texts(frame, "host"), strict=True):
         hosts[position] = hosts[position] or host
-    groups = _texts(frame, "group")
-    kinds, kind = _positions(
-        [f"{prefix} {group}".rstrip() for prefix, group in zip(_texts(frame, "prefix"), groups, strict=True)]
-    )
+    work = zip(_texts(frame, "prefix"), _texts(frame, "group"), strict=True)
+    kinds, kind = _positions([f"{prefix} {group}".rstrip() for prefix, group in work])
     running = np.isnan(stop)
     end = float(np.nanmax(np.concatenate([start, stop]))) if len(start) else 0.0
-    work = TaskTimes(
+    times = TaskTimes(
         worker=worker, kind=kind, kinds=tuple(kinds), start=start, stop=np.where(running, end, stop), running=running,
         cpu=numbers["cpu_seconds"], disk=numbers["disk_seconds"], io_wait=numbers["io_wait_seconds"],
         transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"],
     )  # fmt: skip
-    return ObservedRun(tuple(names), tuple(hosts), _within_hosts(observations_of(work), hosts))
+    return ObservedRun(tuple(names), tuple(hosts), _within_hosts(observations_of(times), hosts))
+
+
+def _refuse(wrong: Bool, message: Callable[[int], str]) -> None:
+    if wrong.any():
+        raise TableError(message(int(wrong.argmax())))
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
@@ -99,9 +85,8 @@ def _numbers(frame: pd.DataFrame, name: str) -> Float64:
         values = pd.to_numeric(frame[name]).to_numpy(np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
         raise TableError(f"column {name!r}: {str(error)[:200]}; expected numbers") from error
-    if name in OPTIONAL and (values < 0).any():
-        row = int(np.flatnonzero(values < 0)[0])
-        raise TableError(f"{name} of row {row} is {float(values[row])!r}; expected 0 or more")
+    if name in OPTIONAL:
+        _refuse(values < 0, lambda row: f"{name} of row {row} is {float(values[row])!r}; expected 0 or more")
     return np.asarray(np.where(np.isinf(values), np.nan, values))
 
 
@@ -111,32 +96,22 @@ def _texts(frame: pd.DataFrame, name: str) -> list[str]:
 
 def _positions(values: Any) -> tuple[list[str], Int64]:
     """Number the distinct texts in order; returns them and the position of each value."""
-    known: dict[str, int] = {}
     texts = [str(value) for value in values]
-    for text in sorted(set(texts)):
-        known[text] = len(known)
+    known = {text: number for number, text in enumerate(sorted(set(texts)))}
     return list(known), np.array([known[text] for text in texts], np.int64)
 
 
 def _within_hosts(found: Sequence[Observations], hosts: Sequence[str]) -> tuple[Observations, ...]:
     """Compare the disk within hosts of several workers, which share it."""
-    counts = {host: hosts.count(host) for host in set(hosts)}
+    counts = Counter(hosts)
     of_worker = [host if host and counts[host] >= MIN_WORKERS_OF_HOST else "" for host in hosts]
-    if not any(of_worker):
-        return tuple(found)
-    return tuple(
-        _by_host(observations, of_worker) if observations.signal == "disk" else observations for observations in found
-    )
+    return tuple(_by_host(one, of_worker) if one.signal == "disk" and any(of_worker) else one for one in found)
 
 
 def _by_host(observations: Observations, hosts: Sequence[str]) -> Observations:
-    names = [
-        f"{observations.kinds[work]} {hosts[worker]}".rstrip()
-        for work, worker in zip(observations.work.tolist(), observations.worker.tolist(), strict=True)
-    ]
-    kinds, work = _positions(names)
-    columns = {name: getattr(observations, name) for name in ("worker", "value", "weight", "size", "at", "censored")}
-    return Observations(observations.signal, work=work, kinds=tuple(kinds), **columns)
+    rows = zip(observations.work.tolist(), observations.worker.tolist(), strict=True)
+    kinds, work = _positions([f"{observations.kinds[kind]} {hosts[worker]}".rstrip() for kind, worker in rows])
+    return replace(observations, work=work, kinds=tuple(kinds))
 
 
 def run_of_trace(trace: RunTrace) -> ObservedRun:
@@ -210,7 +185,6 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
 
 
 def _of_series(trace: RunTrace) -> list[Observations]:
-    """Observe heartbeats: the lag of the event loop, and the time paused."""
     series = trace.series
     rows = (series.worker >= 0) & (series.worker < len(trace.workers))
     worker, at = series.worker[rows].astype(np.int64), series.at[rows] / 1e9

@@ -7,7 +7,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,6 @@ from dask_efficiency.show.progress import progress
 
 #: :attr:`Packing.against` of a column packed as differences from the row before.
 ROW_BEFORE = "<"
-
 #: Rows in the middle of a column that are packed on trial to choose what to take differences from.
 _SAMPLE = 8192
 
@@ -45,22 +44,8 @@ class Packing:
 
 
 def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, bytes, Int64]:
-    """Pack a column of whole numbers.
+    """Pack a column of whole numbers, by itself or against others; also returns it with its gaps filled.
 
-    Parameters
-    ----------
-    column
-        Any integer type; shape (rows,).
-    others
-        Columns that it may be packed against, with gaps filled, as an earlier call returned them.
-
-    Returns
-    -------
-    packing, bytes, array
-        The array is the column with its gaps filled.
-
-    References
-    ----------
     Differences as in Parquet's delta encoding, planes of bytes as in Blosc's shuffle. We differ: no blocks, so that a
     column takes a few whole-array operations.
     """
@@ -74,9 +59,7 @@ def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, by
         ("", ROW_BEFORE, *others),
         key=lambda name: len(zlib.compress(_packed(values[part], there_in_part, name, sample)[1], 1)),
     )
-    packing, planes, filled = _packed(values, there, against, others)
-    bits = b"" if there is None else np.packbits(there).tobytes()
-    return packing, bits + planes, filled
+    return _packed(values, there, against, others)
 
 
 def _present_rows(values: Int64) -> NDArray[np.bool_] | None:
@@ -84,13 +67,14 @@ def _present_rows(values: Int64) -> NDArray[np.bool_] | None:
     there = values != MISSING
     if there.all() or not there.any():
         return None
-    present = values[there]
-    return there if _width(_spread(present)) < _width(_spread(values)) else None
+    narrow, wide = (_width(int(some.max()) - int(some.min())) for some in (values[there], values))
+    return there if narrow < wide else None
 
 
 def _packed(
     values: Int64, there: NDArray[np.bool_] | None, against: str, others: Mapping[str, Int64]
 ) -> tuple[Packing, bytes, Int64]:
+    bits = b"" if there is None else np.packbits(there).tobytes()
     if there is not None:
         values = _filled(values, there, others.get(against))
     # Sums and differences wrap around, so that every number survives them.
@@ -103,35 +87,18 @@ def _packed(
         differences = differences - others[against].view(np.uint64)
     lowest = int(differences.view(np.int64).min()) if len(values) else 0
     cut = differences - _unsigned(lowest)
-    width = _width(int(cut.max()) if len(cut) else 0)
+    width = _width(int(cut.max(initial=0)))
     planes = cut.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)[:, :width].T.tobytes()
-    return Packing(against, there is not None, first, lowest, width), planes, values
+    return Packing(against, there is not None, first, lowest, width), bits + planes, values
 
 
 def unpack(packing: Packing, content: bytes, rows: int, others: Mapping[str, Int64]) -> tuple[Int64, Int64]:
-    """Unpack the bytes of :func:`pack`.
-
-    Parameters
-    ----------
-    others
-        The columns that it may be packed against, with gaps filled, as an earlier call returned them.
-
-    Returns
-    -------
-    column, array
-        The array is the column with its gaps filled.
-
-    Raises
-    ------
-    ValueError
-        If there are more or fewer bytes than the packing says.
-    """
+    """Unpack the bytes of :func:`pack`; also returns the column with its gaps filled."""
     if len(content) != packing.nbytes(rows):
         raise ValueError(f"has {len(content)} bytes; expected {packing.nbytes(rows)} for {rows} rows")
-    bits, planes = content[: len(content) - rows * packing.width], content[len(content) - rows * packing.width :]
+    planes = np.frombuffer(content, np.uint8)[len(content) - rows * packing.width :]
     cut = np.zeros((rows, 8), np.uint8)
-    for plane in range(packing.width):
-        cut[:, plane] = np.frombuffer(planes, np.uint8, rows, plane * rows)
+    cut[:, : packing.width] = planes.reshape(packing.width, rows).T
     differences = cut.view("<u8").reshape(rows).astype(np.uint64, copy=False)
     differences += _unsigned(packing.lowest)
     if packing.against == ROW_BEFORE and rows:
@@ -142,7 +109,7 @@ def unpack(packing: Packing, content: bytes, rows: int, others: Mapping[str, Int
     filled = differences.view(np.int64)
     if not packing.gaps:
         return filled, filled
-    there = np.unpackbits(np.frombuffer(bits, np.uint8), count=rows).view(np.bool_)
+    there = np.unpackbits(np.frombuffer(content, np.uint8, -(-rows // 8)), count=rows).view(np.bool_)
     return np.where(there, filled, MISSING), filled
 
 
@@ -159,23 +126,15 @@ def _unsigned(value: int) -> np.uint64:
     return np.uint64(value % (1 << 64))
 
 
-def _spread(values: Int64) -> int:
-    return int(values.max()) - int(values.min())
-
-
 def _width(largest: int) -> int:
     return max((largest.bit_length() + 7) // 8, 1)
 
 
 T = TypeVar("T")
-
 #: Level of zlib's compression; higher ones take much longer for a few per cent.
 _LEVEL = 3
-
 #: Bytes that deflate can make of one, at most; a file that claims more is forged.
 _MAX_OUT_OF_ONE = 1032
-
-
 #: Floats are stored as the integers of the same bits.
 _BITS: dict[type[np.generic], type[np.integer[Any]]] = {np.float64: np.int64, np.float32: np.int32}
 
@@ -200,17 +159,7 @@ def write_archive(
     compressed: Iterable[tuple[str, bytes]] = (),
     **storage_options: Any,
 ) -> None:
-    """Write an archive to a local path or any fsspec URL; a local file is replaced as a whole or not at all.
-
-    Parameters
-    ----------
-    described
-        Everything but columns; what JSON does not know is written as a number or as text.
-    groups
-        Columns of equal length by name, each group with its own name.
-    compressed
-        Other members by name, compressed already.
-    """
+    """Write a description, columns of equal length by group, and other members that are compressed already."""
     groups = list(groups)
     nbytes = sum(column.nbytes for _, columns in groups for column in columns.values())
     with (
@@ -223,13 +172,12 @@ def write_archive(
             others: dict[str, Int64] = {}
             packings = {}
             for name, column in columns.items():
-                packings[name], content, filled = pack(_as_integers(column), others)
-                others = {name: filled}
+                packing, content, filled = pack(column.view(_BITS.get(column.dtype.type, column.dtype)), others)
+                packings[name], others = astuple(packing), {name: filled}
                 archive.writestr(f"{group}/{name}", content)
                 done += column.nbytes
                 report(done / 1e6)
-            rows = len(next(iter(columns.values())))
-            packed[group] = {"rows": rows, "columns": {name: astuple(p) for name, p in packings.items()}}
+            packed[group] = {"rows": len(next(iter(columns.values()))), "columns": packings}
         for name, content in compressed:
             archive.writestr(name, content, zipfile.ZIP_STORED)
         whole = {"format": form.name, "version": form.version, **described, "columns": packed}
@@ -241,27 +189,18 @@ def to_json(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
-    bits = _BITS.get(column.dtype.type)
-    return column if bits is None else column.view(bits)
-
-
 def read_archive(
     path: str | os.PathLike[str], form: Format, build: Callable[[Archive], T], **storage_options: Any
 ) -> T:
-    """Read an archive, and build a value from it.
-
-    Raises
-    ------
-    ValueError
-        The format's error, with the path, if the file is foreign, truncated, damaged, forged or of another version.
-    """
+    """Read an archive, and build a value from it; the format's error names the path of a file that is none."""
     target = os.fspath(path)
     with progress(f"reading {target}", unit="MB") as report:
         content = stored(target, **storage_options)
         try:
             members = Members(content, target, lambda held, of: report(held / 1e6, of=of / 1e6))
-            return build(Archive.of(members, form))
+            opened = Archive(members, form, _description(members, form))
+            opened.field("columns", dict)
+            return build(opened)
         except form.error as error:
             raise form.error(f"{target}: {error}") from error.__cause__
         except (zipfile.BadZipFile, DamagedFileError, NotImplementedError, RuntimeError, OSError) as error:
@@ -270,36 +209,32 @@ def read_archive(
             ) from error
 
 
+def _description(file: Members, form: Format) -> dict[str, Any]:
+    if form.description not in file.names:
+        raise form.error(f"is an archive without {form.description!r}; expected a {form.name!r} file")
+    content = file.read(form.description)
+    try:
+        described = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise form.error(f"{form.description!r} is no valid JSON ({error})") from error
+    found = described.get("format") if isinstance(described, dict) else described
+    if not isinstance(described, dict) or found != form.name:
+        raise form.error(f"found format {found!r:.80}; expected {form.name!r}")
+    if described.get("version") != form.version:
+        raise form.error(
+            f"found version {described.get('version')!r:.80} of {form.name!r}; expected {form.version}: "
+            "another dask-efficiency has written it"
+        )
+    return described
+
+
 @dataclass(frozen=True, slots=True)
 class Archive:
     """Open archive with its description; anything invalid in it raises the format's error."""
 
     file: Members
     form: Format
-    described: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, file: Members, form: Format) -> Archive:
-        """Read the description."""
-        try:
-            content = file.read(form.description)
-        except KeyError:
-            raise form.error(f"is an archive without {form.description!r}; expected a {form.name!r} file") from None
-        try:
-            described = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise form.error(f"{form.description!r} is no valid JSON ({error})") from error
-        if not isinstance(described, dict) or described.get("format") != form.name:
-            found = described.get("format") if isinstance(described, dict) else described
-            raise form.error(f"found format {found!r:.80}; expected {form.name!r}")
-        if described.get("version") != form.version:
-            raise form.error(
-                f"found version {described.get('version')!r:.80} of {form.name!r}; expected {form.version}: "
-                "another dask-efficiency has written it"
-            )
-        opened = cls(file, form, described)
-        opened.field("columns", dict)
-        return opened
+    described: Mapping[str, Any]
 
     def field(self, name: str, kind: type[Any]) -> Any:
         """Get a part of the description, of this type."""
@@ -335,22 +270,27 @@ class Archive:
         for name, dtype in dtypes.items():
             where = f"{group}/{name}"
             packing = self._packing(packings[name], where, others)
-            column, filled = unpack(packing, self._member(where, packing.nbytes(rows)), rows, others)
+            nbytes = packing.nbytes(rows)
+            size, compressed = self._sizes(where, f"the column {where!r}; expected all of a {self.form.name!r} file")
+            if size != nbytes or nbytes > _MAX_OUT_OF_ONE * compressed + _MAX_OUT_OF_ONE:
+                raise self.form.error(f"{where!r} has {size} bytes in {compressed}; expected {nbytes}")
+            column, filled = unpack(packing, self.file.read(where), rows, others)
             others = {name: filled}
-            bits = _BITS.get(dtype)
-            column = column.astype(dtype if bits is None else bits, copy=False)
-            columns[name] = column if bits is None else column.view(dtype)
+            columns[name] = column.astype(_BITS.get(dtype, dtype), copy=False).view(dtype)
         return columns
 
     def content(self, name: str, max_bytes: int) -> bytes:
         """Read another member, of a number of bytes at most."""
-        try:
-            size, _ = self.file.sizes(name)
-        except KeyError:
-            raise self.form.error(f"lacks {name!r}, which it describes") from None
+        size, _ = self._sizes(name, f"{name!r}, which it describes")
         if size > max_bytes:
             raise self.form.error(f"{name!r} has {size} bytes; expected at most {max_bytes}")
         return self.file.read(name)
+
+    def _sizes(self, name: str, lacked: str) -> tuple[int, int]:
+        try:
+            return self.file.sizes(name)
+        except KeyError:
+            raise self.form.error(f"lacks {lacked}") from None
 
     def _packing(self, value: Any, where: str, others: Mapping[str, Int64]) -> Packing:
         types = (str, bool, int, int, int)
@@ -360,15 +300,6 @@ class Archive:
         if packing.against not in ("", ROW_BEFORE, *others) or not 1 <= packing.width <= 8:
             raise self.form.error(f"{where!r} is packed as {value!r:.80}; expected 1 to 8 bytes against {[*others]!r}")
         return packing
-
-    def _member(self, name: str, nbytes: int) -> bytes:
-        try:
-            size, compressed = self.file.sizes(name)
-        except KeyError:
-            raise self.form.error(f"lacks the column {name!r}; expected all of a {self.form.name!r} file") from None
-        if size != nbytes or nbytes > _MAX_OUT_OF_ONE * compressed + _MAX_OUT_OF_ONE:
-            raise self.form.error(f"{name!r} has {size} bytes in {compressed}; expected {nbytes}")
-        return self.file.read(name)
 
     def texts(self, block: NDArray[np.uint8], offsets: Int64, named: str) -> Texts:
         """Make strings of a block if the offsets fit it; ``named`` is the name of the offsets in errors."""

@@ -17,59 +17,37 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Transfe
 
 #: Version of a batch on the wire.
 SCHEMA = 1
-
 #: Columns of a worker's rows, as in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by its monotonic clock,
 #: ``after`` is the number of a run, ``sender`` a position in the batch's senders; keys of transfers are in the batch.
 RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))
-
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerBatch:
-    """Rows of a worker: integers, instants by its monotonic clock.
+    """Rows of a worker in integers; instants by its monotonic clock, ``wall`` is what to add for its wall clock."""
 
-    Parameters
-    ----------
-    recording
-        Id of the recording.
-    worker
-        The worker's address.
-    seq
-        Number of the worker's batch, from 1.
-    wall
-        Nanoseconds from its monotonic clock to its wall clock.
-    runs, transfers, blocked
-        Shape (rows, columns), with the columns :data:`RUN`, :data:`TRANSFER` and :data:`BLOCKED`.
-    keys
-        By transfer: key of the result.
-    senders
-        Addresses.
-    profiles
-        Profiles of runs, whose rows may be in another batch.
-    not_profiled
-        Number of runs that were to be profiled and were not, by reason.
-    """
-
+    #: Id of the recording, and the worker's address.
     recording: str
     worker: str
+    #: Number of the worker's batch, from 1.
     seq: int
     wall: int
+    #: Shape (rows, columns), with the columns :data:`RUN`, :data:`TRANSFER` and :data:`BLOCKED`.
     runs: Int64
     transfers: Int64
     blocked: Int64
+    #: By transfer: key of the result.
     keys: tuple[Any, ...] = ()
+    #: Addresses.
     senders: tuple[str, ...] = ()
+    #: Profiles of runs, whose rows may be in another batch; number of runs that were to be and were not, by reason.
     profiles: tuple[TaskProfile, ...] = ()
     not_profiled: Mapping[str, int] = field(default_factory=dict)
 
 
 def encode(
     *,
-    recording: str,
-    worker: str,
-    seq: int,
-    wall: int,
     runs: Collection[Sequence[int]],
     transfers: Collection[Sequence[int]] = (),
     blocked: Collection[Sequence[int]] = (),
@@ -77,20 +55,11 @@ def encode(
     senders: Sequence[str] = (),
     profiles: Sequence[TaskProfile] = (),
     not_profiled: Mapping[str, int] | None = None,
+    **about: str | int,
 ) -> dict[str, Any]:
-    """Encode rows as a message of bytes, texts and keys."""
-    message = {
-        "schema": SCHEMA,
-        "recording": recording,
-        "worker": worker,
-        "seq": seq,
-        "wall": wall,
-        "runs": _pack(runs),
-        "transfers": _pack(transfers),
-        "blocked": _pack(blocked),
-        "keys": list(keys),
-        "senders": list(senders),
-    }
+    """Encode rows as a message of bytes, texts and keys; ``about`` is the recording, worker, seq and wall."""
+    tables = {name: _pack(rows) for name, rows in zip(_TABLES, (runs, transfers, blocked), strict=True)}
+    message: dict[str, Any] = {"schema": SCHEMA, **about, **tables, "keys": list(keys), "senders": list(senders)}
     if profiles:
         message["profiles"] = [astuple(profile) for profile in profiles]
     if not_profiled:
@@ -99,13 +68,7 @@ def encode(
 
 
 def decode(message: object) -> WorkerBatch:
-    """Decode and check a message.
-
-    Raises
-    ------
-    RefusedPayload
-        If it has another schema, or its parts do not fit together; names the part.
-    """
+    """Decode and check a message; RefusedPayload names the part that does not fit."""
     given = mapping("batch", message)
     if given.get("schema") != SCHEMA:
         raise RefusedPayload(f"batch has schema {short(given.get('schema'))}; expected {SCHEMA}")
@@ -131,8 +94,8 @@ def decode(message: object) -> WorkerBatch:
 
 def _profile(values: object) -> TaskProfile:
     *numbers, content = values if isinstance(values, list | tuple) and values else (None,)
-    if not isinstance(content, bytes | bytearray | memoryview) or len(content) > MAX_PROFILE_BYTES:
-        size = len(content) if isinstance(content, bytes | bytearray | memoryview) else type(content).__name__
+    size = _nbytes(content)
+    if not isinstance(size, int) or size > MAX_PROFILE_BYTES:
         raise RefusedPayload(f"a profile is {size}; expected at most {MAX_PROFILE_BYTES} bytes")
     run, thread, start, stop, started = row("profiles", numbers, 5)
     return TaskProfile(run, thread, start, stop, started, bytes(content))
@@ -143,13 +106,18 @@ def _check_positions(name: str, column: Int64, known: Sequence[str]) -> None:
         raise RefusedPayload(f"{name} are {column.min()} to {column.max()}; expected {MISSING} to {len(known) - 1}")
 
 
+def _nbytes(value: Any) -> int | str:
+    """Length of bytes; the type's name of anything else."""
+    return len(value) if isinstance(value, bytes | bytearray | memoryview) else type(value).__name__
+
+
 def _pack(rows: Collection[Sequence[int]]) -> bytes:
     values = list(chain.from_iterable(rows))
     return struct.pack(f"<{len(values)}q", *values)  # an array takes twice as long to make
 
 
 def _unpack(name: str, packed: Any, columns: int) -> Int64:
-    if not isinstance(packed, bytes | bytearray | memoryview) or len(packed) % (8 * columns):
-        size = len(packed) if isinstance(packed, bytes | bytearray | memoryview) else type(packed).__name__
+    size = _nbytes(packed)
+    if not isinstance(size, int) or size % (8 * columns):
         raise RefusedPayload(f"{name} is {size}; expected bytes in rows of {8 * columns}")
     return np.frombuffer(packed, "<i8").astype(np.int64, copy=False).reshape(-1, columns)

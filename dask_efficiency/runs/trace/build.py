@@ -13,38 +13,21 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Clock, ColumnTable, Int64, Texts
 from dask_efficiency.plugin.wings import offered
+from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.batch import RUN
 from dask_efficiency.runs.trace.recording import Recording
-from dask_efficiency.runs.trace.run_trace import RunTrace, TaskProfile, WorkerSpec, cost_note
-from dask_efficiency.runs.trace.schema import (
-    PHASES,
-    RUN_INSTANTS,
-    SHUFFLED,
-    STATES,
-    Blocked,
-    Graphs,
-    Phases,
-    Releases,
-    RunOutcome,
-    Runs,
-    Series,
-    Shuffled,
-    Stimuli,
-    Tasks,
-    Transfers,
-    Transitions,
-    WorkerEvents,
-    instants,
-)
+from dask_efficiency.runs.trace.run_trace import POINTS_INTO, TABLES, RunTrace, TaskProfile, WorkerSpec, cost_note
+from dask_efficiency.runs.trace.schema import PHASES, RUN_INSTANTS, SHUFFLED, STATES, RunOutcome, Runs, instants
 
 _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", "memory", "erred"))
-
 #: Stimuli by which a worker reports that a task failed.
 _FAILURES = ("task-erred", "execute-unknown-error")
-
-#: Instants of a profile by its worker's monotonic clock.
-_SPAN = ("start", "stop")
-
+#: Tables whose rows are as the scheduler recorded them.
+_PLAIN = ("graphs", "releases", "worker_events", "series")
+#: Fields of a worker that are as they travelled.
+_OF_WORKER = ("name", "address", "host", "nthreads", "memory_limit", "resources")
+#: End of the note on a recording that began later than its report.
+_LATE = "after what it was asked for: an earlier one had failed"
 #: Nanoseconds of disagreement between clocks from which a note warns: below, it is within the error of their readings.
 _NOTABLE_NS = 1_000_000
 
@@ -59,81 +42,50 @@ def build(
 ) -> RunTrace:
     """Build the trace of a recording.
 
-    Parameters
-    ----------
-    recording
-        From the scheduler.
-    name
-        Name of the run.
-    start
-        What ended before this instant is left out; nanoseconds by the scheduler's monotonic clock. By default, the
-        beginning of the recording.
-    phases
-        Intervals of the client by phase, by the scheduler's monotonic clock.
-    client
-        The client's name.
-
-    Returns
-    -------
-    RunTrace
-        From ``start`` to the instant of the recording.
+    What ended before ``start`` is left out; it and the client's ``phases`` are in nanoseconds by the scheduler's
+    monotonic clock.
     """
-    clock = _Clock(recording)
-    columns, facts = recording.columns, recording.facts
-    late = [] if start is None or start >= facts["started"] else [_late_note(facts["started"] - start)]
-    begin = facts["started"] if start is None else max(start, facts["started"])
-    runs, moved = _runs(recording, clock)
-    transitions = _transitions(columns, clock)
+    recorded, facts, columns = _Recorded(recording), recording.facts, recording.columns
+    began, count = facts["started"], len(recording.keys)
+    begin = began if start is None else max(start, began)
+    runs, moved = _runs(recorded)
     clients = list(facts["clients"])
-    tasks = Tasks.from_columns(
-        {
-            **{name: columns[f"tasks.{name}"] for name in ("prefix", "span", "graph", "wanted")},
-            "nbytes": _nbytes(columns, len(recording.keys)),
-            **{
-                f"priority_{part}": columns["tasks.priority"][:, i] for i, part in enumerate(("user", "graph", "order"))
-            },
-        }
-    )
-    starts, dependencies = _dependencies(columns, len(tasks))
-    profiles = _profiles(columns, runs, clock)
+    starts, dependencies = _dependencies(columns, count)
+    transfers, shuffled = _messages(recorded)
+    profiles = _profiles(recorded, runs)
     of_no_run = {"profiles": len(columns["profiles.run"]) - len(profiles)}
-    dropped = Counter(facts["dropped"]) + Counter(of_no_run)
+    late = [] if start is None or start >= began else [f"the recording began {(began - start) / 1e9:.3g} s {_LATE}"]
+    plain: dict[str, Any] = {name: TABLES[name](**recorded.table(name, TABLES[name])) for name in _PLAIN}
     trace = RunTrace(
         name=name,
-        start=begin + clock.epoch,
-        stop=facts["stopped"] + clock.epoch,
+        start=begin + recorded.epoch,
+        stop=facts["stopped"] + recorded.epoch,
         keys=recording.keys,
-        tasks=tasks,
+        tasks=_tasks(columns, count),
         dependency_starts=starts,
         dependencies=dependencies,
         runs=runs,
         prefixes=tuple(facts["prefixes"]),
         spans=tuple(facts["spans"]),
-        workers=tuple(_workers(facts)),
+        workers=tuple(_worker(worker, recorded.epoch) for worker in facts["workers"]),
         stimulus_kinds=tuple(facts["kinds"]),
-        graphs=Graphs(**_table(columns, "graphs", Graphs, clock)),
-        releases=Releases(**_table(columns, "releases", Releases, clock)),
-        transitions=transitions,
-        stimuli=Stimuli(**_table(columns, "stimuli", Stimuli, clock, columns["stimuli.worker"])),
-        transfers=_transfers(columns, clock),
-        shuffled=_shuffled(columns, clock),
-        worker_events=WorkerEvents(**_table(columns, "worker_events", WorkerEvents, clock)),
-        blocked=_blocked(columns, clock),
-        phases=_phases(phases or {}, client, clients, clock),
-        series=Series(**_table(columns, "series", Series, clock)),
+        transitions=_transitions(recorded),
+        stimuli=schema.Stimuli(**recorded.table("stimuli", schema.Stimuli, columns["stimuli.worker"])),
+        transfers=transfers,
+        shuffled=shuffled,
+        blocked=_blocked(recorded),
+        phases=_phases(phases or {}, client, clients, recorded),
         clients=tuple(clients),
         constraints={int(task): _plain(value) for task, value in facts["constraints"].items()},
         config=facts["config"],
         versions=facts["versions"],
-        dropped=dict(dropped),
+        dropped=dict(Counter(facts["dropped"]) + Counter(of_no_run)),
         notes=(*facts["notes"], *late, *moved, *cost_note(profiles), *_not_profiled(facts.get("not_profiled", {}))),
         profiles=profiles,
+        **plain,
     )
-    return _with_gpu_times(trace if begin == facts["started"] else since_start(trace))
-
-
-def _with_gpu_times(trace: RunTrace) -> RunTrace:
-    """Fill in the GPU time of profiled runs from their profiles, if the wing that reads these is there."""
+    if begin > began:
+        trace = since_start(trace)
     read = offered("gpu-times/torch") if trace.profiles else None
     return trace if read is None else read(trace)
 
@@ -142,22 +94,17 @@ def _not_profiled(reasons: Mapping[str, int]) -> list[str]:
     return [f"not profiled, though asked for: {count} runs, as {why}" for why, count in sorted(reasons.items())]
 
 
-def _late_note(ns: int) -> str:
-    return f"the recording began {ns / 1e9:.3g} s after what it was asked for: an earlier one had failed"
-
-
-class _Clock:
-    """Converts instants of every process to the scheduler's clock, in nanoseconds since the epoch."""
+class _Recorded:
+    """Columns of a recording, and how to put instants of every process on the scheduler's clock since the epoch."""
 
     def __init__(self, recording: Recording) -> None:
-        facts = recording.facts
+        self.columns, self.facts = recording.columns, recording.facts
         #: Added to the scheduler's monotonic clock.
-        self.epoch = int(facts["epoch"])
-        workers = facts["workers"]
-        #: By worker, added to its monotonic clock.
+        self.epoch = int(self.facts["epoch"])
+        workers = self.facts["workers"]
+        #: By worker, added to its monotonic clock, and to its wall clock; the last is the scheduler.
         self._offsets = np.array([*(int(w["offset"]) + self.epoch for w in workers), self.epoch], np.int64)
-        #: By worker, added to its wall clock.
-        self._walls = np.array([*(int(w["offset"]) + self.epoch - int(w["wall"]) for w in workers), 0], np.int64)
+        self._walls = self._offsets - np.array([*(int(w["wall"]) for w in workers), self.epoch], np.int64)
 
     def put(self, at: NDArray[Any], clock: Clock, worker: NDArray[Any] | None = None) -> Int64:
         """Convert instants of a clock; MISSING stays, and a worker that is MISSING is the scheduler."""
@@ -166,45 +113,21 @@ class _Clock:
         ahead = self._offsets if clock is Clock.WORKER else self._walls
         return np.where(at == MISSING, MISSING, at + ahead[worker])
 
-
-def _table(
-    columns: Mapping[str, NDArray[Any]],
-    group: str,
-    table: type[ColumnTable],
-    clock: _Clock,
-    worker: NDArray[Any] | None = None,
-) -> dict[str, NDArray[Any]]:
-    """Select a table's columns that are in the recording, with all instants on the scheduler's clock.
-
-    ``worker`` is, by row, the worker whose clock was read.
-    """
-    table_columns = {}
-    for name, described in table.schema().items():
-        column = columns.get(f"{group}.{name}")
-        if column is not None:
-            table_columns[name] = column if described.clock is None else clock.put(column, described.clock, worker)
-    return table_columns
+    def table(self, group: str, kind: type[ColumnTable], worker: NDArray[Any] | None = None) -> dict[str, NDArray[Any]]:
+        """Select the columns of a table that were recorded; ``worker`` is, by row, the one whose clock was read."""
+        found = {}
+        for name, described in kind.schema().items():
+            column = self.columns.get(f"{group}.{name}")
+            if column is not None:
+                found[name] = column if described.clock is None else self.put(column, described.clock, worker)
+        return found
 
 
-def _workers(facts: Mapping[str, Any]) -> list[WorkerSpec]:
-    specs = []
-    for worker in facts["workers"]:
-        # Monotonic clocks begin anywhere; the difference of the wall clocks is what a reader can use.
-        offset = int(worker["offset"]) + int(facts["epoch"]) - int(worker["wall"]) if worker["offset"] else 0
-        specs.append(
-            WorkerSpec(
-                name=worker["name"],
-                address=worker["address"],
-                host=worker["host"],
-                nthreads=worker["nthreads"],
-                memory_limit=worker["memory_limit"],
-                resources=worker["resources"],
-                clock_offset=offset,
-                clock_error=worker["error"],
-                cores=float(worker.get("cores", 0.0)),
-            )
-        )
-    return specs
+def _worker(worker: Mapping[str, Any], epoch: int) -> WorkerSpec:
+    # Monotonic clocks begin anywhere; the difference of the wall clocks is what a reader can use.
+    offset = int(worker["offset"]) + epoch - int(worker["wall"]) if worker["offset"] else 0
+    known, cores = {name: worker[name] for name in _OF_WORKER}, float(worker.get("cores", 0.0))
+    return WorkerSpec(**known, clock_offset=offset, clock_error=worker["error"], cores=cores)
 
 
 def _plain(constraints: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,85 +135,87 @@ def _plain(constraints: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in constraints.items()}
 
 
-def _nbytes(columns: Mapping[str, NDArray[Any]], count: int) -> Int64:
+def _tasks(columns: Mapping[str, NDArray[Any]], count: int) -> schema.Tasks:
     nbytes = np.full(count, MISSING, np.int64)
     there = columns["log.code"] % len(STATES) == _MEMORY
     nbytes[columns["log.task"][there]] = columns["log.extra"][there]  # the last one stays
-    return nbytes
+    known = {name: columns[f"tasks.{name}"] for name in ("prefix", "span", "graph", "wanted")}
+    user, graph, order = columns["tasks.priority"].T
+    return schema.Tasks(**known, nbytes=nbytes, priority_user=user, priority_graph=graph, priority_order=order)
 
 
 def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int64, NDArray[np.int32]]:
-    """Collect each task's dependencies, each once."""
     edges = np.unique(columns["edges.task"].astype(np.int64) << 32 | columns["edges.dependency"].astype(np.int64))
     starts = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(edges >> 32, minlength=count), out=starts[1:])
     return starts, (edges & 0xFFFFFFFF).astype(np.int32)
 
 
-def _transitions(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transitions:
+def _transitions(recorded: _Recorded) -> schema.Transitions:
+    columns = recorded.columns
     own = columns["log.stimulus"] != MISSING  # else: tasks that were processing when the recording began
     code = columns["log.code"][own]
-    table = {name: column[own] for name, column in _table(columns, "log", Transitions, clock).items()}
-    return Transitions(**table, start=code // len(STATES), finish=code % len(STATES))
+    table = {name: column[own] for name, column in recorded.table("log", schema.Transitions).items()}
+    return schema.Transitions(**table, start=code // len(STATES), finish=code % len(STATES))
 
 
-def _transfers(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transfers:
-    receiver = columns["transfers.worker"]
-    known = (columns["transfers.task"] != MISSING) & (columns["transfers.arrived"] != SHUFFLED)
-    table = _table(columns, "transfers", Transfers, clock, receiver)
-    transfers = Transfers(**table | {"receiver": receiver, "arrived": table["arrived"] != 0})
-    return transfers.take(np.flatnonzero(known)[np.argsort(transfers.stop[known], kind="stable")])
+def _messages(recorded: _Recorded) -> tuple[schema.Transfers, schema.Shuffled]:
+    """Read results that workers got, and messages of shuffles that they sent, each by the clock of who reports it."""
+    columns = recorded.columns
+    reporter, other, arrived = (columns[f"transfers.{name}"] for name in ("worker", "sender", "arrived"))
+    known, of_shuffle = columns["transfers.task"] != MISSING, arrived == SHUFFLED
+    got = {"receiver": reporter, "arrived": arrived != 0}
+    transfers = schema.Transfers(**recorded.table("transfers", schema.Transfers, reporter) | got)
+    sent = {"sender": reporter, "receiver": other}
+    shuffled = schema.Shuffled(**recorded.table("transfers", schema.Shuffled, reporter) | sent)
+    rows, others = np.flatnonzero(known & ~of_shuffle), np.flatnonzero(known & of_shuffle)
+    return (
+        transfers.take(rows[np.argsort(transfers.stop[rows], kind="stable")]),
+        shuffled.take(others[np.argsort(shuffled.stop[others], kind="stable")]),
+    )
 
 
-def _shuffled(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Shuffled:
-    sender, receiver = columns["transfers.worker"], columns["transfers.sender"]
-    known = (columns["transfers.task"] != MISSING) & (columns["transfers.arrived"] == SHUFFLED)
-    table = _table(columns, "transfers", Shuffled, clock, sender)
-    shuffled = Shuffled(**table | {"sender": sender, "receiver": receiver})
-    return shuffled.take(np.flatnonzero(known)[np.argsort(shuffled.stop[known], kind="stable")])
+def _blocked(recorded: _Recorded) -> schema.Blocked:
+    workers = {name: recorded.columns[f"{name}.worker"] for name in ("blocked", "blocks")}
+    groups = [recorded.table(name, schema.Blocked, worker) for name, worker in workers.items()]
+    table = {name: np.concatenate([group[name] for group in groups]) for name in schema.Blocked.dtypes()}
+    return schema.Blocked(**table).take(np.argsort(table["start"], kind="stable"))
 
 
-def _blocked(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Blocked:
-    """Join the scheduler's own rows with those of the workers."""
-    groups = [_table(columns, group, Blocked, clock, columns[f"{group}.worker"]) for group in ("blocked", "blocks")]
-    table = {name: np.concatenate([group[name] for group in groups]) for name in Blocked.dtypes()}
-    return Blocked(**table).take(np.argsort(table["start"], kind="stable"))
-
-
-def _phases(phases: Mapping[str, Sequence[tuple[int, int]]], client: str, clients: list[str], clock: _Clock) -> Phases:
+def _phases(
+    phases: Mapping[str, Sequence[tuple[int, int]]], client: str, clients: list[str], recorded: _Recorded
+) -> schema.Phases:
     rows = sorted((start, stop, PHASES.index(phase)) for phase in PHASES for start, stop in phases.get(phase, ()))
     if rows and client not in clients:
         clients.append(client)
     start, stop, phase = np.array(rows, np.int64).reshape(-1, 3).T
+    start, stop = (recorded.put(at, Clock.SCHEDULER) for at in (start, stop))
     number = clients.index(client) if rows else MISSING
-    return Phases(
-        client=np.full(len(rows), number, np.int32),
-        phase=phase.astype(np.int8),
-        start=clock.put(start, Clock.SCHEDULER),
-        stop=clock.put(stop, Clock.SCHEDULER),
-    )
+    return schema.Phases(client=np.full(len(rows), number), phase=phase.astype(np.int8), start=start, stop=stop)
 
 
-def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) -> tuple[TaskProfile, ...]:
+def _profiles(recorded: _Recorded, runs: Runs) -> tuple[TaskProfile, ...]:
     """Keep the profiles whose run is in the trace."""
-    number = columns["profiles.run"]
-    order = np.argsort(runs.run_id, kind="stable")
-    at = np.searchsorted(runs.run_id, number, sorter=order)
-    of = {name: clock.put(columns[f"profiles.{name}"], Clock.WORKER, columns["profiles.worker"]) for name in _SPAN}
-    ends = np.cumsum(columns["profiles.nbytes"])
+    columns = {name: recorded.columns[f"profiles.{name}"] for name in ("run", "worker", "thread", "started")}
+    for name in ("start", "stop"):
+        columns[name] = recorded.put(recorded.columns[f"profiles.{name}"], Clock.WORKER, columns["worker"])
+    end = np.cumsum(recorded.columns["profiles.nbytes"])
+    row_of = dict(zip(zip(runs.run_id.tolist(), runs.worker.tolist(), strict=True), range(len(runs)), strict=True))
+    rows = zip(*(columns[name].tolist() for name in columns), [0, *end[:-1].tolist()], end.tolist(), strict=True)
     found = []
-    for i, row in enumerate(order[np.minimum(at, len(order) - 1)].tolist() if len(order) else ()):
-        if runs.run_id[row] == number[i] and runs.worker[row] == columns["profiles.worker"][i]:
-            content = columns["profiles.content"][ends[i] - columns["profiles.nbytes"][i] : ends[i]]
-            thread, started = int(columns["profiles.thread"][i]), int(columns["profiles.started"][i])
-            found.append(TaskProfile(row, thread, int(of["start"][i]), int(of["stop"][i]), started, content.tobytes()))
+    for run, worker, thread, started, start, stop, first, last in rows if len(end) else ():
+        row = row_of.get((run, worker))
+        if row is not None:
+            content = recorded.columns["profiles.content"][first:last].tobytes()
+            found.append(TaskProfile(row, thread, start, stop, started, content))
     return tuple(sorted(found, key=attrgetter("start")))
 
 
-def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
+def _runs(recorded: _Recorded) -> tuple[Runs, list[str]]:
     """Make runs: one begins with a transition to ``processing`` and ends with the task's next one."""
-    columns = recording.columns
+    columns = recorded.columns
     code, task = columns["log.code"], columns["log.task"]
+    at = recorded.put(columns["log.at"], Clock.SCHEDULER)
     finish = code % len(STATES)
     order = np.argsort(task, kind="stable")
     begins = np.flatnonzero(finish[order] == _PROCESSING)
@@ -303,15 +228,13 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
         "task": task[row],
         "worker": columns["log.worker"][row],
         "run_id": columns["log.extra"][row],
-        "outcome": _outcomes(recording, end, finish),
+        "outcome": _outcomes(recorded, end, finish),
         "recomputed": np.isin(columns["log.extra"][row], columns["recomputed.run_id"]),
-        "assigned": np.where(
-            columns["log.stimulus"][row] == MISSING, MISSING, clock.put(columns["log.at"][row], Clock.SCHEDULER)
-        ),
-        "reported": np.where(ended, clock.put(columns["log.at"][end], Clock.SCHEDULER), MISSING),
+        "assigned": np.where(columns["log.stimulus"][row] == MISSING, MISSING, at[row]),
+        "reported": np.where(ended, at[end], MISSING),
     }
-    _join(table, columns, clock)
-    _fill_in(table, columns, clock, end)
+    _join(table, recorded)
+    _fill_in(table, columns, end)
     notes = _order_instants(table)
     # Its worker reported the cut itself, as it closed: not lost.
     lost = (table["outcome"] == RunOutcome.LOST) & (table["ended"] != MISSING)
@@ -319,11 +242,10 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
     return Runs.from_columns(table), notes
 
 
-def _outcomes(recording: Recording, end: NDArray[Any], finish: NDArray[Any]) -> NDArray[Any]:
-    columns = recording.columns
+def _outcomes(recorded: _Recorded, end: NDArray[Any], finish: NDArray[Any]) -> NDArray[Any]:
+    columns = recorded.columns
     stimulus = columns["log.stimulus"][end]
-    kinds = recording.facts["kinds"]
-    failures = [i for i, kind in enumerate(kinds) if kind in _FAILURES]
+    failures = [i for i, kind in enumerate(recorded.facts["kinds"]) if kind in _FAILURES]
     kind = np.append(columns["stimuli.kind"], MISSING)[stimulus]
     removed = np.isin(stimulus, columns["removals.stimulus"]) & (stimulus != MISSING)
     outcome = np.full(len(end), RunOutcome.CANCELLED, np.int8)
@@ -335,35 +257,28 @@ def _outcomes(recording: Recording, end: NDArray[Any], finish: NDArray[Any]) -> 
     return outcome
 
 
-def _join(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], clock: _Clock) -> None:
+def _join(table: dict[str, NDArray[Any]], recorded: _Recorded) -> None:
     """Add the workers' rows of their runs; of a run reported twice, the later row counts."""
-    numbers, last = np.unique(columns["runs.run_id"][::-1], return_index=True)
-    rows = len(columns["runs.run_id"]) - 1 - last
-    at = np.searchsorted(numbers, table["run_id"])
-    at[at == len(numbers)] = 0
-    found = (numbers[at] == table["run_id"]) if len(numbers) else np.zeros(len(at), np.bool_)
-    row = rows[at] if len(numbers) else at
+    run_id = recorded.columns["runs.run_id"]
+    numbers, last = np.unique(run_id[::-1], return_index=True)
+    # A run without a row gets the last one, in which nothing is known.
+    at = np.minimum(np.searchsorted(numbers, table["run_id"]), len(numbers) - 1)
+    found = numbers[at] == table["run_id"] if len(numbers) else np.zeros(len(at), np.bool_)
+    row = np.where(found, (len(run_id) - 1 - np.append(last, 0))[at], len(run_id))
     of_worker = instants(Runs, Clock.WORKER)
-    for name in RUN:
-        if name in ("run_id", "after"):
-            continue
-        known = columns[f"runs.{name}"]
+    for name in RUN[1:]:
+        known = recorded.columns[f"runs.{name}"]
         if name in of_worker:
-            known = clock.put(known, Clock.WORKER, columns["runs.worker"])
-        missing = Runs.missing()[name]
-        table[name] = np.where(found, known[row], missing) if len(known) else np.full(len(row), missing, np.int64)
-    table["after"] = np.full(len(row), MISSING, np.int32)
-    if len(numbers):
-        order = np.argsort(table["run_id"], kind="stable")
-        after = np.where(found, columns["runs.after"][row], MISSING)
-        at = np.minimum(np.searchsorted(table["run_id"][order], after), len(order) - 1)
-        same = (after != MISSING) & (table["run_id"][order][at] == after)
-        table["after"] = np.where(same, table["task"][order][at], MISSING)
+            known = recorded.put(known, Clock.WORKER, recorded.columns["runs.worker"])
+        table[name] = np.append(known, Runs.missing()[name])[row]
+    # A worker names the run whose slot this one got; a trace, its task.
+    order = np.argsort(table["run_id"], kind="stable")
+    at = np.minimum(np.searchsorted(table["run_id"][order], table["after"]), len(order) - 1)
+    same = (table["after"] != MISSING) & (table["run_id"][order][at] == table["after"])
+    table["after"] = np.where(same, table["task"][order][at], MISSING)
 
 
-def _fill_in(
-    table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], clock: _Clock, end: NDArray[Any]
-) -> None:
+def _fill_in(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], end: NDArray[Any]) -> None:
     """Fill in start and stop from the message that ended the run, where a worker's row was lost with it."""
     computed = np.full((len(columns["log.at"]) + 1, 2), MISSING, np.int64)
     for i, name in enumerate(("start", "stop")):
@@ -402,52 +317,51 @@ def _order_instants(table: dict[str, NDArray[Any]]) -> list[str]:
 
 def since_start(trace: RunTrace) -> RunTrace:
     """Cut a longer recording to what went on at or after ``trace.start``, and the tasks that this refers to."""
-    start = trace.start
-    ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)
-    there = (ended >= start) | (trace.runs.outcome == RunOutcome.RUNNING)
-    runs, run = trace.runs.take(there), np.cumsum(there) - 1
-    transitions = trace.transitions.take(trace.transitions.at >= start)
-    transfers = trace.transfers.take(trace.transfers.stop >= start)
-    shuffled = trace.shuffled.take(trace.shuffled.stop >= start)
-    releases = trace.releases.take(trace.releases.at >= start)
-    graphs = np.flatnonzero(trace.graphs.taken_in >= start)
-    used = np.zeros(len(trace.tasks) + 1, np.bool_)
-    for column in (runs.task, runs.after, transitions.task, transfers.task, shuffled.task, releases.task):
-        used[column] = True
+    start, runs, tasks = trace.start, trace.runs, len(trace.tasks)
+    ended = np.max([runs.assigned, runs.ended, runs.reported], axis=0)
+    kept: dict[str, NDArray[Any]] = {"runs": np.flatnonzero((ended >= start) | (runs.outcome == RunOutcome.RUNNING))}
+    kept |= {name: np.flatnonzero(getattr(trace, name).at >= start) for name in ("transitions", "releases", "series")}
+    kept |= {name: np.flatnonzero(getattr(trace, name).stop >= start) for name in ("transfers", "shuffled", "blocked")}
+    stimuli, graphs = trace.transitions.stimulus[kept["transitions"]], np.flatnonzero(trace.graphs.taken_in >= start)
+    kept["stimuli"] = np.arange(stimuli.min() if len(stimuli) else len(trace.stimuli), len(trace.stimuli))
+    kept["graphs"] = np.arange(graphs[0] if len(graphs) else len(trace.graphs), len(trace.graphs))
+    used = np.zeros(tasks + 1, np.bool_)
+    for name, rows in kept.items():
+        for column, target in POINTS_INTO[name].items():
+            if target == "tasks":
+                used[getattr(getattr(trace, name), column)[rows]] = True
     used[:-1] |= np.isin(trace.tasks.graph, graphs)
     used[MISSING] = False
-    owner = np.repeat(np.arange(len(trace.tasks)), np.diff(trace.dependency_starts))
+    owner = np.repeat(np.arange(tasks), np.diff(trace.dependency_starts))
     edges = used[owner]
     used[trace.dependencies[edges]] = True
-    kept = np.flatnonzero(used[:-1])
-    number = np.full(len(trace.tasks) + 1, MISSING, np.int32)
-    number[kept] = np.arange(len(kept))
-    starts = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum(np.bincount(number[owner[edges]], minlength=len(kept)), out=starts[1:])
-    first_stimulus = int(transitions.stimulus.min()) if len(transitions) else len(trace.stimuli)
-    first_graph = int(graphs[0]) if len(graphs) else len(trace.graphs)
-    tasks, stimuli = trace.tasks.take(kept), trace.stimuli.take(np.arange(first_stimulus, len(trace.stimuli)))
+    kept["tasks"] = np.flatnonzero(used[:-1])
+    number = {name: _renumbered(len(getattr(trace, name)), kept[name]) for name in ("tasks", "graphs", "stimuli")}
+    tables = {}
+    for name, rows in kept.items():
+        table = getattr(trace, name).take(rows)
+        pointing = {column: target for column, target in POINTS_INTO[name].items() if target in number}
+        tables[name] = replace(
+            table, **{column: number[str(target)][getattr(table, column)] for column, target in pointing.items()}
+        )
+    starts = np.zeros(len(kept["tasks"]) + 1, np.int64)
+    np.cumsum(np.bincount(number["tasks"][owner[edges]], minlength=len(kept["tasks"])), out=starts[1:])
+    run = _renumbered(len(runs), kept["runs"])
     return replace(
         trace,
-        keys=Texts.of(trace.keys[int(task)] for task in kept),
-        tasks=replace(tasks, graph=_shifted(tasks.graph, first_graph)),
+        **tables,
+        keys=Texts.of(trace.keys[int(task)] for task in kept["tasks"]),
         dependency_starts=starts,
-        dependencies=number[trace.dependencies[edges]],
-        runs=replace(runs, task=number[runs.task], after=number[runs.after]),
-        graphs=trace.graphs.take(np.arange(first_graph, len(trace.graphs))),
-        releases=replace(releases, task=number[releases.task]),
-        transitions=replace(
-            transitions, task=number[transitions.task], stimulus=_shifted(transitions.stimulus, first_stimulus)
+        dependencies=number["tasks"][trace.dependencies[edges]],
+        constraints={int(number["tasks"][task]): value for task, value in trace.constraints.items() if used[task]},
+        profiles=tuple(
+            replace(profile, run=int(run[profile.run])) for profile in trace.profiles if run[profile.run] != MISSING
         ),
-        stimuli=replace(stimuli, graph=_shifted(stimuli.graph, first_graph)),
-        transfers=replace(transfers, task=number[transfers.task]),
-        shuffled=replace(shuffled, task=number[shuffled.task]),
-        blocked=trace.blocked.take(trace.blocked.stop >= start),
-        series=trace.series.take(trace.series.at >= start),
-        constraints={int(number[task]): value for task, value in trace.constraints.items() if used[task]},
-        profiles=tuple(replace(profile, run=int(run[profile.run])) for profile in trace.profiles if there[profile.run]),
     )
 
 
-def _shifted(numbers: NDArray[Any], first: int) -> NDArray[Any]:
-    return np.where(numbers < first, MISSING, numbers - first)
+def _renumbered(count: int, kept: NDArray[Any]) -> NDArray[np.int32]:
+    """New position of each of so many rows; MISSING for those that are not kept, and for MISSING itself."""
+    number = np.full(count + 1, MISSING, np.int32)
+    number[kept] = np.arange(len(kept))
+    return number

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import compress, repeat
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.files.storage import writing
 from dask_efficiency.runs.trace.events import TraceEvents, Written, WrittenSlice, lanes
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, RunOutcome, Runs, WorkerChange
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, RunOutcome, Runs, Shuffled, WorkerChange
 from dask_efficiency.show.progress import progress
 
 #: A longer key is cut.
@@ -31,7 +32,7 @@ _LOST: Mapping[int, Bucket] = {
 }
 
 #: chrome://tracing knows these names of colours only; Perfetto chooses a colour for each name of a slice.
-_COLOURS = {
+_COLOURS: Mapping[str, str] = {
     Bucket.THREAD_CPU: "good",
     Bucket.GPU: "thread_state_running",
     Bucket.THREAD_NONCPU: "bad",
@@ -82,26 +83,10 @@ def save_chrome(
     only_critical: bool = False,
     **storage_options: Any,
 ) -> Written:
-    """Write a trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+    """Write a trace in the Trace Event Format, as :meth:`.RunTrace.to_chrome`, with the critical path on top.
 
     Workers are processes and their slots are threads. A run is a slice named by its prefix, with slices for its parts
     below it. A transfer is a slice of its receiver, with an arrow from the run whose result it brings.
-
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
-    critical
-        The critical path in time order: a track at the top, with an arrow from each of its runs to the next.
-    only_critical
-        Leave out the runs that are not on it, and the transfers that none of them waited for.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
-
-    Returns
-    -------
-    Written
-        Numbers of events in the file.
     """
     on_path = np.isin(np.arange(len(trace.runs)), [part.run for part in critical])
     with (
@@ -128,20 +113,17 @@ class _Export:
     def __init__(self, trace: RunTrace, events: TraceEvents, chosen: Bool) -> None:
         self.trace = trace
         self.events = events
-        runs, transfers = trace.runs, trace.transfers
+        runs = trace.runs
         self.left = _left(trace)
         self.runs = chosen & (runs.executing != MISSING) & (self.left >= runs.executing) & (runs.worker != MISSING)
-        self.transfers = (transfers.start != MISSING) & (transfers.stop >= transfers.start)
+        self.transfers = _whole(trace.transfers)
         if not chosen.all():
             self.transfers &= _wanted_by(trace, chosen)
-        messages = trace.shuffled
-        self.messages = (messages.start != MISSING) & (messages.stop >= messages.start)
-        self.messages &= np.isin(messages.task, runs.task[chosen])
+        self.messages = _whole(trace.shuffled) & np.isin(trace.shuffled.task, runs.task[chosen])
         self.run_places: dict[int, WrittenSlice] = {}
         self.transfer_places: dict[int, WrittenSlice] = {}
 
     def path(self, critical: Sequence[PathSlice]) -> None:
-        """Write the path's own track."""
         if not critical:
             return
         process = self.events.process("critical path")
@@ -151,23 +133,20 @@ class _Export:
             self.events.slice(process, track, part.start, part.stop, part.kind, "critical-path", args=args)
 
     def clients(self) -> None:
-        """Write the phases of the clients' computations."""
         phases = self.trace.phases
         for client, name in enumerate(self.trace.clients):
-            rows = np.flatnonzero((phases.client == client) & (phases.stop >= phases.start) & (phases.start != MISSING))
-            if not len(rows):
-                continue
-            process = self.events.process(f"client {name}")
-            names = [PHASES[phase] if 0 <= phase < len(PHASES) else "unknown" for phase in phases.phase[rows].tolist()]
-            self._intervals(process, "phases", phases.start[rows], phases.stop[rows], names, "client")
+            own = phases.take((phases.client == client) & _whole(phases))
+            if len(own):
+                names = [PHASES[phase] if 0 <= phase < len(PHASES) else "unknown" for phase in own.phase.tolist()]
+                self._slices(self.events.process(f"client {name}"), "phases", own.start, own.stop, names, "client")
 
     def scheduler(self) -> None:
         """Write the graphs taken in, and the times in which the event loop was blocked."""
         graphs = self.trace.graphs
-        taken = (graphs.received != MISSING) & (graphs.taken_in >= graphs.received)
+        taken = graphs.take((graphs.received != MISSING) & (graphs.taken_in >= graphs.received))
         process = self.events.process("scheduler")
-        start, stop = graphs.received[taken], graphs.taken_in[taken]
-        self._intervals(process, "graphs", start, stop, ["update-graph"] * len(start), "graph-update")
+        names = ["update-graph"] * len(taken)
+        self._slices(process, "graphs", taken.received, taken.taken_in, names, "graph-update")
         self._blocked(process, MISSING)
 
     def worker(self, worker: int) -> None:
@@ -176,28 +155,25 @@ class _Export:
         process = self.events.process(f"worker {spec.name} {spec.address}")
         self._slots(process, np.flatnonzero(self.runs & (self.trace.runs.worker == worker)))
         self._incoming(process, np.flatnonzero(self.transfers & (self.trace.transfers.receiver == worker)))
-        self._outgoing(process, np.flatnonzero(self.messages & (self.trace.shuffled.sender == worker)))
+        self._outgoing(process, self.trace.shuffled.take(self.messages & (self.trace.shuffled.sender == worker)))
         self._blocked(process, worker)
         self._changes(process, worker)
         self._counters(process, worker)
 
     def _slots(self, process: int, rows: NDArray[np.intp]) -> None:
-        runs = self.trace.runs
-        start, stop = runs.executing[rows], self.left[rows]
-        lane = lanes(start, stop, runs.slot[rows].astype(np.int64))
-        tracks = self._tracks(process, "slot", lane)
-        for row, at, until, number in zip(rows.tolist(), start.tolist(), stop.tolist(), lane.tolist(), strict=True):
-            bucket = _bucket(runs, row)
-            track = tracks[number]
-            place = self.events.slice(
-                process, track, at, until, self._prefix(row), bucket, colour=_COLOURS[bucket], args=self._about(row)
-            )
+        runs, positions = self.trace.runs, rows.tolist()
+        names, args = list(map(self._prefix, positions)), map(self._about, positions)
+        buckets = [_bucket(runs, row) for row in positions]
+        slots, span = runs.slot[rows].astype(np.int64), (runs.executing[rows], self.left[rows])
+        places = self._slices(process, "slot", *span, names, buckets, args=args, wanted=slots)
+        for row, place, bucket in zip(positions, places, buckets, strict=True):
             self.run_places[row] = place
             self._within(place, row, bucket)
-        self._seceded(process, rows[(runs.seceded[rows] != MISSING) & (runs.ended[rows] > runs.seceded[rows])])
+        seceded = (runs.seceded[rows] != MISSING) & (runs.ended[rows] > runs.seceded[rows])
+        names, rows = list(compress(names, seceded)), rows[seceded]
+        self._slices(process, "seceded", runs.seceded[rows], runs.ended[rows], names, "seceded")
 
     def _within(self, place: WrittenSlice, row: int, bucket: Bucket) -> None:
-        """Write the parts of a run in its slot, below it."""
         runs = self.trace.runs
         submitted, start, stop = int(runs.submitted[row]), int(runs.start[row]), int(runs.stop[row])
         begun, done = (min(max(instant, place.start), place.stop) for instant in (start, stop))
@@ -210,89 +186,76 @@ class _Export:
             parts.append((done, min(done + int(runs.spill_ns[row]), place.stop), "spill"))
         for since, until, name in parts:
             if since < until:
-                kind = bucket if name == bucket else Bucket.SPILL
-                self.events.slice(place.process, place.track, since, until, name, "slot", colour=_COLOURS[kind])
-
-    def _seceded(self, process: int, rows: NDArray[np.intp]) -> None:
-        runs = self.trace.runs
-        names = [self._prefix(row) for row in rows.tolist()]
-        self._intervals(process, "seceded", runs.seceded[rows], runs.ended[rows], names, "seceded")
+                colour = _COLOURS[bucket if name == bucket else Bucket.SPILL]
+                self.events.slice(place.process, place.track, since, until, name, "slot", colour=colour)
 
     def _incoming(self, process: int, rows: NDArray[np.intp]) -> None:
-        transfers = self.trace.transfers
-        start, stop = transfers.start[rows], transfers.stop[rows]
-        lane = lanes(start, stop)
-        tracks = self._tracks(process, "transfer", lane)
-        for row, at, until, number in zip(rows.tolist(), start.tolist(), stop.tolist(), lane.tolist(), strict=True):
-            task, sender = int(transfers.task[row]), int(transfers.sender[row])
-            args = {
-                "key": self._key(task),
-                "from": self.trace.workers[sender].name if sender != MISSING else "unknown",
-                "nbytes": int(transfers.nbytes[row]),
-                "queued, ms": max(at - int(transfers.queued[row]), 0) / 1e6 if transfers.queued[row] != MISSING else 0,
-            }
-            name = "transfer" if transfers.arrived[row] else "transfer that failed"
-            self.transfer_places[row] = self.events.slice(
-                process, tracks[number], at, until, name, "transfer", args=args
-            )
+        moved = self.trace.transfers.take(rows)
+        queued = np.where(moved.queued != MISSING, np.maximum(moved.start - moved.queued, 0) / 1e6, 0)
+        args = (
+            {"key": self._key(task), "from": self._worker_name(sender), "nbytes": nbytes, "queued, ms": milliseconds}
+            for task, sender, nbytes, milliseconds in _rows(moved.task, moved.sender, moved.nbytes, queued)
+        )
+        names = ["transfer" if arrived else "transfer that failed" for arrived in moved.arrived.tolist()]
+        places = self._slices(process, "transfer", moved.start, moved.stop, names, "transfer", args=args)
+        self.transfer_places.update(zip(rows.tolist(), places, strict=True))
 
-    def _outgoing(self, process: int, rows: NDArray[np.intp]) -> None:
-        messages = self.trace.shuffled
-        start, stop = messages.start[rows], messages.stop[rows]
-        lane = lanes(start, stop)
-        tracks = self._tracks(process, "shuffle", lane)
-        for row, at, until, number in zip(rows.tolist(), start.tolist(), stop.tolist(), lane.tolist(), strict=True):
-            receiver = int(messages.receiver[row])
-            args = {
-                "shuffle": self._key(int(messages.task[row])),
-                "to": self.trace.workers[receiver].name if receiver != MISSING else "unknown",
-                "nbytes": int(messages.nbytes[row]),
-            }
-            self.events.slice(process, tracks[number], at, until, "shuffle message", "transfer", args=args)
+    def _outgoing(self, process: int, sent: Shuffled) -> None:
+        args = (
+            {"shuffle": self._key(task), "to": self._worker_name(receiver), "nbytes": nbytes}
+            for task, receiver, nbytes in _rows(sent.task, sent.receiver, sent.nbytes)
+        )
+        self._slices(process, "shuffle", sent.start, sent.stop, ["shuffle message"] * len(sent), "transfer", args=args)
 
     def _changes(self, process: int, worker: int) -> None:
-        changes = self.trace.worker_events
-        rows = np.flatnonzero(changes.worker == worker).tolist()
-        if rows:
+        changes = self.trace.worker_events.take(self.trace.worker_events.worker == worker)
+        if len(changes):
             track = self.events.track(process, "state")
-            for row in rows:
-                name = _name_of(WorkerChange, int(changes.change[row]))
+            for at, change in _rows(changes.at, changes.change):
                 # It may have joined long before the recording.
-                self.events.instant(process, track, max(int(changes.at[row]), self.trace.start), name, "worker")
+                at = max(at, self.trace.start)
+                self.events.instant(process, track, at, _name_of(WorkerChange, change), "worker")
 
     def _counters(self, process: int, worker: int) -> None:
         series = self.trace.series
-        rows = np.flatnonzero((series.worker == worker) & (series.at != MISSING))
-        at = series.at[rows].tolist()
+        own = series.take((series.worker == worker) & (series.at != MISSING))
         for name, lines in _COUNTERS.items():
-            columns = {line: getattr(series, column)[rows].tolist() for line, column in lines.items()}
-            for i, instant in enumerate(at):
-                self.events.counter(process, instant, name, {line: values[i] for line, values in columns.items()})
+            for at, *values in _rows(own.at, *(getattr(own, column) for column in lines.values())):
+                self.events.counter(process, at, name, dict(zip(lines, values, strict=True)))
 
     def _blocked(self, process: int, worker: int) -> None:
-        blocked = self.trace.blocked
-        chosen = (blocked.worker == worker) & (blocked.start != MISSING) & (blocked.stop >= blocked.start)
-        start, stop = blocked.start[chosen], blocked.stop[chosen]
-        # Named by what took most of it.
-        moves = 2 * blocked.moving_ns[chosen] > stop - start
-        names = ["moves data" if so else "blocked" for so in moves.tolist()]
-        for i, cause in enumerate(blocked.cause[chosen].tolist()):
-            if cause != MISSING:
-                names[i] = BLOCKED_BY[cause]
-        self._intervals(process, "event loop", start, stop, names, "event-loop")
+        own = self.trace.blocked.take((self.trace.blocked.worker == worker) & _whole(self.trace.blocked))
+        # Named by the cause, or else by what took most of it.
+        names = [
+            BLOCKED_BY[cause] if cause != MISSING else "moves data" if 2 * moving > stop - start else "blocked"
+            for cause, moving, start, stop in _rows(own.cause, own.moving_ns, own.start, own.stop)
+        ]
+        self._slices(process, "event loop", own.start, own.stop, names, "event-loop")
 
-    def _intervals(
-        self, process: int, what: str, start: Int64, stop: Int64, names: Sequence[str], category: str
-    ) -> None:
-        lane = lanes(start, stop)
-        tracks = self._tracks(process, what, lane)
-        for at, until, name, number in zip(start.tolist(), stop.tolist(), names, lane.tolist(), strict=True):
-            self.events.slice(process, tracks[number], at, until, name, category)
-
-    def _tracks(self, process: int, what: str, lane: Int64) -> dict[int, int]:
-        numbers = np.unique(lane).tolist()
+    def _slices(
+        self,
+        process: int,
+        what: str,
+        start: Int64,
+        stop: Int64,
+        names: Sequence[str],
+        categories: str | Sequence[Bucket],
+        *,
+        args: Iterable[Mapping[str, Any] | None] = repeat(None),
+        wanted: Int64 | None = None,
+    ) -> list[WrittenSlice]:
+        """Write intervals that may overlap, on as many tracks as that takes; buckets have their colours."""
+        lane = lanes(start, stop, wanted).tolist()
+        numbers = sorted(set(lane))
         several = len(numbers) > 1 or what == "slot"
-        return {n: self.events.track(process, f"{what} {n}" if several else what) for n in numbers}
+        tracks = {n: self.events.track(process, f"{what} {n}" if several else what) for n in numbers}
+        each = repeat(categories) if isinstance(categories, str) else categories
+        return [
+            self.events.slice(
+                process, tracks[n], at, until, name, category, colour=_COLOURS.get(category, ""), args=about
+            )
+            for n, at, until, name, category, about in zip(lane, start.tolist(), stop.tolist(), names, each, args)  # noqa: B905  # of which two may have no end
+        ]
 
     def transfer_arrows(self) -> None:
         """Write arrows from the run or transfer that brought a result to its sender, to the transfer from there."""
@@ -330,16 +293,27 @@ class _Export:
     def _key(self, task: int) -> str:
         return self.trace.keys[task][:_KEY_LENGTH] if task != MISSING else "unknown"
 
+    def _worker_name(self, worker: int) -> str:
+        return self.trace.workers[worker].name if worker != MISSING else "unknown"
+
     def _about(self, row: int) -> dict[str, Any]:
         runs = self.trace.runs
-        about: dict[str, Any] = {
-            "key": self._key(int(runs.task[row])),
-            "outcome": _name_of(RunOutcome, int(runs.outcome[row])),
-        }
+        outcome = _name_of(RunOutcome, int(runs.outcome[row]))
+        about: dict[str, Any] = {"key": self._key(int(runs.task[row])), "outcome": outcome}
         for name, column in (("cpu, ms", runs.cpu_ns), ("gpu, ms", runs.gpu_ns)):
             if column[row] > 0:
                 about[name] = int(column[row]) / 1e6
         return about
+
+
+def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _whole(table: Any) -> Bool:
+    """Mark the intervals whose start is known and no later than their stop."""
+    found: Bool = (table.start != MISSING) & (table.stop >= table.start)
+    return found
 
 
 def _left(trace: RunTrace) -> Int64:
@@ -362,16 +336,8 @@ def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:
 
 
 def _origin(trace: RunTrace) -> int:
-    """Find the first instant that is written."""
-    columns = (
-        trace.phases.start,
-        trace.graphs.received,
-        trace.runs.executing,
-        trace.transfers.start,
-        trace.shuffled.start,
-        trace.blocked.start,
-        trace.series.at,
-    )
+    intervals = [table.start for table in (trace.phases, trace.transfers, trace.shuffled, trace.blocked)]
+    columns = (*intervals, trace.graphs.received, trace.runs.executing, trace.series.at)
     return min(trace.start, *(int(column[column != MISSING].min(initial=trace.start)) for column in columns))
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -13,79 +12,71 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import PHASES, RunOutcome
 
 _GATHER = PHASES.index("gather")
+_LARGEST = np.iinfo(np.int64).max
+
+#: Instant at which a result was reported, and the run that made it.
+_Result = tuple[int, int]
 
 
-@dataclass(slots=True)
-class _Log:
-    #: (stop, start, whether it gathered), in the order of stop.
-    activities: list[tuple[int, int, bool]] = field(default_factory=list)
-    #: (reported, run) of what it asked for, in order.
-    results: list[tuple[int, int]] = field(default_factory=list)
-
-    def last_result(self, after: int, until: int) -> tuple[int, int] | None:
-        """The last result in (after, until]."""
-        found = bisect_right(self.results, (until, np.iinfo(np.int64).max)) - 1
-        return self.results[found] if found >= 0 and self.results[found][0] > after else None
+def _last(results: list[_Result], until: int, after: int = MISSING) -> _Result | None:
+    """The last of some sorted results in (after, until]."""
+    found = bisect_right(results, (until, _LARGEST)) - 1
+    return results[found] if found >= 0 and results[found][0] > after else None
 
 
 class ClientLog:
     """Log of what each client did, and which results it waited for before it went on."""
 
     def __init__(self, trace: RunTrace) -> None:
-        self._logs: dict[int, _Log] = {}
-        self._everyone = _Log()
         phases, graphs, runs, tasks = trace.phases, trace.graphs, trace.runs, trace.tasks
+        #: By client: (stop, start, whether it gathered), in the order of stop; a graph arrives at one instant.
+        self._activities: defaultdict[int, list[tuple[int, int, bool]]] = defaultdict(list)
         columns = (phases.client, phases.phase, phases.start, phases.stop)
         for client, phase, start, stop in zip(*(column.tolist() for column in columns), strict=True):
-            self._of(client).activities.append((stop, start, phase == _GATHER))
+            self._activities[client].append((stop, start, phase == _GATHER))
         for client, received in zip(graphs.client.tolist(), graphs.received.tolist(), strict=True):
-            self._of(client).activities.append((received, received, False))
-
+            self._activities[client].append((received, received, False))
+        for activities in self._activities.values():
+            activities.sort()
         done = np.flatnonzero(heard_by_clients(trace))
         graph = tasks.graph[runs.task[done]]
         known = (graph >= 0) & (graph < len(graphs))
-        client = np.full(len(done), MISSING, np.int64)
-        client[known] = graphs.client[graph[known]]
-        rows = sorted(zip(runs.reported[done].tolist(), done.tolist(), client.tolist(), strict=True))
-        for reported, run, number in rows:
-            self._of(number).results.append((reported, run))
-            self._everyone.results.append((reported, run))
-        for log in self._logs.values():
-            log.activities.sort()
-
-    def _of(self, client: int) -> _Log:
-        return self._logs.setdefault(client, _Log())
+        clients = np.full(len(done), MISSING, np.int64)
+        clients[known] = graphs.client[graph[known]]
+        #: Results that any client asked for, and those of each.
+        self._all: list[_Result] = []
+        self._results: defaultdict[int, list[_Result]] = defaultdict(list)
+        for reported, run, client in sorted(
+            zip(runs.reported[done].tolist(), done.tolist(), clients.tolist(), strict=True)
+        ):
+            self._all.append((reported, run))
+            self._results[client].append((reported, run))
 
     def back(self, client: int, at: int, since: int) -> tuple[list[tuple[int, bool]], int]:
         """Go back through what a client did before ``at``, to the result that it waited for last.
 
         The client waited for a result that arrived while it gathered. Where it did not gather (``wait``,
         ``as_completed``), it waited for the last one that arrived while it was idle, if it went on sooner after it than
-        it had been idle before; otherwise it was thinking.
-
-        Returns
-        -------
-        steps
-            Instants, latest first, each with True if the client was fetching results in the time after it.
-        run
-            Position of the run that made the result; MISSING if the client waited for none after ``since``.
+        it had been idle before; otherwise it was thinking. Returns instants, latest first, each with True if the client
+        was fetching results in the time after it; and the position of the run that made the result, MISSING if the
+        client waited for none after ``since``.
         """
-        log = self._of(client)
+        activities, results = self._activities[client], self._results[client]
         steps: list[tuple[int, bool]] = []
         following, then_gathered = at, False
-        for i in range(bisect_left(log.activities, (at + 1,)) - 1, -1, -1):
-            stop, start, gathered = log.activities[i]
+        for i in range(bisect_left(activities, (at + 1,)) - 1, -1, -1):
+            stop, start, gathered = activities[i]
             if following <= since:
                 break
             if stop > following:
                 continue
-            result = log.last_result(stop, following)
+            result = _last(results, following, stop)
             if result is not None and following - result[0] <= result[0] - stop:
                 return [*steps, (result[0], then_gathered)], result[1]
             if gathered:
                 steps.append((stop, False))
                 # It may be another client that asked for this first.
-                result = log.last_result(start, stop) or self._everyone.last_result(start, stop)
+                result = _last(results, stop, start) or _last(self._all, stop, start)
                 if result is not None:
                     return [*steps, (result[0], True)], result[1]
                 steps.append((start, True))
@@ -121,39 +112,29 @@ class Nested:
 
     def __init__(self, trace: RunTrace) -> None:
         self._parents: dict[int, int] = {}
-        self._results: dict[int, list[tuple[int, int]]] = {}
-        clients = {i for i, name in enumerate(trace.clients) if name.startswith(WORKER_CLIENT)}
-        runs, graphs = trace.runs, trace.graphs
+        #: By run: results that its task had asked for.
+        self._results: defaultdict[int, list[_Result]] = defaultdict(list)
+        runs, graphs, tasks = trace.runs, trace.graphs, trace.tasks
         away = np.flatnonzero((runs.seceded != MISSING) & (runs.stop != MISSING))
-        if not clients or not len(away):
-            return
-        for client in clients:
-            mine = np.flatnonzero(graphs.client == client).tolist()
-            covering = {
-                graph: away[(runs.start[away] <= graphs.received[graph]) & (graphs.received[graph] <= runs.stop[away])]
-                for graph in mine
-            }
+        clients = [i for i, name in enumerate(trace.clients) if name.startswith(WORKER_CLIENT)]
+        for client in clients if len(away) else ():
+            covering = {}
+            for graph in np.flatnonzero(graphs.client == client).tolist():
+                at = graphs.received[graph]
+                covering[graph] = away[(runs.start[away] <= at) & (at <= runs.stop[away])]
             on = Counter(worker for rows in covering.values() for worker in set(runs.worker[rows].tolist()))
-            if not on:
-                continue
-            home = on.most_common(1)[0][0]
-            for graph, rows in covering.items():
-                rows = rows[runs.worker[rows] == home]
+            for graph, rows in covering.items() if on else ():
+                rows = rows[runs.worker[rows] == on.most_common(1)[0][0]]
                 if len(rows):
                     self._parents[graph] = int(rows[np.argmax(runs.start[rows])])
-        self._collect(trace)
-
-    def _collect(self, trace: RunTrace) -> None:
-        runs, tasks = trace.runs, trace.tasks
+        if not self._parents:
+            return
         inside = (runs.task >= 0) & (runs.task < len(tasks)) & (runs.outcome == RunOutcome.SUCCEEDED)
         rows = np.flatnonzero(inside & (runs.reported != MISSING))
-        graph = tasks.graph[runs.task[rows]]
-        for run, number in zip(rows.tolist(), graph.tolist(), strict=True):
-            if number in self._parents and tasks.wanted[runs.task[run]]:
-                results = self._results.setdefault(self._parents[number], [])
-                results.append((int(runs.reported[run]), run))
-        for results in self._results.values():
-            results.sort()
+        rows = rows[tasks.wanted[runs.task[rows]] & np.isin(tasks.graph[runs.task[rows]], list(self._parents))]
+        rows = rows[np.argsort(runs.reported[rows], kind="stable")]
+        for run, graph in zip(rows.tolist(), tasks.graph[runs.task[rows]].tolist(), strict=True):
+            self._results[self._parents[graph]].append((int(runs.reported[run]), run))
 
     def parent(self, graph: int) -> int:
         """Find the run that submitted a graph; MISSING for a graph that no task submitted."""
@@ -161,6 +142,5 @@ class Nested:
 
     def last_result(self, run: int, at: int) -> int:
         """Find the run that made the last result that a run had asked for and got by an instant; MISSING if none."""
-        results = self._results.get(run, [])
-        found = bisect_right(results, (at, len(results) + (1 << 62))) - 1
-        return results[found][1] if found >= 0 else MISSING
+        found = _last(self._results[run], at) if run in self._results else None
+        return MISSING if found is None else found[1]

@@ -10,19 +10,7 @@ class EmptyTraceError(ValueError):
 
 
 class UnknownNameError(KeyError):
-    """A key, prefix, span, worker or kind that the trace does not have.
-
-    Parameters
-    ----------
-    what
-        What the name stands for, such as ``prefix``.
-    name
-        The name that was given.
-    known
-        Known names.
-    place
-        Holder of the names.
-    """
+    """A key, prefix, span, worker or kind (``what``) that the trace, or another ``place``, does not have."""
 
     def __init__(self, what: str, name: object, known: Iterable[str], place: str = "this trace") -> None:
         super().__init__(what, name)

@@ -15,7 +15,6 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 
 #: Characters of a name; a longer one is cut.
 _NAME_LENGTH = 200
-
 #: Events that are written together; they are some 500 kB.
 _AT_ONCE = 4096
 
@@ -43,17 +42,9 @@ class WrittenSlice:
 class TraceEvents:
     """Writer of the events of one file; instants are integer nanoseconds, users' names are cut and escaped.
 
-    Parameters
-    ----------
-    file
-        Binary, open for writing.
-    origin
-        The instant that is 0 in the file: microseconds since the epoch would lose their fractions in a double.
-
-    Notes
-    -----
-    The caller must nest slices on a track or keep them apart, and write an arrow after both of its slices: the reader
-    silently drops anything else.
+    ``origin`` is the instant that is 0 in the file: microseconds since the epoch would lose their fractions in a
+    double. The caller must nest slices on a track or keep them apart, and write an arrow after both of its slices: the
+    reader silently drops anything else.
     """
 
     def __init__(self, file: IO[bytes], origin: int) -> None:
@@ -176,19 +167,10 @@ def _microseconds(ns: int) -> str:
 
 
 def lanes(start: Int64, stop: Int64, wanted: Int64 | None = None) -> Int64:
-    """Choose a lane for each interval, so that no two in a lane overlap; touching is no overlap.
+    """Choose a lane for each interval, from 0, so that no two in a lane overlap; touching is no overlap.
 
-    Parameters
-    ----------
-    start, stop
-        In any order; no interval stops before its start.
-    wanted
-        Preferred lane of each, from 0, which it gets if that is free then; ``MISSING`` for none.
-
-    Returns
-    -------
-    array
-        From 0. The others are put in as few lanes as possible, after all preferred lanes.
+    An interval gets its ``wanted`` lane if that is free then. The others are put in as few lanes as possible, after all
+    wanted ones.
     """
     wishes = np.full(len(start), MISSING) if wanted is None else wanted
     found = np.empty(len(start), np.int64)

@@ -17,6 +17,7 @@ from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, to
 from dask_efficiency.runs.trace.run_trace import (
     MAX_ALL_PROFILES_BYTES,
     MAX_PROFILE_BYTES,
+    POINTS_INTO,
     TABLES,
     RunTrace,
     TaskProfile,
@@ -25,25 +26,12 @@ from dask_efficiency.runs.trace.run_trace import (
 
 #: Longest run and duration in nanoseconds, a year and some days: sums of longer ones would not fit in 64 bits.
 MAX_NS = 1 << 55
-
 #: Largest number of bytes, and of anything else: sums of two still fit in 64 bits.
 MAX_NUMBER = 1 << 62
 
-#: By table and column of positions: the field of the trace, or the enumeration, that it points into.
-POINTS_INTO = {
-    table: {name: column.points_into for name, column in kind.schema().items() if column.points_into is not None}
-    for table, kind in TABLES.items()
-}
-
 
 def check_positions(trace: RunTrace) -> None:
-    """Check that all parts of a trace fit each other; a position may be ``MISSING``.
-
-    Raises
-    ------
-    ValueError
-        Naming the column, the row and its value.
-    """
+    """Check that all parts of a trace fit each other; a position may be ``MISSING``."""
     if len(trace.keys) != len(trace.tasks):
         raise ValueError(f"there are {len(trace.keys)} keys; expected one for each of {len(trace.tasks)} tasks")
     _check_dependencies(trace)
@@ -64,11 +52,6 @@ def check_numbers(trace: RunTrace) -> None:
 
     Instants lie at most :data:`MAX_NS` before or after the run; the run and all durations take no longer than that.
     Sizes and rates are at most :data:`MAX_NUMBER`. All of them may be ``MISSING``.
-
-    Raises
-    ------
-    ValueError
-        Naming the column, the row and its value.
     """
     if not -MAX_NUMBER <= trace.start <= trace.stop <= min(trace.start + MAX_NS, MAX_NUMBER):
         raise ValueError(f"the run is from {trace.start} to {trace.stop}; expected nanoseconds, of {MAX_NS} at most")
@@ -77,11 +60,9 @@ def check_numbers(trace: RunTrace) -> None:
             column = getattr(getattr(trace, table), name)
             if column.dtype != np.int64 or described.points_into is not None:
                 continue
-            lowest, highest = (0, MAX_NS) if described.unit == "ns" else (0, MAX_NUMBER)
+            lowest, highest = 0 if described.unit else -MAX_NUMBER, MAX_NS if described.unit == "ns" else MAX_NUMBER
             if described.clock is not None:
                 lowest, highest = trace.start - MAX_NS, trace.stop + MAX_NS
-            elif not described.unit:
-                lowest = -MAX_NUMBER
             wrong = (column != MISSING) & ((column < lowest) | (column > highest))
             if wrong.any():
                 row = int(wrong.argmax())
@@ -118,14 +99,12 @@ _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
 
 #: Name of a profile in the archive, by its position.
 _PROFILE = "profiles/{}.json.gz"
-
 #: Fields of a profile in the description.
 _OF_PROFILE = tuple(field.name for field in fields(TaskProfile) if field.name != "content")
-
 #: Most threads of a worker in a file that is not refused as forged.
 _MAX_THREADS = 1 << 20
-
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
+_MAPPINGS = ("config", "versions", "dropped")
 
 
 class TraceFileError(ValueError):
@@ -136,20 +115,7 @@ _FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
 
 
 def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Save a trace, as :meth:`RunTrace.save <dask_efficiency.RunTrace.save>`.
-
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL; ``.trace`` is a good ending. A local file is replaced as a whole or not at all.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
-
-    Raises
-    ------
-    ValueError
-        If the parts of the trace do not fit each other, as :func:`check_positions` says.
-    """
+    """Save a trace, as :meth:`RunTrace.save <dask_efficiency.RunTrace.save>`, if its parts fit each other."""
     check_positions(trace)
     profiles = [(_PROFILE.format(i), profile.content) for i, profile in enumerate(trace.profiles)]
     write_archive(path, _FORM, _description(trace), _columns(trace), profiles, **storage_options)
@@ -161,15 +127,13 @@ def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
     yield "key_offsets", {"offsets": trace.keys.offsets}
     yield "dependency_starts", {"starts": trace.dependency_starts}
     yield "dependencies", {"tasks": trace.dependencies}
-    distinct = _distinct(trace)
-    tasks = [(task, distinct[_text(constraint)]) for task, constraint in trace.constraints.items()]
-    rows = np.array(tasks, np.int64).reshape(len(tasks), 2)
-    yield "constraints", {"task": rows[:, 0], "constraint": rows[:, 1]}
+    number = {text: i for i, text in enumerate(_distinct(trace))}
+    tasks, numbers = list(trace.constraints), [number[_text(each)] for each in trace.constraints.values()]
+    yield "constraints", {"task": np.array(tasks, np.int64), "constraint": np.array(numbers, np.int64)}
 
 
-def _distinct(trace: RunTrace) -> dict[str, int]:
-    """Number the distinct constraints of tasks, as JSON."""
-    return {text: i for i, text in enumerate(dict.fromkeys(map(_text, trace.constraints.values())))}
+def _distinct(trace: RunTrace) -> list[str]:
+    return list(dict.fromkeys(map(_text, trace.constraints.values())))
 
 
 def _text(constraint: Mapping[str, Any]) -> str:
@@ -178,15 +142,11 @@ def _text(constraint: Mapping[str, Any]) -> str:
 
 def _description(trace: RunTrace) -> dict[str, Any]:
     return {
-        "name": trace.name,
-        "start": trace.start,
-        "stop": trace.stop,
+        **{name: getattr(trace, name) for name in ("name", "start", "stop")},
         **{name: list(getattr(trace, name)) for name in _NAMES},
         "workers": [asdict(worker) | {"resources": dict(worker.resources)} for worker in trace.workers],
         "constraints": [json.loads(text) for text in _distinct(trace)],
-        "config": dict(trace.config),
-        "versions": dict(trace.versions),
-        "dropped": dict(trace.dropped),
+        **{name: dict(getattr(trace, name)) for name in _MAPPINGS},
         "profiles": [{name: getattr(profile, name) for name in _OF_PROFILE} for profile in trace.profiles],
     }
 
@@ -214,6 +174,7 @@ def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace
 def _trace(archive: Archive) -> RunTrace:
     # Of any type: mypy cannot follow that each has the type of its name.
     names: dict[str, Any] = {name: tuple(archive.listed(name, str)) for name in _NAMES}
+    mappings: dict[str, Any] = {name: archive.field(name, dict) for name in _MAPPINGS}
     tables: dict[str, Any] = {name: table(**archive.columns(name, table.dtypes())) for name, table in TABLES.items()}
     arrays = {name: archive.columns(name, dtypes) for name, dtypes in _ARRAYS.items()}
     try:
@@ -226,11 +187,9 @@ def _trace(archive: Archive) -> RunTrace:
             dependencies=arrays["dependencies"]["tasks"],
             constraints=_constraints(arrays["constraints"], archive.listed("constraints", dict)),
             workers=tuple(_worker(archive, worker) for worker in archive.listed("workers", dict)),
-            config=archive.field("config", dict),
-            versions=archive.field("versions", dict),
-            dropped=archive.field("dropped", dict),
             profiles=tuple(_profiles(archive)),
             **names,
+            **mappings,
             **tables,
         )
         check_positions(trace)
@@ -269,15 +228,11 @@ def _profiles(archive: Archive) -> Iterator[TaskProfile]:
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
     kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float}
     found = {name: archive.part(described, name, kinds.get(name, int), "workers") for name in _SPEC}
-    for name in _SPEC:
+    for name, value in found.items():
         lowest = -MAX_NUMBER if name == "clock_offset" else 0
-        highest: float = MAX_NUMBER
-        if name == "nthreads":
-            highest = _MAX_THREADS
-        numbers = [found[name]]
-        if name == "resources":
-            numbers, highest = found[name].values(), math.inf
-        for number in numbers if kinds.get(name, int) is not str else ():
+        highest = {"nthreads": _MAX_THREADS, "resources": math.inf}.get(name, MAX_NUMBER)
+        numbers = () if isinstance(value, str) else value.values() if isinstance(value, dict) else (value,)
+        for number in numbers:
             if type(number) not in (int, float) or not lowest <= number <= highest:
                 raise TraceFileError(f"'workers.{name}' has {number!r:.80}; expected {lowest} to {highest}")
     return WorkerSpec(**found)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress, count, filterfalse, repeat
 from operator import itemgetter, methodcaller, ne
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import WorkerBatch
@@ -18,62 +18,39 @@ from dask_efficiency.runs.trace.schema import STATES, Series
 
 #: Most different names; later ones share one. Bounds the memory.
 MAX_NAMES = 10_000
-
 #: Longer names are cut.
 MAX_NAME_LENGTH = 200
 
 
-class Names:
-    """Numbers for names; all names beyond :data:`MAX_NAMES` share the last number."""
+class Names(dict[str, int]):
+    """Numbers for names, given at the first look-up; all names beyond :data:`MAX_NAMES` share the last number."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+    def __missing__(self, name: str) -> int:
+        short = name[:MAX_NAME_LENGTH]
+        return self.setdefault(short if short in self or len(self) < MAX_NAMES else "(other)", len(self))
 
-    def number(self, name: str) -> int:
-        """Get the number of a name, or give it one."""
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers.setdefault(name[:MAX_NAME_LENGTH], len(self._numbers))
-            if number >= MAX_NAMES:
-                del self._numbers[name[:MAX_NAME_LENGTH]]
-                number = self._numbers.setdefault("(other)", len(self._numbers))
-        return number
-
-    def numbers(self, names: Sequence[str]) -> list[int]:
+    def numbers(self, names: Iterable[str]) -> list[int]:
         """Get the numbers of names."""
-        numbers = [*map(self._numbers.get, names)]
-        return [*map(self.number, names)] if None in numbers else cast("list[int]", numbers)
-
-    def all(self) -> list[str]:
-        """List the names in the order of their numbers."""
-        return list(self._numbers)
+        return [*map(self.__getitem__, names)]
 
 
 #: A transition is one number in a column: ``start * len(STATES) + finish``, of positions.
 _CODES = {(start, finish): i * len(STATES) + j for i, start in enumerate(STATES) for j, finish in enumerate(STATES)}
-
 #: Stimuli whose time was read by the worker that sent the message.
 _OF_WORKERS = frozenset({"task-finished", "task-erred", "execute-unknown-error", "reschedule"})
-
 #: Nanoseconds since the epoch, in 1973, below which the number in a stimulus's id is no time, as in steal-7.
 _NO_TIME = 10**17
-
 #: Transitions for each task that a chapter has room for: a task makes five, and more if it runs again.
 TRANSITIONS_A_TASK = 8
-
 #: Columns of a heartbeat's row after its instant and worker.
 SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
-
 #: Transitions that are kept as they came, to be written into columns together: so few that the garbage collector,
 #: which runs after 700 new objects, seldom visits them.
 MAX_KEPT = 128
-
 #: Of a task that its client has forgotten: generation, and two of Dask's own numbers.
 _NO_PRIORITY = (0, 0, 0)
-
 #: Tasks of a graph whose facts are read together.
 _PIECE = 1_000
-
 #: Values that are kept of a transition: the instant, the number of the task, start and finish, the stimulus, the number
 #: of the worker, the run that begins or the size of the result, and Dask's ``startstops`` of a run that ended.
 VALUES_KEPT = 8
@@ -100,18 +77,12 @@ _KIND_AND_TIME = methodcaller("rpartition", "-")
 class TraceRecorder:
     """Recorder of the scheduler's view, without a scheduler.
 
-    It keeps two chapters. When the newer one is full, the older one is dropped and counted.
+    It keeps two chapters. When the newer one is full, the older one is dropped and counted, so that of ``max_tasks`` at
+    least half are the latest.
 
     Transitions of tasks whose facts were read may be appended to :attr:`kept`: they are written into columns before
     anything whose order matters. The caller calls :meth:`make_room` at :data:`MAX_KEPT`, so a chapter may grow beyond
     half by as many.
-
-    Parameters
-    ----------
-    read
-        Reads the facts of tasks by their keys; None if the scheduler does not know all of them.
-    max_tasks
-        Most tasks that are kept; at least half of them are the latest.
     """
 
     def __init__(self, read: Callable[[Sequence[Any]], TaskFacts | None], *, max_tasks: int) -> None:
@@ -142,8 +113,6 @@ class TraceRecorder:
         self._half = max(1, max_tasks // 2)
         self._full_log = TRANSITIONS_A_TASK * self._half
 
-    # -- tasks -------------------------------------------------------------------------------
-
     def _meet(self, key: Any, graph: int = MISSING) -> int:
         """Number a task that is new in this chapter, and read its facts; also of one known only as a dependency."""
         facts = self._read((key,))
@@ -167,7 +136,6 @@ class TraceRecorder:
         return task
 
     def _number(self, key: Any, numbers: dict[Any, int]) -> int:
-        """Number a task whose facts are unknown."""
         task = numbers[key] = len(self._newer.keys)
         self._newer.keys.append(key)
         self._newer.tasks.append(MISSING, MISSING, MISSING)
@@ -203,7 +171,6 @@ class TraceRecorder:
         return list(filterfalse(self._unread.__contains__, unnumbered))
 
     def _know(self, keys: Sequence[Any], facts: TaskFacts) -> None:
-        """Note the dependencies and constraints of numbered tasks."""
         ids, unread = self.ids, self._unread
         for position, constraints in facts.constraints.items():
             self._newer.constraints[ids[keys[position]]] = dict(constraints)
@@ -219,25 +186,13 @@ class TraceRecorder:
     def graph(
         self, keys: Iterable[Any], wanted: Collection[Any], *, client: str, stimulus_id: str, received: int, at: int
     ) -> None:
-        """Note a graph that was taken in; its transitions follow, by the same stimulus.
-
-        Parameters
-        ----------
-        keys, wanted
-            Its tasks, and those whose results the client asked for.
-        client, stimulus_id
-            The client, and the id of the stimulus that causes its transitions.
-        received
-            Instant at which the scheduler began to take it in.
-        at
-            Now.
-        """
+        """Note a graph that was taken in, from ``received`` on; its transitions follow, by the same stimulus."""
         self.make_room()
         self.catch_up()
         chapter = self._newer
         graphs = chapter.tables["graphs"]
         number = chapter.first_graph + len(graphs)
-        graphs.append(self.clients.number(client), received, at)
+        graphs.append(self.clients[client], received, at)
         self._taking_in = stimulus_id, number
         keys, wanted = list(dict.fromkeys(keys)), set(wanted)
         for first in range(0, len(keys), _PIECE):
@@ -265,22 +220,18 @@ class TraceRecorder:
             if key in wanted:
                 self._newer.wanted.add(task)
 
-    # -- what happens ------------------------------------------------------------------------
-
-    def transition(self, at: int, key: Any, start: str, finish: str, stimulus_id: str, worker: int, extra: int) -> None:
-        """Note a task's change of state.
-
-        Parameters
-        ----------
-        at, key, start, finish
-            Instant, task, and states.
-        stimulus_id
-            Id of its cause.
-        worker
-            Number of the worker that it is now on, or that sent the message.
-        extra
-            Number of the run that begins, or size of the result; else MISSING.
-        """
+    def transition(
+        self,
+        at: int,
+        key: Any,
+        start: str,
+        finish: str,
+        stimulus_id: str,
+        worker: int,
+        extra: int,
+        startstops: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Note a task's change of state; ``extra`` is the number of the run that begins, or the size of the result."""
         self.catch_up()
         if stimulus_id != self._stimulus_id:
             if len(self._newer.log) >= self._full_log:
@@ -293,6 +244,8 @@ class TraceRecorder:
                 task = self._meet(key)
             elif task is None:  # it was there before the recording
                 return
+        if startstops:
+            self._write_computed([len(self._newer.log)], [startstops])
         self._newer.log.append(at, task, worker, _CODES[start, finish], extra)
 
     def catch_up(self) -> None:
@@ -316,28 +269,14 @@ class TraceRecorder:
         if self._releases:
             self._write_releases()
 
-    def computed(self, start: float, stop: float) -> None:
-        """Note Dask's start and stop of the run that the next transition ends, in seconds since the epoch."""
-        self.catch_up()
-        self._newer.computed.append(len(self._newer.log), start, stop)
-
     def _write_computed(self, rows: list[int], startstops: list[Sequence[Mapping[str, Any]]]) -> None:
         """Write Dask's start and stop of runs, with the row of the log that ends each."""
         last = [reported[-1] for reported in startstops]
         if any(map(ne, map(_ACTION, last), repeat("compute"))):
-            found = [
-                (row, next((part for part in reversed(reported) if part["action"] == "compute"), None))
-                for row, reported in zip(rows, startstops, strict=True)
-            ]
-            rows = [row for row, part in found if part is not None]
-            last = [part for _, part in found if part is not None]
+            computed = [[part for part in reported if part["action"] == "compute"][-1:] for reported in startstops]
+            rows = list(compress(rows, computed))
+            last = list(chain.from_iterable(computed))
         self._newer.computed.extend(rows, map(_START, last), map(_STOP, last))
-
-    def processing_again(self, at: int, key: Any, worker: int, run_id: int, *, stimulus_id: str | None) -> None:
-        """Note a task that was given to another worker; or, without a stimulus, was processing at the start."""
-        self.catch_up()
-        cause = self._stimulus_id if stimulus_id is None else stimulus_id
-        self.transition(at, key, "processing", "processing", cause, worker, run_id)
 
     def recomputed(self, run_id: int) -> None:
         """Note a run that computes a lost result again."""
@@ -368,17 +307,14 @@ class TraceRecorder:
             self.catch_up()
 
     def _write_releases(self) -> None:
-        releases, self._releases = self._releases, []
-        keys = [*chain.from_iterable(keys for _, _, keys in releases)]
-        tasks = [*map(self.ids.get, keys)]
-        if None in tasks:
-            tasks = [self._unread.get(key) if task is None else task for key, task in zip(keys, tasks, strict=True)]
-        ats = chain.from_iterable([at] * len(keys) for at, _, keys in releases)
-        clients = chain.from_iterable([self.clients.number(client)] * len(keys) for _, client, keys in releases)
-        known = [task is not None for task in tasks]
-        self._newer.tables["releases"].extend(
-            *(compress(column, known) for column in (ats, clients, cast("list[int]", tasks)))
-        )
+        rows: list[tuple[int, int, int]] = []
+        for at, client, keys in self._releases:
+            number = self.clients[client]
+            tasks = (self.ids.get(key, self._unread.get(key)) for key in keys)
+            rows += [(at, number, task) for task in tasks if task is not None]
+        self._releases = []
+        if rows:
+            self._newer.tables["releases"].extend(*zip(*rows, strict=True))
 
     def worker_changed(self, at: int, worker: int, change: int, *, stimulus_id: str | None = None) -> None:
         """Note a worker that joined, left, paused or resumed; the stimulus is the one that removed it."""
@@ -435,20 +371,12 @@ class TraceRecorder:
             first_stimulus=full.first_stimulus + len(full.stimuli),
         )
 
-    # -- what there is -----------------------------------------------------------------------
-
     def freeze(self) -> Frozen:
         """Freeze the recording as of now. Quick, for the event loop: columns that only grow are copied later."""
         self.catch_up()
-        facts = {
-            "prefixes": self.prefixes.all(),
-            "spans": self.spans.all(),
-            "clients": self.clients.all(),
-            "kinds": self.kinds.all(),
-            "dropped": dict(self.dropped),
-            "not_profiled": dict(self.not_profiled),
-        }
-        return Frozen(self._chapters, facts)
+        names = {name: list(getattr(self, name)) for name in ("prefixes", "spans", "clients", "kinds")}
+        counts = {name: dict(getattr(self, name)) for name in ("dropped", "not_profiled")}
+        return Frozen(self._chapters, {**names, **counts})
 
     @property
     def _chapters(self) -> list[Chapter]:

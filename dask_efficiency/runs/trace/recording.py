@@ -12,50 +12,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, WorkerBatch
-from dask_efficiency.runs.trace.schema import (
-    Blocked,
-    Graphs,
-    Releases,
-    Series,
-    Stimuli,
-    Tasks,
-    Transitions,
-    WorkerEvents,
-)
 
 #: Columns that are known of a task when it is first seen.
-TASKS = tuple(name for name, column in Tasks.schema().items() if column.points_into is not None)
-
+TASKS = tuple(name for name, column in schema.Tasks.schema().items() if column.points_into is not None)
 _Dtypes = Mapping[str, type[np.generic]]
+#: A worker's number, its senders' numbers, and its batch.
+_Batch = tuple[int, list[int], WorkerBatch]
 
 #: Growing tables, by the names under which they travel. Those that are no table of a trace are joined to one later.
 _TABLES: dict[str, _Dtypes] = {
     "edges": {"task": np.int32, "dependency": np.int32},
     # A code is a state before and a state after; extra is the number of a run that begins, or the size of a result.
     "log": {
-        **{name: Transitions.dtypes()[name] for name in ("at", "task", "worker")},
+        **{name: schema.Transitions.dtypes()[name] for name in ("at", "task", "worker")},
         "code": np.int8,
         "extra": np.int64,
     },
     # Row of the log with which a stimulus begins, and the worker that made it; MISSING is the scheduler.
-    "stimuli": {**Stimuli.dtypes(), "row": np.int32, "worker": np.int32},
+    "stimuli": {**schema.Stimuli.dtypes(), "row": np.int32, "worker": np.int32},
     # Row of the log, and when Dask says that the thread began and stopped, in seconds since the epoch.
     "computed": {"row": np.int32, "start": np.float64, "stop": np.float64},
     # Numbers of the runs that compute a lost result again.
     "recomputed": {"run_id": np.int64},
     # Stimuli that removed a worker.
     "removals": {"stimulus": np.int64},
-    "graphs": Graphs.dtypes(),
-    "releases": Releases.dtypes(),
-    "worker_events": WorkerEvents.dtypes(),
-    "blocked": Blocked.dtypes(),
-    "series": Series.dtypes(),
+    "graphs": schema.Graphs.dtypes(),
+    "releases": schema.Releases.dtypes(),
+    "worker_events": schema.WorkerEvents.dtypes(),
+    "blocked": schema.Blocked.dtypes(),
+    "series": schema.Series.dtypes(),
 }
-
-
-def _packed(typecode: str, numbers: tuple[float, ...]) -> bytes:
-    return pack(f"{len(numbers)}{typecode}", *numbers)
 
 
 class Growing:
@@ -75,9 +63,8 @@ class Growing:
     def extend(self, *values: Iterable[float]) -> None:
         """Append rows, column by column; all of them or, if a value does not fit its column, none."""
         # Takes a third of the instructions of extending arrays by numbers.
-        added = [
-            _packed(column.typecode, (*numbers,)) for column, numbers in zip(self.columns.values(), values, strict=True)
-        ]
+        rows = zip(self.columns.values(), map(tuple, values), strict=True)
+        added = [pack(f"{len(numbers)}{column.typecode}", *numbers) for column, numbers in rows]
         for column, numbers in zip(self.columns.values(), added, strict=True):
             column.frombytes(numbers)
 
@@ -86,13 +73,7 @@ class Growing:
 
 
 class Chapter:
-    """Part of a recording that can be dropped as a whole; its tasks are numbered from 0.
-
-    Parameters
-    ----------
-    first_graph, first_stimulus
-        Number of its first graph and stimulus in the whole recording.
-    """
+    """Part of a recording that can be dropped as a whole; its tasks are numbered from 0."""
 
     def __init__(self, first_graph: int = 0, first_stimulus: int = 0) -> None:
         self.first_graph = first_graph
@@ -102,15 +83,14 @@ class Chapter:
         self.constraints: dict[int, dict[str, Any]] = {}
         self.wanted: set[int] = set()
         #: By task; rows change when their facts are read.
-        self.tasks = Growing({name: Tasks.dtypes()[name] for name in TASKS})
+        self.tasks = Growing({name: schema.Tasks.dtypes()[name] for name in TASKS})
         #: By task, three numbers each: the user's, the graph's, and the order in the graph.
         self.priority = array("q")
         self.tables = {name: Growing(dtypes) for name, dtypes in _TABLES.items()}
         #: Those that grow with every task.
         self.log, self.edges = self.tables["log"], self.tables["edges"]
         self.stimuli, self.computed = self.tables["stimuli"], self.tables["computed"]
-        #: A worker's number, its senders' numbers, and its batch.
-        self.batches: list[tuple[int, list[int], WorkerBatch]] = []
+        self.batches: list[_Batch] = []
         self.batch_rows = 0
         self.profile_bytes = 0
 
@@ -128,59 +108,41 @@ class Chapter:
 
 #: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits; about 0.1 ms.
 _PIECE = 50_000
-
 #: Columns that refer to tasks of a chapter.
 _TASK_COLUMNS = ("edges.task", "edges.dependency", "log.task", "releases.task")
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Recording at one instant, as it travels to the client.
-
-    Parameters
-    ----------
-    columns
-        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process that read it.
-    keys
-        By task: its key as text.
-    facts
-        Everything else, in texts, numbers, lists and dictionaries.
-    """
+    """Recording at one instant, as it travels to the client; instants by the monotonic clock of the process."""
 
     columns: dict[str, NDArray[Any]]
     keys: Texts
     facts: dict[str, Any]
 
 
-@dataclass(slots=True)
 class _FrozenChapter:
     """Chapter at one instant: copies of what changes, and the number of rows of columns that only grow."""
 
-    tasks: dict[str, NDArray[Any]]
-    growing: dict[str, tuple[array[Any], int]]
-    #: In the order of their numbers.
-    keys: list[Any]
-    wanted: set[int]
-    constraints: dict[int, dict[str, Any]]
-    batches: list[tuple[int, list[int], WorkerBatch]]
-    first_graph: int
-    first_stimulus: int
+    def __init__(self, chapter: Chapter) -> None:
+        self.tasks = {name: np.array(column) for name, column in chapter.tasks.columns.items()}
+        self.priority = np.array(chapter.priority).reshape(-1, 3)
+        self.growing = {
+            f"{table}.{name}": (column, len(column))
+            for table, growing in chapter.tables.items()
+            for name, column in growing.columns.items()
+        }
+        self.keys, self.batches = list(chapter.keys), list(chapter.batches)
+        self.wanted, self.constraints = set(chapter.wanted), dict(chapter.constraints)
+        self.first_graph, self.first_stimulus = chapter.first_graph, chapter.first_stimulus
 
 
 class Frozen:
-    """Frozen chapters of a recorder; :meth:`pack` may run on another thread.
-
-    Parameters
-    ----------
-    chapters
-        In order; they may go on growing.
-    facts
-        Everything but columns.
-    """
+    """Chapters of a recorder as they were at one instant; :meth:`pack` may run on another thread."""
 
     def __init__(self, chapters: list[Chapter], facts: dict[str, Any]) -> None:
         self.facts = facts
-        self._parts = [_freeze(chapter) for chapter in chapters]
+        self._parts = list(map(_FrozenChapter, chapters))
 
     def pack(self) -> Recording:
         """Join the chapters, with tasks numbered again and keys as texts."""
@@ -188,7 +150,8 @@ class Frozen:
         for part in self._parts:
             for key in part.keys:
                 ids.setdefault(key, len(ids))
-        tasks = _unknown_tasks(len(ids))
+        tasks: dict[str, NDArray[Any]] = {f"tasks.{name}": np.full(len(ids), MISSING, np.int32) for name in TASKS}
+        tasks |= {"tasks.priority": np.zeros((len(ids), 3), np.int64), "tasks.wanted": np.zeros(len(ids), np.bool_)}
         constraints: dict[str, Any] = {}
         pieces: dict[str, list[NDArray[Any]]] = {}
         first, log_rows = self._parts[0], 0
@@ -205,24 +168,6 @@ class Frozen:
         return Recording({**tasks, **joined}, keys, {**self.facts, "constraints": constraints})
 
 
-def _freeze(chapter: Chapter) -> _FrozenChapter:
-    return _FrozenChapter(
-        tasks={name: np.array(column) for name, column in chapter.tasks.columns.items()}
-        | {"priority": np.array(chapter.priority).reshape(-1, 3)},
-        growing={
-            f"{table}.{name}": (column, len(column))
-            for table, growing in chapter.tables.items()
-            for name, column in growing.columns.items()
-        },
-        keys=list(chapter.keys),
-        wanted=set(chapter.wanted),
-        constraints=dict(chapter.constraints),
-        batches=list(chapter.batches),
-        first_graph=chapter.first_graph,
-        first_stimulus=chapter.first_stimulus,
-    )
-
-
 def _copy_first(column: array[Any], rows: int) -> NDArray[Any]:
     """Copy a column's first rows while it goes on growing, which an array that numpy views could not."""
     copied = np.empty(rows, column.typecode)
@@ -230,13 +175,6 @@ def _copy_first(column: array[Any], rows: int) -> NDArray[Any]:
         stop = min(start + _PIECE, rows)
         copied[start:stop] = column[start:stop]
     return copied
-
-
-def _unknown_tasks(count: int) -> dict[str, NDArray[Any]]:
-    tasks: dict[str, NDArray[Any]] = {f"tasks.{name}": np.full(count, MISSING, np.int32) for name in TASKS}
-    tasks["tasks.priority"] = np.zeros((count, 3), np.int64)
-    tasks["tasks.wanted"] = np.zeros(count, np.bool_)
-    return tasks
 
 
 def _add_tasks(tasks: dict[str, NDArray[Any]], part: _FrozenChapter, number: NDArray[Any], first_graph: int) -> None:
@@ -250,7 +188,7 @@ def _add_tasks(tasks: dict[str, NDArray[Any]], part: _FrozenChapter, number: NDA
         else:
             column[number] = np.where(known == MISSING, column[number], known)
     priority = tasks["tasks.priority"]
-    priority[number] = np.where(unknown[:, None], priority[number], part.tasks["priority"])
+    priority[number] = np.where(unknown[:, None], priority[number], part.priority)
     tasks["tasks.wanted"][number[list(part.wanted)]] = True
 
 
@@ -280,38 +218,28 @@ def _stimuli(begins: NDArray[Any], rows: int, first: int) -> NDArray[Any]:
     return np.where(last < 0, MISSING, last + first).astype(np.int32)
 
 
-def _batches(batches: list[tuple[int, list[int], WorkerBatch]], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
-    """Join the workers' rows, with the worker of each."""
+def _batches(batches: list[_Batch], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
+    """Join the workers' rows, with the worker of each; and their profiles, whose bytes follow each other."""
     columns: dict[str, NDArray[Any]] = {}
-    for table, names in (("runs", RUN), ("transfers", TRANSFER), ("blocks", BLOCKED)):
-        attribute = "blocked" if table == "blocks" else table
+    for table, attribute, names in (
+        ("runs", "runs", RUN),
+        ("transfers", "transfers", TRANSFER),
+        ("blocks", "blocked", BLOCKED),
+    ):
         rows = [getattr(batch, attribute) for _, _, batch in batches]
         joined = np.concatenate(rows) if rows else np.empty((0, len(names)), np.int64)
         columns.update({f"{table}.{name}": joined[:, i] for i, name in enumerate(names)})
-        columns[f"{table}.worker"] = np.repeat(
-            np.array([worker for worker, _, _ in batches], np.int32), [len(part) for part in rows]
-        )
-    columns["transfers.sender"] = np.array(
-        [
-            senders[sender] if sender >= 0 else MISSING
-            for _, senders, batch in batches
-            for sender in batch.transfers[:, TRANSFER.index("sender")].tolist()
-        ],
-        np.int32,
-    )
+        workers = np.array([worker for worker, _, _ in batches], np.int32)
+        columns[f"{table}.worker"] = np.repeat(workers, [len(part) for part in rows])
+    # A batch numbers its senders itself; the last one is none.
+    senders = [np.array([*of, MISSING])[batch.transfers[:, TRANSFER.index("sender")]] for _, of, batch in batches]
+    columns["transfers.sender"] = np.concatenate([*senders, np.empty(0)]).astype(np.int32)
     columns["transfers.task"] = np.array(
         [ids.get(key, MISSING) for _, _, batch in batches for key in batch.keys], np.int32
     )
-    return columns | _profiles(batches)
-
-
-def _profiles(batches: list[tuple[int, list[int], WorkerBatch]]) -> dict[str, NDArray[Any]]:
-    """Join the workers' profiles, their bytes one after the other."""
     found = [(profile, worker) for worker, _, batch in batches for profile in batch.profiles]
-    columns: dict[str, NDArray[Any]] = {
-        f"profiles.{name}": np.array([getattr(profile, name) for profile, _ in found], np.int64)
-        for name in ("run", "thread", "start", "stop", "started")
-    }
+    for name in ("run", "thread", "start", "stop", "started"):
+        columns[f"profiles.{name}"] = np.array([getattr(profile, name) for profile, _ in found], np.int64)
     columns["profiles.worker"] = np.array([worker for _, worker in found], np.int32)
     columns["profiles.nbytes"] = np.array([len(profile.content) for profile, _ in found], np.int64)
     columns["profiles.content"] = np.frombuffer(b"".join(profile.content for profile, _ in found), np.uint8)

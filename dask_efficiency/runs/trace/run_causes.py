@@ -24,43 +24,31 @@ class RunsByTask:
     def __init__(self, runs: Runs, tasks: int) -> None:
         self._runs = runs
         valid = np.flatnonzero((runs.task >= 0) & (runs.task < tasks))
+        self._rows = valid[np.argsort(runs.task[valid], kind="stable")]
+        self._starts = np.searchsorted(runs.task[self._rows], np.arange(tasks + 1))
         #: The only run of a task; MISSING if there is none, or more than one.
-        self.only = np.full(tasks, MISSING, np.int64)
-        self.only[runs.task[valid]] = valid
-        counts = np.bincount(runs.task[valid], minlength=tasks)
-        self.only[counts > 1] = MISSING
-        several = valid[counts[runs.task[valid]] > 1]
-        self._several: dict[int, list[int]] = {}
-        for run, task in zip(several.tolist(), runs.task[several].tolist(), strict=True):
-            self._several.setdefault(task, []).append(run)
-        self._tasks = tasks
+        first = np.append(self._rows, MISSING)[self._starts[:-1]]
+        self.only: Int64 = np.where(np.diff(self._starts) == 1, first, MISSING)
 
     def of(self, task: int) -> list[int]:
         """List the positions of a task's runs."""
-        if not 0 <= task < self._tasks:
-            return []
-        only = int(self.only[task])
-        return [only] if only != MISSING else self._several.get(task, [])
+        known = 0 <= task < len(self.only)
+        return self._rows[self._starts[task] : self._starts[task + 1]].tolist() if known else []
 
     def before(self, run: int) -> int:
         """Find the run of the same task before this one; MISSING if this is the first."""
-        earlier = MISSING
-        for other in self.of(int(self._runs.task[run])):
-            if other == run:
-                return earlier
-            earlier = other
-        return earlier
+        runs = self.of(int(self._runs.task[run]))
+        position = runs.index(run) if run in runs else 0
+        return runs[position - 1] if position else MISSING
 
     def latest(self, tasks: NDArray[np.integer], column: Int64, at: Int64) -> Int64:
         """Find each task's last run whose ``column`` is no later than ``at``, or else its first run that has one."""
         found = np.full(len(tasks), MISSING, np.int64)
-        inside = (tasks >= 0) & (tasks < self._tasks)
+        inside = (tasks >= 0) & (tasks < len(self.only))
         found[inside] = self.only[tasks[inside]]
-        known = found != MISSING
-        found[known] = np.where(column[found[known]] == MISSING, MISSING, found[known])
-        if not self._several:
-            return found
-        for i in np.flatnonzero(inside & ~known).tolist():
+        several = np.flatnonzero(inside & (found == MISSING))
+        found[(found != MISSING) & (column[found] == MISSING)] = MISSING
+        for i in several.tolist():
             runs = [run for run in self.of(int(tasks[i])) if column[run] != MISSING]
             if runs:
                 times = [int(column[run]) for run in runs]
@@ -68,13 +56,19 @@ class RunsByTask:
         return found
 
 
+def rows_by_value(column: NDArray[np.integer]) -> dict[int, list[int]]:
+    """Positions of each value of a column but MISSING, in order."""
+    found: dict[int, list[int]] = {}
+    known = np.flatnonzero(column != MISSING)
+    for row, value in zip(known.tolist(), column[known].tolist(), strict=True):
+        found.setdefault(value, []).append(row)
+    return found
+
+
 class RunCauses:
     """Causes of each run; all arrays are by run, and positions are MISSING where nothing is known.
 
-    Parameters
-    ----------
-    trace
-        Any trace; rows that contradict each other lead to missing causes, not to errors.
+    Rows that contradict each other lead to missing causes, not to errors.
     """
 
     def __init__(self, trace: RunTrace) -> None:
@@ -139,16 +133,12 @@ def _assigning_transitions(trace: RunTrace, by_task: RunsByTask) -> Int64:
     simple[inside] = (by_task.only[runs.task[inside]] != MISSING) & (counts[runs.task[inside]] == 1)
     row[simple] = of_task[runs.task[simple]]
 
-    several: dict[int, list[int]] = {}
     left = np.flatnonzero(inside & ~simple)
-    wanted = np.zeros(tasks, np.bool_)
-    wanted[runs.task[left]] = True
-    rows = given[wanted[transitions.task[given]]]
-    for i, task in zip(rows.tolist(), transitions.task[rows].tolist(), strict=True):
-        several.setdefault(task, []).append(i)
+    given = given[np.isin(transitions.task[given], runs.task[left])]
+    several = rows_by_value(transitions.task[given])
     for run in left.tolist():
-        candidates = several.get(int(runs.task[run]), [])
-        times = [int(transitions.at[i]) for i in candidates]
+        candidates = given[several.get(int(runs.task[run]), [])]
+        times = transitions.at[candidates].tolist()
         found = bisect_right(times, int(runs.assigned[run])) - 1
         earlier = by_task.before(run)
         # A transition no later than the assignment of the run before belongs to that one.
@@ -188,9 +178,8 @@ def constraints(trace: RunTrace, causes: RunCauses, inputs: tuple[Int64, Int64])
     # A cause after its effect, as a jumping clock makes it, is no constraint.
     sound = (runs.reported[source] != MISSING) & (runs.reported[source] <= runs.assigned[target])
     source, target = source[sound], target[sound]
-    opener[(opener != MISSING) & ((runs.reported[opener] == MISSING) | (runs.reported[opener] > runs.assigned))] = (
-        MISSING
-    )
+    in_time = (runs.reported[opener] != MISSING) & (runs.reported[opener] <= runs.assigned)
+    opener[~in_time] = MISSING
 
     last = np.full(len(runs), MISSING, np.int64)
     np.maximum.at(last, target, runs.reported[source])

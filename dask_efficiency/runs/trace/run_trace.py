@@ -8,21 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dask_efficiency.accounts.tables import ColumnTable, Int32, Int64, Texts
+from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.errors import EmptyTraceError
-from dask_efficiency.runs.trace.schema import (
-    Blocked,
-    Graphs,
-    Phases,
-    Releases,
-    Runs,
-    Series,
-    Shuffled,
-    Stimuli,
-    Tasks,
-    Transfers,
-    Transitions,
-    WorkerEvents,
-)
 from dask_efficiency.show.shown import late
 
 if TYPE_CHECKING:
@@ -31,7 +18,6 @@ if TYPE_CHECKING:
 
 #: Most bytes of a profile, compressed: some 300,000 events. A larger one is left out and counted.
 MAX_PROFILE_BYTES = 8 << 20
-
 #: Most bytes of all profiles of a recording, in the scheduler's memory; later ones are left out and counted.
 MAX_ALL_PROFILES_BYTES = 256 << 20
 
@@ -117,25 +103,25 @@ class RunTrace:
     start: int
     stop: int
     keys: Texts
-    tasks: Tasks
+    tasks: schema.Tasks
     dependency_starts: Int64
     dependencies: Int32
-    runs: Runs
+    runs: schema.Runs
     prefixes: tuple[str, ...] = ()
     spans: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     workers: tuple[WorkerSpec, ...] = ()
     stimulus_kinds: tuple[str, ...] = ()
-    graphs: Graphs = field(default_factory=Graphs.empty)
-    releases: Releases = field(default_factory=Releases.empty)
-    transitions: Transitions = field(default_factory=Transitions.empty)
-    stimuli: Stimuli = field(default_factory=Stimuli.empty)
-    transfers: Transfers = field(default_factory=Transfers.empty)
-    shuffled: Shuffled = field(default_factory=Shuffled.empty)
-    worker_events: WorkerEvents = field(default_factory=WorkerEvents.empty)
-    blocked: Blocked = field(default_factory=Blocked.empty)
-    phases: Phases = field(default_factory=Phases.empty)
-    series: Series = field(default_factory=Series.empty)
+    graphs: schema.Graphs = field(default_factory=schema.Graphs.empty)
+    releases: schema.Releases = field(default_factory=schema.Releases.empty)
+    transitions: schema.Transitions = field(default_factory=schema.Transitions.empty)
+    stimuli: schema.Stimuli = field(default_factory=schema.Stimuli.empty)
+    transfers: schema.Transfers = field(default_factory=schema.Transfers.empty)
+    shuffled: schema.Shuffled = field(default_factory=schema.Shuffled.empty)
+    worker_events: schema.WorkerEvents = field(default_factory=schema.WorkerEvents.empty)
+    blocked: schema.Blocked = field(default_factory=schema.Blocked.empty)
+    phases: schema.Phases = field(default_factory=schema.Phases.empty)
+    series: schema.Series = field(default_factory=schema.Series.empty)
     constraints: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -193,4 +179,10 @@ TABLES: dict[str, type[ColumnTable]] = {
     name: kind
     for name, kind in get_type_hints(RunTrace).items()
     if isinstance(kind, type) and issubclass(kind, ColumnTable)
+}
+
+#: By table and column of positions: the field of the trace, or the enumeration, that it points into.
+POINTS_INTO = {
+    table: {name: column.points_into for name, column in kind.schema().items() if column.points_into is not None}
+    for table, kind in TABLES.items()
 }

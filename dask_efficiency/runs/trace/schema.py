@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Annotated
 
 from dask_efficiency.accounts.tables import (
@@ -21,10 +21,8 @@ from dask_efficiency.accounts.tables import (
 
 #: States of a task on the scheduler; a transition's columns hold positions in this tuple.
 STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
-
 #: Phases of a client's ``compute()``.
 PHASES = ("optimize", "upload", "gather")
-
 #: Causes of a blocked event loop: it wrote results to disk, or read them back; it computed itself, waited for a core,
 #: or for the GIL while others computed, or was in a call that blocks.
 BLOCKED_BY = ("spill", "unspill", "computing", "core", "gil", "call")
@@ -53,45 +51,41 @@ class WorkerChange(IntEnum):
     RETIRING = 4
 
 
-def _instant(clock: Clock) -> Column:
-    """Make a column of instants; workers report those by their own clocks."""
-    return Column(unit="ns", clock=clock, from_worker=clock is Clock.WORKER)
-
-
-def _duration(*, from_worker: bool = False) -> Column:
-    """Make a column of durations, 0 where unknown."""
-    return Column(unit="ns", missing=0, from_worker=from_worker)
-
-
-def _position(target: str | tuple[str, ...] | type[Enum], *, from_worker: bool = False) -> Column:
-    """Make a column of positions in a field of the trace, or of members of an enumeration."""
-    return Column(points_into=target, from_worker=from_worker)
-
-
-#: Instant by the sending worker's clock; it travels in a row of :class:`Transfers`.
-_OF_SENDER = Column(unit="ns", clock=Clock.WORKER)
-_SIZE = Column(unit="bytes")
-_RATE = Column(unit="bytes/s")
-_THREAD_SECONDS = Column(unit="s")
-
-
-def _sensor(unit: str) -> Column:
-    """Make a column of a sensor of a worker's host or GPUs; see :mod:`dask_efficiency.accounts.sensors`."""
-    return Column(unit=unit)
+#: Instants by the clock of the scheduler, of the worker that reports the row, of the one that sends a message.
+_At = Annotated[Int64, Column(unit="ns", clock=Clock.SCHEDULER)]
+_WorkerAt = Annotated[Int64, Column(unit="ns", clock=Clock.WORKER, from_worker=True)]
+_SenderAt = Annotated[Int64, Column(unit="ns", clock=Clock.WORKER)]
+#: Durations, 0 where unknown; by the worker.
+_Duration = Annotated[Int64, Column(unit="ns", missing=0, from_worker=True)]
+#: Positions.
+_Task = Annotated[Int32, Column(points_into="tasks")]
+_Worker = Annotated[Int32, Column(points_into="workers")]
+_Client = Annotated[Int32, Column(points_into="clients")]
+_Graph = Annotated[Int32, Column(points_into="graphs")]
+_State = Annotated[Int8, Column(points_into=STATES)]
+#: Sizes and rates of heartbeats, and thread-seconds since the last one.
+_Bytes = Annotated[Float64, Column(unit="bytes")]
+_BytesPerSecond = Annotated[Float64, Column(unit="bytes/s")]
+_ThreadSeconds = Annotated[Float64, Column(unit="s")]
+#: Sensors of a worker's host and GPUs, see :mod:`dask_efficiency.accounts.sensors`: shares, counts, sizes and traffic.
+_Share = Annotated[Float32, Column()]
+_PerSecond = Annotated[Float32, Column(unit="1/s")]
+_Size = Annotated[Float32, Column(unit="bytes")]
+_Traffic = Annotated[Float32, Column(unit="bytes/s")]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tasks(ColumnTable):
-    """A row for each task; other tables refer to its position as ``task``. Keys are in ``RunTrace.keys``."""
+    """A row for each task; other tables refer to its position as ``task``. Keys are in ``RunTrace.keys``.
 
-    prefix: Annotated[Int32, _position("prefixes")]
-    span: Annotated[Int32, _position("spans")]
-    #: The first graph that brought it.
-    graph: Annotated[Int32, _position("graphs")]
-    #: True if a client asked for its result.
+    ``graph`` is the first that brought it; ``wanted`` by a client is its result, of ``nbytes``.
+    """
+
+    prefix: Annotated[Int32, Column(points_into="prefixes")]
+    span: Annotated[Int32, Column(points_into="spans")]
+    graph: _Graph
     wanted: Bool
-    #: Size of its result.
-    nbytes: Annotated[Int64, _SIZE]
+    nbytes: Annotated[Int64, Column(unit="bytes")]
     #: The scheduler's priority: the user's, the graph's, the order within the graph; smaller runs first.
     priority_user: Int64
     priority_graph: Int64
@@ -102,19 +96,19 @@ class Tasks(ColumnTable):
 class Graphs(ColumnTable):
     """A row for each graph that a client submitted, in order."""
 
-    client: Annotated[Int32, _position("clients")]
+    client: _Client
     #: Instants at which the scheduler began to take it in, and had its tasks.
-    received: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    taken_in: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    received: _At
+    taken_in: _At
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Releases(ColumnTable):
     """A row for each key that a client released, in order."""
 
-    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    client: Annotated[Int32, _position("clients")]
-    task: Annotated[Int32, _position("tasks")]
+    at: _At
+    client: _Client
+    task: _Task
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -124,14 +118,13 @@ class Transitions(ColumnTable):
     A task from ``processing`` to ``processing`` was stolen: ``worker`` is the thief.
     """
 
-    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    task: Annotated[Int32, _position("tasks")]
-    start: Annotated[Int8, _position(STATES)]
-    finish: Annotated[Int8, _position(STATES)]
+    at: _At
+    task: _Task
+    start: _State
+    finish: _State
     #: The worker that it is processing on, or whose message this is.
-    worker: Annotated[Int32, _position("workers")]
-    #: Its cause.
-    stimulus: Annotated[Int32, _position("stimuli")]
+    worker: _Worker
+    stimulus: Annotated[Int32, Column(points_into="stimuli")]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,11 +132,10 @@ class Stimuli(ColumnTable):
     """A row for each stimulus of the scheduler that made transitions, in order."""
 
     #: Such as ``task-finished`` or ``update-graph``.
-    kind: Annotated[Int16, _position("stimulus_kinds")]
-    #: When it was made.
-    at: Annotated[Int64, _instant(Clock.DAY)]
+    kind: Annotated[Int16, Column(points_into="stimulus_kinds")]
+    at: Annotated[Int64, Column(unit="ns", clock=Clock.DAY)]
     #: The graph that was taken in.
-    graph: Annotated[Int32, _position("graphs")]
+    graph: _Graph
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -154,60 +146,57 @@ class Runs(ColumnTable):
     :data:`~dask_efficiency.accounts.tables.MISSING`.
     """
 
-    task: Annotated[Int32, _position("tasks")]
-    worker: Annotated[Int32, _position("workers")]
+    task: _Task
+    worker: _Worker
     #: The scheduler's number of the run.
     run_id: Annotated[Int64, Column(from_worker=True)]
-    outcome: Annotated[Int8, _position(RunOutcome)]
+    outcome: Annotated[Int8, Column(points_into=RunOutcome)]
     #: True if its task had been in memory, and runs again because its result, or one that needs it, was lost.
     recomputed: Bool
     #: On the scheduler: sent to the worker (a stolen task: to the thief).
-    assigned: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    assigned: _At
     #: On the worker's event loop: its message arrived; all inputs were there; it got a slot.
-    received: Annotated[Int64, _instant(Clock.WORKER)]
-    ready: Annotated[Int64, _instant(Clock.WORKER)]
-    executing: Annotated[Int64, _instant(Clock.WORKER)]
+    received: _WorkerAt
+    ready: _WorkerAt
+    executing: _WorkerAt
     #: Handed to the thread pool, with inputs read back from disk.
-    submitted: Annotated[Int64, _instant(Clock.WORKER)]
-    #: In the thread.
-    start: Annotated[Int64, _instant(Clock.WORKER)]
-    stop: Annotated[Int64, _instant(Clock.WORKER)]
+    submitted: _WorkerAt
+    start: _WorkerAt
+    stop: _WorkerAt
     #: On the worker's event loop: its slot was free again.
-    ended: Annotated[Int64, _instant(Clock.WORKER)]
+    ended: _WorkerAt
     #: On the scheduler: its result, or failure, was recorded.
-    reported: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    reported: _At
     #: Instant at which it left its slot before its end (``secede``).
-    seceded: Annotated[Int64, _instant(Clock.WORKER)]
-    #: Native id of its thread, as ``threading.get_native_id``.
+    seceded: _WorkerAt
     thread: Annotated[Int64, Column(from_worker=True)]
     #: Number of its slot on the worker, from 0: numbers are chosen so that runs in a slot do not overlap.
     slot: Annotated[Int16, Column(from_worker=True)]
     #: The task whose end gave this one its slot, if it waited for one. A worker reports the run of that task.
-    after: Annotated[Int32, _position("tasks", from_worker=True)]
+    after: Annotated[Int32, Column(points_into="tasks", from_worker=True)]
     #: Disjoint durations: CPU of the thread between start and stop;
-    cpu_ns: Annotated[Int64, _duration(from_worker=True)]
+    cpu_ns: _Duration
     #: kernel time of its own on the GPU;
-    gpu_ns: Annotated[Int64, _duration()]
+    gpu_ns: Annotated[Int64, Column(unit="ns", missing=0)]
     #: reading inputs back from disk before the start;
-    unspill_ns: Annotated[Int64, _duration(from_worker=True)]
+    unspill_ns: _Duration
     #: writing to disk after the stop, to make room.
-    spill_ns: Annotated[Int64, _duration(from_worker=True)]
+    spill_ns: _Duration
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Transfers(ColumnTable):
-    """A row for each result that a worker got from another one, in the order of ``stop``."""
+    """A row for each result of a task that a worker got from another one, in the order of ``stop``."""
 
-    #: Whose result.
-    task: Annotated[Int32, _position("tasks")]
+    task: _Task
     #: In a batch, a position in the batch's own senders.
-    sender: Annotated[Int32, _position("workers", from_worker=True)]
-    receiver: Annotated[Int32, _position("workers")]
+    sender: Annotated[Int32, Column(points_into="workers", from_worker=True)]
+    receiver: _Worker
     nbytes: Annotated[Int64, Column(unit="bytes", missing=0, from_worker=True)]
     #: Instants at which it was needed; asked for; arrived or failed.
-    queued: Annotated[Int64, _instant(Clock.WORKER)]
-    start: Annotated[Int64, _instant(Clock.WORKER)]
-    stop: Annotated[Int64, _instant(Clock.WORKER)]
+    queued: _WorkerAt
+    start: _WorkerAt
+    stop: _WorkerAt
     #: True if it arrived. In a batch, :data:`SHUFFLED` for a message of a P2P shuffle that the worker sent.
     arrived: Annotated[Bool, Column(from_worker=True)]
 
@@ -218,26 +207,24 @@ SHUFFLED = 2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Shuffled(ColumnTable):
-    """A row for each message of a P2P shuffle from a worker to another, or to itself, in the order of ``stop``."""
+    """A row for each message of the P2P shuffle of a barrier, from a worker to any, in the order of ``stop``."""
 
-    #: The shuffle's barrier.
-    task: Annotated[Int32, _position("tasks")]
-    sender: Annotated[Int32, _position("workers")]
-    receiver: Annotated[Int32, _position("workers")]
-    #: In memory.
+    task: _Task
+    sender: _Worker
+    receiver: _Worker
     nbytes: Annotated[Int64, Column(unit="bytes", missing=0)]
     #: Sent, and taken by the receiver or failed.
-    start: Annotated[Int64, _OF_SENDER]
-    stop: Annotated[Int64, _OF_SENDER]
+    start: _SenderAt
+    stop: _SenderAt
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WorkerEvents(ColumnTable):
     """A row for each change of a worker, in order."""
 
-    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    worker: Annotated[Int32, _position("workers")]
-    change: Annotated[Int8, _position(WorkerChange)]
+    at: _At
+    worker: _Worker
+    change: Annotated[Int8, Column(points_into=WorkerChange)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -245,88 +232,86 @@ class Blocked(ColumnTable):
     """A row for each interval in which an event loop was blocked, by process."""
 
     #: MISSING is the scheduler, which reports its own rows.
-    worker: Annotated[Int32, _position("workers")]
-    start: Annotated[Int64, _instant(Clock.WORKER)]
-    stop: Annotated[Int64, _instant(Clock.WORKER)]
+    worker: _Worker
+    start: _WorkerAt
+    stop: _WorkerAt
     #: Nanoseconds of it spent on reading, writing and (de)serialising messages; when in it is unknown.
-    moving_ns: Annotated[Int64, _duration(from_worker=True)]
+    moving_ns: _Duration
     #: MISSING if unknown. Rows with a cause may overlap those without.
-    cause: Annotated[Int8, _position(BLOCKED_BY, from_worker=True)]
+    cause: Annotated[Int8, Column(points_into=BLOCKED_BY, from_worker=True)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Phases(ColumnTable):
     """A row for each interval of a client's ``compute()``."""
 
-    client: Annotated[Int32, _position("clients")]
-    phase: Annotated[Int8, _position(PHASES)]
-    start: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    stop: Annotated[Int64, _instant(Clock.SCHEDULER)]
+    client: _Client
+    phase: Annotated[Int8, Column(points_into=PHASES)]
+    start: _At
+    stop: _At
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Series(ColumnTable):
     """A row for each heartbeat: the worker's metrics, and its slots' activity since the one before."""
 
-    at: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    worker: Annotated[Int32, _position("workers")]
-    #: CPU of the process.
+    at: _At
+    worker: _Worker
     cpu: Annotated[Float64, Column(unit="cores")]
     #: Memory of the process; task results in memory; those on disk.
-    memory: Annotated[Float64, _SIZE]
-    managed: Annotated[Float64, _SIZE]
-    spilled: Annotated[Float64, _SIZE]
-    #: Traffic of the host.
-    net_read: Annotated[Float64, _RATE]
-    net_write: Annotated[Float64, _RATE]
-    disk_read: Annotated[Float64, _RATE]
-    disk_write: Annotated[Float64, _RATE]
+    memory: _Bytes
+    managed: _Bytes
+    spilled: _Bytes
+    net_read: _BytesPerSecond
+    net_write: _BytesPerSecond
+    disk_read: _BytesPerSecond
+    disk_write: _BytesPerSecond
     #: Time between two turns of the event loop, smoothed; 0.02 is undisturbed.
     loop_interval: Annotated[Float64, Column(unit="s")]
     #: Thread-seconds since the last row, by activity.
-    thread_cpu: Annotated[Float64, _THREAD_SECONDS]
-    gpu: Annotated[Float64, _THREAD_SECONDS]
-    thread_noncpu: Annotated[Float64, _THREAD_SECONDS]
-    spill: Annotated[Float64, _THREAD_SECONDS]
-    overhead: Annotated[Float64, _THREAD_SECONDS]
-    paused: Annotated[Float64, _THREAD_SECONDS]
-    retiring: Annotated[Float64, _THREAD_SECONDS]
-    waiting_on_data: Annotated[Float64, _THREAD_SECONDS]
-    constrained: Annotated[Float64, _THREAD_SECONDS]
-    idle: Annotated[Float64, _THREAD_SECONDS]
-    no_work: Annotated[Float64, _THREAD_SECONDS]
+    thread_cpu: _ThreadSeconds
+    gpu: _ThreadSeconds
+    thread_noncpu: _ThreadSeconds
+    spill: _ThreadSeconds
+    overhead: _ThreadSeconds
+    paused: _ThreadSeconds
+    retiring: _ThreadSeconds
+    waiting_on_data: _ThreadSeconds
+    constrained: _ThreadSeconds
+    idle: _ThreadSeconds
+    no_work: _ThreadSeconds
     #: Sensors of the host; NaN for those that it lacks.
-    host_cpu: Annotated[Float32, _sensor("")]
-    steal: Annotated[Float32, _sensor("")]
-    run_queue: Annotated[Float32, _sensor("threads/core")]
-    cpu_clock: Annotated[Float32, _sensor("Hz")]
-    cpu_throttles: Annotated[Float32, _sensor("1/s")]
-    cpu_pressure: Annotated[Float32, _sensor("")]
-    memory_available: Annotated[Float32, _sensor("bytes")]
-    swap_in: Annotated[Float32, _sensor("bytes/s")]
-    swap_out: Annotated[Float32, _sensor("bytes/s")]
-    memory_pressure: Annotated[Float32, _sensor("")]
-    disk_busy: Annotated[Float32, _sensor("")]
-    disk_wait: Annotated[Float32, _sensor("s")]
-    disk_pressure: Annotated[Float32, _sensor("")]
-    net_errors: Annotated[Float32, _sensor("1/s")]
-    net_drops: Annotated[Float32, _sensor("1/s")]
-    retransmits: Annotated[Float32, _sensor("1/s")]
-    rdma_read: Annotated[Float32, _sensor("bytes/s")]
-    rdma_write: Annotated[Float32, _sensor("bytes/s")]
-    rdma_ecn: Annotated[Float32, _sensor("1/s")]
-    rdma_cnp: Annotated[Float32, _sensor("1/s")]
-    pfc_sent: Annotated[Float32, _sensor("1/s")]
-    pfc_received: Annotated[Float32, _sensor("1/s")]
+    host_cpu: _Share
+    steal: _Share
+    run_queue: Annotated[Float32, Column(unit="threads/core")]
+    cpu_clock: Annotated[Float32, Column(unit="Hz")]
+    cpu_throttles: _PerSecond
+    cpu_pressure: _Share
+    memory_available: _Size
+    swap_in: _Traffic
+    swap_out: _Traffic
+    memory_pressure: _Share
+    disk_busy: _Share
+    disk_wait: Annotated[Float32, Column(unit="s")]
+    disk_pressure: _Share
+    net_errors: _PerSecond
+    net_drops: _PerSecond
+    retransmits: _PerSecond
+    rdma_read: _Traffic
+    rdma_write: _Traffic
+    rdma_ecn: _PerSecond
+    rdma_cnp: _PerSecond
+    pfc_sent: _PerSecond
+    pfc_received: _PerSecond
     #: Sensors of the GPUs that the worker uses; NaN for those that they lack.
-    gpu_utilisation: Annotated[Float32, _sensor("")]
-    gpu_memory: Annotated[Float32, _sensor("bytes")]
-    gpu_clock: Annotated[Float32, _sensor("Hz")]
-    gpu_temperature: Annotated[Float32, _sensor("degrees Celsius")]
-    gpu_power: Annotated[Float32, _sensor("W")]
-    gpu_throttled: Annotated[Float32, _sensor("")]
-    gpu_pcie: Annotated[Float32, _sensor("bytes/s")]
-    gpu_nvlink: Annotated[Float32, _sensor("bytes/s")]
+    gpu_utilisation: _Share
+    gpu_memory: _Size
+    gpu_clock: Annotated[Float32, Column(unit="Hz")]
+    gpu_temperature: Annotated[Float32, Column(unit="degrees Celsius")]
+    gpu_power: Annotated[Float32, Column(unit="W")]
+    gpu_throttled: _Share
+    gpu_pcie: _Traffic
+    gpu_nvlink: _Traffic
 
 
 def instants(table: type[ColumnTable], *clocks: Clock) -> tuple[str, ...]:

@@ -201,7 +201,7 @@ class RunRecorder(SchedulerPlugin):
         """Note a task that another worker stole."""
         ts = self._scheduler.tasks[key]
         number, run_id = self._on(ts)
-        self._recorder.processing_again(self._clock.now, key, number, run_id, stimulus_id=stimulus_id)
+        self._recorder.transition(self._clock.now, key, "processing", "processing", stimulus_id, number, run_id)
 
     def _on(self, ts: TaskState) -> tuple[int, int]:
         """Number of the worker that a task was given to, and of the run that it begins there."""

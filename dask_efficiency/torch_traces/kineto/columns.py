@@ -14,28 +14,16 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, NO_TIME, first_with, integers, nanoseconds
-from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, Events
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, KINETO_CATEGORIES, Category, Events
 
-#: By Kineto's name in lower case; old versions wrote ``Operator``, ``Runtime``, ``Kernel``, ``Memcpy`` and ``Memset``.
-_CATEGORIES = {
-    "cpu_op": Category.OPERATOR,
+#: By Kineto's name in lower case, today's and older ones.
+_CATEGORIES = {name: category for category, name in KINETO_CATEGORIES.items()} | {
     "operator": Category.OPERATOR,
-    "user_annotation": Category.ANNOTATION,
-    "python_function": Category.PYTHON,
-    "cuda_runtime": Category.RUNTIME,
-    "hip_runtime": Category.RUNTIME,
-    "runtime": Category.RUNTIME,
-    "cuda_driver": Category.DRIVER,
+    **dict.fromkeys(("runtime", "hip_runtime"), Category.RUNTIME),
     "driver": Category.DRIVER,
-    "kernel": Category.KERNEL,
-    "gpu_memcpy": Category.COPY,
     "memcpy": Category.COPY,
-    "gpu_memset": Category.FILL,
     "memset": Category.FILL,
-    "cuda_sync": Category.SYNC,
-    "gpu_user_annotation": Category.GPU_ANNOTATION,
 }
-
 
 _NUMBER_AT_END = re.compile(r"(?:^|\s)(-?[0-9]{1,18})\s*$")
 _NOTHING: Mapping[str, Any] = {}
@@ -46,60 +34,26 @@ _NAMED = {"collective": "Collective name", "group": "Process Group Name", "eleme
 
 @lru_cache(maxsize=256)
 def _category_of(name: Any) -> Category:
-    """Category of an event by Kineto's ``cat``."""
     return _CATEGORIES.get(str(name).lower(), Category.OTHER)
 
 
 def _which(categories: Iterable[Category]) -> Bool:
     """Mask of some categories, by category."""
-    chosen = frozenset(categories)
-    return np.array([category in chosen for category in Category])
+    return np.isin(np.array(Category), list(categories))
 
 
-#: Masks by category: events on a GPU.
 _GPU_EVENTS = _which((*GPU_WORK, Category.SYNC, Category.GPU_ANNOTATION))
 #: Events that can have a correlation with a call.
 _ASKED_FOR = _which((*GPU_WORK, Category.SYNC))
-#: Calls.
 _ARE_CALLS = _which(CALLS)
 #: Operators and ranges on a CPU thread.
 _ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
-#: Copies and fills.
-_COPIES = _which((Category.COPY, Category.FILL))
-#: Synchronisations.
-_SYNCS = _which((Category.SYNC,))
 #: Events that can belong to a collective.
 _COLLECTIVES = _ON_CPU | _which((Category.KERNEL, Category.COPY))
-#: Everything.
-_ALL = _which(Category)
-
-
-class Lanes:
-    """Numbers of processes and threads; a text without a number gets one below -1."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def of(self, events: Sequence[Mapping[str, Any]]) -> tuple[Int64, Int64]:
-        """Process and thread of each event; ``"stream 7"`` is 7."""
-        process, thread = ([event.get(key) for event in events] for key in ("pid", "tid"))
-        return self._column(process), self._column(thread)
-
-    def _column(self, values: list[Any]) -> Int64:
-        if set(map(type, values)) == {int}:
-            return integers(values)
-        texts = {text: self._number(text) for text in dict.fromkeys(value for value in values if type(value) is str)}
-        return integers([texts[value] if type(value) is str else value for value in values])
-
-    def _number(self, text: str) -> int:
-        if found := _NUMBER_AT_END.search(text):
-            return int(found[1])
-        return self._numbers.setdefault(text, MISSING - 1 - len(self._numbers))
-
 
 #: By categories whose events have them, Kineto's names for each column; of two names the first one present counts.
 _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
-    (_ALL, {"external": ("External id", "external id")}),
+    (_which(Category), {"external": ("External id", "external id")}),
     (_ASKED_FOR | _ARE_CALLS, {"correlation": ("correlation",)}),
     (_ARE_CALLS, {"cbid": ("cbid",)}),
     (
@@ -111,15 +65,14 @@ _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
         },
     ),
     (_GPU_EVENTS, {"device": ("device",), "stream": ("stream",)}),
-    (_COPIES, {"nbytes": ("bytes",)}),
-    (_SYNCS, {"recorded_by": ("wait_on_cuda_event_record_corr_id",), "recorded_stream": ("wait_on_stream",)}),
+    (_which((Category.COPY, Category.FILL)), {"nbytes": ("bytes",)}),
+    (
+        _which((Category.SYNC,)),
+        {"recorded_by": ("wait_on_cuda_event_record_corr_id",), "recorded_stream": ("wait_on_stream",)},
+    ),
     (
         _COLLECTIVES,
-        {
-            "group_size": ("Group size",),
-            "elements_in": ("In msg nelems",),
-            "elements_out": ("Out msg nelems",),
-        },
+        {"group_size": ("Group size",), "elements_in": ("In msg nelems",), "elements_out": ("Out msg nelems",)},
     ),
 )
 
@@ -127,22 +80,18 @@ _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
 def _argument_columns(
     arguments: Sequence[Mapping[str, Any]], present: Collection[str], category: Int8
 ) -> dict[str, NDArray[Any]]:
-    """Columns of the numbers in events' ``args``.
-
-    MISSING where an event lacks the number, or has a category in which it means something else.
-    """
+    """Columns of the numbers in events' ``args``; MISSING where the event's category means something else by it."""
     columns = {}
     for categories, wanted in _ARGUMENTS:
-        rows = chosen = None
+        here = {key for keys in wanted.values() for key in keys} & set(present)
+        rows = np.flatnonzero(categories[category]) if here else np.empty(0, np.intp)
+        chosen = [arguments[row] for row in rows.tolist()]
         for name, keys in wanted.items():
             dtype = Events.dtypes()[name]
             columns[name] = column = np.full(len(arguments), MISSING, dtype)
             for key in keys:
-                if key not in present:
+                if key not in here:
                     continue
-                if rows is None or chosen is None:
-                    rows = np.flatnonzero(categories[category])
-                    chosen = [arguments[row] for row in rows.tolist()]
                 found = integers([each.get(key, MISSING) for each in chosen], dtype)
                 column[rows] = np.where(column[rows] == MISSING, found, column[rows])
     return columns
@@ -158,7 +107,8 @@ class ColumnsBuilder:
         #: Members of process groups by name, as events have them.
         self.groups: dict[str, Any] = {}
         self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        self._lanes = Lanes()
+        #: Numbers below -1 of processes and threads that are a text without a number.
+        self._texts: dict[str, int] = {}
         self._seen = 0
         self._parts: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
 
@@ -175,8 +125,10 @@ class ColumnsBuilder:
             batch = [event if type(event) is dict else _NOTHING for event in batch]
         phases = [event.get("ph") for event in batch]
         for event, phase in zip(batch, phases, strict=True):
-            if phase == "M" and event.get("name") == "thread_name":
-                self._name_thread(event)
+            named = event.get("args") if phase == "M" and event.get("name") == "thread_name" else None
+            if type(named) is dict and "name" in named:
+                process, thread = self._lanes([event])
+                self.threads[int(process[0]), int(thread[0])] = str(named["name"])
         at = np.array([position for position, phase in enumerate(phases) if phase == "X"], np.int32)
         events = [batch[position] for position in at.tolist()]
         start = nanoseconds([event.get("ts") for event in events])
@@ -191,9 +143,7 @@ class ColumnsBuilder:
 
     def build(self, base: int = 0) -> Events:
         """Build the table, `base` nanoseconds later than the file's instants."""
-        columns = {}
-        for name in list(self._parts):
-            columns[name] = np.concatenate(self._parts.pop(name))
+        columns = {name: np.concatenate(self._parts.pop(name)) for name in list(self._parts)}
         if columns:
             known = columns["stop"] <= MAX_INSTANT - base
             if not known.all():
@@ -228,7 +178,7 @@ class ColumnsBuilder:
             category = np.array([*map(_category_of, categories)], np.int8)
         except TypeError:  # a list, or an object, among them
             category = np.array([_category_of(str(name)) for name in categories], np.int8)
-        process, thread = self._lanes.of(events)
+        process, thread = self._lanes(events)
         columns: dict[str, NDArray[Any]] = {
             "category": category,
             "name": np.array(self._number([event.get("name", "") for event in events]), np.int32),
@@ -256,24 +206,31 @@ class ColumnsBuilder:
                     self.groups[str(group)] = each.get("Process Group Ranks")
         return columns
 
+    def _lanes(self, events: Sequence[Mapping[str, Any]]) -> tuple[Int64, Int64]:
+        """Process and thread of each event; ``"stream 7"`` is 7."""
+        process, thread = ([event.get(key) for event in events] for key in ("pid", "tid"))
+        return self._lane_numbers(process), self._lane_numbers(thread)
+
+    def _lane_numbers(self, values: list[Any]) -> Int64:
+        if set(map(type, values)) == {int}:
+            return integers(values)
+        found: dict[str, int] = {}
+        for text in dict.fromkeys(value for value in values if type(value) is str):
+            number = _NUMBER_AT_END.search(text)
+            found[text] = int(number[1]) if number else self._texts.setdefault(text, MISSING - 1 - len(self._texts))
+        return integers([found[value] if type(value) is str else value for value in values])
+
     def _number(self, names: Sequence[Any]) -> list[int]:
         if set(map(type, names)) != {str}:
             names = [name if type(name) is str else str(name) for name in names]
         numbers = self._numbers
         return [numbers[name] for name in names]
 
-    def _name_thread(self, event: Mapping[str, Any]) -> None:
-        arguments = event.get("args")
-        if type(arguments) is dict and "name" in arguments:
-            process, thread = self._lanes.of([event])
-            self.threads[int(process[0]), int(thread[0])] = str(arguments["name"])
-
 
 def _calls_of(category: Int8, correlation: Int64) -> Int32:
-    """Row of the first call with an event's correlation, for work on a GPU and synchronisations.
+    """Row of the first call with an event's correlation, for work on a GPU and synchronisations; else MISSING.
 
-    MISSING for other events, and where the call was not recorded. CUPTI writes a correlation of 0 where it knows of no
-    call.
+    CUPTI writes a correlation of 0 where it knows of no call.
     """
     found = np.full(len(category), MISSING, np.int32)
     calls = np.flatnonzero(_ARE_CALLS[category] & (correlation > 0))

@@ -21,7 +21,7 @@ from dask_efficiency.torch_traces.kineto.parse import BLOCK, JsonStream, texts
 class Tensor(NamedTuple):
     """A tensor as PyTorch records it, without its shape."""
 
-    #: Number of the tensor; a view has another.
+    #: A view has another number.
     number: int
     #: Number of the memory, which views share.
     storage: int
@@ -164,19 +164,12 @@ class ExecutionTrace:
 
 
 def read_execution(file: IO[bytes], path: str, *, block: int = BLOCK) -> ExecutionTrace:
-    """Read an execution trace of ``torch.profiler.ExecutionTraceObserver``, or a Chakra trace in JSON.
+    """Read an execution trace of ``torch.profiler.ExecutionTraceObserver``, or a Chakra trace in JSON, perhaps in gzip.
 
-    The file is binary, at its beginning: JSON, or JSON in gzip; an object with ``nodes``, or the objects of Chakra's
-    JSON printer, one after the other. Dependencies are the nodes' ``data_deps``, if there are any; otherwise they
-    follow from the operators' tensors. ``path`` is for messages, ``block`` the number of bytes read at a time.
-
-    Raises
-    ------
-    KinetoFileError
-        If it is no such file, is damaged, or ends early; the message has file, position and reason.
-
-    References ---------- PyTorch's ``execution_trace_observer.cpp``, schemas 1.0.1 to 1.1.1; MLCommons Chakra's
-    ``et_def.proto``. We differ from Chakra's converter: the order of operators on a thread is no dependency.
+    Dependencies are the nodes' ``data_deps``, if there are any; otherwise they follow from the operators' tensors.
+    KinetoFileError has file, position and reason. Source: PyTorch's ``execution_trace_observer.cpp``, schemas 1.0.1 to
+    1.1.1; MLCommons Chakra's ``et_def.proto``. Unlike in Chakra's converter, the order of operators on a thread is no
+    dependency.
     """
     nodes = _Nodes()
     for batch in JsonStream(texts(file, path, block), path, "nodes").objects():
@@ -200,7 +193,7 @@ class _Nodes:
         if not isinstance(node, dict) or not 0 <= integer(node.get("id")) < 1 << 63:
             return
         attributes = _attributes(node)
-        parent = attributes.get("ctrl_deps", attributes.get("ctrlDeps", attributes.get("parent")))
+        parent = _first(attributes, "ctrl_deps", "ctrlDeps", "parent")
         if isinstance(parent, list):
             parent = parent[0] if parent else None
         schema = str(attributes.get("op_schema", ""))
@@ -209,17 +202,14 @@ class _Nodes:
         columns["parent"].append(parent)
         columns["name"].append(self.names[str(attributes.get("name", ""))])
         columns["record_function"].append(attributes.get("rf_id"))
-        columns["duration"].append(_duration(attributes))
+        columns["duration"].append(_first(attributes, "durationMicros", "duration_micros"))
         columns["has_schema"].append(bool(schema))
         columns["computes"].append(not str(attributes.get("type", "")).startswith("METADATA"))
-        self.accesses.append(
-            Access(
-                tensors(attributes.get("inputs"), attributes.get("input_types")),
-                tensors(attributes.get("outputs"), attributes.get("output_types")),
-                written_arguments(schema),
-            )
+        read, made = (
+            tensors(attributes.get(f"{side}s"), attributes.get(f"{side}_types")) for side in ("input", "output")
         )
-        follows = attributes.get("data_deps", attributes.get("dataDeps"))
+        self.accesses.append(Access(read, made, written_arguments(schema)))
+        follows = _first(attributes, "data_deps", "dataDeps")
         self.has_dependencies |= isinstance(follows, list)
         self.data_dependencies.append(follows if isinstance(follows, list) else ())
 
@@ -254,22 +244,17 @@ class _Nodes:
         table = ExecutionNodes(**columns, operator=operator, on_device=on_device)
         return ExecutionTrace(path, table, _pairs(pairs), tuple(self.names))
 
-    def _recorded_pairs(self, numbers: Int64, order: Iterable[int]) -> list[tuple[int, int]]:
-        recorded = [
-            (number, reader) for reader, position in enumerate(order) for number in self.data_dependencies[position]
-        ]
-        producers = first_with(numbers, integers([number for number, _ in recorded])).tolist()
-        return [
-            (producer, reader)
-            for producer, (_, reader) in zip(producers, recorded, strict=True)
-            if producer not in (MISSING, reader)
-        ]
+    def _recorded_pairs(self, numbers: Int64, order: Sequence[int]) -> list[tuple[int, int]]:
+        readers = [reader for reader, position in enumerate(order) for _ in self.data_dependencies[position]]
+        recorded = [number for position in order for number in self.data_dependencies[position]]
+        pairs = zip(first_with(numbers, integers(recorded)).tolist(), readers, strict=True)
+        return [(producer, reader) for producer, reader in pairs if producer not in (MISSING, reader)]
 
 
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     """A node's members and its list of attributes as one dict; inputs and outputs are split into values and types."""
     found = dict(node)
-    attributes = node.get("attrs", node.get("attr"))
+    attributes = _first(node, "attrs", "attr")
     for attribute in attributes if isinstance(attributes, list) else ():
         if isinstance(attribute, dict) and "name" in attribute:
             found.setdefault(str(attribute["name"]), _value(attribute))
@@ -287,12 +272,9 @@ def _value(attribute: Mapping[str, Any]) -> Any:
     return next((value for key, value in attribute.items() if key not in ("name", "docString", "doc_string")), None)
 
 
-def _duration(attributes: Mapping[str, Any]) -> Any:
-    """Microseconds; None for a node without a duration."""
-    for name in ("durationMicros", "duration_micros"):
-        if name in attributes:
-            return attributes[name]
-    return None
+def _first(attributes: Mapping[str, Any], *names: str) -> Any:
+    """The first of some members that is there, or None."""
+    return next((attributes[name] for name in names if name in attributes), None)
 
 
 def _outermost(parent: Int32, operator: Bool) -> Int32:

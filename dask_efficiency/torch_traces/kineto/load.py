@@ -37,21 +37,11 @@ _Path = str | os.PathLike[str]
 def read_rank(
     file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
 ) -> RankTrace:
-    """Read a trace that ``torch.profiler`` wrote in one process.
+    """Read a trace of one process that ``torch.profiler`` wrote: JSON, perhaps in gzip; an object or a list of events.
 
-    The file is binary, at its beginning: JSON, or JSON in gzip; an object with ``traceEvents``, or the list of events
-    alone. It is read block by block: only the events of one block are in memory as objects. After each block,
-    ``report`` is called with the number of bytes read.
-
-    Raises
-    ------
-    KinetoFileError
-        If it is no such file, is damaged, or ends early; the message has file, position and reason.
-
-    References
-    ----------
-    "Trace Event Format", Chromium; Kineto's ``output_json.cpp`` for its additions. We differ: of events without a
-    duration, only the names of threads are kept.
+    It is read block by block: only the events of one block are in memory as objects. After each block, ``report`` is
+    called with the number of bytes read. KinetoFileError has file, position and reason. Source: "Trace Event Format",
+    Chromium; Kineto's ``output_json.cpp``. Of events without a duration, only the names of threads are kept.
     """
     stream = JsonStream(texts(file, path, block), path)
     columns = ColumnsBuilder()
@@ -61,8 +51,7 @@ def read_rank(
     about = stream.about
     base = _base(about, path)
     events = columns.build(base)
-    job = about.get("distributedInfo")
-    job = job if isinstance(job, dict) else {}
+    job = _job(about)
     rank, world_size = integers([job.get("rank", 0), job.get("world_size", 0)]).tolist()
     if max(rank, world_size) > MAX_RANKS:
         raise KinetoFileError(f"{path}: it is of rank {rank} of {world_size}; expected {MAX_RANKS} ranks at most")
@@ -77,6 +66,11 @@ def read_rank(
         about=about,
         left_out=dict(columns.left_out),
     )
+
+
+def _job(about: Mapping[str, Any]) -> dict[str, Any]:
+    job = about.get("distributedInfo")
+    return job if isinstance(job, dict) else {}
 
 
 def _base(about: Mapping[str, Any], path: str) -> int:
@@ -116,26 +110,21 @@ def _check_one_job(trace: KinetoTrace) -> None:
         files[rank.rank].append(rank)
     for number, several in files.items():
         if len(several) > 1:
-            without_rank = any(_job(rank).get("rank") is None for rank in several)
+            without_rank = any(_job(rank.about).get("rank") is None for rank in several)
             raise RanksError(
                 f"rank {number} is there {len(several)} times: {', '.join(rank.path for rank in several)}"
                 + (" (a file that does not say its rank is rank 0)" if without_rank else "")
             )
     for name in ("world_size", "backend"):
-        _check_same(trace, name)
+        found = [(rank.path, value) for rank in trace.ranks if (value := _job(rank.about).get(name)) is not None]
+        for path, value in found:
+            first, its = found[0]
+            if value != its:
+                raise RanksError(f"files of different jobs: {first} has {name} {its!r}, {path} has {value!r}")
     for rank in trace.ranks:
         if rank.world_size is not None and rank.rank >= rank.world_size:
             raise RanksError(f"{rank.path} is of rank {rank.rank} in a job of {rank.world_size}")
     _check_one_run(trace)
-
-
-def _check_all_there(trace: KinetoTrace) -> None:
-    """Raise :class:`RanksError` if ranks of the job are missing."""
-    if missing := trace.missing_ranks:
-        raise RanksError(
-            f"of a job of {trace.world_size} ranks, {_listed(missing)} missing, and {_listed(trace.numbers)} there; "
-            "give a list of files to read only these"
-        )
 
 
 def _listed(ranks: Sequence[int]) -> str:
@@ -143,31 +132,10 @@ def _listed(ranks: Sequence[int]) -> str:
     return f"rank {named} is" if len(ranks) == 1 else f"{len(ranks)} ranks ({named}) are"
 
 
-def _job(rank: RankTrace) -> dict[str, object]:
-    job = rank.about.get("distributedInfo")
-    return job if isinstance(job, dict) else {}
-
-
-def _check_same(trace: KinetoTrace, name: str) -> None:
-    first: RankTrace | None = None
-    for rank in trace.ranks:
-        if _job(rank).get(name) is None:
-            continue
-        first = first or rank
-        if _job(rank)[name] != _job(first)[name]:
-            raise RanksError(
-                f"files of different jobs: {first.path} has {name} {_job(first)[name]!r}, "
-                f"{rank.path} has {_job(rank)[name]!r}"
-            )
-
-
 def _check_one_run(trace: KinetoTrace) -> None:
     """Check that the windows of all ranks lie together, but for clocks that differ."""
-    windows = sorted(
-        (int(rank.events.start.min()), int(rank.events.stop.max()), rank.path)
-        for rank in trace.ranks
-        if len(rank.events)
-    )
+    seen = [rank for rank in trace.ranks if len(rank.events)]
+    windows = sorted((int(rank.events.start.min()), int(rank.events.stop.max()), rank.path) for rank in seen)
     reached, before = 0, ""
     for start, stop, path in windows:
         apart = (start - reached) / 1e9
@@ -221,8 +189,11 @@ def load_kineto(
         raise KinetoFileError("no files were given")
     trace = KinetoTrace(tuple(sorted(_all_read(files), key=lambda rank: rank.rank)))
     _check_one_job(trace)
-    if whole:
-        _check_all_there(trace)
+    if whole and (missing := trace.missing_ranks):
+        raise RanksError(
+            f"of a job of {trace.world_size} ranks, {_listed(missing)} missing, and {_listed(trace.numbers)} there; "
+            "give a list of files to read only these"
+        )
     if execution_trace is None:
         return trace
     if not isinstance(execution_trace, Mapping):
@@ -265,12 +236,10 @@ def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[t
     import fsspec
 
     file_system, path = fsspec.core.url_to_fs(given, **storage_options)
-    # to find out whether a URL is a folder, fsspec would download it
-    if path.endswith(_JSON):
-        found = [path] if not _is_pattern(path) or file_system.exists(path) else sorted(file_system.glob(path))
-    elif _is_pattern(path) and not file_system.exists(path):
+    if any(character in path for character in "*?[") and not file_system.exists(path):
         found = sorted(file_system.glob(path))
-    elif file_system.isdir(path):
+    # to find out whether a URL is a folder, fsspec would download it
+    elif not path.endswith(_JSON) and file_system.isdir(path):
         inside = sorted(file_system.ls(path, detail=False))
         found = [file for file in inside if file.endswith(_HANDLER)]
         found = found or [file for file in inside if file.endswith(_JSON)]
@@ -282,7 +251,3 @@ def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[t
         return False, [(file_system, path, given)]
     local = "file" in file_system.protocol
     return True, [(file_system, file, file if local else file_system.unstrip_protocol(file)) for file in found]
-
-
-def _is_pattern(path: str) -> bool:
-    return any(character in path for character in "*?[")

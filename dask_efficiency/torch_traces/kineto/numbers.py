@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 
 #: Stands for an invalid instant or duration.
 NO_TIME = np.iinfo(np.int64).min
@@ -35,11 +35,15 @@ def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int
     return found
 
 
-def nanoseconds(microseconds: Sequence[Any]) -> Int64:
-    """Nanoseconds of microseconds that are int, float or text, to the last digit; NO_TIME for other values.
+def mask_of(rows: NDArray[np.integer], length: int) -> Bool:
+    """Mask that is true at some positions."""
+    found = np.zeros(length, np.bool_)
+    found[rows] = True
+    return found
 
-    Half a nanosecond is rounded to the even one.
-    """
+
+def nanoseconds(microseconds: Sequence[Any]) -> Int64:
+    """Nanoseconds of microseconds that are int, float or text, half a one rounded to even; NO_TIME for other values."""
     kinds = set(map(type, microseconds))
     try:
         if kinds == {int}:
@@ -47,7 +51,8 @@ def nanoseconds(microseconds: Sequence[Any]) -> Int64:
             if whole.size and max(int(whole.max()), -int(whole.min())) <= MAX_MICROSECONDS:
                 return whole * 1000
         elif kinds == {str}:
-            return _in_range(np.array([_thousandths(text) for text in microseconds], np.int64))
+            exact = np.array([_thousandths(text) for text in microseconds], np.int64)
+            return np.where(np.abs(exact) <= MAX_MICROSECONDS * 1000, exact, NO_TIME)
     except (ValueError, OverflowError):
         pass
     return np.array([_nanoseconds(value) for value in microseconds], np.int64)
@@ -61,10 +66,6 @@ def _thousandths(text: str) -> int:
     if len(fraction) > 3:
         raise ValueError(f"{text!r} has more than three digits after the point")
     return int(whole + fraction.ljust(3, "0"))
-
-
-def _in_range(values: Int64) -> Int64:
-    return np.where(np.abs(values) <= MAX_MICROSECONDS * 1000, values, NO_TIME)
 
 
 def _nanoseconds(microseconds: Any) -> int:

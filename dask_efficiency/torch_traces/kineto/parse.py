@@ -15,7 +15,6 @@ from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 #: Bytes of text read at a time: 256 KiB (a guess: nothing depends on it).
 BLOCK = 1 << 18
 
-
 #: White space of RFC 8259.
 _SPACE = " \t\n\r"
 _IN_NUMBERS = "0123456789+-.eE"
@@ -27,8 +26,7 @@ _MAX_CUT = 32
 def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
     """Text of a file in blocks, decompressed, without a byte order mark; invalid UTF-8 is replaced.
 
-    Raises :class:`KinetoFileError` for a compressed file that is damaged or ends early, and FileTooLargeError for one
-    that decompresses to far more than its size.
+    KinetoFileError for a compressed file that is damaged or ends early, FileTooLargeError for one that is a bomb.
     """
     decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
     content = decompressed(file, path)
@@ -71,10 +69,9 @@ class JsonStream:
         self._scan_about = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 
     def batches(self) -> Iterator[list[Any]]:
-        """The list, about a block at a time; numbers with a fraction or exponent stay text.
+        """The list, in an object or alone, about a block at a time; numbers with a fraction or exponent stay text.
 
-        The file may also be that list alone. Raises :class:`KinetoFileError` with the position if the text is not JSON,
-        or has no such list.
+        Raises :class:`KinetoFileError` with the position if the text is not JSON, or has no such list.
         """
         character = self._next()
         if character == "[":

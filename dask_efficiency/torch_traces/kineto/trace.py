@@ -8,35 +8,30 @@ from enum import IntEnum
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.execution import ExecutionTrace
 
 
 class Category(IntEnum):
-    """Kind of an event."""
+    """Kind of an event; :data:`KINETO_CATEGORIES` has Kineto's names."""
 
-    #: An operator of PyTorch on a CPU thread (``cpu_op``, ``Operator``).
     OPERATOR = 0
-    #: A range that the program named, on a CPU thread (``user_annotation``).
+    #: A range that the program named, on a CPU thread.
     ANNOTATION = 1
-    #: A function of Python (``python_function``).
+    #: A function of Python.
     PYTHON = 2
-    #: A call of the CUDA or HIP runtime (``cuda_runtime``, ``Runtime``).
+    #: Calls of the runtime of CUDA or HIP, and of its driver.
     RUNTIME = 3
-    #: A call of the CUDA driver (``cuda_driver``).
     DRIVER = 4
-    #: A kernel on a GPU (``kernel``, ``Kernel``).
     KERNEL = 5
-    #: A copy on a GPU (``gpu_memcpy``, ``Memcpy``).
     COPY = 6
-    #: A fill on a GPU (``gpu_memset``, ``Memset``).
     FILL = 7
-    #: A synchronisation (``cuda_sync``); absent unless the profiler was asked for it.
+    #: Absent unless the profiler was asked for it.
     SYNC = 8
-    #: A range of the program, as long as its work on the GPU (``gpu_user_annotation``).
+    #: A range of the program, as long as its work on the GPU.
     GPU_ANNOTATION = 9
-    #: Anything else.
     OTHER = 10
 
 
@@ -65,10 +60,7 @@ NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Events(ColumnTable):
-    """A row for each event that has a duration (``"ph": "X"``), in the order of the file.
-
-    Columns after the first five are missing where the event lacks them.
-    """
+    """A row for each event that has a duration (``"ph": "X"``), in the order of the file; MISSING for what it lacks."""
 
     #: Position among the file's ``traceEvents``.
     index: Int32
@@ -122,6 +114,16 @@ class Events(ColumnTable):
         """Mask of the calls of CUDA or HIP."""
         return np.isin(self.category, CALLS)
 
+    @property
+    def has_call(self) -> Bool:
+        """Mask of events whose call was recorded."""
+        found: Bool = self.call != MISSING
+        return found
+
+    def by_start(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Some rows in the order in which their events began."""
+        return rows[np.argsort(self.start[rows], kind="stable")]
+
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
@@ -131,7 +133,6 @@ class RankTrace:
     rank: int
     #: Number of ranks in the job; None where the file has none.
     world_size: int | None
-    #: The file.
     path: str
     events: Events
     #: Every name once.
@@ -170,16 +171,9 @@ class KinetoTrace:
         return tuple(sorted(set(range(self.world_size or 0)) - set(self.numbers)))
 
     def rank(self, number: int) -> RankTrace:
-        """The trace of a rank.
-
-        Raises
-        ------
-        UnknownRankError
-            If no rank has that number; the message lists those that exist.
-        """
+        """The trace of a rank; raises :class:`UnknownRankError` with the numbers that exist."""
         from dask_efficiency.torch_traces.kineto.errors import UnknownRankError
 
-        for trace in self.ranks:
-            if trace.rank == number:
-                return trace
-        raise UnknownRankError(number, self.numbers)
+        if number not in self.numbers:
+            raise UnknownRankError(number, self.numbers)
+        return self.ranks[self.numbers.index(number)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
 from dask_efficiency.torch_traces.path.inferred import inferred_syncs
@@ -47,56 +46,31 @@ def _one_edge_a_pair(nodes: Nodes, edges: Edges) -> Edges:
 def build_graph(
     trace: RankTrace, region: Region, *, data_loading: Sequence[str] = (), infer: bool = True
 ) -> TorchGraph:
-    """Build the graph of a region.
+    """Build the graph of a region, as HTA's ``CPGraph``; without synchronisations, ``infer`` what calls waited for.
 
-    ``data_loading`` are regular expressions for the names of events on threads that load data; these events can be on a
-    path. ``infer``: infer what calls waited for if the trace has work on a GPU but no synchronisations.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``CPGraph``. We differ: synchronisations have no nodes, as no path leads through
-    them; edges back in time are left out, since the trace shows that there was no such wait. Other differences are
-    listed with each kind of edge.
+    ``data_loading`` are regular expressions for the names of events on threads that load data, which can be on a path.
+    Unlike in HTA, synchronisations have no nodes, as no path leads through them; edges back in time are left out, since
+    the trace shows that there was no such wait. Other differences are listed with each kind of edge.
     """
     events = trace.events
-    usable = _can_be_on_a_path(trace, data_loading)
+    usable = np.isin(events.category, (Category.OPERATOR, *CALLS, *GPU_WORK))
+    if data_loading:
+        usable |= np.isin(events.category, ON_THREADS) & events_matching(trace, data_loading)
     on_threads = region.rows[np.isin(events.category[region.rows], ON_THREADS)]
     stacks = call_stacks(trace, on_threads, usable[on_threads])
-    nodes = _nodes_of(events.start, stacks.stop, region.rows[usable[region.rows]])
+    rows = region.rows[usable[region.rows]]
+    at = np.stack([events.start[rows], stacks.stop[rows]], axis=1).ravel()
+    order = np.argsort(at, kind="stable")
+    nodes = Nodes(at[order], rows[order // 2].astype(np.int32), order % 2 == 0)
     positions = nodes.positions(len(events))
     lane = np.full(len(events), MISSING, np.intp)
     lane[stacks.event] = stacks.lane
     holds, blocks = holds_lock(trace), np.isin(call_kinds(trace), BLOCKING)
-    parts = [
-        lock_edges(nodes, holds, lane),
-        thread_edges(stacks, nodes, positions, holds, blocks),
-        _gpu_edges(trace, region, nodes, positions, infer=infer),
-    ]
-    edges = _without_cycles(nodes, joined(parts))
-    return TorchGraph(trace, region, nodes, edges, tuple(data_loading))
-
-
-def _can_be_on_a_path(trace: RankTrace, data_loading: Sequence[str]) -> Bool:
-    """Mask of operators, calls, work on a GPU, and events that load data."""
-    category = trace.events.category
-    working = np.isin(category, (Category.OPERATOR, *CALLS, *GPU_WORK))
-    if not data_loading:
-        return working
-    return working | (np.isin(category, ON_THREADS) & events_matching(trace, data_loading))
-
-
-def _nodes_of(start: Int64, stop: Int64, rows: NDArray[np.integer]) -> Nodes:
-    """Two nodes for each row, by time, then by row, the start before the end."""
-    at = np.stack([start[rows], stop[rows]], axis=1).ravel()
-    order = np.argsort(at, kind="stable")
-    return Nodes(at[order], rows[order // 2].astype(np.int32), order % 2 == 0)
-
-
-def _without_cycles(nodes: Nodes, edges: Edges) -> Edges:
-    """The edges; if they have a cycle, those between equal instants are left out, but for events' own."""
+    on_cpu = [lock_edges(nodes, holds, lane), thread_edges(stacks, nodes, positions, holds, blocks)]
+    edges = joined([*on_cpu, _gpu_edges(trace, region, nodes, positions, infer=infer)])
     try:
         topological_ranks(nodes.at, edges.source, edges.target)
     except CycleError:
-        together = nodes.at[edges.source] == nodes.at[edges.target]
-        return edges.take(~together | (edges.kind == EdgeKind.OPERATOR))
-    return edges
+        # without those between equal instants, but for events' own
+        edges = edges.take((nodes.at[edges.source] != nodes.at[edges.target]) | (edges.kind == EdgeKind.OPERATOR))
+    return TorchGraph(trace, region, nodes, edges, tuple(data_loading))

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
-from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
 from dask_efficiency.torch_traces.path.instants import Instants
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
 from dask_efficiency.torch_traces.path.last_causes import last_causes
 from dask_efficiency.torch_traces.path.ordering import places_in
-from dask_efficiency.torch_traces.path.retime import (
-    CollectiveNodes,
-    NodeWaits,
-    collective_nodes,
-    earliest,
-    topological,
-    unexplained_ns,
-)
+from dask_efficiency.torch_traces.path.retime import NodeWaits, collective_nodes, earliest, topological, unexplained_ns
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, dropped_waits, time_shares
 
 
@@ -35,7 +30,8 @@ def _shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
     if not len(nodes):
         return graph.trace, region
     later = int(at.max()) - int(nodes.at.max())
-    lane, others = rank_pairs(events.process, events.thread), _without_nodes(graph)
+    lane = rank_pairs(events.process, events.thread)
+    others = np.flatnonzero(~mask_of(nodes.event, len(events)))
     lane_of_node = lane[nodes.event]
     moved = []
     for instants, is_start in ((events.start, True), (events.stop, False)):
@@ -51,12 +47,6 @@ def _shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
     start, stop = moved
     again = replace(events, start=start, stop=np.maximum(start, stop))
     return replace(graph.trace, events=again), replace(region, stop=region.stop + later)
-
-
-def _without_nodes(graph: TorchGraph) -> Int64:
-    there = np.zeros(len(graph.trace.events), np.bool_)
-    there[graph.nodes.event] = True
-    return np.flatnonzero(~there).astype(np.int64)
 
 
 def _shift(instants: Int64, was: Int64, now: Int64, origin: int) -> Int64:
@@ -95,10 +85,7 @@ def unchanged(graph: TorchGraph) -> Rewired:
 
 
 def _walked_waits(graph: TorchGraph) -> tuple[Int64, Int64]:
-    """Pairs of nodes without an edge, of which the second waited for the first according to the walk.
-
-    Such is a thread that was idle until another thread or a collective was done.
-    """
+    """Pairs of nodes without an edge, of which the second waited for the first by the walk, such as an idle thread."""
     nodes, edges = graph.nodes, graph.edges
     instants = Instants.of(graph)
     cause = last_causes(graph, instants).cause
@@ -111,8 +98,7 @@ def _walked_waits(graph: TorchGraph) -> tuple[Int64, Int64]:
     while len(between := np.flatnonzero((found != MISSING) & (node_of[found] == MISSING))):
         found[between] = cause[found[between]]
     source, target = np.where(found != MISSING, node_of[found], MISSING), np.arange(len(nodes), dtype=np.int64)
-    known = (source != MISSING) & (source < target)
-    known[known] &= nodes.at[source[known]] <= nodes.at[target[known]]
+    known = (source != MISSING) & (source < target) & (nodes.at[source] <= nodes.at[target])
     in_graph = edges.source.astype(np.int64) * len(nodes) + edges.target
     known &= ~np.isin(source * len(nodes) + target, in_graph)
     return source[known], target[known]
@@ -121,8 +107,7 @@ def _walked_waits(graph: TorchGraph) -> tuple[Int64, Int64]:
 def lags(graph: TorchGraph) -> Int64:
     """Least nanoseconds from source to target of each edge: its weight, but no more than the time between them.
 
-    A launch weighs nothing if the GPU was busy. On an idle GPU it would take the median of the launches that weigh
-    something.
+    A launch weighs nothing if the GPU was busy; on an idle one it would take the median of those that weigh something.
     """
     nodes, edges = graph.nodes, graph.edges
     between = nodes.at[edges.target] - nodes.at[edges.source]
@@ -151,11 +136,9 @@ def with_edges(
     remove: Iterable[int],
     reweight: Mapping[int, int],
 ) -> Rewired:
-    """Add, remove and reweight edges.
+    """Add edges (source, target, nanoseconds) of kind ``DEPENDENCY``, remove and reweight others by position.
 
-    ``add`` has source, target and nanoseconds of new edges, which are of kind ``DEPENDENCY``; ``remove`` and
-    ``reweight`` have positions of edges, the latter with new nanoseconds. Raises a ValueError for a node or edge that
-    does not exist, a negative weight, or a new edge that exists already.
+    Raises a ValueError for a node or edge that does not exist, a negative weight, or a new edge that exists already.
     """
     edges, lag = was.edges, was.lag.copy()
     weight = edges.weight.copy()
@@ -164,27 +147,17 @@ def with_edges(
         weight[place] = lag[place] = _weight(ns)
     kept = np.ones(len(edges), np.bool_)
     kept[[_position(edge, len(edges), "edge") for edge in remove]] = False
-    rows = [
-        (_position(source, len(graph.nodes), "node"), _position(target, len(graph.nodes), "node"), _weight(ns))
-        for source, target, ns in add
-    ]
+    count = len(graph.nodes)
+    rows = [(_position(a, count, "node"), _position(b, count, "node"), _weight(ns)) for a, b, ns in add]
     known = set(zip(edges.source[kept].tolist(), edges.target[kept].tolist(), strict=True))
     for source, target, _ in rows:
         if (source, target) in known:
             raise ValueError(f"there is an edge from node {source} to node {target} already; expected to reweight it")
         known.add((source, target))
-    new = np.array(rows, np.int64).reshape(len(rows), 3)
-    columns = {
-        "source": new[:, 0],
-        "target": new[:, 1],
-        "weight": new[:, 2],
-        "kind": np.full(len(rows), EdgeKind.DEPENDENCY),
-        "event": np.full(len(rows), MISSING),
-        "inferred": np.zeros(len(rows), np.bool_),
-    }
-    old = replace(edges, weight=weight).take(kept).columns()
-    joined = Edges(**{name: np.concatenate([old[name], columns[name].astype(old[name].dtype)]) for name in old})
-    return Rewired(joined, np.concatenate([lag[kept], new[:, 2]]), was.source, was.target)
+    columns = dict(zip(("source", "target", "weight"), np.array(rows, np.int64).reshape(-1, 3).T, strict=True))
+    new = Edges.from_columns(columns | {"kind": np.full(len(rows), EdgeKind.DEPENDENCY)})
+    both = joined([replace(edges, weight=weight).take(kept), new])
+    return Rewired(both, np.concatenate([lag[kept], new.weight]), was.source, was.target)
 
 
 def _position(number: int, length: int, what: str) -> int:
@@ -217,14 +190,12 @@ def retimed(job: JobGraphs, was: Sequence[Rewired], changed: Sequence[Rewired]) 
     at = np.concatenate([at, collectives.at])
     order = topological(at, after, lambda node: _name_of(node, job, base))
     found = earliest(at, unexplained_ns(at, before), after, order)
-    place = places_in(order)
-    leaving = _leaving_nodes(collectives, nodes)
-    return tuple(
-        _rebuilt(graph, each.edges, found[first:last] - shift, place[first:last], leaving[first:last])
-        for graph, each, shift, first, last in zip(
-            job.graphs, changed, job.offset, base[:-1].tolist(), base[1:].tolist(), strict=True
-        )
-    )
+    place, arrives = places_in(order), mask_of(collectives.start, nodes)
+    again = []
+    for graph, each, shift, (first, last) in zip(job.graphs, changed, job.offset, pairwise(base.tolist()), strict=True):
+        own = found[first:last] - shift
+        again.append(_rebuilt(graph, each.edges, own, place[first:last], arrives[first:last]))
+    return tuple(again)
 
 
 def _name_of(node: int, job: JobGraphs, base: Int64) -> str:
@@ -238,37 +209,30 @@ def _name_of(node: int, job: JobGraphs, base: Int64) -> str:
     return f"{number} ({end} of {name[:40]!r}{f', rank {graph.trace.rank}' if len(job.graphs) > 1 else ''})"
 
 
-def _leaving_nodes(collectives: CollectiveNodes, nodes: int) -> Int64:
-    """Node at which a rank leaves a collective, by the node of its arrival; MISSING for other nodes."""
-    found = np.full(nodes, MISSING, np.int64)
-    found[collectives.start] = collectives.stop
-    return found
-
-
 def _joined(parts: Sequence[Rewired], base: Int64) -> NodeWaits:
-    each = list(zip(parts, base.tolist(), strict=False))
-    return NodeWaits(
-        np.concatenate([*(p.edges.source + first for p, first in each), *(p.source + first for p, first in each)]),
-        np.concatenate([*(p.edges.target + first for p, first in each), *(p.target + first for p, first in each)]),
-        np.concatenate([*(part.lag for part in parts), *(np.zeros_like(part.source) for part in parts)]),
-    )
+    columns: list[list[Int64]] = [[], [], []]
+    for part, first in zip(parts, base.tolist(), strict=False):
+        more = (part.edges.source + first, part.edges.target + first, part.lag)
+        walked = (part.source + first, part.target + first, np.zeros_like(part.source))
+        for column, values in zip(columns * 2, (*more, *walked), strict=True):
+            column.append(values)
+    return NodeWaits(*map(np.concatenate, columns))
 
 
-def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, leaving: Int64) -> TorchGraph:
-    """Rebuild a graph with nodes at other instants, sorted again."""
+def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, arrives: Bool) -> TorchGraph:
+    """Rebuild a graph with nodes at other instants, sorted again; some are arrivals at collectives."""
     old = graph.nodes
     order = np.lexsort((place, at))
     now = places_in(order)
     # A rank's time in a collective changes with its wait for the others.
-    own = (leaving[edges.source] != MISSING) & (edges.kind == EdgeKind.OPERATOR) & (edges.weight > 0)
+    own = arrives[edges.source] & (edges.kind == EdgeKind.OPERATOR) & (edges.weight > 0)
     own &= old.event[edges.source] == old.event[edges.target]
     weight = np.where(own, at[edges.target] - at[edges.source], edges.weight)
     source, target = (now[column].astype(np.int32) for column in (edges.source, edges.target))
     rewired = replace(edges, source=source, target=target, weight=weight)
     trace, region = _shifted_trace(graph, at)
-    return replace(
-        graph, trace=trace, region=region, nodes=Nodes(at[order], old.event[order], old.is_start[order]), edges=rewired
-    )
+    nodes = Nodes(at[order], old.event[order], old.is_start[order])
+    return replace(graph, trace=trace, region=region, nodes=nodes, edges=rewired)
 
 
 def _scaled(ns: Int64, share: Float64) -> Int64:

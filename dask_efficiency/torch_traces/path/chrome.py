@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.files.storage import writing
 from dask_efficiency.runs.path.kinds import KINDS
 from dask_efficiency.runs.trace.events import TraceEvents, Written, WrittenSlice
-from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KINETO_CATEGORIES, Category, KinetoTrace, RankTrace
-from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KINETO_CATEGORIES, Category, RankTrace
+from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind
 from dask_efficiency.torch_traces.path.streams import queue_lengths
-from dask_efficiency.torch_traces.path.stretches import TorchStretches
+
+if TYPE_CHECKING:
+    from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 
 #: Nanoseconds of overlap that are cut off: the resolution of files with whole microseconds.
 ROUNDING_NS = 1000
-
 
 #: Categories that are kept with the critical events if only these are wanted: they show where in the program one is.
 KEPT = (Category.ANNOTATION, Category.PYTHON)
@@ -45,10 +45,7 @@ class NestedSlices(NamedTuple):
 
 
 def nested(start: Int64, stop: Int64) -> NestedSlices:
-    """Put slices on tracks where they are nested; greedily from left to right, so on few tracks.
-
-    Overlaps of up to :data:`ROUNDING_NS` are cut off; other times stay.
-    """
+    """Put slices on few tracks where they are nested, greedily; overlaps of up to :data:`ROUNDING_NS` are cut off."""
     order = np.lexsort((np.arange(len(start)), -stop, start)).tolist()
     starts, stops = start.tolist(), stop.tolist()
     tracks = [0] * len(starts)
@@ -84,91 +81,53 @@ def _fits(row: int, stack: list[int], starts: list[int], stops: list[int]) -> bo
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """A trace with the path to draw on it."""
-
-    trace: KinetoTrace
-    #: By rank of the trace, nanoseconds to add to its instants for those of the job.
-    offset: Sequence[int]
-    #: The walk that covers the window.
-    stretches: TorchStretches
-    #: Graph and position of the rank whose longest path is drawn, and positions of the path's edges.
-    graph: TorchGraph
-    position: int
-    edges: Int32
-
-
-def save_overlay(
-    overlay: Overlay,
-    path: str | os.PathLike[str],
+def save_chrome(
+    path: TorchCriticalPath,
+    file: str | os.PathLike[str],
     *,
-    only_critical: bool = True,
-    all_edges: bool = False,
+    only_critical: bool,
+    all_edges: bool,
     **storage_options: Any,
 ) -> Written:
-    """Write a trace with its critical path in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
-
-    Parameters
-    ----------
-    path
-        A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
-    only_critical
-        Keep only events of the path, annotations and functions of Python.
-    all_edges
-        Draw every edge of the graph but launches that weigh nothing; not with ``only_critical``. By default only the
-        path's edges of the kinds :data:`TELLING`.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
-
-    Returns
-    -------
-    Written
-        Numbers of slices and arrows in the file.
-
-    Notes
-    -----
-    Events of the path have the argument ``critical``, and its arrows are called ``critical_path``. Categories of
-    arrows are HTA's.
-    """
-    marked = [_critical_rows(overlay, rank) for rank in range(len(overlay.trace.ranks))]
-    with writing(path, compression="infer", **storage_options) as file:
-        events = TraceEvents(file, _origin(overlay))
-        export = _Export(overlay, events)
+    """Write a trace with its critical path; see :meth:`TorchCriticalPath.to_chrome`."""
+    with writing(file, compression="infer", **storage_options) as content:
+        ranks = zip(path.trace.ranks, path.offset, strict=True)
+        starts = [int(rank.events.start.min()) + offset for rank, offset in ranks if len(rank.events)]
+        events = TraceEvents(content, min([*starts, *path.stretches.start[:1].tolist()], default=0))
+        export = _Export(path, events)
         export.walk()
-        for rank, critical in enumerate(marked):
-            export.rank(rank, critical, only_critical)
-        export.edges(all_edges and not only_critical)
+        for rank in range(len(path.trace.ranks)):
+            export.rank(rank, _critical_rows(path, rank), only_critical)
+        export.edges(all_edges)
         export.between_ranks()
         events.close()
         return events.written
 
 
-def _critical_rows(overlay: Overlay, position: int) -> Bool:
+def _critical_rows(path: TorchCriticalPath, position: int) -> Bool:
     """Mask of a rank's events on the longest path, or on the walk where the longest path is another rank's."""
-    found = np.zeros(len(overlay.trace.ranks[position].events), np.bool_)
-    if position == overlay.position:
-        nodes, edges = overlay.graph.nodes, overlay.graph.edges
-        found[nodes.event[edges.source[overlay.edges]]] = True
-        found[nodes.event[edges.target[overlay.edges]]] = True
+    if position == path.positions[path.chosen]:
+        nodes, edges = path.graph.nodes, path.graph.edges.take(path.path_edges)
+        rows = nodes.event[np.concatenate([edges.source, edges.target])]
     else:
-        stretches = overlay.stretches
-        found[stretches.event[(stretches.rank == position) & (stretches.event != MISSING)]] = True
-    return found
+        stretches = path.stretches
+        rows = stretches.event[(stretches.rank == position) & (stretches.event != MISSING)]
+    return mask_of(rows, len(path.trace.ranks[position].events))
 
 
 class _Export:
     """Writes slices, then the arrows between them."""
 
-    def __init__(self, overlay: Overlay, events: TraceEvents) -> None:
-        self.overlay = overlay
+    def __init__(self, path: TorchCriticalPath, events: TraceEvents) -> None:
+        self.path = path
+        self.offset = path.offset
         self.events = events
         #: Slices by rank and row.
         self.places: dict[tuple[int, int], WrittenSlice] = {}
 
     def walk(self) -> None:
         """A track with the stretches of the window by kind."""
-        stretches, ranks = self.overlay.stretches, self.overlay.trace.ranks
+        stretches, ranks = self.path.stretches, self.path.trace.ranks
         process = self.events.process("critical path")
         track = self.events.track(process, "by kind")
         columns = (stretches.kind, stretches.start, stretches.stop, stretches.rank, stretches.event, stretches.inferred)
@@ -184,32 +143,30 @@ class _Export:
 
     def rank(self, position: int, critical: Bool, only_critical: bool) -> None:
         """A rank's threads and streams."""
-        trace = self.overlay.trace.ranks[position]
+        trace = self.path.trace.ranks[position]
         events = trace.events
-        chosen = critical | np.isin(events.category, KEPT) if only_critical else np.ones(len(events), np.bool_)
+        chosen = critical | np.isin(events.category, KEPT) | (not only_critical)
         on_gpu = np.isin(events.category, (*GPU_WORK, *_OWN_TRACKS))
         for of_gpu in (False, True):
             rows = np.flatnonzero(chosen & (on_gpu == of_gpu))
             for number in np.unique(events.process[rows]).tolist():
                 process = self._process(position, rows[events.process[rows] == number], number, critical, of_gpu)
                 if of_gpu:
-                    self._queues(process, trace, number, int(self.overlay.offset[position]))
+                    self._queues(process, trace, number, self.offset[position])
 
     def _process(self, position: int, rows: Int64, number: int, critical: Bool, of_gpu: bool) -> int:
-        trace = self.overlay.trace.ranks[position]
+        trace = self.path.trace.ranks[position]
         events = trace.events
-        of_rank = f"rank {trace.rank} " if len(self.overlay.trace.ranks) > 1 else ""
-        process = self.events.process(f"{of_rank}GPU {number}" if of_gpu else f"{of_rank}process {number}")
+        of_rank = f"rank {trace.rank} " if len(self.path.trace.ranks) > 1 else ""
+        process = self.events.process(f"{of_rank}{'GPU' if of_gpu else 'process'} {number}")
         for thread in np.unique(events.thread[rows]).tolist():
             of_thread = rows[events.thread[rows] == thread]
             name = trace.threads.get((number, thread)) or f"{'stream' if of_gpu else 'thread'} {thread}"
             apart = np.isin(events.category[of_thread], list(_OWN_TRACKS))
             self._lane(position, of_thread[~apart], process, name, critical)
             for category, what in _OWN_TRACKS.items():
-                self._lane(
-                    position, of_thread[events.category[of_thread] == category], process, f"{name}, {what}", critical
-                )
-
+                its = of_thread[events.category[of_thread] == category]
+                self._lane(position, its, process, f"{name}, {what}", critical)
         return process
 
     def _queues(self, process: int, trace: RankTrace, device: int, offset: int) -> None:
@@ -221,65 +178,44 @@ class _Export:
             self.events.counter(process, at, f"queue of stream {stream}:", {"waiting": length})
 
     def _lane(self, position: int, rows: Int64, process: int, name: str, critical: Bool) -> None:
-        if not len(rows):
-            return
-        trace, offset = self.overlay.trace.ranks[position], int(self.overlay.offset[position])
+        trace, offset = self.path.trace.ranks[position], self.offset[position]
         events = trace.events
         placed = nested(events.start[rows] + offset, events.stop[rows] + offset)
         tracks = {
             number: self.events.track(process, name if not number else f"{name}, overlapping")
             for number in np.unique(placed.track).tolist()
         }
-        columns = (rows, placed.track, placed.start, placed.stop, events.name[rows], events.category[rows])
-        more = (events.correlation[rows], critical[rows])
         # of slices that start together, the longer one goes first, as it is outside
         order = np.lexsort((-placed.stop, placed.start))
-        for row, track, start, stop, name_number, category, correlation, is_critical in zip(
-            *(column[order].tolist() for column in (*columns, *more)), strict=True
+        columns = [rows, *placed, *(getattr(events, name)[rows] for name in ("name", "category", "correlation"))]
+        for row, track, start, stop, number, category, correlation in zip(
+            *(c[order].tolist() for c in columns), strict=True
         ):
             args = {"correlation": correlation} if correlation != MISSING else {}
-            if is_critical:
+            if critical[row]:
                 args["critical"] = 1
-            self.places[position, row] = self.events.slice(
-                process,
-                tracks[track],
-                start,
-                stop,
-                trace.names[name_number],
-                KINETO_CATEGORIES[Category(category)],
-                args=args or None,
-            )
+            kind, of = KINETO_CATEGORIES[Category(category)], (process, tracks[track], start, stop)
+            self.places[position, row] = self.events.slice(*of, trace.names[number], kind, args=args or None)
 
     def edges(self, every: bool) -> None:
         """Arrows for the edges of the graph."""
-        graph, position = self.overlay.graph, self.overlay.position
-        edges, nodes = graph.edges, graph.nodes
-        on_path = np.zeros(len(edges), np.bool_)
-        on_path[self.overlay.edges] = True
-        if every:
-            drawn = ~((edges.kind == EdgeKind.LAUNCH_DELAY) & (edges.weight == 0))
-        else:
-            drawn = on_path & np.isin(edges.kind, TELLING)
-        rows = np.flatnonzero(drawn)
-        ends = [
-            zip(nodes.event[column].tolist(), nodes.is_start[column].tolist(), strict=True)
-            for column in (edges.source[rows], edges.target[rows])
-        ]
-        for source, target, kind, critical in zip(
-            *ends, edges.kind[rows].tolist(), on_path[rows].tolist(), strict=True
-        ):
-            one, other = self.places.get((position, source[0])), self.places.get((position, target[0]))
+        edges, nodes, position = self.path.graph.edges, self.path.graph.nodes, self.path.positions[self.path.chosen]
+        on_path = mask_of(self.path.path_edges, len(edges))
+        weightless = (edges.kind == EdgeKind.LAUNCH_DELAY) & (edges.weight == 0)
+        for edge in np.flatnonzero(~weightless if every else on_path & np.isin(edges.kind, TELLING)).tolist():
+            source, target = edges.source[edge], edges.target[edge]
+            one, other = (self.places.get((position, int(nodes.event[node]))) for node in (source, target))
             if one is None or other is None:
                 continue
-            leaves = _instant(one, is_start=source[1])
+            leaves = _instant(one, is_start=bool(nodes.is_start[source]))
             # a slice's end may have been cut off, a node's instant was not
-            arrives = max(_instant(other, is_start=target[1]), leaves)
-            name = CRITICAL if critical else OTHER
-            self.events.flow(one, leaves, other, arrives, name, FLOW_CATEGORIES[EdgeKind(kind)])
+            arrives = max(_instant(other, is_start=bool(nodes.is_start[target])), leaves)
+            name = CRITICAL if on_path[edge] else OTHER
+            self.events.flow(one, leaves, other, arrives, name, FLOW_CATEGORIES[EdgeKind(edges.kind[edge])])
 
     def between_ranks(self) -> None:
         """Arrows where the walk goes from one rank to another."""
-        stretches = self.overlay.stretches
+        stretches = self.path.stretches
         there = np.flatnonzero((stretches.event != MISSING) & (stretches.rank != MISSING))
         rank, event = stretches.rank[there], stretches.event[there]
         for before in np.flatnonzero(rank[1:] != rank[:-1]).tolist():
@@ -293,12 +229,3 @@ class _Export:
 
 def _instant(place: WrittenSlice, *, is_start: bool) -> int:
     return place.start if is_start else max(place.stop - 1, place.start)
-
-
-def _origin(overlay: Overlay) -> int:
-    starts = [
-        int(rank.events.start.min()) + int(offset)
-        for rank, offset in zip(overlay.trace.ranks, overlay.offset, strict=True)
-        if len(rank.events)
-    ]
-    return min([*starts, *overlay.stretches.start[:1].tolist()], default=0)

@@ -63,11 +63,12 @@ def align_clocks(arrivals: CollectiveArrivals, hosts: Sequence[str]) -> RankCloc
     count = np.bincount(used.rank, minlength=ranks)
     spread = np.array([_median(np.abs(remains[used.rank == rank])) for rank in range(ranks)], np.int64)
     offset[(np.abs(offset) <= _TIMES_SPREAD * spread + _RESOLUTION)[first]] = 0
+    early = used.stop + offset[used.rank] < repeat_for_rows(used, last_arrivals(used, offset))
     return RankClocks(
         offset=offset,
         spread=np.where(count > 0, spread, MISSING),
         collectives=count.astype(np.int32),
-        violations=_violations(used, offset, ranks),
+        violations=np.bincount(used.rank[early], minlength=ranks).astype(np.int32),
     )
 
 
@@ -127,11 +128,6 @@ def _remaining(used: CollectiveArrivals, offset: Int64) -> Int64:
     count = np.diff(np.append(begins, len(stop)))
     low, high = stop[order][begins + (count - 1) // 2], stop[order][begins + count // 2]
     return repeat_for_rows(used, low + (high - low) // 2) - stop
-
-
-def _violations(used: CollectiveArrivals, offset: Int64, ranks: int) -> Int32:
-    early = used.stop + offset[used.rank] < repeat_for_rows(used, last_arrivals(used, offset))
-    return np.bincount(used.rank[early], minlength=ranks).astype(np.int32)
 
 
 def _median(values: Int64) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated
@@ -63,6 +63,12 @@ TOGETHER = (
 #: Collectives between two ranks.
 POINT_TO_POINT = (CollectiveKind.SEND, CollectiveKind.RECEIVE)
 
+#: Collectives to which every rank sends equally much.
+_ALIKE = (
+    *(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER),
+    *(CollectiveKind.BROADCAST, CollectiveKind.REDUCE),
+)
+
 #: Parts of names of kernels, annotations and arguments without underscores; the first one that fits gives the kind.
 _SPELLED = (
     ("allreduce", CollectiveKind.ALL_REDUCE),
@@ -81,13 +87,7 @@ _SPELLED = (
 
 
 def kind_of(name: str) -> CollectiveKind:
-    """The kind of a collective by the name of its kernel, annotation or argument.
-
-    >>> kind_of("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)").name
-    'ALL_GATHER'
-    >>> kind_of("gloo:all_reduce").name
-    'ALL_REDUCE'
-    """
+    """The kind of a collective by the name of its kernel, annotation or argument, such as ``gloo:all_reduce``."""
     plain = name.split("(", 1)[0].lower().replace("_", "").replace("-", "")
     return next((kind for spelled, kind in _SPELLED if spelled in plain), CollectiveKind.OTHER)
 
@@ -165,11 +165,12 @@ def communication_of(trace: RankTrace) -> RankExchanges:
     """Exchanges of a rank with others, from kernels on its GPU and annotations on its CPU."""
     events = trace.events
     kernel = gpu_collectives(trace)
-    rows = np.flatnonzero(kernel | cpu_collectives(trace))
-    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    rows = events.by_start(np.flatnonzero(kernel | cpu_collectives(trace)))
     naming = _naming_event(trace, rows)
+    asking = np.isin(events.category, NAMED_BY_PROGRAMS) & events_named(trace, lambda name: bool(_ASKING.match(name)))
+    around, call = _around(events, np.flatnonzero(asking), rows), events.call[rows]
     names = np.where(naming != MISSING, events.collective[naming], MISSING)
-    names = np.where(names != MISSING, names, _annotation(trace, rows))
+    names = np.where((names == MISSING) & (around != MISSING), events.name[around], names)
     names = np.where(names != MISSING, names, events.name[rows])
     kinds = {int(name): kind_of(trace.names[name]) for name in np.unique(names)}
     kind = np.array([kinds[int(name)] for name in names], np.int8)
@@ -181,15 +182,9 @@ def communication_of(trace: RankTrace) -> RankExchanges:
         start=events.start[rows],
         stop=events.stop[rows],
         nbytes=_nbytes(trace, naming),
-        elements=_alike(events, naming, kind),
-        step=step_at(steps_of(trace), _asked(events, rows)),
+        elements=np.where((naming != MISSING) & np.isin(kind, _ALIKE), events.elements_in[naming], MISSING),
+        step=step_at(steps_of(trace), np.where(call != MISSING, events.start[call], events.start[rows])),
     )
-
-
-def _asked(events: Events, rows: NDArray[np.intp]) -> Int64:
-    """Instant at which the CPU asked for each, or else its start."""
-    call = events.call[rows]
-    return np.where(call != MISSING, events.start[call], events.start[rows])
 
 
 def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -201,19 +196,11 @@ def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.where(events.collective[rows] != MISSING, rows, around)
 
 
-def _annotation(trace: RankTrace, rows: NDArray[np.intp]) -> Int32:
-    """Name of the annotation around the call that asked for each; else missing."""
-    events = trace.events
-    asking = np.isin(events.category, NAMED_BY_PROGRAMS) & events_named(trace, lambda name: bool(_ASKING.match(name)))
-    around = _around(events, np.flatnonzero(asking), rows)
-    return np.where(around != MISSING, events.name[around], MISSING)
-
-
 def _around(events: Events, outer: NDArray[np.intp], rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Event around the call of each row, among events that do not overlap on a thread; else missing."""
     found = np.full(len(rows), MISSING, np.intp)
     calls = events.call[rows]
-    outer = outer[np.argsort(events.start[outer], kind="stable")]
+    outer = events.by_start(outer)
     for thread in np.unique(events.thread[outer]):
         of_thread = outer[events.thread[outer] == thread]
         asked = np.flatnonzero((calls != MISSING) & (events.thread[calls] == thread))
@@ -231,18 +218,3 @@ def _nbytes(trace: RankTrace, naming: NDArray[np.intp]) -> Int64:
     size = sizes[events.element_type[naming]]
     known = (naming != MISSING) & (elements != MISSING) & (size != MISSING)
     return np.where(known, elements * size, MISSING)
-
-
-#: Collectives to which every rank sends equally much.
-_ALIKE: Sequence[CollectiveKind] = (
-    CollectiveKind.ALL_REDUCE,
-    CollectiveKind.ALL_GATHER,
-    CollectiveKind.REDUCE_SCATTER,
-    CollectiveKind.BROADCAST,
-    CollectiveKind.REDUCE,
-)
-
-
-def _alike(events: Events, naming: NDArray[np.intp], kind: Int8) -> Int64:
-    known = (naming != MISSING) & np.isin(kind, _ALIKE)
-    return np.where(known, events.elements_in[naming], MISSING)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Float64, Int32, Int64
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionTrace
-from dask_efficiency.torch_traces.kineto.numbers import first_with
+from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
@@ -20,10 +20,7 @@ from dask_efficiency.torch_traces.path.ordering import before_any_cycle
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DataOperators(ColumnTable):
-    """A row for each operator whose reads and duration are known, in the order in which they began.
-
-    Chakra's traces with durations have a row for every node but metadata.
-    """
+    """A row for each operator whose reads and duration are known (of Chakra's, all but metadata), as they began."""
 
     #: Row in the execution trace's nodes.
     node: Int32
@@ -60,10 +57,7 @@ class DataFlow:
 
     @property
     def earlier_seconds(self) -> Float64:
-        """Seconds by which each operator could start earlier; NaN where its start is unknown.
-
-        0 for a view of a GPU's memory, which does not wait for the content.
-        """
+        """Seconds by which each operator could start earlier; 0 for a view of a GPU's memory, NaN if unknown."""
         rows = self.operators
         return np.where(rows.start == MISSING, np.nan, np.maximum(rows.start - rows.earliest, 0) / 1e9)
 
@@ -71,14 +65,9 @@ class DataFlow:
 def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
     """Find the earliest start of each operator, and the time that data alone need.
 
-    The trace must have its execution trace. With a region, only operators in it count, and data from before it are
-    there when it begins. Operators are the outermost ones that name their tensors; operators within them stay in
-    sequence. Decisions of Python that depend on values are no dependency.
-
-    Raises
-    ------
-    ValueError
-        If there is no execution trace, or its dependencies have a cycle.
+    With a region, only operators in it count, and data from before it are there when it begins. Operators are the
+    outermost ones that name their tensors; operators within them stay in sequence. Decisions of Python that depend on
+    values are no dependency. Raises ValueError if there is no execution trace, or its dependencies have a cycle.
     """
     execution = trace.execution
     if execution is None:
@@ -91,23 +80,17 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
     rows = np.flatnonzero(known)
     start, stop, duration = _work(trace, event[rows], nodes.on_device[rows])
     duration = np.where(nodes.duration[rows] != MISSING, nodes.duration[rows], duration)
-    dependencies = _between(execution.dependencies, known)
+    kept = execution.dependencies
+    kept = kept.take(known[kept.producer] & known[kept.reader])
+    position = (np.cumsum(known) - 1).astype(np.int32)
+    dependencies = DataDependencies(position[kept.producer], position[kept.reader])
     order = _order(dependencies, len(rows), nodes.number[rows])
-    producers = _producers(dependencies, len(rows))
-    earliest, longest = _longest(producers, order, duration)
+    earliest, longest = _longest(dependencies, order, duration)
     origin = int(start[start != MISSING].min(initial=np.iinfo(np.int64).max)) if (start != MISSING).any() else 0
     ready = np.full(len(rows), origin, np.int64)
     np.maximum.at(ready, dependencies.reader, stop[dependencies.producer])
-    operators = DataOperators(
-        node=rows.astype(np.int32),
-        event=event[rows],
-        name=nodes.name[rows],
-        start=start,
-        stop=stop,
-        duration=duration,
-        ready=ready,
-        earliest=earliest + origin,
-    )
+    own = rows.astype(np.int32), event[rows], nodes.name[rows]
+    operators = DataOperators(*own, start, stop, duration, ready, earliest + origin)
     return DataFlow(execution, operators, dependencies, longest)
 
 
@@ -127,7 +110,7 @@ def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64
     start = np.where(has, events.start[event], MISSING)
     stop = np.where(has, events.stop[event], MISSING)
     duration = np.where(has, stop - start, 0)
-    work = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
+    work = np.flatnonzero(events.is_gpu_work & events.has_call)
     if not len(work):
         return start, stop, duration
     duration[on_device] = 0
@@ -138,8 +121,7 @@ def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64
     np.minimum.at(first, asked, events.start[work])
     np.maximum.at(last, asked, events.stop[work])
     np.add.at(busy, asked, events.stop[work] - events.start[work])
-    did = np.zeros(len(event), np.bool_)
-    did[asked] = True
+    did = mask_of(asked, len(event))
     # kernels of one operator may overlap
     busy = np.minimum(busy, last - first)
     return np.where(did, first, start), np.where(did, last, stop), np.where(did, busy, duration)
@@ -161,22 +143,6 @@ def _operators_of(trace: RankTrace, which: NDArray[np.intp], event: Int32, calls
     return np.where(inside, which[found], MISSING)
 
 
-def _between(dependencies: DataDependencies, known: Bool) -> DataDependencies:
-    """Dependencies between known operators, by their positions among these."""
-    position = np.cumsum(known) - 1
-    kept = dependencies.take(known[dependencies.producer] & known[dependencies.reader])
-    return DataDependencies(
-        producer=position[kept.producer].astype(np.int32), reader=position[kept.reader].astype(np.int32)
-    )
-
-
-def _producers(dependencies: DataDependencies, count: int) -> list[list[int]]:
-    """Producers that each operator waits for."""
-    order = np.argsort(dependencies.reader, kind="stable")
-    bounds = np.searchsorted(dependencies.reader[order], np.arange(1, count))
-    return [part.tolist() for part in np.split(dependencies.producer[order], bounds)][:count]
-
-
 def _order(dependencies: DataDependencies, count: int, numbers: Int64) -> Sequence[int]:
     """Order in which each operator comes after those that it waits for."""
     if (dependencies.producer < dependencies.reader).all():
@@ -189,10 +155,13 @@ def _order(dependencies: DataDependencies, count: int, numbers: Int64) -> Sequen
     return found
 
 
-def _longest(producers: list[list[int]], order: Sequence[int], duration: Int64) -> tuple[Int64, Int32]:
+def _longest(dependencies: DataDependencies, order: Sequence[int], duration: Int64) -> tuple[Int64, Int32]:
     """Earliest start of each operator after the first start; and the longest chain."""
-    earliest, durations = [0] * len(producers), duration.tolist()
-    after = [MISSING] * len(producers)
+    by_reader = dependencies.take(np.argsort(dependencies.reader, kind="stable"))
+    bounds = np.searchsorted(by_reader.reader, np.arange(1, len(duration)))
+    producers = [part.tolist() for part in np.split(by_reader.producer, bounds)]
+    earliest, durations = [0] * len(duration), duration.tolist()
+    after = [MISSING] * len(duration)
     for row in order:
         for producer in producers[row]:
             end = earliest[producer] + durations[producer]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,14 +79,8 @@ def _columns(path: TorchCriticalPath) -> Iterator[tuple[str, Mapping[str, NDArra
 
 
 def _description(path: TorchCriticalPath) -> dict[str, Any]:
-    question = path.question
     return {
-        "question": {
-            "annotation": question.annotation,
-            "instance": question.instance,
-            "rank": question.rank,
-            "data_loading": list(question.data_loading),
-        },
+        "question": asdict(path.question) | {"data_loading": list(path.question.data_loading)},
         "chosen": path.chosen,
         "changes": list(path.changes),
         "ranks": [
@@ -97,9 +92,7 @@ def _description(path: TorchCriticalPath) -> dict[str, Any]:
                 "groups": {name: list(members) for name, members in rank.groups.items()},
                 "about": dict(rank.about),
                 "left_out": dict(rank.left_out),
-                "execution": None
-                if rank.execution is None
-                else {"path": rank.execution.path, "names": list(rank.execution.names)},
+                "execution": rank.execution and {"path": rank.execution.path, "names": list(rank.execution.names)},
             }
             for rank in path.trace.ranks
         ],
@@ -131,18 +124,16 @@ def _path(archive: Archive) -> TorchCriticalPath:
         raise PathFileError(f"'longest/nodes' are no path: {error}") from error
     stretches = _table(archive, "stretches", TorchStretches)
     if (stretches.start > stretches.stop).any() or (stretches.start[1:] != stretches.stop[:-1]).any():
-        raise PathFileError(
-            "'stretches' do not follow one another; expected each to begin where the one before it ends"
-        )
+        wanted = "expected each to begin where the one before it ends"
+        raise PathFileError(f"'stretches' do not follow one another; {wanted}")
     _check("stretches/kind", stretches.kind, len(KINDS))
     _check("stretches/rank", stretches.rank, len(trace.ranks), missing=True)
     for position, rank in enumerate(trace.ranks):
         _check("stretches/event", stretches.event[stretches.rank == position], len(rank.events), missing=True)
     question = _question(archive, archive.field("question", dict))
     job = job_ranks(trace, data_loading=question.data_loading)
-    return TorchCriticalPath(
-        trace, question, graphs, chosen, longest, stretches, job, tuple(archive.listed("changes", str))
-    )
+    changes = tuple(archive.listed("changes", str))
+    return TorchCriticalPath(trace, question, graphs, chosen, longest, stretches, job, changes)
 
 
 def _question(archive: Archive, described: Mapping[str, Any]) -> TorchQuestion:
@@ -159,13 +150,9 @@ def _question(archive: Archive, described: Mapping[str, Any]) -> TorchQuestion:
 
 def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTrace:
     where = f"ranks/{number}"
-    names = tuple(
-        archive.texts(
-            archive.columns(f"{where}/names", {"block": np.uint8})["block"],
-            archive.columns(f"{where}/name_offsets", {"offsets": np.int64})["offsets"],
-            f"{where}/name_offsets",
-        )
-    )
+    block = archive.columns(f"{where}/names", {"block": np.uint8})["block"]
+    offsets = archive.columns(f"{where}/name_offsets", {"offsets": np.int64})["offsets"]
+    names = tuple(archive.texts(block, offsets, f"{where}/name_offsets"))
     events = _table(archive, f"{where}/events", Events)
     _check(f"{where}/events/category", events.category, len(Category))
     _check(f"{where}/events/name", events.name, len(names))
@@ -219,11 +206,9 @@ def _threads(listed: list[Any]) -> dict[tuple[int, int], str]:
 
 
 def _groups(archive: Archive, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    names = list(described)
-    return {
-        name: tuple(archive.all_of("ranks.groups", archive.part(described, name, list, "ranks.groups"), int))
-        for name in names
-    }
+    where = "ranks.groups"
+    listed = {name: archive.part(described, name, list, where) for name in described}
+    return {name: tuple(archive.all_of(where, members, int)) for name, members in listed.items()}
 
 
 def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: KinetoTrace) -> TorchGraph:
@@ -243,15 +228,9 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
     _check(f"{where}/region/rows", rows, len(rank.events))
     start, stop = (archive.part(described, name, int, "graphs") for name in ("start", "stop"))
     if not -MAX_INSTANT <= start <= stop <= MAX_INSTANT:
-        raise PathFileError(
-            f"'graphs.start' and 'graphs.stop' are {start!r:.80} and {stop!r:.80}; expected nanoseconds"
-        )
-    region = Region(
-        start=start,
-        stop=stop,
-        rows=rows,
-        description=archive.part(described, "description", str, "graphs"),
-    )
+        found = f"{start!r:.80} and {stop!r:.80}"
+        raise PathFileError(f"'graphs.start' and 'graphs.stop' are {found}; expected nanoseconds")
+    region = Region(start, stop, rows, archive.part(described, "description", str, "graphs"))
     patterns = archive.all_of("data_loading", archive.part(described, "data_loading", list, "graphs"), str)
     return TorchGraph(rank, region, nodes, edges, tuple(patterns))
 
@@ -261,10 +240,9 @@ def _table(archive: Archive, where: str, kind: type[AnyTable]) -> AnyTable:
     columns = archive.columns(where, kind.dtypes())
     for name, described in kind.schema().items():
         column = columns[name]
-        if described.unit and len(column) and not -MAX_INSTANT <= int(column.min()) <= int(column.max()) <= MAX_INSTANT:
-            raise PathFileError(
-                f"'{where}/{name}' has {int(column.min())} to {int(column.max())}; expected numbers to {MAX_INSTANT}"
-            )
+        low, high = int(column.min(initial=0)), int(column.max(initial=0))
+        if described.unit and not -MAX_INSTANT <= low <= high <= MAX_INSTANT:
+            raise PathFileError(f"'{where}/{name}' has {low} to {high}; expected numbers to {MAX_INSTANT}")
     return kind(**columns)
 
 
@@ -272,6 +250,5 @@ def _check(where: str, positions: NDArray[Any], length: int, *, missing: bool = 
     """Raise if a column has a number that is no position in its target."""
     least = MISSING if missing else 0
     if len(positions) and not least <= int(positions.min()) <= int(positions.max()) < length:
-        raise PathFileError(
-            f"{where!r} has {int(positions.min())} to {int(positions.max())}; expected {least} to {length - 1}"
-        )
+        found = f"{int(positions.min())} to {int(positions.max())}"
+        raise PathFileError(f"{where!r} has {found}; expected {least} to {length - 1}")

@@ -169,11 +169,8 @@ def _slow_rank(path: TorchCriticalPath, begins: PathPart | None) -> PathPart | N
     caused = np.zeros((len(job.numbers), len(LatenessCause)), np.int64)
     np.add.at(caused, (late.rank, late.cause), late.waits)
     position = int(caused.sum(axis=1).argmax())
-    waited, reason, rank = (
-        int(caused[position].sum()),
-        LatenessCause(int(caused[position].argmax())),
-        job.numbers[position],
-    )
+    waited, reason = int(caused[position].sum()), LatenessCause(int(caused[position].argmax()))
+    rank = job.numbers[position]
     starts_path = begins is not None and begins[1] == f"before rank {rank} began"
     if not waited or (starts_path and reason is LatenessCause.LATE_START):
         return None

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
@@ -70,7 +71,7 @@ class Nodes(ColumnTable):
     is_start: Bool
 
     def positions(self, events: int) -> tuple[Int32, Int32]:
-        """Index the nodes of events' starts and ends by row of the trace; missing where it has none."""
+        """:func:`starts_and_stops` of the nodes."""
         return starts_and_stops(self.event, self.is_start, events)
 
 
@@ -97,6 +98,15 @@ class Edges(ColumnTable):
 def joined(parts: Sequence[Edges]) -> Edges:
     """Concatenate edges in one table, in that order."""
     return Edges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.dtypes()})
+
+
+def waits_as_edges(source: NDArray[np.integer], target: NDArray[np.integer], *, inferred: bool) -> Edges:
+    """Edges without weight between the nodes of waits, where both are there."""
+    there = (source != MISSING) & (target != MISSING)
+    count = np.count_nonzero(there)
+    columns = {"kind": np.full(count, EdgeKind.SYNC, np.int8), "weight": np.zeros(count, np.int64)}
+    ends = {"source": source[there], "target": target[there]}
+    return Edges.from_columns(ends | columns | {"inferred": np.full(count, inferred)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.gpu.calls import LONG
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, RankTrace
-from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region
+from dask_efficiency.torch_traces.path.graph import Edges, Nodes, Region, waits_as_edges
 from dask_efficiency.torch_traces.path.lanes import by_thread, rank_pairs
 from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 
 _Rows = NDArray[np.integer]
-
 
 #: A call that waited returns within this many nanoseconds after the work ended; only then may it have waited for
 #: another stream than the last that its thread used. 3 to 9 us in HTA's two traces of AlexNet with synchronisations.
@@ -47,7 +47,7 @@ class StreamQueues:
     def of(cls, trace: RankTrace) -> Self:
         """Queues of a rank's streams."""
         events = trace.events
-        rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING)).astype(np.int32)
+        rows = np.flatnonzero(events.is_gpu_work & events.has_call).astype(np.int32)
         stream = rank_pairs(events.device[rows], events.stream[rows]).astype(np.int64)
         at = events.start[events.call[rows]]
         order = np.lexsort((events.start[rows], at, stream))
@@ -63,54 +63,42 @@ class StreamQueues:
         """Number of streams."""
         return len(self.first) - 1
 
-    def last(self, stream: int, at: Int64) -> Int64:
-        """Last work that a stream was asked for before some instants; missing if there is none."""
-        start, stop = self.first[stream : stream + 2].tolist()
-        which = np.searchsorted(self.at[start:stop], at) - 1
-        return (
-            np.where(which >= 0, self.work[start:stop][which], MISSING) if stop > start else np.full(len(at), MISSING)
-        )
-
-    def last_of_each(self, stream: Int64, at: Int64) -> Int64:
-        """:meth:`last` of a stream for each instant; missing where the stream is."""
-        work = np.full(len(at), MISSING)
+    def _rows(self, column: Int64, stream: Int64, at: Int64, side: Literal["left", "right"] = "left") -> Int64:
+        """Row after the last one of each stream that a column has before an instant."""
+        rows = np.zeros(len(at), np.int64)
         for number in np.unique(stream[stream != MISSING]).tolist():
+            start, stop = self.first[number : number + 2].tolist()
             here = stream == number
-            work[here] = self.last(number, at[here])
-        return work
+            rows[here] = start + np.searchsorted(column[start:stop], at[here], side)
+        return rows
+
+    def _work_before(self, rows: Int64, stream: Int64) -> Int64:
+        """Work in the row before each on its stream; missing if there is none, or no stream."""
+        there = (stream != MISSING) & (rows > self.first[stream])
+        return np.where(there, np.append(self.work, MISSING)[rows - 1], MISSING)
+
+    def last(self, stream: Int64, at: Int64) -> Int64:
+        """Last work that each stream was asked for before an instant; missing if there is none, or no stream."""
+        return self._work_before(self._rows(self.at, stream, at), stream)
 
     def last_ended(self, at: Int64, until: Int64) -> Int64:
         """The last to end, by other instants, among the last work of each stream before some instants."""
         work, ended = np.full(len(at), MISSING), np.full(len(at), MISSING)
         for stream in range(self.streams):
-            last = self.last(stream, at)
-            known = last != MISSING
-            known[known] = self.events.stop[last[known]] <= until[known]
-            known[known] = self.events.stop[last[known]] > ended[known]
-            work[known], ended[known] = last[known], self.events.stop[last[known]]
+            last = self.last(np.full(len(at), stream), at)
+            stop = self.events.stop[last]
+            later = (last != MISSING) & (stop <= until) & (stop > ended)
+            work[later], ended[later] = last[later], stop[later]
         return work
 
     def last_ended_of(self, stream: Int64, at: Int64, until: Int64) -> Int64:
         """Work of a stream that ended last by some instants, of what it was asked for before others."""
-        work = np.full(len(until), MISSING)
-        for number in np.unique(stream[stream != MISSING]).tolist():
-            start, stop = self.first[number : number + 2].tolist()
-            here = stream == number
-            asked = np.searchsorted(self.at[start:stop], at[here])
-            ended = np.searchsorted(self.ended[start:stop], until[here], side="right")
-            which = np.minimum(asked, ended) - 1
-            work[here] = np.where(which >= 0, self.work[start:stop][which], MISSING)
-        return work
+        asked, ended = self._rows(self.at, stream, at), self._rows(self.ended, stream, until, "right")
+        return self._work_before(np.minimum(asked, ended), stream)
 
     def unfinished(self, stream: Int64, at: Int64) -> Int64:
         """Number of works that a stream had been asked for and that had not ended, at some instants."""
-        count = np.zeros(len(at), np.int64)
-        for number in np.unique(stream).tolist():
-            start, stop = self.first[number : number + 2].tolist()
-            here = stream == number
-            count[here] = np.searchsorted(self.at[start:stop], at[here])
-            count[here] -= np.searchsorted(self.ended[start:stop], at[here], side="right")
-        return count
+        return self._rows(self.at, stream, at) - self._rows(self.ended, stream, at, "right")
 
     def stream_of(self, work: _Rows) -> Int64:
         """Stream of some rows of the trace."""
@@ -127,10 +115,7 @@ class StreamQueues:
         return found
 
     def next_of_thread(self, asking: _Rows, at: Int64, other_than: Int64) -> Int64:
-        """Work that each call's thread asked for next after an instant; missing if there is none.
-
-        Work on the stream ``other_than`` is skipped, by call; missing for none.
-        """
+        """Work that each call's thread asked for next after an instant, on other streams than one; or missing."""
         found = np.full(len(at), MISSING)
         for here, mine in self._of_threads(asking):
             for stream in np.unique(other_than[here]).tolist():
@@ -157,9 +142,8 @@ class _Waits(NamedTuple):
 def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     """Edges from ends of work to the ends of calls that waited for it, and to work that streams held back for it.
 
-    Edges are between events of the region, of kind SYNC and weight 0, marked as inferred, and none goes back in time.
-
-    The rules are ours. A call that waits for
+    Edges are between events of the region, of kind SYNC and weight 0, marked as inferred. The rules are ours. A call
+    that waits for
 
     - a device waits for the last work of each of its streams;
     - a stream, for the last work of the stream that its thread used last, unless only another stream's work ended
@@ -175,152 +159,113 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     :data:`MAX_RETURN` was chosen on two recorded traces, HTA's ``alexnet`` and ``simple_add``. The rules for waits of
     streams were chosen on programs of a simulator, with seeds 0 to 199, and so far on no recorded trace.
     """
-    inside = np.zeros(len(trace.events), bool)
-    inside[region.rows] = True
+    inside = mask_of(region.rows, len(trace.events))
     starts, stops = nodes.positions(len(inside))
-    sources, targets = [], []
-    for work, call in waits(trace, inside):
-        sources.append(stops[work])
-        targets.append(stops[call])
-    for work, held_back in _between_streams(trace, inside):
-        sources.append(stops[work])
-        targets.append(starts[held_back])
-    source, target = np.concatenate(sources), np.concatenate(targets)
-    forward = (source != MISSING) & (target != MISSING)
-    forward[forward] = nodes.at[source[forward]] <= nodes.at[target[forward]]
-    pairs = np.unique(np.stack([source[forward], target[forward]], axis=1), axis=0)
-    return Edges.from_columns(
-        {
-            "source": pairs[:, 0],
-            "target": pairs[:, 1],
-            "kind": np.full(len(pairs), EdgeKind.SYNC, np.int8),
-            "weight": np.zeros(len(pairs), np.int64),
-            "inferred": np.ones(len(pairs), bool),
-        }
-    )
+    found = [(stops[work], stops[call]) for work, call in _waits(trace, inside)]
+    found += [(stops[work], starts[held_back]) for work, held_back in _between_streams(trace, inside)]
+    source, target = (np.concatenate(ends) for ends in zip(*found, strict=True))
+    pairs = np.unique(np.stack([source, target], axis=1), axis=0)
+    return waits_as_edges(pairs[:, 0], pairs[:, 1], inferred=True)
 
 
-def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[_Waits]:
+def _waits(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     """Calls among some events that waited, and the work that each waited for."""
     kinds = np.where(inside, call_kinds(trace), CallKind.OTHER)
-    enqueued = StreamQueues.of(trace)
+    queues = StreamQueues.of(trace)
 
     def of(*wanted: CallKind) -> _Rows:
         return np.flatnonzero(np.isin(kinds, wanted))
 
-    yield from _for_device(trace, enqueued, of(CallKind.DEVICE_WAIT))
-    yield _for_stream(trace, enqueued, of(CallKind.STREAM_WAIT))
-    yield _for_event(trace, enqueued, of(CallKind.EVENT_WAIT))
+    calls = of(CallKind.DEVICE_WAIT)
+    for stream in range(queues.streams):
+        yield _ended_in_time(trace, queues.last(np.full(len(calls), stream), trace.events.start[calls]), calls)
+    yield _for_stream(trace, queues, calls := of(CallKind.STREAM_WAIT), calls)
+    yield _for_stream(trace, queues, calls := of(CallKind.EVENT_WAIT), _last_records(trace, calls))
     yield _for_own_copies(trace, of(CallKind.COPY, CallKind.COPY_ASYNC))
-    yield _for_any_work(trace, enqueued, of(CallKind.FREE))
-    yield _for_room(trace, enqueued, np.flatnonzero(inside))
+    yield _for_any_work(trace, queues, of(CallKind.FREE))
+    yield _for_room(trace, queues, np.flatnonzero(inside))
 
 
-def _for_device(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Iterator[_Waits]:
-    for stream in range(enqueued.streams):
-        work = enqueued.last(stream, trace.events.start[calls])
-        yield _ended_in_time(trace, work, calls)
-
-
-def _for_stream(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> _Waits:
-    at = trace.events.start[calls]
-    work = enqueued.last_of_each(enqueued.used_by(calls, at), at)
-    return _ended_in_time(trace, *_or_ended_during_call(trace, enqueued, calls, work, at))
-
-
-def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> _Waits:
-    """Waits for the last event recorded before the call, as the trace does not say which event it is."""
-    events = trace.events
-    records = np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD)
-    records = records[np.argsort(events.start[records], kind="stable")]
-    which = np.searchsorted(events.start[records], events.start[calls]) - 1
-    recorded = which >= 0
-    asking = calls.copy()
-    asking[recorded] = records[which[recorded]]
-    at = events.start[asking]
-    work = enqueued.last_of_each(enqueued.used_by(asking, at), at)
-    return _ended_in_time(trace, *_or_ended_during_call(trace, enqueued, calls, work, events.start[calls]))
-
-
-def _or_ended_during_call(
-    trace: RankTrace, enqueued: StreamQueues, calls: _Rows, work: _Rows, at: Int64
-) -> tuple[_Rows, _Rows]:
-    """The presumed work; or the last that ended during the call, if the presumed work did not."""
+def _for_stream(trace: RankTrace, queues: StreamQueues, calls: _Rows, asking: _Rows) -> _Waits:
+    """Waits for the stream that the thread of an ``asking`` call used last, or for the last work to end in the call."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]
-    known = work != MISSING
-    during = known.copy()
-    during[known] = (events.stop[work[known]] > start[known]) & (events.stop[work[known]] <= stop[known])
-    other = enqueued.last_ended(at, stop)
-    better = ~during & (other != MISSING)
+    work = queues.last(queues.used_by(asking, events.start[asking]), events.start[asking])
+    ended = events.stop[work]
+    during = (work != MISSING) & (ended > start) & (ended <= stop)
+    other = queues.last_ended(start, stop)
     ended = events.stop[other]
-    better &= (ended > start) & (stop - ended <= MAX_RETURN) & (stop - start > MAX_RETURN)
-    return np.where(better, other, work), calls
+    better = ~during & (other != MISSING) & (ended > start)
+    better &= (stop - ended <= MAX_RETURN) & (stop - start > MAX_RETURN)
+    return _ended_in_time(trace, np.where(better, other, work), calls)
+
+
+def _last_records(trace: RankTrace, calls: _Rows) -> _Rows:
+    """Call that recorded an event last before each call, or else that itself: the trace does not name the event."""
+    events = trace.events
+    records = events.by_start(np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD))
+    which = np.searchsorted(events.start[records], events.start[calls]) - 1
+    return np.where(which >= 0, np.append(records, MISSING)[which], calls)
 
 
 def _for_own_copies(trace: RankTrace, calls: _Rows) -> _Waits:
     """Waits of calls for their own copies that ended during the call."""
-    wanted = np.zeros(len(trace.events), bool)
-    wanted[calls] = True
-    copies = np.flatnonzero((trace.events.category == Category.COPY) & (trace.events.call != MISSING))
-    copies = copies[wanted[trace.events.call[copies]]]
-    return _ended_in_time(trace, copies, trace.events.call[copies])
+    events = trace.events
+    copies = np.flatnonzero((events.category == Category.COPY) & events.has_call)
+    copies = copies[mask_of(calls, len(events))[events.call[copies]]]
+    return _ended_in_time(trace, copies, events.call[copies])
 
 
-def _for_any_work(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> _Waits:
-    work = enqueued.last_ended(trace.events.start[calls], trace.events.stop[calls])
-    known = work != MISSING
-    known[known] = trace.events.stop[work[known]] > trace.events.start[calls[known]]
+def _for_any_work(trace: RankTrace, queues: StreamQueues, calls: _Rows) -> _Waits:
+    start, stop = trace.events.start[calls], trace.events.stop[calls]
+    work = queues.last_ended(start, stop)
+    known = (work != MISSING) & (trace.events.stop[work] > start)
     return _Waits(work[known], calls[known])
 
 
-def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> _Waits:
+def _for_room(trace: RankTrace, queues: StreamQueues, rows: _Rows) -> _Waits:
     """Waits of long launches into a full queue for the last work to end on that stream before they returned."""
     events = trace.events
-    works = rows[np.isin(events.category[rows], (Category.KERNEL, Category.FILL)) & (events.call[rows] != MISSING)]
+    works = rows[np.isin(events.category[rows], (Category.KERNEL, Category.FILL)) & events.has_call[rows]]
     works = works[events.stop[events.call[works]] - events.start[events.call[works]] >= LONG]
-    calls = events.call[works]
-    stream = enqueued.stream_of(works)
-    waiting = enqueued.unfinished(stream, events.start[calls])
-    works, calls, stream = (column[waiting >= MIN_FULL_QUEUE] for column in (works, calls, stream))
-    ended = enqueued.last_ended_of(stream, events.start[calls], events.stop[calls])
-    known = ended != MISSING
-    known[known] = events.stop[ended[known]] > events.start[calls[known]]
+    calls, stream = events.call[works], queues.stream_of(works)
+    full = queues.unfinished(stream, events.start[calls]) >= MIN_FULL_QUEUE
+    calls, stream = calls[full], stream[full]
+    ended = queues.last_ended_of(stream, events.start[calls], events.stop[calls])
+    known = (ended != MISSING) & (events.stop[ended] > events.start[calls])
     return _Waits(ended[known], calls[known])
 
 
 def _ended_in_time(trace: RankTrace, work: _Rows, calls: _Rows) -> _Waits:
     """Waits for work that had ended when the call returned."""
-    known = work != MISSING
-    known[known] = trace.events.stop[work[known]] <= trace.events.stop[calls[known]]
+    known = (work != MISSING) & (trace.events.stop[work] <= trace.events.stop[calls])
     return _Waits(work[known], calls[known])
 
 
-def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[_Waits]:
+def _between_streams(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     """Waits of work that a stream held back until an event, for work of another stream."""
     events, kinds = trace.events, call_kinds(trace)
     calls = np.flatnonzero(inside & (kinds == CallKind.STREAM_WAITS_EVENT))
     if not len(calls):
         return
-    enqueued = StreamQueues.of(trace)
-    at = events.start[calls]
+    queues, at = StreamQueues.of(trace), events.start[calls]
     # The last recorded event stands for work of its stream; the stream that waits is another one.
     recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
     recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
-    meant = enqueued.used_by(calls, recorded_at)
-    held_back = enqueued.next_of_thread(calls, at, meant)
+    meant = queues.used_by(calls, recorded_at)
+    held_back = queues.next_of_thread(calls, at, meant)
     began = np.where(held_back != MISSING, events.start[held_back], 0)
-    work = enqueued.last_ended_of(meant, recorded_at, began)
+    work = queues.last_ended_of(meant, recorded_at, began)
     likely = (work != MISSING) & (held_back != MISSING)
     yield _Waits(work[likely], held_back[likely])
     # Otherwise the thread's next work waited for the last work to end before it.
     calls, at = calls[~likely], at[~likely]
-    held_back = enqueued.next_of_thread(calls, at, np.full(len(calls), MISSING))
-    calls, at, held_back = (column[held_back != MISSING] for column in (calls, at, held_back))
-    own, began = enqueued.stream_of(held_back), events.start[held_back]
-    last = np.full(len(calls), MISSING)
-    for stream in range(enqueued.streams):
-        work = enqueued.last_ended_of(np.where(own == stream, MISSING, stream), at, began)
+    held_back = queues.next_of_thread(calls, at, np.full(len(calls), MISSING))
+    at, held_back = (column[held_back != MISSING] for column in (at, held_back))
+    own, began = queues.stream_of(held_back), events.start[held_back]
+    last = np.full(len(at), MISSING)
+    for stream in range(queues.streams):
+        work = queues.last_ended_of(np.where(own == stream, MISSING, stream), at, began)
         later = (work != MISSING) & (events.device[work] == events.device[held_back])
         later &= (last == MISSING) | (events.stop[work] > events.stop[last])
         last[later] = work[later]
@@ -332,8 +277,7 @@ def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:
     events = trace.events
     found = np.full(len(calls), MISSING, np.int64)
     for here, there in by_thread(events, calls, records):
-        mine = records[there]
-        mine = mine[np.argsort(events.start[mine], kind="stable")]
+        mine = events.by_start(records[there])
         which = np.searchsorted(events.start[mine], events.start[calls[here]]) - 1
-        found[here[which >= 0]] = mine[which[which >= 0]]
+        found[here] = np.where(which >= 0, np.append(mine, MISSING)[which], MISSING)
     return found

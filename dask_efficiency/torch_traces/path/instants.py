@@ -70,8 +70,9 @@ class Instants:
         before, depth, innermost = _along_threads(lane, event, is_start, on_gpu)
         _along_streams(before, lane, partner, is_start, on_gpu)
         works = (events.category == Category.OPERATOR) | cpu_collectives(graph.trace)
-        works[events.call[events.is_gpu_work & (events.call != MISSING)]] = True
-        working = on_gpu | _on_lanes_with(works[event], lane)
+        works[events.call[events.is_gpu_work & events.has_call]] = True
+        at_work: Bool = np.bincount(lane[works[event]], minlength=int(lane.max(initial=-1)) + 1) > 0
+        working = on_gpu | at_work[lane]
         return cls(at, event, is_start, on_gpu, lane, working, partner, before, depth, innermost, of_node[: len(nodes)])
 
     def __len__(self) -> int:
@@ -91,19 +92,17 @@ def _beside(graph: TorchGraph) -> Int32:
 def _in_order(at: Int64, event: Int32, is_start: Bool, on_gpu: Bool) -> Int64:
     order = np.argsort(at, kind="stable")
     equal = at[order[1:]] == at[order[:-1]]
-    tied = np.zeros(len(at), bool)
-    tied[1:] |= equal
-    tied[:-1] |= equal
-    places = np.flatnonzero(tied)
-    if len(places):
-        members = order[places]
-        order[places] = members[_ties(at, event, is_start, on_gpu, members)]
+    places = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    members = order[places]
+    order[places] = members[_ties(at, event, is_start, on_gpu, members)]
     return order
 
 
 def _ties(at: Int64, event: Int32, is_start: Bool, on_gpu: Bool, members: Int64) -> Int64:
     """Order of instants some of which are equal: outer events start first and end last."""
-    starts, stops = _bounds(at, event, is_start, members)
+    bounds = np.zeros((2, int(event.max(initial=0)) + 1), np.int64)
+    bounds[0, event[is_start]], bounds[1, event[~is_start]] = at[is_start], at[~is_start]
+    starts, stops = bounds[:, event[members]]
     row, start = event[members].astype(np.int64), is_start[members]
     gpu, both = on_gpu[members], starts == stops
     phase = np.where(gpu, np.where(start, _GPU_START, _GPU_END), np.where(start, _CPU_START, _CPU_END))
@@ -112,15 +111,6 @@ def _ties(at: Int64, event: Int32, is_start: Bool, on_gpu: Bool, members: Int64)
     second = np.where(both, ~start, np.where(start, row, -row))
     ranks: Int64 = np.lexsort((second, first, phase, at[members]))
     return ranks
-
-
-def _bounds(at: Int64, event: Int32, is_start: Bool, members: Int64) -> tuple[Int64, Int64]:
-    """Start and stop of the events of some instants."""
-    rows = int(event.max(initial=0)) + 1
-    starts, stops = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    starts[event[is_start]] = at[is_start]
-    stops[event[~is_start]] = at[~is_start]
-    return starts[event[members]], stops[event[members]]
 
 
 def _lanes(events: Events) -> Int32:
@@ -133,11 +123,6 @@ def _lanes(events: Events) -> Int32:
     runs = np.flatnonzero(np.append(True, changes)[: len(first)])
     lane = rank_pairs(rank_pairs(first[runs], second[runs]), on_gpu[runs].astype(np.int8))
     return np.repeat(lane.astype(np.int32), np.diff(np.append(runs, len(first))))
-
-
-def _on_lanes_with(wanted: Bool, lane: Int32) -> Bool:
-    having: Bool = np.bincount(lane[wanted], minlength=int(lane.max(initial=-1)) + 1) > 0
-    return having[lane]
 
 
 def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> tuple[Int32, Int32, Int32]:
@@ -172,10 +157,7 @@ def stable_order(values: NDArray[np.integer]) -> NDArray[np.intp]:
 
 
 def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, on_gpu: Bool) -> None:
-    """Set what is before work: for an end its start, for a start the end of the work before it on its stream.
-
-    If that had not ended, its start stands for it.
-    """
+    """Set what is before work: for an end its start, for a start the end of the work before it, or that's start."""
     ends = np.flatnonzero(on_gpu & ~is_start)
     before[ends] = partner[ends]
     starts = np.flatnonzero(on_gpu & is_start)
@@ -188,9 +170,9 @@ def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, o
 def last_before(
     group: NDArray[np.integer], positions: NDArray[np.integer], is_source: Bool
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Last source before each of some instants that are no sources, in its group: sources and targets, by position.
+    """Last source in the group of each other instant that has one before it: sources and targets, by position.
 
-    ``positions`` are the instants to look at, ascending. Targets without a source are left out.
+    ``positions`` are the instants to look at, ascending.
     """
     order = positions[stable_order(group[positions])]
     sources = is_source[order]

@@ -25,7 +25,6 @@ from dask_efficiency.torch_traces.path.tiling import tile
 #: Categories that are recorded only for the profiled thread, and for autograd's threads on its behalf.
 _BY_THREAD = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON)
 
-
 _COMPUTE = frozenset(CODES[kind] for kind in COMPUTE)
 
 #: Kinds that are a thread's time. Its CPU clock, not the profile, tells how much of that was computing.
@@ -41,11 +40,7 @@ _READ: WeakKeyDictionary[TaskProfile, list[_Stretch]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class _ProfiledRun:
-    """A profile, read.
-
-    The trace has one more event: an annotation on the run's thread, as long as the profile. The region is that window
-    with the rows of the run's own events.
-    """
+    """A profile, read, with an annotation of its window on the run's thread; the region has the run's own events."""
 
     trace: RankTrace
     region: Region
@@ -110,22 +105,17 @@ def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
         inside = (at >= 0) & (events.stop[calls] <= np.append(busy.stop, 0)[at])
         on_threads[calls[inside]] = True
     others = bool((foreign & ~on_threads).any())
-    asked_for = (events.call != MISSING) & on_threads[events.call]
-    without_call = begins & (events.call == MISSING) & events.is_gpu_work & (not others)
+    asked_for = events.has_call & on_threads[events.call]
+    without_call = begins & ~events.has_call & events.is_gpu_work & (not others)
     return np.flatnonzero(on_threads | asked_for | without_call).astype(np.int32)
 
 
 def expand(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ...]]:
-    """Replace the computing of profiled runs on a path by the stretches of their profiles.
+    """Replace the computing of profiled runs on a path by the stretches of their profiles; and notes on unusable ones.
 
     A profile is joined with its run by the native id of the thread and by the clock of the day. The segments tile the
     same time as before, to the nanosecond, and time outside of profiles stays as it was. Of the CPU time in a profile,
     as much is ``compute-cpu`` as the thread's own clock counted; the rest is ``compute-noncpu``.
-
-    Returns
-    -------
-    Segments, notes
-        Notes name the runs whose profile could not be used, and why.
     """
     profiles = {profile.run: profile for profile in trace.profiles}
     runs = np.unique(segments.run[np.isin(segments.kind, list(_COMPUTE))]).tolist()
@@ -148,10 +138,7 @@ def expand(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ..
 
 
 def with_gpu_times(trace: RunTrace) -> RunTrace:
-    """Fill in ``gpu_ns`` of profiled runs from their profiles, during which the GPU's meter is off.
-
-    Damaged profiles are skipped; :func:`expand` reports them.
-    """
+    """Fill in ``gpu_ns`` of runs from their profiles, during which the GPU's meter is off; damaged ones are skipped."""
     gpu_ns = trace.runs.gpu_ns.copy()
     for profile in trace.profiles:
         found = _read(trace, profile)

@@ -35,14 +35,9 @@ def by_thread(
 
 
 def thread_lanes(trace: RankTrace, rows: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Number from 0 of each row's thread; the thread of the backward pass has that of the forward pass.
+    """Number from 0 of each row's thread; as in HTA, the thread of the backward pass has that of the forward pass.
 
-    If only one thread has forward operators and only one other has autograd's, the former waits while the latter works,
-    and both are one lane.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_call_stacks``.
+    If only one thread has forward operators and only one other has autograd's, the former waits while the latter works.
     """
     events = trace.events
     threads = events.thread[rows]

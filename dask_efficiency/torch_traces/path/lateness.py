@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays, difference, union
-from dask_efficiency.torch_traces.kineto.numbers import first_with
+from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.torch_traces.path.clocks import last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
@@ -46,11 +46,10 @@ class Occupation:
 
 
 def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADING) -> Occupation:
-    """Find the activity of a rank.
+    """Find the activity of a rank; ``data_loading`` are regular expressions for the names of events that load data.
 
     Of several activities at once the first of these counts: its GPU computes, which delays the next kernel; it loads
-    data, whose operators do not count as computing; it is in an operator; it exchanges data. ``data_loading`` are
-    regular expressions for the names of annotations and operators that load data.
+    data, whose operators do not count as computing; it is in an operator; it exchanges data.
     """
     events = trace.events
     exchanges = gpu_collectives(trace) | cpu_collectives(trace)
@@ -132,10 +131,7 @@ def activities(
     occupations: Sequence[Occupation],
     steps: Sequence[ProfilerSteps],
 ) -> NDArray[np.int64]:
-    """Time of each rank by cause, from ``since``, when all were together, to its arrival.
-
-    An array of the shape (arrivals, causes) in nanoseconds; its sum over causes is the whole time.
-    """
+    """Nanoseconds of each arrival by cause, from ``since``, when all were together; shape (arrivals, causes)."""
     found = np.zeros((len(arrivals), len(LatenessCause)), np.int64)
     begin = repeat_for_rows(arrivals, since) - offset[arrivals.rank]
     for rank, (occupation, own) in enumerate(zip(occupations, steps, strict=True)):
@@ -143,7 +139,9 @@ def activities(
         start, stop = begin[rows], arrivals.start[rows]
         known = np.zeros(len(rows), np.int64)
         before_step = np.zeros(len(rows), np.int64)
-        began = np.clip(_began(own, arrivals.step[rows], occupation.first), start, stop)
+        # of its trace, where there is no step
+        began = np.append(own.start, occupation.first)[first_with(own.number, arrivals.step[rows])]
+        began = np.clip(began, start, stop)
         for cause, intervals in (
             (LatenessCause.COMPUTE, occupation.compute),
             (LatenessCause.DATA_LOADING, occupation.data_loading),
@@ -158,19 +156,9 @@ def activities(
     return found
 
 
-def _began(steps: ProfilerSteps, step: NDArray[np.int32], first: int) -> Int64:
-    """Start of each step on a rank; of its trace, where there is no step."""
-    return np.append(steps.start, first)[first_with(steps.number, step)]
-
-
 def excess(arrivals: CollectiveArrivals, rows: NDArray[np.intp], found: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Time of each cause of one rank of each collective, above the median of the other ranks.
-
-    ``rows`` has the rank's row for each collective. An array of the shape (collectives, causes) in nanoseconds,
-    negative where the rank has less.
-    """
-    others = np.ones(len(arrivals), np.bool_)
-    others[rows] = False
+    """Nanoseconds of a row of each collective above the other ranks' median; shape (collectives, causes)."""
+    others = ~mask_of(rows, len(arrivals))
     bounds = [*arrivals.begins.tolist(), len(arrivals)]
     usual = np.zeros((len(rows), len(LatenessCause)))
     for number, (first, last) in enumerate(pairwise(bounds)):

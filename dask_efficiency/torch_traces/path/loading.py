@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.graph import TorchGraph
@@ -27,10 +27,7 @@ def loading_rows(graph: TorchGraph) -> Int32:
 
 
 def with_loading(graph: TorchGraph, raw: RawStretches) -> RawStretches:
-    """Rename a thread's time within events that load data to ``data-loading``.
-
-    Time of operators keeps their rows; time of no event gets that of the event that loads data.
-    """
+    """Rename a thread's time within events that load data to ``data-loading``; that of no event becomes theirs."""
     events = graph.trace.events
     rows = loading_rows(graph)
     rows = rows[(events.start[rows] < raw.bounds[-1]) & (events.stop[rows] > raw.bounds[0])]
@@ -41,9 +38,10 @@ def with_loading(graph: TorchGraph, raw: RawStretches) -> RawStretches:
     candidates = np.flatnonzero(np.isin(kind, _CPU) & (raw.on_thread_of != MISSING))
     for which, there in by_thread(events, rows, raw.on_thread_of[candidates]):
         here, mine = candidates[there], rows[which]
-        mine = mine[np.argsort(events.start[mine], kind="stable")]
+        mine = events.by_start(mine)
         # the one that ends last of those that have begun
-        longest = _running_argmax(events.stop[mine])
+        stop = events.stop[mine]
+        longest = np.maximum.accumulate(np.where(stop == np.maximum.accumulate(stop), np.arange(len(stop)), 0))
         begun = np.searchsorted(events.start[mine], raw.bounds[here], side="right") - 1
         here, begun = here[begun >= 0], begun[begun >= 0]
         around = mine[longest[begun]]
@@ -52,9 +50,3 @@ def with_loading(graph: TorchGraph, raw: RawStretches) -> RawStretches:
         kind[here] = KINDS.index(Kind.DATA_LOADING)
         event[here] = np.where(event[here] == MISSING, around, event[here])
     return raw._replace(kind=kind, event=event)
-
-
-def _running_argmax(values: Int64) -> Int64:
-    highest = np.maximum.accumulate(values)
-    positions: Int64 = np.maximum.accumulate(np.where(values == highest, np.arange(len(values)), 0))
-    return positions

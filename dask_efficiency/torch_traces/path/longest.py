@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int8, Int32, Int64
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import KINETO_CATEGORIES, Category
 from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.ordering import topological_ranks
@@ -18,22 +19,16 @@ from dask_efficiency.torch_traces.path.roles import events_matching, gpu_collect
 
 if TYPE_CHECKING:
     import networkx as nx
-    import pandas as pd
 
 #: Edges converted to Python integers at a time: a few MB (a guess: nothing depends on it).
 _CHUNK = 1 << 16
 
 
 def longest_path(graph: TorchGraph) -> Int32:
-    """Find the nodes of the longest path, as positions in order; no node if the graph has none.
+    """Find the nodes of the longest path, as positions in order; none if the graph has none.
 
-    It begins at a node without incoming edges. Of several longest paths it is the one that ends first, and of several
-    equally long ways to a node the first one in the order of edges.
-
-    Raises
-    ------
-    CycleError
-        If the edges have a cycle; those of :func:`~dask_efficiency.torch_traces.path.build.build_graph` do not.
+    Of several longest paths it is the one that ends first, and of several equally long ways to a node the first one in
+    the order of edges. Raises CycleError if the edges have a cycle; those of ``build_graph`` do not.
     """
     nodes, edges = graph.nodes, graph.edges
     if not len(nodes):
@@ -118,12 +113,7 @@ def path_edges(graph: TorchGraph, nodes: Int32) -> Int32:
 
 
 def breakdown(graph: TorchGraph, edges: Int32) -> PathBreakdown:
-    """Break a path down by edge.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``get_critical_path_breakdown``.
-    """
+    """Break a path down by edge, as HTA's ``get_critical_path_breakdown``."""
     some = graph.edges.take(edges)
     return PathBreakdown(edges, some.kind, some.event, some.weight, bounds(graph)[edges])
 
@@ -145,12 +135,7 @@ def bounds(graph: TorchGraph) -> Int8:
 
 
 def summary(graph: TorchGraph, edges: Int32) -> dict[str, float]:
-    """Shares of a path's length by :class:`Bound`, in [0, 1]; their sum is 1, or 0 for a path without length.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``summary``. We differ: shares, not percent; all names are always there.
-    """
+    """Shares of a path's length by every :class:`Bound`, in [0, 1]; HTA's ``summary`` has percent of some."""
     rows = breakdown(graph, edges)
     # rows without a bound weigh nothing, and get the last place
     sums = np.bincount(rows.bound_by.astype(np.intp) % (len(BOUNDS) + 1), rows.duration, len(BOUNDS) + 1)
@@ -158,34 +143,12 @@ def summary(graph: TorchGraph, edges: Int32) -> dict[str, float]:
     return {str(bound): float(part / total) for bound, part in zip(BOUNDS, sums.tolist(), strict=False)}
 
 
-def nodes_frame(graph: TorchGraph, longest: Int32) -> pd.DataFrame:
-    """Nodes of a graph, for :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.nodes`."""
-    import pandas as pd
-
-    return pd.DataFrame(_nodes(graph, longest))
-
-
-def edges_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
-    """Edges of a graph, for :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.edges`."""
-    import pandas as pd
-
-    edges = graph.edges
-    ends = {"source": edges.source, "target": edges.target}
-    return pd.DataFrame(ends | {"weight_seconds": edges.weight / 1e9} | _edges(graph, on_path))
-
-
-def breakdown_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
-    """Edges of the longest path, for :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.breakdown`."""
-    import pandas as pd
-
+def breakdown_columns(graph: TorchGraph, on_path: Int32) -> dict[str, Any]:
+    """Columns of :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.breakdown`."""
     table = breakdown(graph, on_path)
-    columns = {
-        "edge": table.edge,
-        "kind": _kinds(table.kind),
-        "bound_by": [str(BOUNDS[number]) if number != MISSING else "" for number in table.bound_by],
-        "duration_seconds": table.duration / 1e9,
-    }
-    return pd.DataFrame(columns | _event_columns(graph, table.event))
+    bound_by = [str(BOUNDS[number]) if number != MISSING else "" for number in table.bound_by]
+    columns = {"edge": table.edge, "kind": _kinds(table.kind), "bound_by": bound_by}
+    return columns | {"duration_seconds": table.duration / 1e9} | _event_columns(graph, table.event)
 
 
 def to_networkx(graph: TorchGraph, longest: Int32, on_path: Int32) -> nx.DiGraph[int]:
@@ -194,50 +157,48 @@ def to_networkx(graph: TorchGraph, longest: Int32, on_path: Int32) -> nx.DiGraph
         import networkx as nx
     except ImportError as error:
         raise ImportError("to_networkx() needs networkx, which is not installed: pip install networkx") from error
+    edges = graph.edges
     made: nx.DiGraph[int] = nx.DiGraph(rank=graph.trace.rank)
-    made.add_nodes_from(enumerate(_rows(_nodes(graph, longest))))
-    ends = graph.edges.source.tolist(), graph.edges.target.tolist()
-    rows = _rows({"weight": graph.edges.weight} | _edges(graph, on_path))
-    made.add_edges_from((source, target, row) for source, target, row in zip(*ends, rows, strict=True))
+    made.add_nodes_from(enumerate(_rows(node_columns(graph, longest))))
+    columns = edge_columns(graph, on_path)
+    columns = {"weight": edges.weight} | {name: columns[name] for name in list(columns)[3:]}
+    ends = edges.source.tolist(), edges.target.tolist()
+    made.add_edges_from((source, target, row) for source, target, row in zip(*ends, _rows(columns), strict=True))
     return made
 
 
-def _nodes(graph: TorchGraph, longest: Int32) -> dict[str, Any]:
+def node_columns(graph: TorchGraph, longest: Int32) -> dict[str, Any]:
+    """Columns of :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.nodes`."""
     nodes = graph.nodes
-    critical = _mask(len(nodes), longest)
-    return {"at": nodes.at, "is_start": nodes.is_start, "critical": critical} | _event_columns(graph, nodes.event)
+    columns = {"at": nodes.at, "is_start": nodes.is_start, "critical": mask_of(longest, len(nodes))}
+    return columns | _event_columns(graph, nodes.event)
 
 
-def _edges(graph: TorchGraph, on_path: Int32) -> dict[str, Any]:
+def edge_columns(graph: TorchGraph, on_path: Int32) -> dict[str, Any]:
+    """Columns of :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.edges`."""
     edges = graph.edges
-    critical = _mask(len(edges), on_path)
-    columns = {"kind": _kinds(edges.kind), "inferred": edges.inferred, "critical": critical}
+    columns = {"source": edges.source, "target": edges.target, "weight_seconds": edges.weight / 1e9}
+    columns |= {"kind": _kinds(edges.kind), "inferred": edges.inferred, "critical": mask_of(on_path, len(edges))}
     return columns | _event_columns(graph, edges.event)
 
 
 def _event_columns(graph: TorchGraph, event: Int32) -> dict[str, Any]:
     """Columns about some events; None or MISSING where there is no event."""
     trace, there = graph.trace, event != MISSING
-    events, row = trace.events, np.where(event != MISSING, event, 0)
-    known = there.tolist()
-    names = [trace.names[number] for number in events.name[row].tolist()]
-    categories = [KINETO_CATEGORIES[Category(number)] for number in events.category[row].tolist()]
-    numbers = {
-        column: np.where(there, getattr(events, column)[row], MISSING)
-        for column in ("index", "process", "thread", "stream")
+    events, known = trace.events, there.tolist()
+    names = [trace.names[name] if is_known else None for name, is_known in zip(events.name[event], known, strict=True)]
+    categories = zip(events.category[event].tolist(), known, strict=True)
+    numbers: dict[str, NDArray[Any]] = {
+        "event": events.index,
+        "process": events.process,
+        "thread": events.thread,
+        "stream": events.stream,
     }
     return {
-        "name": [name if is_known else None for name, is_known in zip(names, known, strict=True)],
-        "category": [name if is_known else None for name, is_known in zip(categories, known, strict=True)],
-        "event": numbers.pop("index"),
-        **numbers,
+        "name": names,
+        "category": [KINETO_CATEGORIES[Category(number)] if is_known else None for number, is_known in categories],
+        **{name: np.where(there, column[event], MISSING) for name, column in numbers.items()},
     }
-
-
-def _mask(length: int, positions: Int32) -> Bool:
-    found = np.zeros(length, np.bool_)
-    found[positions] = True
-    return found
 
 
 def _kinds(kind: Int8) -> list[str]:

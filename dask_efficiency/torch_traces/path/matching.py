@@ -111,26 +111,6 @@ class _PointToPoint:
         return cls(rank, row, column("kind"), group, start, stop, column("nbytes"), column("step"))
 
 
-def _pair_up(parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int64) -> NDArray[np.int64]:
-    """Pair the sends and receives of a job: rows of sending rank, its exchange, receiving rank, its exchange.
-
-    Traces seldom record the peer of a send. In a group of two it is the other rank, which receives in the order of the
-    sends. In larger groups the send and receive that end closest together are paired first, if their bytes agree as
-    far as known.
-    """
-    if not parts:
-        return np.empty((0, 4), np.int64)
-    found = _PointToPoint.of(parts, groups, offset)
-    pairs = [np.empty((0, 4), np.int64)]
-    for group in np.unique(found.group):
-        mine = np.flatnonzero(found.group == group)
-        ranks = np.unique(found.rank[mine])
-        for sends, receives in _between_two(found, mine, ranks) if len(ranks) == 2 else [_closest(found, mine)]:
-            columns = found.rank[sends], found.row[sends], found.rank[receives], found.row[receives]
-            pairs.append(np.stack(columns, axis=1).astype(np.int64))
-    return np.concatenate(pairs)
-
-
 def _between_two(found: _PointToPoint, mine: NDArray[np.intp], ranks: Int64) -> list[_Pairs]:
     """Pairs in order, for both directions; profiles may have recorded different parts."""
     pairs = []
@@ -236,14 +216,26 @@ def _order(part: RankExchanges, rows: NDArray[np.intp]) -> CollectiveOrder:
 
 
 def _match_pairs(
-    parts: Sequence[RankExchanges], numbers: Sequence[Int64], offset: Int64, left_out: Counter[str]
+    parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int64, left_out: Counter[str]
 ) -> _Rows:
-    pairs = _pair_up(parts, numbers, offset)
-    all_of_them = sum(int(np.isin(part.kind, POINT_TO_POINT).sum()) for part in parts)
-    left_out[UNPAIRED] += all_of_them - 2 * len(pairs)
-    group = np.array([numbers[rank][row] for rank, row in pairs[:, :2]], np.int64)
-    place = np.arange(len(pairs))
-    sides = [np.column_stack([place, pairs[:, side : side + 2], group]) for side in (0, 2)]
+    """Pairs of the sends and receives of a job.
+
+    Traces seldom record the peer of a send. In a group of two it is the other rank, which receives in the order of the
+    sends. In larger groups the send and receive that end closest together are paired first, if their bytes agree as
+    far as known.
+    """
+    if not parts:
+        return np.empty((0, 4), np.int64)
+    found = _PointToPoint.of(parts, groups, offset)
+    pairs = [(np.empty(0, np.intp), np.empty(0, np.intp))]
+    for group in np.unique(found.group):
+        mine = np.flatnonzero(found.group == group)
+        ranks = np.unique(found.rank[mine])
+        pairs += _between_two(found, mine, ranks) if len(ranks) == 2 else [_closest(found, mine)]
+    sends, receives = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    left_out[UNPAIRED] += len(found.rank) - 2 * len(sends)
+    columns = np.arange(len(sends)), found.group[sends]
+    sides = [np.column_stack([columns[0], found.rank[side], found.row[side], columns[1]]) for side in (sends, receives)]
     return np.concatenate(sides).astype(np.int64)
 
 

@@ -20,10 +20,7 @@ def places_in(order: NDArray[np.integer]) -> Int64:
 
 
 def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.intp]:
-    """Place of each node in a topological order: that of time, where possible.
-
-    ``at`` is ascending. Raises :class:`CycleError` if the edges have a cycle.
-    """
+    """Place of each node in a topological order, that of time (``at`` is ascending) if possible; else CycleError."""
     if not np.any(source >= target):
         return np.arange(len(at))
     if np.any(at[source] > at[target]):
@@ -51,12 +48,7 @@ def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer])
 
 
 def before_any_cycle(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Nodes in an order for these edges, without those in a cycle or behind one.
-
-    References
-    ----------
-    Kahn, Communications of the ACM 5, 1962.
-    """
+    """Nodes in an order for these edges, without those in a cycle or behind one (Kahn, CACM 5, 1962)."""
     targets = target[np.argsort(source, kind="stable")].tolist()
     first = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))]).tolist()
     waiting = np.bincount(target, minlength=nodes).tolist()

@@ -17,24 +17,15 @@ from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown, late
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path import longest as tables
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import JobGraphs, Rewired, retimed, unchanged, with_changes, with_edges
-from dask_efficiency.torch_traces.path.chrome import Overlay, save_overlay
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
 from dask_efficiency.torch_traces.path.graph import TorchGraph
-from dask_efficiency.torch_traces.path.longest import (
-    breakdown_frame,
-    edges_frame,
-    longest_path,
-    nodes_frame,
-    path_edges,
-    summary,
-    to_networkx,
-)
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import TorchQuestion, find_region
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
-from dask_efficiency.torch_traces.path.stalls import Stall, stalls, sums_by_name
+from dask_efficiency.torch_traces.path.stalls import Stall, stalls
 from dask_efficiency.torch_traces.path.streams import QueueLengths, queue_lengths
 from dask_efficiency.torch_traces.path.stretches import TorchStretches, gpu_seconds_during, in_figures, seconds_by
 from dask_efficiency.torch_traces.path.tiling import tile_job
@@ -83,27 +74,6 @@ class TorchCriticalPath(Shown):
     changes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, trace: KinetoTrace, question: TorchQuestion) -> Self:
-        """Find the path that answers a question about a trace.
-
-        Raises
-        ------
-        UnknownRankError, UnknownAnnotationError
-            If there is no such rank, annotation or instance.
-        EmptyTraceError
-            If nothing in that part of the trace takes time.
-        ValueError
-            If an instance is asked for without an annotation, or a pattern is no regular expression.
-        """
-        question.check()
-        ranks = trace.ranks if question.rank is None else (trace.rank(question.rank),)
-        graphs = []
-        for rank in ranks:
-            region = find_region(rank, question.annotation, question.instance)
-            graphs.append(build_graph(rank, region, data_loading=question.data_loading))
-        return cls._of_graphs(trace, question, tuple(graphs))
-
-    @classmethod
     def _of_graphs(
         cls, trace: KinetoTrace, question: TorchQuestion, graphs: tuple[TorchGraph, ...], changes: tuple[str, ...] = ()
     ) -> Self:
@@ -112,11 +82,11 @@ class TorchCriticalPath(Shown):
                 "nothing in what was asked for takes time on a thread or a GPU; expected operators, calls or kernels"
             )
         job = job_ranks(trace, data_loading=question.data_loading)
-        positions = _positions(trace, graphs)
+        positions = [trace.numbers.index(graph.trace.rank) for graph in graphs]
         ends = [graph.region.stop + job.clocks.offset[place] for graph, place in zip(graphs, positions, strict=True)]
         chosen = int(np.argmax(ends))
         stretches = tile_job(graphs, positions, job.collectives, job.clocks)
-        return cls(trace, question, graphs, chosen, longest_path(graphs[chosen]), stretches, job, changes)
+        return cls(trace, question, graphs, chosen, tables.longest_path(graphs[chosen]), stretches, job, changes)
 
     @property
     def graph(self) -> TorchGraph:
@@ -131,7 +101,7 @@ class TorchCriticalPath(Shown):
     @cached_property
     def path_edges(self) -> Int32:
         """Positions of the edges between the nodes of the longest path."""
-        return path_edges(self.graph, self.longest)
+        return tables.path_edges(self.graph, self.longest)
 
     @property
     def window_seconds(self) -> float:
@@ -147,7 +117,7 @@ class TorchCriticalPath(Shown):
     @cached_property
     def shares(self) -> dict[str, float]:
         """Shares of :meth:`summary`, as a dictionary."""
-        return summary(self.graph, self.path_edges)
+        return tables.summary(self.graph, self.path_edges)
 
     def summary(self) -> pd.Series[float]:
         """Share of the longest path by what bounds it, in [0, 1]; largest first. Needs pandas.
@@ -162,8 +132,8 @@ class TorchCriticalPath(Shown):
         import pandas as pd
 
         shares = dict(sorted(self.shares.items(), key=lambda item: -item[1]))
-        found: pd.Series[float] = pd.Series(shares, dtype=float, name="share")
-        return found.rename_axis("bound_by")
+        found: pd.Series[float] = pd.Series(shares, dtype=float, name="share").rename_axis("bound_by")
+        return found
 
     def seconds(self, by: str = "kind") -> dict[str, float]:
         """Seconds of the window by kind, by name of the event or by rank; largest first. Their sum is the window.
@@ -202,7 +172,7 @@ class TorchCriticalPath(Shown):
             Columns ``edge`` (position in :meth:`edges`), ``kind``, ``name`` of the event, ``duration_seconds``,
             ``bound_by`` (empty for an edge without time of its own), ``process``, ``thread``, ``stream``.
         """
-        return breakdown_frame(self.graph, self.path_edges)
+        return _frame(tables.breakdown_columns(self.graph, self.path_edges))
 
     def nodes(self) -> pd.DataFrame:
         """Starts and ends of the chosen rank's events, in time order. Needs pandas.
@@ -214,7 +184,7 @@ class TorchCriticalPath(Shown):
             (position among the file's ``traceEvents``), ``process``, ``thread``, ``stream``, and ``critical`` (true on
             the longest path).
         """
-        return nodes_frame(self.graph, self.longest)
+        return _frame(tables.node_columns(self.graph, self.longest))
 
     def edges(self) -> pd.DataFrame:
         """Edges of the chosen rank's graph: what its nodes had to wait for. Needs pandas.
@@ -226,7 +196,7 @@ class TorchCriticalPath(Shown):
             (HTA's), ``weight_seconds``, ``inferred``, ``critical``, and those of :meth:`nodes` for the event whose time
             it is.
         """
-        return edges_frame(self.graph, self.path_edges)
+        return _frame(tables.edge_columns(self.graph, self.path_edges))
 
     @property
     def offset(self) -> tuple[int, ...]:
@@ -267,11 +237,10 @@ class TorchCriticalPath(Shown):
     def stalls(self) -> dict[str, Stall]:
         """Time in calls that manage memory and in events that load data, over the ranks of the path; longest first."""
         found = []
-        for graph, position in zip(self.graphs, self._positions, strict=True):
-            mine = self.stretches.take(self.stretches.rank == position)
-            shift = self.offset[position]
-            found.append((graph, stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))))
-        return sums_by_name(found)
+        for graph, position in zip(self.graphs, self.positions, strict=True):
+            mine, shift = self.stretches.take(self.stretches.rank == position), self.offset[position]
+            found.append((graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift)))
+        return stalls(found)
 
     @property
     def headline(self) -> str:
@@ -292,17 +261,12 @@ class TorchCriticalPath(Shown):
 
     def gpu_seconds_during(self, kind: Kind) -> float:
         """Seconds of the path's time of a kind in which the GPUs of its rank were at work."""
-        return gpu_seconds_during(kind, self.stretches, self.graphs, self._positions, self.offset)
+        return gpu_seconds_during(kind, self.stretches, self.graphs, self.positions, self.offset)
 
     @property
     def has_gpu(self) -> bool:
         """True if any rank of the path has work on a GPU."""
         return any(bool(graph.trace.events.is_gpu_work.any()) for graph in self.graphs)
-
-    def overlay(self) -> Overlay:
-        """The trace with the path to draw on it."""
-        position = self._positions[self.chosen]
-        return Overlay(self.trace, self.offset, self.stretches, self.graph, position, self.path_edges)
 
     def what_if(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> Self:
         """Estimate the path of the same program with changes.
@@ -382,15 +346,10 @@ class TorchCriticalPath(Shown):
         ValueError
             If a node or edge does not exist, a weight is negative, or a new edge exists already.
         """
-        more, fewer, other = list(add), list(remove), dict(reweight or {})
+        more = [(source, target, round(seconds * 1e9)) for source, target, seconds in add]
+        fewer, other = list(remove), {edge: round(seconds * 1e9) for edge, seconds in (reweight or {}).items()}
         changed = list(self._unchanged)
-        changed[self.chosen] = with_edges(
-            self.graph,
-            self._unchanged[self.chosen],
-            [(source, target, round(seconds * 1e9)) for source, target, seconds in more],
-            fewer,
-            {edge: round(seconds * 1e9) for edge, seconds in other.items()},
-        )
+        changed[self.chosen] = with_edges(self.graph, changed[self.chosen], more, fewer, other)
         counts = {"more": len(more), "fewer": len(fewer), "of another weight": len(other)}
         listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return self._of_changed(changed, f"With other edges ({listed})" if listed else "With no change")
@@ -398,7 +357,7 @@ class TorchCriticalPath(Shown):
     def _of_changed(self, changed: Sequence[Rewired], change: str) -> Self:
         graphs = retimed(self._as_job(), self._unchanged, changed)
         ranks = list(self.trace.ranks)
-        for position, graph in zip(self._positions, graphs, strict=True):
+        for position, graph in zip(self.positions, graphs, strict=True):
             ranks[position] = graph.trace
         trace = replace(self.trace, ranks=tuple(ranks))
         return self._of_graphs(trace, self.question, graphs, (*self.changes, change))
@@ -419,23 +378,43 @@ class TorchCriticalPath(Shown):
 
         Parameters
         ----------
-        path, only_critical, all_edges, **storage_options
-            See :func:`~dask_efficiency.torch_traces.path.chrome.save_overlay`.
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
+        only_critical
+            Keep only events of the path, annotations and functions of Python.
+        all_edges
+            Draw every edge of the graph but launches that weigh nothing; not with ``only_critical``. By default only
+            the path's edges that tell more than the order of events.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Returns
+        -------
+        Written
+            Numbers of slices and arrows in the file.
+
+        Notes
+        -----
+        Events of the path have the argument ``critical``, and its arrows are called ``critical_path``. Categories of
+        arrows are HTA's.
         """
-        return save_overlay(self.overlay(), path, only_critical=only_critical, all_edges=all_edges, **storage_options)
+        save = late("dask_efficiency.torch_traces.path.chrome:save_chrome")
+        every = all_edges and not only_critical
+        written: Written = save(self, path, only_critical=only_critical, all_edges=every, **storage_options)
+        return written
 
     def _as_job(self) -> JobGraphs:
-        offset = [self.offset[position] for position in self._positions]
-        return JobGraphs(self.graphs, self._positions, offset, self.job.collectives.arrivals)
+        offset = [self.offset[position] for position in self.positions]
+        return JobGraphs(self.graphs, self.positions, offset, self.job.collectives.arrivals)
 
     def _ends_at(self, graphs: Sequence[TorchGraph]) -> int:
-        return max(
-            graph.region.stop + self.offset[position] for graph, position in zip(graphs, self._positions, strict=True)
-        )
+        placed = zip(graphs, self.positions, strict=True)
+        return max(graph.region.stop + self.offset[position] for graph, position in placed)
 
     @property
-    def _positions(self) -> list[int]:
-        return _positions(self.trace, self.graphs)
+    def positions(self) -> list[int]:
+        """Position in the trace of each graph's rank."""
+        return [self.trace.numbers.index(graph.trace.rank) for graph in self.graphs]
 
     def to_networkx(self) -> nx.DiGraph[int]:
         """The chosen rank's graph for networkx, which has to be installed.
@@ -451,7 +430,13 @@ class TorchCriticalPath(Shown):
         ImportError
             If networkx is not installed.
         """
-        return to_networkx(self.graph, self.longest, self.path_edges)
+        return tables.to_networkx(self.graph, self.longest, self.path_edges)
+
+
+def _frame(columns: dict[str, Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns)
 
 
 def critical_path(
@@ -487,11 +472,13 @@ def critical_path(
         If there is no such rank, annotation or instance; the message lists those that exist.
     EmptyTraceError
         If nothing in that part of the trace takes time.
+    ValueError
+        If an instance is asked for without an annotation, or a pattern is no regular expression.
     """
     patterns = (data_loading,) if isinstance(data_loading, str) else tuple(data_loading or ())
-    return TorchCriticalPath.of(trace, TorchQuestion(annotation, instance, rank, patterns))
-
-
-def _positions(trace: KinetoTrace, graphs: Sequence[TorchGraph]) -> list[int]:
-    """Position of each graph's rank in the trace."""
-    return [trace.numbers.index(graph.trace.rank) for graph in graphs]
+    question = TorchQuestion(annotation, instance, rank, patterns)
+    question.check()
+    ranks = trace.ranks if rank is None else (trace.rank(rank),)
+    regions = [(each, find_region(each, annotation, instance)) for each in ranks]
+    graphs = tuple(build_graph(each, region, data_loading=patterns) for each, region in regions)
+    return TorchCriticalPath._of_graphs(trace, question, graphs)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Float64, Int8, Int32, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays, overlaps, union
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, hosts_of, last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Collectives
@@ -76,10 +77,7 @@ class LateArrivals(ColumnTable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StepStragglers(ColumnTable):
-    """A row for each step with a collective, in order: the rank that caused most waits in it.
-
-    Collectives outside of steps have one more row, with a missing step.
-    """
+    """A row for each step with a collective, in order, MISSING for no step: the rank that caused most waits in it."""
 
     step: Int32
     #: Position of the rank.
@@ -124,8 +122,7 @@ class JobRanks:
 def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRanks:
     """Find the waits between the ranks of a job, and their causes; empty tables if ranks have no collective in common.
 
-    ``data_loading`` are regular expressions for the names of annotations that load data, in addition to those of
-    PyTorch's loaders.
+    ``data_loading`` are regular expressions for the names of annotations that load data, beside PyTorch's own.
     """
     collectives = match_collectives(trace)
     arrivals = collectives.arrivals
@@ -200,8 +197,7 @@ def _late_arrivals(
 
 def _others(arrivals: CollectiveArrivals, start: Int64, rows: NDArray[np.intp]) -> tuple[Int64, Int64]:
     """Last arrival at each collective without one rank, and the median without it."""
-    kept = np.ones(len(start), np.bool_)
-    kept[rows] = False
+    kept = ~mask_of(rows, len(start))
     collective, others = arrivals.collective[kept], start[kept]
     others = others[np.lexsort((others, collective))]
     begins = np.searchsorted(collective, np.arange(len(rows)))
@@ -212,13 +208,9 @@ def _others(arrivals: CollectiveArrivals, start: Int64, rows: NDArray[np.intp]) 
 
 def _rank_waits(numbers: Sequence[int], arrivals: CollectiveArrivals, waits: Int64, late: LateArrivals) -> RankWaits:
     ranks = len(numbers)
-    return RankWaits(
-        rank=np.array(numbers, np.int32),
-        collectives=np.bincount(arrivals.rank, minlength=ranks).astype(np.int32),
-        last=np.bincount(late.rank, minlength=ranks).astype(np.int32),
-        suffered=_summed(arrivals.rank, waits, ranks),
-        caused=_summed(late.rank, late.waits, ranks),
-    )
+    all_of_them, last = (np.bincount(rank, minlength=ranks).astype(np.int32) for rank in (arrivals.rank, late.rank))
+    suffered, caused = _summed(arrivals.rank, waits, ranks), _summed(late.rank, late.waits, ranks)
+    return RankWaits(np.array(numbers, np.int32), all_of_them, last, suffered, caused)
 
 
 def _summed(which: NDArray[np.integer], values: Int64, length: int) -> Int64:

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int32, Int64
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
 from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
@@ -24,7 +24,6 @@ ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, *CALLS)
 
 #: Names that a message lists (a few lines).
 MAX_LISTED = 20
-
 
 #: Name of a step of ``torch.profiler`` with a schedule. Longer numbers do not fit into 32 bits.
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
@@ -55,32 +54,13 @@ class TorchQuestion:
 
 
 def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None) -> Region:
-    """Find the events in some instances of an annotation.
+    """Find the events in some instances of an annotation, an operator or a function with a part of its name, or in all.
 
-    Parameters
-    ----------
-    annotation
-        Part of the name of annotations, or else of operators or Python functions; empty for the whole trace.
-    instance
-        Number of the instance from 0 in the order of time, 0 by default; or the first and the last of several.
-
-    Returns
-    -------
-    Region
-        Events on threads that begin in the window, both ends included, and take any time; and the work on a GPU and
-        synchronisations that a call among them asked for.
-
-    Raises
-    ------
-    UnknownAnnotationError
-        If no name has that part, or there are fewer instances; the message lists those that exist.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``critical_path_analysis``. We differ: instances are counted in the order of time
-    and among annotations only, while HTA takes every event with such a name in the order of the file, so that the
-    GPU's part of the same annotation counts as another instance; all kernels of a graph belong to the call that
-    launched it, while HTA keeps one of them; and an instance that is not there is an error.
+    Events on threads that begin in the window, both ends included, and take any time; and the work on a GPU and
+    synchronisations that a call among them asked for. ``instance`` counts from 0 in the order of time.
+    UnknownAnnotationError lists those that exist. HTA's ``critical_path_analysis`` takes every event with such a name
+    in the order of the file, so that the GPU's part of the same annotation counts as another instance, and keeps one
+    kernel of a graph.
     """
     events = trace.events
     if annotation:
@@ -92,16 +72,10 @@ def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[in
         start = int(events.start[known].min()) if known.any() else 0
         stop = int(events.stop[known].max()) if known.any() else 0
         description = "the whole trace"
-    return Region(start, stop, np.flatnonzero(_inside(trace, start, stop)).astype(np.int32), description)
-
-
-def _inside(trace: RankTrace, start: int, stop: int) -> Bool:
-    events = trace.events
     begins = (events.start >= start) & (events.start <= stop)
     on_threads = begins & (events.stop > events.start) & np.isin(events.category, ON_THREADS)
-    asked_for = (events.call != MISSING) & on_threads[events.call]
-    inside: Bool = on_threads | asked_for
-    return inside
+    asked_for = events.has_call & on_threads[events.call]
+    return Region(start, stop, np.flatnonzero(on_threads | asked_for).astype(np.int32), description)
 
 
 def _instances(
@@ -110,14 +84,15 @@ def _instances(
     """Rows of the chosen instances, and their numbers in words."""
     found = _named(trace, annotation)
     if not found.size:
-        raise UnknownAnnotationError(f"no annotation has {annotation!r} in its name; there is: {_known(trace)}")
+        known = ", ".join(_listed(trace, np.flatnonzero(trace.events.category == Category.ANNOTATION))) or "none"
+        raise UnknownAnnotationError(f"no annotation has {annotation!r} in its name; there is: {known}")
     first, last = instance if isinstance(instance, tuple) else (instance or 0, instance or 0)
     if not 0 <= first <= last < len(found):
         wanted = f"{first} to {last}" if isinstance(instance, tuple) else str(first)
         raise UnknownAnnotationError(
             f"no instance {wanted} of {annotation!r}; there is: 0"
             + (f" to {len(found) - 1}" if len(found) > 1 else "")
-            + f" ({', '.join(_listed([trace.names[name] for name in trace.events.name[found]]))})"
+            + f" ({', '.join(_listed(trace, found))})"
         )
     return found[first : last + 1], str(first) if first == last else f"{first} to {last}"
 
@@ -129,18 +104,13 @@ def _named(trace: RankTrace, annotation: str) -> NDArray[np.intp]:
     for category in _CAN_BE_NAMED:
         found = np.flatnonzero(wanted & (events.category == category))
         if found.size:
-            return found[np.argsort(events.start[found], kind="stable")]
+            return events.by_start(found)
     return np.empty(0, np.intp)
 
 
-def _known(trace: RankTrace) -> str:
-    rows = np.flatnonzero(trace.events.category == Category.ANNOTATION)
-    return ", ".join(_listed([trace.names[name] for name in trace.events.name[rows]])) or "none"
-
-
-def _listed(names: list[str]) -> list[str]:
-    """The most frequent names, with their counts."""
-    counts = Counter(names)
+def _listed(trace: RankTrace, rows: NDArray[np.intp]) -> list[str]:
+    """The most frequent names of events, with their counts."""
+    counts = Counter(trace.names[name] for name in trace.events.name[rows])
     listed = [
         f"{name!r} ({count} times)" if count > 1 else repr(name) for name, count in counts.most_common(MAX_LISTED)
     ]
@@ -162,12 +132,9 @@ def steps_of(trace: RankTrace) -> ProfilerSteps:
     numbers = {position: int(found[1]) for position, name in enumerate(trace.names) if (found := _STEP.match(name))}
     events = trace.events
     rows = np.flatnonzero(np.isin(events.category, NAMED_BY_PROGRAMS) & np.isin(events.name, list(numbers)))
-    rows = rows[np.argsort(events.start[rows], kind="stable")]
-    return ProfilerSteps(
-        number=np.array([numbers[int(name)] for name in events.name[rows]], np.int32),
-        start=events.start[rows],
-        stop=events.stop[rows],
-    )
+    rows = events.by_start(rows)
+    number = np.array([numbers[int(name)] for name in events.name[rows]], np.int32)
+    return ProfilerSteps(number, events.start[rows], events.stop[rows])
 
 
 def step_at(steps: ProfilerSteps, at: Int64) -> Int32:

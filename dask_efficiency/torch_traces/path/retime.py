@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
-from dask_efficiency.torch_traces.kineto.numbers import first_with
+from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.ordering import CycleError, before_any_cycle, places_in
@@ -37,11 +37,10 @@ def unexplained_ns(at: Int64, waits: NodeWaits) -> Int64:
 
 
 def earliest(at: Int64, unexplained: Int64, waits: NodeWaits, order: Int64) -> Int64:
-    """Earliest instant of each node, in nanoseconds, under changed waits.
+    """Earliest instant of each node, in nanoseconds, under changed waits, in an order of :func:`topological` for these.
 
-    ``at`` are the recorded instants, ``unexplained`` is the result of :func:`unexplained_ns` for the recorded waits,
-    whose cause is unknown and which stays, and ``order`` that of :func:`topological` for the changed waits. A node
-    without waits stays where it was; with the recorded waits, every node does.
+    ``unexplained`` is the result of :func:`unexplained_ns` for the recorded waits, which stays. A node without waits
+    stays where it was; with the recorded waits, every node does.
     """
     place = places_in(order)
     by_target = np.argsort(place[waits.target], kind="stable")
@@ -62,10 +61,7 @@ def earliest(at: Int64, unexplained: Int64, waits: NodeWaits, order: Int64) -> I
 
 
 def topological(at: Int64, waits: NodeWaits, name_of: Callable[[int], str] = str) -> Int64:
-    """Nodes in an order in which each comes after all that it waits for: that of time, where possible.
-
-    Raises :class:`CycleError` if nodes would have to wait for one another, with their names by ``name_of``.
-    """
+    """Nodes in an order in which each comes after what it waits for: that of time, if possible; or CycleError."""
     order = np.argsort(at, kind="stable")
     place = places_in(order)
     if (place[waits.source] < place[waits.target]).all():
@@ -78,9 +74,7 @@ def topological(at: Int64, waits: NodeWaits, name_of: Callable[[int], str] = str
 
 def _cycle_error(nodes: int, order: Int64, waits: NodeWaits, name_of: Callable[[int], str]) -> CycleError:
     """Error for the nodes that are not in an order."""
-    left = np.ones(nodes, np.bool_)
-    left[order] = False
-    cycle = _cycle(left, waits)
+    cycle = _cycle(~mask_of(order, nodes), waits)
     shown = " -> ".join(map(name_of, cycle[:MAX_NAMED])) + (" -> ..." if len(cycle) > MAX_NAMED else "")
     return CycleError(f"these nodes would wait for one another: {shown}; expected edges without a cycle")
 
@@ -101,10 +95,9 @@ def _cycle(left: Bool, waits: NodeWaits) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveNodes:
-    """Collectives of which at least two ranks have nodes, as nodes of their own.
+    """Collectives of which at least two ranks have nodes, as nodes of their own, numbered over all graphs.
 
-    Each waits for the arrivals of all ranks, and each rank's end of it waits for that node. Nodes are numbered over all
-    graphs.
+    Each waits for the arrivals of all ranks, and each rank's end of it waits for that node.
     """
 
     #: A row for each rank of each collective: number of the collective, and nodes of arrival and leaving.
@@ -117,7 +110,7 @@ class CollectiveNodes:
 
     def share(self, nodes: int, before: NodeWaits, after: NodeWaits) -> Float64:
         """Share of each collective's time after a change: the smallest of its ranks'."""
-        was, now = self._own_lags(nodes, before), self._own_lags(nodes, after)
+        was, now = (np.append(waits.lag, MISSING)[self._own(nodes, waits)] for waits in (before, after))
         of_rank = np.where((was > 0) & (now >= 0), now / np.maximum(was, 1), 1.0)
         found = np.ones(len(self.at))
         np.minimum.at(found, self.collective, of_rank)
@@ -136,10 +129,6 @@ class CollectiveNodes:
             np.concatenate([lag, np.zeros_like(self.start), transfer]),
         )
 
-    def _own_lags(self, nodes: int, waits: NodeWaits) -> Int64:
-        own = self._own(nodes, waits)
-        return np.where(own != MISSING, waits.lag[own], MISSING) if len(waits.lag) else np.full(len(own), MISSING)
-
     def _own(self, nodes: int, waits: NodeWaits) -> Int64:
         """By row, position of the wait from the rank's arrival to its leaving."""
         return first_with(waits.source * nodes + waits.target, self.start * nodes + self.stop)
@@ -150,14 +139,12 @@ def collective_nodes(
 ) -> CollectiveNodes:
     """Find the collectives of a job as nodes.
 
-    ``position`` has the rank of each graph in the arrivals, ``base`` the number of its first node; ``at`` is on the
-    job's clock.
+    ``position`` has the rank of each graph in the arrivals, ``base`` its first node; ``at`` is on the job's clock.
     """
     start, stop = np.full(len(arrivals), MISSING, np.int64), np.full(len(arrivals), MISSING, np.int64)
     for graph, rank, first in zip(graphs, position, base.tolist(), strict=False):
-        nodes = graph.nodes
         rows = np.flatnonzero(arrivals.rank == rank)
-        for found, node_of in zip((start, stop), nodes.positions(len(graph.trace.events)), strict=True):
+        for found, node_of in zip((start, stop), graph.nodes.positions(len(graph.trace.events)), strict=True):
             node = node_of[arrivals.event[rows]].astype(np.int64)
             found[rows] = np.where(node != MISSING, node + first, MISSING)
     there = (start != MISSING) & (stop != MISSING)

@@ -113,10 +113,8 @@ def kind_of_call(name: str) -> CallKind:
 def call_kinds(trace: RankTrace) -> Int8:
     """Kind of each event; OTHER for events that are no calls.
 
-    References
-    ----------
-    Which calls block: HTA (``traceinsight`` 0.6.1), ``BLOCKING_SYNC_CALLS``. We differ: the same functions of CUDA's
-    driver, of HIP, and with marks of versions and default streams (``_v2``, ``_ptsz``) count, too.
+    Calls that block are HTA's ``BLOCKING_SYNC_CALLS``, and the same functions of CUDA's driver, of HIP, and with marks
+    of versions and default streams (``_v2``, ``_ptsz``).
     """
     of_name = np.array([*(kind_of_call(name) for name in trace.names), CallKind.OTHER], np.int8)
     return np.where(trace.events.is_call, of_name[trace.events.name], np.int8(CallKind.OTHER))
@@ -139,10 +137,8 @@ def events_matching(trace: RankTrace, patterns: Sequence[str]) -> Bool:
 def gpu_collectives(trace: RankTrace) -> Bool:
     """Mask of kernels that exchange data with other processes.
 
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``is_comm_kernel``. We differ: names that begin with ``hip`` do not count, but a
-    collective's name in the trace does; copies and fills never do.
+    Unlike in HTA's ``is_comm_kernel``, names that begin with ``hip`` do not count, but a collective's name in the trace
+    does; copies and fills never do.
     """
     events = trace.events
     exchanging = events_named(trace, lambda name: _KERNEL.search(name) is not None) | (events.collective != MISSING)
@@ -166,10 +162,7 @@ TELL_DONE = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, Ca
 
 
 def own_kinds(trace: RankTrace) -> Int8:
-    """Kind of each event's own time where nothing else explains it, as a position in KINDS.
-
-    A call that waits for the GPU is ``gpu-sync``, and one that allocates or frees memory ``compute-noncpu``.
-    """
+    """Kind of each event's own time where nothing else explains it, as a position in KINDS."""
     kinds = np.full(len(trace.events), KINDS.index(Kind.COMPUTE_CPU), np.int8)
     kinds[trace.events.is_gpu_work] = KINDS.index(Kind.GPU_COMPUTE)
     kinds[gpu_collectives(trace) | cpu_collectives(trace)] = KINDS.index(Kind.GPU_COMMUNICATION)

@@ -57,8 +57,8 @@ class CollectiveOrder(NamedTuple):
 def aligned_places(reference: CollectiveOrder, other: CollectiveOrder, *, one_group: bool) -> Int64:
     """Place of each collective of a rank in the order of the reference, also beyond both ends; or ``NOWHERE``.
 
-    ``one_group``: both are one group, so in one order. Otherwise, if the order as a whole does not fit, only
-    collectives that end together have places.
+    Unless both are in ``one_group``, and so in one order, only those that end together have places if the order does
+    not fit.
     """
     nowhere = np.full(len(other.stop), NOWHERE)
     found = _shift(reference, other)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64
 from dask_efficiency.gpu.intervals import union
 from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
@@ -31,13 +32,7 @@ WITHOUT = {
 
 @dataclass(frozen=True, slots=True)
 class TorchChanges:
-    """Kernels and operators to speed up, and kinds of time to leave out.
-
-    Raises
-    ------
-    ValueError
-        If a factor is no number above 0, or a name is not in :data:`WITHOUT`.
-    """
+    """Kernels and operators to speed up, and kinds of time to leave out; ValueError for what cannot be."""
 
     #: How many times as fast they are, by pattern of the names of kernels and operators.
     speed_up: Mapping[str, float] = field(default_factory=dict)
@@ -75,10 +70,9 @@ def check_patterns(graphs: Iterable[TorchGraph], patterns: Iterable[str]) -> Non
 
 def _names_by_time(graph: TorchGraph) -> list[str]:
     """Names of kernels and operators in the graph, by their total time, the longest first."""
-    events, rows = graph.trace.events, _events_of(graph)
-    spent = np.bincount(
-        events.name[rows], (events.stop - events.start)[rows].astype(np.float64), minlength=len(graph.trace.names)
-    )
+    events, rows = graph.trace.events, np.unique(graph.nodes.event)
+    length = (events.stop - events.start)[rows].astype(np.float64)
+    spent = np.bincount(events.name[rows], length, minlength=len(graph.trace.names))
     there = np.flatnonzero(np.bincount(events.name[rows], minlength=len(graph.trace.names)))
     return [graph.trace.names[number] for number in there[np.argsort(-spent[there], kind="stable")].tolist()]
 
@@ -97,9 +91,7 @@ def time_shares(graph: TorchGraph, changes: TorchChanges) -> Float64:
     if "gpu-communication" in changes.without:
         found[_own_time(graph, gpu_collectives(graph.trace))] = 0.0
     if "data-loading" in changes.without:
-        loads = np.zeros(len(graph.trace.events), np.bool_)
-        loads[loading_rows(graph)] = True
-        found[_within(graph, loads)] = 0.0
+        found[_within(graph, mask_of(loading_rows(graph), len(graph.trace.events)))] = 0.0
     return found
 
 
@@ -114,15 +106,10 @@ def dropped_waits(
     return found
 
 
-def _events_of(graph: TorchGraph) -> Int32:
-    return np.unique(graph.nodes.event)
-
-
 def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
     """Mask of events that are kernels or operators in the graph and have the pattern in their names."""
     events = graph.trace.events
-    there = np.zeros(len(events), np.bool_)
-    there[_events_of(graph)] = True
+    there = mask_of(graph.nodes.event, len(events))
     there[graph.region.rows] |= np.isin(events.category[graph.region.rows], NAMED_BY_PROGRAMS)
     there &= np.isin(events.category, (*GPU_WORK, *CALLS, *NAMED_BY_PROGRAMS))
     found: Bool = there & _matching(graph.trace.names, pattern)[events.name]
@@ -141,9 +128,8 @@ def _matching(names: tuple[str, ...], pattern: str) -> Bool:
 def _own_time(graph: TorchGraph, rows: Bool) -> Bool:
     """Mask of edges that are the time of one of some events on a GPU."""
     edges = graph.edges
-    there = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING)
-    event = np.where(there, edges.event, 0)
-    found: Bool = there & (rows & graph.trace.events.is_gpu_work)[event]
+    on_gpu = (rows & graph.trace.events.is_gpu_work)[edges.event]
+    found: Bool = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING) & on_gpu
     return found
 
 
@@ -151,20 +137,16 @@ def _within(graph: TorchGraph, rows: Bool) -> Bool:
     """Mask of edges that are a thread's time within one of some events on the CPU."""
     events, nodes, edges = graph.trace.events, graph.nodes, graph.edges
     found = np.zeros(len(edges), np.bool_)
-    chosen = np.flatnonzero(rows & ~graph.trace.events.is_gpu_work)
-    if not len(chosen):
-        return found
+    chosen = np.flatnonzero(rows & ~events.is_gpu_work)
     source, target = nodes.event[edges.source], nodes.event[edges.target]
     lane = rank_pairs(events.process, events.thread)
-    of_thread = (
-        (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~graph.trace.events.is_gpu_work[source]
-    )
+    of_thread = (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~events.is_gpu_work[source]
     for number in np.unique(lane[chosen]).tolist():
         of_lane = chosen[lane[chosen] == number]
         covered = union(events.start[of_lane], events.stop[of_lane])
         mine = np.flatnonzero(of_thread & (lane[source] == number))
         since, until = nodes.at[edges.source[mine]], nodes.at[edges.target[mine]]
         which = np.searchsorted(covered.start, since, side="right") - 1
-        inside = (which >= 0) & (until <= covered.stop[which]) if len(covered.start) else np.zeros(len(mine), np.bool_)
+        inside = (which >= 0) & (until <= np.append(covered.stop, 0)[which])
         found[mine[inside]] = True
     return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, ColumnTable, Int32, Int64
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
@@ -52,15 +53,9 @@ def stream_work(trace: RankTrace) -> StreamWork:
 def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     """Mask of works whose stream was idle when they were asked for, and had nothing else queued when they began.
 
-    All work of one call on a stream is outstanding once, from the call until the first of it begins, and only that
-    first one can be alone.
-
-    References
-    ----------
-    Queue length: HTA (``traceinsight`` 0.6.1), ``TraceCounters``. We differ: it is counted for each stream of each
-    device, whatever the call's name, while HTA takes streams of different devices for one and knows a list of names,
-    without those that launch graphs; of instants that are equal, calls come before work, while HTA's order of them is
-    that of a sort that is not stable.
+    All work of one call on a stream is outstanding once, until the first of it begins, and only that can be alone.
+    Unlike in HTA's ``TraceCounters``, each stream of each device has its queue, whatever the call's name; of instants
+    that are equal, calls come before work.
     """
     call = trace.events.call[work.event]
     known = np.flatnonzero(call != MISSING)
@@ -72,16 +67,7 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     # both are sorted by stream, so earlier streams cancel out
     when_asked = np.searchsorted(calls, asked, side="right") - np.searchsorted(starts, asked, side="left")
     when_began = np.searchsorted(calls, began, side="right") - np.searchsorted(starts, began, side="right")
-    alone = np.zeros(len(work.event), np.bool_)
-    alone[first] = (when_asked == 1) & (when_began == 0)
-    return alone
-
-
-def _previous_on_stream(work: StreamWork) -> NDArray[np.intp]:
-    """Position of the work before each on its stream, or missing."""
-    position = np.arange(len(work.event)) - 1
-    position[1:][work.stream[1:] != work.stream[:-1]] = MISSING
-    return position
+    return mask_of(first[(when_asked == 1) & (when_began == 0)], len(work.event))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,18 +82,13 @@ class QueueLengths(ColumnTable):
 
 
 def queue_lengths(trace: RankTrace) -> QueueLengths:
-    """Count the launches that each stream had not begun, over time.
+    """Count the launches that each stream had not begun: a row where a call for work begins, and where the work does.
 
-    There is a row where a call for work begins, and one where the work begins; calls come first at equal times. The one
-    call of a CUDA graph asks for all its kernels.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``get_queue_length_time_series``. We differ: streams of different devices are
-    separate, and all calls that asked for work count, not only those of some names.
+    Calls come first at equal times. The one call of a CUDA graph asks for all its kernels. HTA's
+    ``get_queue_length_time_series`` mixes devices, and counts calls of some names only.
     """
     events = trace.events
-    rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
+    rows = np.flatnonzero(events.is_gpu_work & events.has_call)
     at = np.concatenate([events.start[events.call[rows]], events.start[rows]])
     change = np.repeat(np.array([1, -1], np.int32), len(rows))
     device, stream = np.tile(events.device[rows], 2), np.tile(events.stream[rows], 2)
@@ -122,22 +103,17 @@ def queue_lengths(trace: RankTrace) -> QueueLengths:
 def work_edges(
     trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32], work: StreamWork, alone: Bool, waited: Int64
 ) -> list[Edges]:
-    """Build the edges to and within the work of a region.
+    """Build the edges to and within the work of a region, as HTA's ``_construct_graph_from_kernels``.
 
     A kernel's delay belongs to its launch if its stream was idle when it was asked for, and nothing else was asked for
     until it began. Otherwise the kernel before it on its stream delayed it, unless it waited for another stream or the
-    gap reaches :data:`MAX_KERNEL_DELAY`. In any case it did not begin before it was asked for.
-
-    ``positions`` are the nodes of starts and ends by row of the trace, ``alone`` is the result of
-    :func:`alone_in_queue`, and ``waited`` the end of the work on other streams that it waited for, or :data:`NEVER`.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, always with its launch edges of no weight.
+    gap reaches :data:`MAX_KERNEL_DELAY`. In any case it did not begin before it was asked for. ``waited`` is the end of
+    the work on other streams that it waited for, or :data:`NEVER`.
     """
     starts, stops = positions
-    before = _previous_on_stream(work)
-    has_before = before != MISSING
+    before = np.arange(len(work.event)) - 1
+    has_before = before >= 0
+    has_before[1:] &= work.stream[1:] == work.stream[:-1]
     ended = np.where(has_before, trace.events.stop[work.event[before]], NEVER)
     call = trace.events.call[work.event]
     has_call = (call != MISSING) & (starts[call] != MISSING)
@@ -145,29 +121,16 @@ def work_edges(
     late = has_call & ~launched
     delayed = ~launched & has_before & (work.start - ended < MAX_KERNEL_DELAY) & (waited < ended)
     begins, last = starts[work.event], work.event[before]
+
+    def edges(kind: EdgeKind, source: Int32, target: Int32, event: NDArray[np.intp] | int = MISSING) -> Edges:
+        columns = {"source": source, "target": target, "kind": np.full(len(source), kind, np.int8)}
+        of_event = np.full(len(source), event, np.int32)
+        return Edges.from_columns(columns | {"weight": nodes.at[target] - nodes.at[source], "event": of_event})
+
+    in_order = edges(EdgeKind.LAUNCH_DELAY, starts[call[late]], begins[late])
     return [
-        _edges(nodes, EdgeKind.OPERATOR, begins, stops[work.event], work.event),
-        _edges(nodes, EdgeKind.LAUNCH_DELAY, starts[call[launched]], begins[launched]),
-        _edges(nodes, EdgeKind.KERNEL_DELAY, stops[last[delayed]], begins[delayed], last[delayed]),
-        _edges(nodes, EdgeKind.LAUNCH_DELAY, starts[call[late]], begins[late], weighs=False),
+        edges(EdgeKind.OPERATOR, begins, stops[work.event], work.event),
+        edges(EdgeKind.LAUNCH_DELAY, starts[call[launched]], begins[launched]),
+        edges(EdgeKind.KERNEL_DELAY, stops[last[delayed]], begins[delayed], last[delayed]),
+        replace(in_order, weight=np.zeros(len(in_order), np.int64)),
     ]
-
-
-def _edges(
-    nodes: Nodes,
-    kind: EdgeKind,
-    source: Int32,
-    target: Int32,
-    event: NDArray[np.integer] | None = None,
-    *,
-    weighs: bool = True,
-) -> Edges:
-    return Edges.from_columns(
-        {
-            "source": source,
-            "target": target,
-            "kind": np.full(len(source), kind, np.int8),
-            "weight": nodes.at[target] - nodes.at[source] if weighs else np.zeros(len(source), np.int64),
-            "event": np.full(len(source), MISSING, np.int32) if event is None else event.astype(np.int32),
-        }
-    )

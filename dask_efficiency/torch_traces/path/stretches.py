@@ -58,10 +58,7 @@ class TorchStretches(ColumnTable):
 
     @classmethod
     def between(cls, bounds: Int64, *, kind: Int8, rank: Int32, event: Int32, inferred: Bool) -> Self:
-        """Build from the instants between stretches, ascending, one more than there are stretches.
-
-        Stretches without length are dropped, and equal neighbours are joined.
-        """
+        """Build from the instants between stretches; drops those without length and joins equal neighbours."""
         lasting = bounds[1:] > bounds[:-1]
         found = cls(kind, bounds[:-1], bounds[1:], rank, event, inferred).take(lasting)
         changes = np.zeros(len(found), bool)
@@ -114,11 +111,7 @@ def in_figures(seconds: float) -> str:
 def gpu_seconds_during(
     kind: Kind, stretches: TorchStretches, graphs: Sequence[TorchGraph], positions: Sequence[int], offset: Sequence[int]
 ) -> float:
-    """Seconds of a path's time of a kind in which the GPUs of its rank had work that ran, exchanges included.
-
-    ``positions`` are those of the graphs' ranks in the trace; ``offset`` has, by position, nanoseconds to add for the
-    job's clock.
-    """
+    """Seconds of a path's time of a kind in which the GPUs of its rank had work that ran, exchanges included."""
     found = 0
     for graph, position in zip(graphs, positions, strict=True):
         mine = (stretches.rank == position) & (stretches.kind == KINDS.index(kind))

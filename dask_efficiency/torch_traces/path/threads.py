@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, thread_lanes
@@ -31,13 +32,9 @@ class CallStacks(NamedTuple):
 def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) -> CallStacks:
     """Find the call stacks of threads from starts and ends of events, ascending rows that take any time.
 
-    Events without nodes (``has_nodes``) cannot be on a path; they only show which event is around which.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``CallStackGraph``, and its order of equal times: ends before starts, the longer event
-    outside. We differ: an event that outlasts the one in which it began ends with it, while HTA ends whichever began
-    last, so that their children change places.
+    As in HTA's ``CallStackGraph``, ends come before starts at equal times, the longer event outside. But an event that
+    outlasts the one in which it began ends with it, while HTA ends whichever began last, so that their children change
+    places. Events without nodes cannot be on a path; they only show which event is around which.
     """
     events = trace.events
     lane = thread_lanes(trace, rows)
@@ -51,7 +48,9 @@ def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) ->
         pairs = _pairs(steps)
     inner = steps.event[pairs[:, 0]]
     parents = np.full(len(events), MISSING, np.int32)
-    around = _around(steps, pairs)
+    level = steps.level[pairs[:, 0]].astype(np.int64)
+    key = level * len(steps.event) + pairs[:, 0]
+    around = np.where(level > 1, np.searchsorted(key, key - len(steps.event)) - 1, MISSING)
     has_parent = around != MISSING
     parents[rows[inner[has_parent]]] = rows[inner[around[has_parent]]]
     stops = events.stop.copy()
@@ -81,8 +80,7 @@ def _steps(lane: NDArray[np.intp], start: Int64, stop: Int64) -> _StackSteps:
     at_end = count + np.searchsorted(begin, ends, side="left")
     event = np.empty(2 * len(begin), np.intp)
     event[at_start], event[at_end] = by_start, by_start[by_end]
-    is_start = np.zeros(len(event), np.bool_)
-    is_start[at_start] = True
+    is_start = mask_of(at_start, len(event))
     open_after = np.cumsum(np.where(is_start, 1, -1), dtype=np.int32)
     return _StackSteps(event, is_start, np.where(is_start, open_after, open_after + 1).astype(np.int32))
 
@@ -94,16 +92,6 @@ def _pairs(steps: _StackSteps) -> NDArray[np.intp]:
         # numpy sorts short integers in linear time
         level = level.astype(np.int16)
     return np.argsort(level, kind="stable").reshape(-1, 2)
-
-
-def _around(steps: _StackSteps, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Position of the pair around each pair, or missing."""
-    entered = pairs[:, 0]
-    level = steps.level[entered].astype(np.int64)
-    size = len(steps.event)
-    key = level * size + entered
-    around = np.searchsorted(key, key - size) - 1
-    return np.where(level > 1, around, MISSING)
 
 
 def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp], stop: Int64, has_nodes: Bool) -> Int64:
@@ -124,7 +112,7 @@ def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp],
             stack.append(event)
         elif event in cut_off:
             cut_off.remove(event)
-        elif not important[event] and _any_inside(stack, event, important):
+        elif not important[event] and any(important[inner] for inner in stack[stack.index(event) :]):
             outlasted.add(event)
         else:
             while (inner := stack.pop()) != event:
@@ -136,26 +124,11 @@ def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp],
     return changed
 
 
-def _any_inside(stack: list[int], event: int, important: list[bool]) -> bool:
-    """True if there is an important event above this one on the stack."""
-    for inner in reversed(stack):
-        if inner == event:
-            return False
-        if important[inner]:
-            return True
-    return False
-
-
 def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32], holds: Bool, blocks: Bool) -> Edges:
-    """Edges from each start or end of events with nodes to the next one on the thread.
+    """Edges from node to node along each thread, as in HTA's ``_construct_graph_from_call_stack``.
 
-    Edges between outermost events weigh nothing, nor do edges to the end of a call that waits for the GPU. Edges that
-    :func:`lock_edges` has already are left out. ``holds`` and ``blocks`` are masks of events: calls that hold the
-    runtime's lock, and calls that wait.
-
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_call_stack``. An edge's time belongs to the innermost event.
+    An edge's time belongs to the innermost event. Edges between outermost events weigh nothing, nor do edges to the end
+    of a call that ``blocks``. Edges of the lock that calls ``holds`` are left to :func:`lock_edges`.
     """
     starts, stops = positions
     has_node = starts[stacks.event] != MISSING
@@ -169,19 +142,12 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
     waits = ~is_start[second] & blocks[event[second]]
     source, target = node[first], node[second]
     owner = np.where(
-        is_start[first],
-        event[first],
-        np.where(is_start[second], stacks.parent[event[first]], event[second]),
+        is_start[first], event[first], np.where(is_start[second], stacks.parent[event[first]], event[second])
     )
-    return Edges.from_columns(
-        {
-            "source": source,
-            "target": target,
-            "kind": np.where(between, EdgeKind.DEPENDENCY, EdgeKind.OPERATOR).astype(np.int8),
-            "weight": np.where(between | waits, 0, nodes.at[target] - nodes.at[source]),
-            "event": np.where(between, MISSING, owner).astype(np.int32),
-        }
-    )
+    kind = np.where(between, EdgeKind.DEPENDENCY, EdgeKind.OPERATOR).astype(np.int8)
+    weight = np.where(between | waits, 0, nodes.at[target] - nodes.at[source])
+    event = np.where(between, MISSING, owner).astype(np.int32)
+    return Edges(source, target, kind, weight, event, np.zeros(len(source), np.bool_))
 
 
 def holds_lock(trace: RankTrace) -> Bool:
@@ -192,41 +158,28 @@ def holds_lock(trace: RankTrace) -> Bool:
 def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
     """Edges of the runtime's lock: from each start of a call that ``holds`` it to the next end, and between ends.
 
-    References
-    ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_cuda_runtime_events``: of calls that overlap, the one that
-    ended first had the lock first. We differ: a call that begins as another one of its thread ends comes after it,
-    whatever their rows.
+    As in HTA's ``_construct_graph_from_cuda_runtime_events``, of calls that overlap, the one that ended first had the
+    lock first. But a call that begins as another one of its thread ends comes after it, whatever their rows.
     """
     of_lock = np.flatnonzero(holds[nodes.event])
     is_start = nodes.is_start[of_lock]
     ends = np.flatnonzero(~is_start)
     begins = np.flatnonzero(is_start)
-    next_end = ends[_next_ends(nodes.at[of_lock], lane[nodes.event[of_lock]], begins, ends)]
+    at, thread = nodes.at[of_lock], lane[nodes.event[of_lock]]
+    # every call ends after its start, so there is a next end
+    number = np.searchsorted(ends, begins)
+    while (before := (at[ends[number]] == at[begins]) & (thread[ends[number]] == thread[begins])).any():
+        number[before] += 1
+    next_end = ends[number]
     # of several starts before one end, the last comes first
     begins, next_end = begins[::-1], next_end[::-1]
     same = nodes.event[of_lock[begins]] == nodes.event[of_lock[next_end]]
     after_end = ends[(ends > 0) & ~is_start[ends - 1]]
-    source = of_lock[np.concatenate([begins, after_end - 1])]
-    target = of_lock[np.concatenate([next_end, after_end])]
+    source = of_lock[np.concatenate([begins, after_end - 1])].astype(np.int32)
+    target = of_lock[np.concatenate([next_end, after_end])].astype(np.int32)
     own = np.concatenate([same, np.zeros(len(after_end), np.bool_)])
-    return Edges.from_columns(
-        {
-            "source": source.astype(np.int32),
-            "target": target.astype(np.int32),
-            "kind": np.where(own, EdgeKind.OPERATOR, EdgeKind.DEPENDENCY).astype(np.int8),
-            "weight": np.where(own, nodes.at[target] - nodes.at[source], 0),
-            "event": np.where(own, nodes.event[target], MISSING),
-        }
+    kind = np.where(own, EdgeKind.OPERATOR, EdgeKind.DEPENDENCY).astype(np.int8)
+    weight = np.where(own, nodes.at[target] - nodes.at[source], 0)
+    return Edges(
+        source, target, kind, weight, np.where(own, nodes.event[target], MISSING), np.zeros(len(own), np.bool_)
     )
-
-
-def _next_ends(
-    at: Int64, lane: NDArray[np.integer], begins: NDArray[np.intp], ends: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Number of the next end after each start that is not the end of a call before it on its own thread."""
-    # every call ends after its start, so there is a next end
-    number = np.searchsorted(ends, begins)
-    while (before := (at[ends[number]] == at[begins]) & (lane[ends[number]] == lane[begins])).any():
-        number[before] += 1
-    return number

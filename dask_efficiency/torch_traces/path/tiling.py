@@ -16,7 +16,7 @@ for it now and then, so no event's duration says whether making it shorter would
 
 - *Graph* (``graph.py``): two nodes for each event, its start and its end; an edge where the second of two cannot be
   before the first, with a weight, which is time of the first that counts. The rules of edges are those of HTA (Meta's
-  Holistic Trace Analysis); where we depart from one, the function that makes the edge says so.
+  Holistic Trace Analysis, ``traceinsight`` 0.6.1); where we depart from one, the function that makes the edge says so.
 - *Longest path* (``longest.py``): the path of the largest sum of weights, in one pass over the edges in topological
   order. It can be compared with HTA's. But what waits weighs nothing, so it covers any part of the window, 6 to 100 %
   where we looked. Its shares are of itself and not of the wall clock.
@@ -61,7 +61,7 @@ the same, and leaves a collective through the rank that came last to it.
 2. No wait is named while what it waited for had not ended (``unexplained()``, in the first three of these).
 3. Every cause is before its effect in the order of instants: ``_take_latest`` drops all others. So the walk ends.
 4. No time of a recorded trace is ``unattributed``, and all of an empty window is
-   (``test_a_window_of_nothing_is_unattributed``).
+   (``SCENES`` in ``test_tiling.py``).
 5. No path is longer than the longest one (``test_no_path_is_longer`` in ``test_longest.py``), and on recorded and
    random traces it is HTA's (``test_against_hta.py``, which also has a test for each place where HTA is wrong).
 
@@ -112,7 +112,6 @@ from dask_efficiency.torch_traces.path.stretches import RawStretches, TorchStret
 #: Events that can close a window on a thread.
 _CLOSES = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
 
-
 _Columns = tuple[Int8, Int32, Int32]
 
 #: Kind of a rank's time that is not on the path.
@@ -120,31 +119,13 @@ _ELSEWHERE = -1
 
 
 def tile(graph: TorchGraph) -> TorchStretches:
-    """Find the critical path of a window, as stretches that tile it exactly.
-
-    The walk begins at the end of the window: on the thread of the annotation that closes it, or with whatever ended
-    last. From the end of a call that waited for the GPU it goes to the work that it waited for, from the start of work
-    to the work before it or to the call that asked for it, whichever was later, and along threads from each operator
-    to the one before. An idle thread waited for autograd's thread or for a collective on the CPU, if there was one.
-
-    Returns
-    -------
-    TorchStretches
-        Contiguous, in time order, from the region's start to its stop. Time of a thread between operators is
-        ``compute-cpu`` without an event. ``kernel-launch`` and ``kernel-gap`` have the event whose start was waited
-        for. The rank is position 0.
-    """
-    region = graph.region
+    """Find the critical path of a window, as stretches that tile it exactly; the rank is position 0."""
     instants = Instants.of(graph)
     causes = last_causes(graph, instants)
-    path = _walk(causes, instants, _last_instant(graph, instants), region.start)
+    path = _walk(causes, instants, _last_instant(graph, instants), graph.region.start)
     raw = with_loading(graph, _stretches_along(graph, instants, causes, own_kinds(graph.trace), path))
     return TorchStretches.between(
-        raw.bounds,
-        kind=raw.kind,
-        rank=np.zeros(len(raw.kind), np.int32),
-        event=raw.event,
-        inferred=raw.inferred,
+        raw.bounds, kind=raw.kind, rank=np.zeros(len(raw.kind), np.int32), event=raw.event, inferred=raw.inferred
     )
 
 
@@ -162,11 +143,9 @@ def _last_instant(graph: TorchGraph, instants: Instants) -> int:
     """Find the instant at which the walk begins; missing if the window has none."""
     stop, events = graph.region.stop, graph.trace.events
     inside = int(np.searchsorted(instants.at, stop, side="right"))
-    closing = events.stop == stop
-    closing &= np.isin(events.category, _CLOSES)
-    rows = np.flatnonzero(closing)
+    closing = np.flatnonzero((events.stop == stop) & np.isin(events.category, _CLOSES))
     # the longest one first, as an annotation is longer than the events in it
-    for row in rows[np.argsort(events.start[rows], kind="stable")].tolist():
+    for row in events.by_start(closing).tolist():
         same = events.process[instants.event[:inside]] == events.process[row]
         same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
         if same.any():
@@ -199,7 +178,7 @@ def _stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, 
     """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
-        return _unattributed(graph)
+        return RawStretches(np.array([region.start, region.stop]), *_without_event(KINDS.index(Kind.UNATTRIBUTED)))
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
     parts = [
@@ -225,7 +204,9 @@ def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, l
     # Along a thread the innermost open event has the time; from one thread to another, the event that stays open on the
     # first one, or else the call that waited for a lock.
     event[along] = instants.innermost[earlier[along]]
-    event[across & to_start] = _still_open(graph, instants, earlier, later)[across & to_start]
+    row = instants.innermost[earlier]
+    is_open = (graph.trace.events.stop[row] >= instants.at[later]) & ~np.isin(graph.trace.events.category[row], CALLS)
+    event = np.where(across & to_start, np.where(is_open, row, MISSING), event)
     # work that was still active is what was waited for
     runs_on = from_gpu & from_start
     event[runs_on] = instants.event[earlier[runs_on]]
@@ -234,13 +215,6 @@ def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, l
     kind[from_gpu & ~from_start & to_gpu] = KINDS.index(Kind.KERNEL_GAP)
     kind[~from_gpu & to_gpu] = KINDS.index(Kind.KERNEL_LAUNCH)
     return kind.astype(np.int8), event, np.where(to_gpu, MISSING, instants.event[later])
-
-
-def _still_open(graph: TorchGraph, instants: Instants, earlier: Int64, later: Int64) -> Int32:
-    """Find the operator that is open on a thread from one instant to another one."""
-    events, row = graph.trace.events, instants.innermost[earlier]
-    is_open = (events.stop[row] >= instants.at[later]) & ~np.isin(events.category[row], CALLS)
-    return np.where(is_open, row, MISSING)
 
 
 def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
@@ -254,33 +228,19 @@ def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
 def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
     """Name the time before the first instant of a path: of its thread, or of a launch before the window."""
     event = instants.event[first]
-    on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.call[event] != MISSING
+    on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.has_call[event]
     kind = np.where(on_gpu & asked_for, KINDS.index(Kind.KERNEL_LAUNCH), KINDS.index(Kind.COMPUTE_CPU))
     kind[on_gpu & ~asked_for] = KINDS.index(Kind.UNATTRIBUTED)
     row = np.where(on_gpu & asked_for, event, MISSING)
     return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
 
 
-def _unattributed(graph: TorchGraph) -> RawStretches:
-    missing = np.array([MISSING], np.int32)
-    bounds = np.array([graph.region.start, graph.region.stop])
-    return RawStretches(
-        bounds, np.array([KINDS.index(Kind.UNATTRIBUTED)], np.int8), missing, np.zeros(1, bool), missing
-    )
-
-
 def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: RankClocks) -> TorchStretches:
-    """Find the critical path of a job, as stretches that tile its window exactly.
+    """Find the critical path of a job, as stretches that tile its window exactly, on the clock of the job.
 
-    The walk begins at the end of the rank that ends last, and goes on as it does for one rank. From a collective in
-    which the rank waited, it continues at the arrival of the last rank, on that rank. Graphs are of every rank, in the
-    order of the trace.
-
-    Returns
-    -------
-    TorchStretches
-        Contiguous, in time order, on the clock of the job, from the first start of a rank's region to the last stop.
-        Time before the region of the rank at which the walk ends is ``unattributed``.
+    From a collective in which the rank waited, the walk continues at the arrival of the last rank, on that rank. Graphs
+    are of every rank, in the order of the trace. Time before the region of the rank at which the walk ends is
+    ``unattributed``.
     """
     ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
     ways = _Ways(ranks, collectives, clocks.offset)
@@ -328,15 +288,12 @@ class _Rank:
         """All stretches in time order, with :data:`_ELSEWHERE` in between; None if there are none."""
         if not self._raw:
             return None
-        parts, bounds = self._raw[::-1], []
-        columns: list[tuple[NDArray[Any], ...]] = []
-        for number, part in enumerate(parts):
-            if number:
-                columns.append(_without_event(_ELSEWHERE))
+        bounds, columns = [], []
+        for part in self._raw[::-1]:
             bounds.append(part.bounds)
-            columns.append((part.kind, part.event, part.inferred, part.on_thread_of))
-        raw = RawStretches(np.concatenate(bounds), *(np.concatenate(column) for column in zip(*columns, strict=True)))
-        return with_loading(self._graph, raw)
+            columns += [part[1:], _without_event(_ELSEWHERE)]
+        joined = (np.concatenate(column) for column in zip(*columns[:-1], strict=True))
+        return with_loading(self._graph, RawStretches(np.concatenate(bounds), *joined))
 
 
 class _Ways:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -44,7 +42,7 @@ def test_it_prints_how_a_job_script_records(folder: Path, compiler: Path) -> Non
     assert (folder / "t.so").exists()
 
 
-def test_without_a_compiler_it_says_so_in_one_line(folder: Path) -> None:
+def test_without_a_compiler_the_error_is_one_line(folder: Path) -> None:
     result = run("--mpicc", "no-such-mpicc")
     assert result.exit_code == 1
     assert result.output.startswith("Error: there is no 'no-such-mpicc'; expected the compiler of your MPI")
@@ -69,7 +67,7 @@ def test_options_of_the_command_are_its_own(folder: Path, compiler: Path) -> Non
 
 
 @needs_mpi
-def test_what_it_records_can_be_read(folder: Path) -> None:
+def test_a_recording_can_be_read(folder: Path) -> None:
     subprocess.run(["mpicc", "-w", str(PROGRAM), "-o", "alone"], check=True)
     result = run("./alone", "barriers", 3)
     assert result.exit_code == 0, result.output

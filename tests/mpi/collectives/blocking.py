@@ -1,7 +1,5 @@
 """Runs the rounds of all ranks as MPI would with rendezvous only: a send ends when its receive has been posted."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -21,15 +19,7 @@ class Mismatch(AssertionError):
 
 
 class Behaviour(NamedTuple):
-    """Effect of messages on the ranks.
-
-    Parameters
-    ----------
-    sent
-        The payload of a message of a rank.
-    received
-        A rank has received a payload with a message, in a round.
-    """
+    """Effect of messages on the ranks: the payload of each, and what a rank does with it in a round."""
 
     sent: Callable[[int, Message], Payload]
     received: Callable[[int, Message, Payload, Round], None]
@@ -39,13 +29,7 @@ NOTHING = Behaviour(lambda rank, message: None, lambda rank, message, payload, e
 
 
 def run(rounds: Sequence[Sequence[Round]], behaviour: Behaviour = NOTHING) -> None:
-    """Run all ranks' rounds to their end.
-
-    Raises
-    ------
-    Deadlock, Mismatch
-        If the ranks do not fit together.
-    """
+    """Run all ranks' rounds to their end; raises Deadlock or Mismatch if the ranks do not fit together."""
     size = len(rounds)
     at = [-1] * size
     open_parts = [0] * size

@@ -1,7 +1,5 @@
 """Data that every rank must have after a collective, by MPI's standard."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -151,7 +149,6 @@ def check_barrier(call: Collective, rounds: Sequence[Sequence[Round]]) -> None:
 
 
 def check(call: Collective, rounds: Sequence[Sequence[Round]]) -> None:
-    """The collective does what MPI's standard says it does."""
     says_ranks = any(message.ranks for own in rounds for each in own for message in each.sends)
     if call.name == "barrier":
         check_barrier(call, rounds)

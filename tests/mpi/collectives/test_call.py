@@ -1,7 +1,5 @@
 """`Collective`: what does not fit together is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

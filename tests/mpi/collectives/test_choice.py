@@ -1,7 +1,5 @@
 """`choose`: MPICH's tables, at the edges where they change, as read from its sources."""
 
-from __future__ import annotations
-
 import pytest
 
 from dask_efficiency.mpi.collectives.call import SIZES, Collective
@@ -63,64 +61,57 @@ def test_mpich_chooses(name: str, nbytes: int, size: int, versions: tuple[str, .
         assert choose(Collective(name, size, (nbytes,)), version) == algorithm
 
 
-def test_the_vector_variants_are_chosen_by_the_sum_of_their_sizes() -> None:
-    for version in VERSIONS:
-        for last, algorithm in ((524_287, "recursive_doubling"), (524_288, "ring")):
-            assert choose(Collective("allgatherv", 4, (0, 0, 0, last)), version) == algorithm
-        for last, algorithm in ((81_919, "brucks"), (81_920, "ring")):
-            assert choose(Collective("allgatherv", 3, (0, 0, last)), version) == algorithm
-        for last, algorithm in ((524_287, "recursive_halving"), (524_288, "pairwise")):
-            assert choose(Collective("reduce_scatter", 3, (0, 0, last)), version) == algorithm
-        assert choose(Collective("alltoallv", 2, (0, 1, 2, 3)), version) == "scattered"
-        assert choose(Collective("gatherv", 2, (0, 1)), version) == "linear"
-        assert choose(Collective("scatterv", 2, (0, 1)), version) == "linear"
+#: Two nodes of two ranks, one after the other.
+NODES = (0, 0, 1, 1)
+
+#: Calls for which both versions choose the same: vectors by the sum of their sizes; no vector of fewer elements than
+#: ranks is cut; no operation that is not commutative is reordered; barriers and scans know nodes.
+CALLS = [
+    (Collective("allgatherv", 4, (0, 0, 0, 524_287)), "recursive_doubling"),
+    (Collective("allgatherv", 4, (0, 0, 0, 524_288)), "ring"),
+    (Collective("allgatherv", 3, (0, 0, 81_919)), "brucks"),
+    (Collective("allgatherv", 3, (0, 0, 81_920)), "ring"),
+    (Collective("reduce_scatter", 3, (0, 0, 524_287)), "recursive_halving"),
+    (Collective("reduce_scatter", 3, (0, 0, 524_288)), "pairwise"),
+    (Collective("alltoallv", 2, (0, 1, 2, 3)), "scattered"),
+    (Collective("gatherv", 2, (0, 1)), "linear"),
+    (Collective("scatterv", 2, (0, 1)), "linear"),
+    (Collective("reduce", 15, (7 * 1024,), element=1024), "binomial"),
+    (Collective("reduce", 15, (8 * 1024,), element=1024), "reduce_scatter_gather"),
+    (Collective("allreduce", 15, (7 * 1024,), element=1024), "recursive_doubling"),
+    (Collective("allreduce", 15, (8 * 1024,), element=1024), "reduce_scatter_allgather"),
+    (Collective("reduce", 4, (1 << 20,), nodes=NODES, commutative=False), "binomial"),
+    (Collective("allreduce", 4, (1 << 20,), nodes=NODES, commutative=False), "recursive_doubling"),
+    (Collective("reduce_scatter_block", 4, (8,), nodes=NODES, commutative=False), "noncommutative"),
+    (Collective("reduce_scatter_block", 6, (8,), commutative=False), "recursive_doubling"),
+    (Collective("reduce_scatter", 4, (8, 8, 8, 8), nodes=NODES, commutative=False), "noncommutative"),
+    (Collective("reduce_scatter", 4, (8, 8, 8, 9), nodes=NODES, commutative=False), "recursive_doubling"),
+    (Collective("barrier", 4, nodes=NODES), "smp"),
+    (Collective("barrier", 4, nodes=(0, 1, 2, 3)), "dissemination"),
+    (Collective("barrier", 4), "dissemination"),
+    (Collective("scan", 4, (8,), nodes=NODES), "smp"),
+    (Collective("scan", 4, (8,), nodes=(0, 1, 0, 1)), "recursive_doubling"),
+]
 
 
-def test_a_vector_of_fewer_elements_than_ranks_is_not_cut() -> None:
-    for version in VERSIONS:
-        for elements, reduce, allreduce in (
-            (7, "binomial", "recursive_doubling"),
-            (8, "reduce_scatter_gather", "reduce_scatter_allgather"),
-        ):
-            call = Collective("reduce", 15, (elements * 1024,), element=1024)
-            assert choose(call, version) == reduce
-            assert choose(Collective("allreduce", 15, call.sizes, element=1024), version) == allreduce
+@pytest.mark.parametrize(("call", "algorithm"), CALLS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_both_versions_choose_the_same(call: Collective, algorithm: str, version: str) -> None:
+    assert choose(call, version) == algorithm
 
 
-def test_an_operation_that_is_not_commutative_is_not_reordered() -> None:
-    for version in VERSIONS:
-        for name, sizes, expected in (
-            ("reduce", (1 << 20,), "binomial"),
-            ("allreduce", (1 << 20,), "recursive_doubling"),
-            ("reduce_scatter_block", (8,), "noncommutative"),
-            ("reduce_scatter", (8, 8, 8, 8), "noncommutative"),
-            ("reduce_scatter", (8, 8, 8, 9), "recursive_doubling"),
-        ):
-            call = Collective(name, 4, sizes, nodes=(0, 0, 1, 1), commutative=False)
-            assert choose(call, version) == expected
-        call = Collective("reduce_scatter_block", 6, (8,), commutative=False)
-        assert choose(call, version) == "recursive_doubling"
-
-
-def test_3_2_1_knows_nodes_for_all_sizes_and_4_0_2_for_barriers_and_scans() -> None:
-    nodes = (0, 0, 1, 1)
-    for name in ("bcast", "reduce", "allreduce"):
-        call = Collective(name, 4, (1 << 20,), nodes=nodes)
-        assert choose(call, "3.2.1") == "smp"
-        assert choose(call, "4.0.2") != "smp"
-        assert choose(Collective(name, 4, (1 << 20,), nodes=(3, 2, 1, 0)), "3.2.1") != "smp"
-    for version in VERSIONS:
-        assert choose(Collective("barrier", 4, nodes=nodes), version) == "smp"
-        assert choose(Collective("barrier", 4, nodes=(0, 1, 2, 3)), version) == "dissemination"
-        assert choose(Collective("barrier", 4), version) == "dissemination"
-        assert choose(Collective("scan", 4, (8,), nodes=nodes), version) == "smp"
-        assert choose(Collective("scan", 4, (8,), nodes=(0, 1, 0, 1)), version) == "recursive_doubling"
+@pytest.mark.parametrize("name", ["bcast", "reduce", "allreduce"])
+def test_3_2_1_knows_nodes_for_all_sizes_and_4_0_2_does_not(name: str) -> None:
+    call = Collective(name, 4, (1 << 20,), nodes=NODES)
+    assert choose(call, "3.2.1") == "smp"
+    assert choose(call, "4.0.2") != "smp"
+    assert choose(Collective(name, 4, (1 << 20,), nodes=(3, 2, 1, 0)), "3.2.1") != "smp"
 
 
 def test_a_forced_algorithm_is_taken() -> None:
     for name, algorithms in ALGORITHMS.items():
         count = {"none": 0, "one": 1, "rank": 4, "pair": 16}[SIZES[name]]
-        call = Collective(name, 4, (64,) * count, nodes=(0, 0, 1, 1))
+        call = Collective(name, 4, (64,) * count, nodes=NODES)
         for algorithm in algorithms:
             assert choose(call, forced={name: algorithm, "other": "ignored"}) == algorithm
         assert choose(call, forced={name: "auto"}) == choose(call)
@@ -138,14 +129,13 @@ def test_a_forced_algorithm_that_cannot_serve_falls_back_as_in_mpich() -> None:
 
 
 def test_an_algorithm_for_commutative_operations_falls_back_for_others() -> None:
-    nodes = (0, 0, 1, 1)
     for name, algorithms in {
         "allreduce": ("reduce_scatter_allgather", "smp"),
         "reduce": ("reduce_scatter_gather", "smp"),
         "reduce_scatter": ("pairwise", "recursive_halving"),
         "reduce_scatter_block": ("pairwise", "recursive_halving"),
     }.items():
-        call = Collective(name, 4, (64,) * (4 if name == "reduce_scatter" else 1), nodes=nodes, commutative=False)
+        call = Collective(name, 4, (64,) * (4 if name == "reduce_scatter" else 1), nodes=NODES, commutative=False)
         for algorithm in algorithms:
             assert choose(call, forced={name: algorithm}) == choose(call) != algorithm
 

@@ -1,7 +1,5 @@
 """`rounds_of`: every rank ends with the bytes that MPI's standard says, whatever the algorithm."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 
@@ -45,12 +43,17 @@ def _calls(name: str, algorithm: str, size: int, largest: int, roots: list[int])
                     yield call
 
 
+def _sent(call: Collective, algorithm: str, rank: int, version: str = "4.0.2") -> list[int]:
+    """Bytes of each message that a rank sends."""
+    return [message.nbytes for each in rounds_of(call, algorithm, rank, version) for message in each.sends]
+
+
 def _check(call: Collective, algorithm: str, version: str, forced: dict[str, str] | None = None) -> None:
     check(call, [rounds_of(call, algorithm, rank, version, forced or {}) for rank in range(call.size)])
 
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
-def test_every_rank_ends_with_what_it_must_have(name: str, algorithm: str) -> None:
+def test_every_rank_ends_with_the_required_bytes(name: str, algorithm: str) -> None:
     checked = 0
     for size in range(1, 13):
         for largest in (0, 7, 2 * size + 3):
@@ -63,7 +66,7 @@ def test_every_rank_ends_with_what_it_must_have(name: str, algorithm: str) -> No
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
 @pytest.mark.parametrize("size", [33, 64])
-def test_many_ranks_end_with_what_they_must_have(name: str, algorithm: str, size: int) -> None:
+def test_many_ranks_end_with_the_required_bytes(name: str, algorithm: str, size: int) -> None:
     for call in _calls(name, algorithm, size, 3 if SIZES[name] != "one" else 70, [size - 2]):
         if name in ("allgather", "alltoall", "reduce_scatter_block", "gather", "scatter"):
             call = Collective(name, size, (2,), root=call.root, commutative=call.commutative)
@@ -100,7 +103,7 @@ def _any_call(draw: st.DrawFn) -> tuple[Collective, str, str, dict[str, str]]:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_any_call())
-def test_any_call_ends_with_what_mpi_says(drawn: tuple[Collective, str, str, dict[str, str]]) -> None:
+def test_any_call_ends_as_mpis_standard_requires(drawn: tuple[Collective, str, str, dict[str, str]]) -> None:
     _check(*drawn)
 
 
@@ -109,16 +112,15 @@ def test_blocks_larger_than_a_piece_go_around_the_ring_of_an_allgatherv_in_piece
     new = Collective("allgatherv", 4, sizes)
     _check(new, "ring", "4.0.2")
     _check(new, "ring", "3.2.1")
-    sent = [message.nbytes for each in rounds_of(new, "ring", 0) for message in each.sends]
     # Its own block in four pieces, then those of ranks 3 and 2; rank 1, the next one, has its own.
-    assert sent == [32_768, 32_768, 32_768, 1696, 32_768, 32_768, 7232]
+    assert _sent(new, "ring", 0) == [32_768, 32_768, 32_768, 1696, 32_768, 32_768, 7232]
     # 3.2.1 makes no piece smaller than the smallest block.
     old = Collective("allgatherv", 4, (100_000, 50_000, 50_000, 50_000))
-    assert [message.nbytes for each in rounds_of(old, "ring", 0, "3.2.1") for message in each.sends] == [50_000] * 4
+    assert _sent(old, "ring", 0, "3.2.1") == [50_000] * 4
     # A piece is whole elements: 32,768 bytes hold 10 of 3,000, and an element that is larger goes alone.
     for element, pieces in ((3000, [30_000, 30_000]), (60_000, [60_000])):
         call = Collective("allgatherv", 2, (60_000, 0), element=element)
-        assert [message.nbytes for each in rounds_of(call, "ring", 0) for message in each.sends] == pieces
+        assert _sent(call, "ring", 0) == pieces
 
 
 def test_rabenseifner_gives_the_rest_to_the_last_in_3_2_1_and_to_the_first_in_4_0_2() -> None:
@@ -155,7 +157,7 @@ def test_a_rank_combines_every_byte_that_it_receives_to_combine() -> None:
     assert sum(each.reduces for each in rounds_of(call, "recursive_doubling", 1)) == 50
 
 
-def test_a_scan_combines_what_comes_from_before_twice() -> None:
+def test_a_scan_combines_messages_of_lower_ranks_twice() -> None:
     # Rank 5 of 8 meets 4, 7 and 1: what comes from 4 and 1 goes into the result, too.
     scan = rounds_of(Collective("scan", 8, (100,)), "recursive_doubling", 5)
     assert [each.reduces for each in scan] == [200, 100, 200]
@@ -183,8 +185,7 @@ def test_a_medium_broadcast_goes_once_through_each_node() -> None:
         else:
             assert sum(nbytes == 20_000 for nbytes in inside) == 0 < len(inside)
     small = Collective("bcast", 8, (20_000,), root=1, nodes=(0,) * 4 + (1,) * 4)
-    sends = [m.nbytes for rank in range(8) for each in rounds_of(small, "smp", rank) for m in each.sends]
-    assert sends == [20_000] * 7
+    assert [nbytes for rank in range(8) for nbytes in _sent(small, "smp", rank)] == [20_000] * 7
 
 
 def test_only_the_first_rank_of_each_node_talks_to_other_nodes() -> None:
@@ -206,7 +207,7 @@ def test_a_forced_algorithm_also_serves_the_calls_inside() -> None:
     assert free != forced
 
 
-def test_mpich_returns_at_once_from_what_has_nothing_to_send() -> None:
+def test_mpich_returns_at_once_from_calls_with_nothing_to_send() -> None:
     shared = (0, 0, 1, 1)
     for name, algorithms in ALGORITHMS.items():
         if name in ("barrier", "allreduce"):
@@ -217,7 +218,7 @@ def test_mpich_returns_at_once_from_what_has_nothing_to_send() -> None:
     nothing = Collective("allreduce", 4, (0,), nodes=shared)
     assert rounds_of(nothing, choose(nothing, "3.2.1"), 1, "3.2.1") == ()
     # 4.0.2 reduces nothing on each node, with messages.
-    assert [message.nbytes for each in rounds_of(nothing, choose(nothing), 1) for message in each.sends] == [0]
+    assert _sent(nothing, choose(nothing), 1) == [0]
     flat = Collective("allreduce", 4, (0,))
     assert choose(flat) == "smp"
     assert rounds_of(flat, "smp", 1) == ()
@@ -243,7 +244,7 @@ def test_an_algorithm_that_cannot_serve_the_call_is_refused(
         rounds_of(call, algorithm, rank)
 
 
-def test_the_blocking_machine_sees_a_deadlock_and_a_message_that_nobody_expects() -> None:
+def test_the_blocking_machine_sees_a_deadlock_and_an_unexpected_message() -> None:
     send, receive = (
         lambda peer, nbytes: Round((Message(peer, nbytes),), ()),
         lambda peer, nbytes: Round((), (Message(peer, nbytes),)),

@@ -1,7 +1,5 @@
 """Against MPICH 4.0.2 itself: the algorithms that it chose and the messages that it sent."""
 
-from __future__ import annotations
-
 from dask_efficiency.mpi.collectives.choice import ALGORITHMS, choose
 from dask_efficiency.mpi.collectives.expansion import rounds_of
 from tests.mpi.collectives.recorder.recorded import Recorded, read
@@ -18,7 +16,7 @@ def _ours(record: Recorded, rank: int) -> list[tuple[int, int]]:
     return [(peer, nbytes if known[index] else -1) for index, (peer, nbytes) in enumerate(sends)]
 
 
-def test_every_rank_sends_what_mpich_sent() -> None:
+def test_every_rank_sends_the_messages_of_mpich() -> None:
     records = read()
     assert {record.call.name for record in records} == set(ALGORITHMS)
     for record in records:

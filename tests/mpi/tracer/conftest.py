@@ -1,7 +1,5 @@
 """The tracer and the programs that it records, compiled once."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess
@@ -17,6 +15,10 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 #: Lines of each rank, without what it computes, and what the program wrote.
 Recorded = tuple[list[list[str]], subprocess.CompletedProcess[str]]
+#: Runs a command with the tracer.
+Record = Callable[..., Recorded]
+#: Compiles a program of the folder.
+Compile = Callable[[str], Path]
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +34,7 @@ def tracer(mpicc: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def program(mpicc: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Compiles a program of the folder."""
+def program(mpicc: str, tmp_path_factory: pytest.TempPathFactory) -> Compile:
     folder = tmp_path_factory.mktemp("programs")
 
     @cache
@@ -45,9 +46,7 @@ def program(mpicc: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
 
 
 @pytest.fixture
-def record(tracer: Path, tmp_path: Path) -> Callable[..., Recorded]:
-    """Runs a command with the tracer."""
-
+def record(tracer: Path, tmp_path: Path) -> Record:
     def recorded(command: Sequence[object], library: Path = tracer) -> Recorded:
         folder = tmp_path / "trace"
         environment = {**os.environ, **preloaded(library, folder)}

@@ -1,10 +1,9 @@
 """Traces of three programs by the tracer, and by SimGrid's own tracing."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from dask_efficiency.mpi.lines import nbytes_of_type
 from dask_efficiency.mpi.result import run
 from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
-from tests.mpi.tracer.conftest import PROGRAMS, Recorded
+from tests.mpi.tracer.conftest import PROGRAMS, Compile, Record
 from tests.simulation.topologies import random_topology
 
 RANKS = 4
@@ -45,6 +44,8 @@ TWO_TYPES = ("alltoall", "allgatherv", "gatherv")
 
 #: Name, peer and tag or root, and bytes.
 Call = tuple[str, tuple[int, ...], tuple[int, ...]]
+#: Calls of a program's ranks, by its name.
+Traced = Callable[[str], list[list[Call]]]
 
 
 def calls(lines: Iterable[str]) -> list[Call]:
@@ -71,24 +72,21 @@ def _call(name: str, words: list[str]) -> Call:
 
 
 @pytest.fixture(scope="session")
-def simgrid(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[list[Call]]]:
+def simgrid(tmp_path_factory: pytest.TempPathFactory) -> Traced:
     """The calls of a program's ranks, by SimGrid's tracing."""
 
     def traced(name: str) -> list[list[Call]]:
         folder = tmp_path_factory.mktemp(name)
         (folder / "lab.xml").write_text(PLATFORM)
         subprocess.run(["smpicc", "-O1", "-w", str(PROGRAMS / f"{name}.c"), "-o", name], cwd=folder, check=True)
-        command = [
-            "smpirun",
-            "-np",
-            str(RANKS),
-            "-platform",
-            "lab.xml",
-            "-trace-ti",
+        command = ["smpirun", "-np", str(RANKS), "-platform", "lab.xml", "-trace-ti"]
+        command += [
             "--cfg=tracing/filename:trace.txt",
+            "--cfg=smpi/host-speed:1Gf",
+            "--log=root.thres:error",
+            f"./{name}",
         ]
-        command += ["--cfg=smpi/host-speed:1Gf", "--log=root.thres:error", f"./{name}"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+        subprocess.run([*command, f"./{name}"], cwd=folder, check=True, capture_output=True, timeout=120)
         files = (folder / "trace.txt").read_text().split()
         return [calls((folder / file).read_text().splitlines()) for file in files]
 
@@ -96,48 +94,31 @@ def simgrid(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[li
 
 
 @pytest.fixture
-def traced(record: Callable[..., Recorded], program: Callable[[str], Path]) -> Callable[[str], list[list[Call]]]:
-    """Trace by the tracer."""
+def traced(record: Record, program: Compile) -> Traced:
     return lambda name: [calls(lines[1:]) for lines in record(["mpiexec", "-n", RANKS, program(name)])[0]]
 
 
 @pytest.mark.parametrize("name", ["stencil", "transposition"])
-def test_calls_and_bytes_are_those_of_simgrid(
-    name: str, simgrid: Callable[[str], list[list[Call]]], traced: Callable[[str], list[list[Call]]]
-) -> None:
+def test_calls_and_bytes_are_those_of_simgrid(name: str, simgrid: Traced, traced: Traced) -> None:
     here = traced(name)
     assert sum(map(len, here)) > 40
     assert here == simgrid(name)
 
 
-def test_messages_from_any_are_as_many_and_as_large_as_those_of_simgrid(
-    simgrid: Callable[[str], list[list[Call]]], traced: Callable[[str], list[list[Call]]]
-) -> None:
+def test_messages_from_any_are_as_many_and_as_large_as_those_of_simgrid(simgrid: Traced, traced: Traced) -> None:
     # Who gets which work depends on who is done first.
-    here, there = (
-        [call for rank in ranks for call in rank] for ranks in (traced("master_worker"), simgrid("master_worker"))
-    )
+    here, there = (list(chain.from_iterable(ranks("master_worker"))) for ranks in (traced, simgrid))
     assert Counter(name for name, *_ in here) == Counter(name for name, *_ in there)
-    assert Counter(nbytes for name, _, nbytes in here if name == "send") == Counter(
-        nbytes for name, _, nbytes in there if name == "send"
-    )
+    sent, expected = (Counter(call[2] for call in calls if call[0] == "send") for calls in (here, there))
+    assert sent == expected
 
 
 @pytest.mark.parametrize("name", ["stencil", "master_worker", "transposition"])
-def test_every_message_is_received_and_the_simulated_program_ends(
-    name: str, traced: Callable[[str], list[list[Call]]], tmp_path: Path
-) -> None:
+def test_every_message_is_received_and_the_simulated_program_ends(name: str, traced: Traced, tmp_path: Path) -> None:
     ranks = traced(name)
-    sent = Counter(
-        (rank, *place, *nbytes) for rank, made in enumerate(ranks) for op, place, nbytes in made if "send" in op
-    )
-    received = Counter(
-        (place[0], rank, place[1], *nbytes)
-        for rank, made in enumerate(ranks)
-        for op, place, nbytes in made
-        if "recv" in op
-    )
-    assert sent == received
+    made = [(rank, *call) for rank, calls_of_rank in enumerate(ranks) for call in calls_of_rank]
+    sent = Counter((rank, *place, *nbytes) for rank, op, place, nbytes in made if "send" in op)
+    assert sent == Counter((place[0], rank, place[1], *nbytes) for rank, op, place, nbytes in made if "recv" in op)
     topology = random_topology(1)
     hosts = [host.name for host in topology.hosts][:RANKS]
     result = run(from_mpi_trace(tmp_path / "trace.txt"), topology, hosts, MpiSettings())

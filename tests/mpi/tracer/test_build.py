@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -7,7 +5,7 @@ import pytest
 from dask_efficiency.mpi.tracer.build import CannotCompileTracer, compile_tracer, preloaded
 
 
-def test_what_a_compiler_says_is_passed_on_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_compilers_error_is_passed_on_and_no_file_is_left(tmp_path: Path) -> None:
     compiler = tmp_path / "mpicc"
     compiler.write_text("#!/bin/sh\necho mpi.h is not there >&2\nexit 1\n")
     compiler.chmod(0o755)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable
@@ -9,7 +7,7 @@ import pytest
 
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from dask_efficiency.mpi.tracer.build import compile_tracer
-from tests.mpi.tracer.conftest import Recorded
+from tests.mpi.tracer.conftest import Compile, Record
 
 #: What rank 0 of calls.c does with messages, and what rank 1 does where it is not the same the other way round.
 MESSAGES = """
@@ -87,7 +85,7 @@ finalize
 """
 
 
-def said(rank: int, lines: list[str]) -> list[str]:
+def actions_of(rank: int, lines: list[str]) -> list[str]:
     """A rank's lines without its number, without what it computes, and with words for the names of communicators."""
     names: dict[str, str] = {}
     for line in lines:
@@ -116,24 +114,22 @@ def swapped(lines: list[str]) -> list[str]:
     return found
 
 
-def test_each_call_has_its_line(
-    record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_each_call_has_its_line(record: Record, program: Compile, tmp_path: Path) -> None:
     ranks, ran = record(["mpiexec", "-n", 2, program("calls")])
     assert ran.returncode == 0, ran.stderr
     messages, end = MESSAGES.split("\n")[1:-1], END.split("\n")[1:-1]
     collectives = COLLECTIVES.split("\n")[1:-1]
     here = [f"{line} @SAME" for line in collectives]
     there = [f"{OTHER.get(line.split()[0], line)} @SAME" for line in collectives]
-    assert said(0, ranks[0]) == messages + here + end
+    assert actions_of(0, ranks[0]) == messages + here + end
     received = ["init", "recv 0 11 3 1", "irecv 0 12 4 1", "wait 0 1 12", *swapped(messages[3:])]
     received[received.index("send 0 31 1 1 @SWAPPED")] = "recv 0 31 1 1 @SWAPPED"
-    assert said(1, ranks[1]) == received + there + swapped(end)
+    assert actions_of(1, ranks[1]) == received + there + swapped(end)
     assert from_mpi_trace(tmp_path / "trace.txt").size == 2
 
 
 def test_names_of_communicators_are_the_same_on_all_ranks_and_differ_between_communicators(
-    record: Callable[..., Recorded], program: Callable[[str], Path]
+    record: Record, program: Compile
 ) -> None:
     ranks, _ = record(["mpiexec", "-n", 4, program("transposition")])
     groups = [{name: members for name, *members in _groups(lines)} for lines in ranks]
@@ -152,7 +148,7 @@ def _groups(lines: list[str]) -> list[list[str]]:
     return [line.split()[1:] for line in lines if line.startswith("#comm")]
 
 
-def test_what_is_computed_is_cpu_time(record: Callable[..., Recorded], program: Callable[[str], Path]) -> None:
+def test_computing_is_cpu_time(record: Record, program: Compile) -> None:
     (lines,), ran = record([program("alone"), "compute"])
     computed = [int(line.split()[2]) for line in lines if " compute " in line]
     # It sleeps as long as it computes, which is no work.
@@ -171,7 +167,7 @@ def counting(mpicc: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_counted_instructions_have_the_speed_that_was_measured(
-    record: Callable[..., Recorded], program: Callable[[str], Path], counting: Path, tmp_path: Path
+    record: Record, program: Compile, counting: Path, tmp_path: Path
 ) -> None:
     (lines,), ran = record([program("alone"), "compute"], counting)
     if "instructions_per_second" in lines[0]:
@@ -183,7 +179,7 @@ def test_counted_instructions_have_the_speed_that_was_measured(
 
 
 def test_a_receive_that_waits_too_long_is_written_as_one_of_any(
-    record: Callable[..., Recorded], program: Callable[[str], Path], counting: Path, tracer: Path, tmp_path: Path
+    record: Record, program: Compile, counting: Path, tracer: Path, tmp_path: Path
 ) -> None:
     def shown(lines: list[str]) -> list[str]:
         return [line for line in lines if "compute" not in line and not line.startswith("#")]
@@ -203,7 +199,7 @@ def test_a_receive_that_waits_too_long_is_written_as_one_of_any(
 
 
 def test_one_thread_is_traced_and_the_calls_of_others_are_counted(
-    record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
+    record: Record, program: Compile, tmp_path: Path
 ) -> None:
     (lines,), ran = record([program("alone"), "threads"])
     assert ran.returncode == 0
@@ -218,9 +214,7 @@ def test_one_thread_is_traced_and_the_calls_of_others_are_counted(
     )
 
 
-def test_an_error_is_passed_on_and_counted_and_the_message_is_gone(
-    record: Callable[..., Recorded], program: Callable[[str], Path]
-) -> None:
+def test_an_error_is_passed_on_and_counted_and_the_message_is_gone(record: Record, program: Compile) -> None:
     (lines,), ran = record([program("alone"), "truncate"])
     assert ran.stdout == "truncated\ndone\n"
     assert [line for line in lines[2:] if "compute" not in line] == [
@@ -232,17 +226,13 @@ def test_an_error_is_passed_on_and_counted_and_the_message_is_gone(
     ]
 
 
-def test_a_program_that_ends_without_finalize_leaves_what_it_did(
-    record: Callable[..., Recorded], program: Callable[[str], Path]
-) -> None:
+def test_a_program_that_ends_without_finalize_leaves_its_calls(record: Record, program: Compile) -> None:
     (lines,), ran = record([program("alone"), "exit"])
     assert ran.returncode == 5
     assert lines[-1] == "0 barrier"
 
 
-def test_a_file_that_may_not_grow_ends_the_trace_and_not_the_program(
-    record: Callable[..., Recorded], program: Callable[[str], Path]
-) -> None:
+def test_a_file_that_may_not_grow_ends_the_trace_and_not_the_program(record: Record, program: Compile) -> None:
     (lines,), ran = record([program("alone"), "limited", 200_000])
     assert (ran.returncode, ran.stdout) == (0, "done\n")
     assert lines[-1] == "# stopped: File too large"
@@ -271,11 +261,7 @@ ssize_t write(int file, const void *data, size_t size)
 
 
 def test_a_full_disk_ends_the_trace_and_not_the_program(
-    record: Callable[..., Recorded],
-    program: Callable[[str], Path],
-    mpicc: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    record: Record, program: Compile, mpicc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "full.c").write_text(FULL)
     full = tmp_path / "full.so"
@@ -287,8 +273,8 @@ def test_a_full_disk_ends_the_trace_and_not_the_program(
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_what_a_link_in_the_place_of_a_file_leads_to_is_left_alone(
-    link: Callable[[Path, Path], None], record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
+def test_the_target_of_a_link_in_the_place_of_a_file_is_left_alone(
+    link: Callable[[Path, Path], None], record: Record, program: Compile, tmp_path: Path
 ) -> None:
     (tmp_path / "trace").mkdir()
     precious = tmp_path / "precious"
@@ -306,7 +292,7 @@ def test_what_a_link_in_the_place_of_a_file_leads_to_is_left_alone(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of another user's")
 def test_a_folder_that_is_another_users_link_is_not_written_to(
-    record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
+    record: Record, program: Compile, tmp_path: Path
 ) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "trace").symlink_to(tmp_path / "precious")
@@ -317,15 +303,13 @@ def test_a_folder_that_is_another_users_link_is_not_written_to(
     assert list((tmp_path / "precious").iterdir()) == []
 
 
-def test_files_of_an_earlier_run_of_more_ranks_are_removed(
-    record: Callable[..., Recorded], program: Callable[[str], Path]
-) -> None:
+def test_files_of_an_earlier_run_of_more_ranks_are_removed(record: Record, program: Compile) -> None:
     more, _ = record(["mpiexec", "-n", 3, program("alone")])
     fewer, _ = record(["mpiexec", "-n", 2, program("alone")])
     assert (len(more), len(fewer)) == (3, 2)
 
 
-def test_a_program_without_mpi_is_left_alone(record: Callable[..., Recorded], tmp_path: Path) -> None:
+def test_a_program_without_mpi_is_left_alone(record: Record, tmp_path: Path) -> None:
     (tmp_path / "trace").mkdir()
     ranks, ran = record(["/bin/echo", "all is well"])
     assert (ran.stdout, ran.stderr, ranks) == ("all is well\n", "", [])

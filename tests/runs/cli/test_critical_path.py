@@ -32,31 +32,31 @@ def test_a_recorded_run_is_explained() -> None:
     assert result.exit_code == 0
     assert critical_path(transfer_bound()).headline in words(result.stdout)
     assert "What the makespan was spent on" in result.stdout
+    found = json.loads(run("run.trace", "--target", "load-3", "--json").stdout)
+    assert found == to_dict(critical_path(transfer_bound(), target="load-3"))
 
 
-def test_json_holds_the_figures_of_the_run_and_of_the_change() -> None:
-    found = json.loads(
-        run("run.trace", "--json", "--what-if", "sum=2", "--without", "transfer", "--repair", "w1").stdout
-    )
+def test_a_change_is_put_in_words_figures_and_a_page() -> None:
+    text = words(run("run.trace", "--without", "transfer", "--repair", "w1").stdout)
+    assert "With no transfer and worker 'w1' as fast as the others: " in text
+    assert "% shorter." in text
+    assert "% of the critical path is" in text.partition("Then: ")[2]
+    options = ("--what-if", "sum=2", "--without", "transfer", "--repair", "w1", "--html", "run.html")
+    found = json.loads(run("run.trace", "--json", *options).stdout)
     path = critical_path(transfer_bound())
+    after = path.what_if(speed_up={"sum": 2.0}, without=("transfer",), repair=("w1",))
     changed = found.pop("what_if")
     assert found == to_dict(path)
     assert changed.pop("changes") == {"speed_up": {"sum": 2.0}, "without": ["transfer"], "repair": ["w1"]}
-    assert changed == to_dict(path.what_if(speed_up={"sum": 2.0}, without=("transfer",), repair=("w1",)))
-
-
-def test_a_change_is_put_in_words() -> None:
-    said = words(run("run.trace", "--without", "transfer", "--repair", "w1").stdout)
-    assert "With no transfer and worker 'w1' as fast as the others: " in said
-    assert "% shorter." in said
-    assert "% of the critical path is" in said.partition("Then: ")[2]
+    assert changed == to_dict(after)
+    assert after.headline in Path("run.html").read_text()
 
 
 def test_moves_onto_the_path_since_an_earlier_run_are_shown() -> None:
     SAMPLES["spilling"]().save("before.trace")
-    said = run("run.trace", "--before", "before.trace").stdout
-    assert compare_paths(critical_path(SAMPLES["spilling"]()), critical_path(transfer_bound())).headline in words(said)
-    assert "off the path" in said
+    text = run("run.trace", "--before", "before.trace").stdout
+    assert compare_paths(critical_path(SAMPLES["spilling"]()), critical_path(transfer_bound())).headline in words(text)
+    assert "off the path" in text
     found = json.loads(run("run.trace", "--before", "before.trace", "--json").stdout)
     assert found["before"] == to_dict(critical_path(SAMPLES["spilling"]()))
 
@@ -78,18 +78,8 @@ def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
     assert Path("few.json").stat().st_size < Path("run.json").stat().st_size
 
 
-def test_a_what_if_writes_the_changed_path() -> None:
-    assert run("run.trace", "--what-if", "sum=2", "--html", "run.html").exit_code == 0
-    assert critical_path(transfer_bound()).what_if(speed_up={"sum": 2.0}).headline in Path("run.html").read_text()
-
-
-def test_a_target_is_explained_alone() -> None:
-    found = json.loads(run("run.trace", "--target", "load-3", "--json").stdout)
-    assert found == to_dict(critical_path(transfer_bound(), target="load-3"))
-
-
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["none.trace"], 1, "No such file or directory: "),
         (["run.trace", "--what-if", "sun=2"], 1, "no prefix 'sun' in this trace; there is: 'load', 'sum'"),
@@ -105,8 +95,8 @@ def test_a_target_is_explained_alone() -> None:
         (["run.trace", "--only-critical"], 2, "--only-critical needs --chrome FILE"),
     ],
 )
-def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code: int, said: str) -> None:
+def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code: int, message: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert said in words(result.stderr)
+    assert message in words(result.stderr)
     assert "Traceback" not in result.stderr

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_cluster import EPOCH
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
-from dask_efficiency import RunTrace, critical_path
+from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS
 from dask_efficiency.runs.replay.changes import Changes
@@ -26,34 +26,33 @@ def diamond() -> Graph:
     return Graph(["a", "b", "c", "d"], [[], [0], [0], [1, 2]], [10 * MS, 30 * MS, 5 * MS, 20 * MS], [1] * 4, {3})
 
 
-def test_tasks_that_each_worker_has_one_of_are_no_single_long_task() -> None:
-    def said(ms: list[int], workers: int) -> bool:
-        alone = [[] for _ in ms]
-        graph = Graph(["fit"] * len(ms), alone, [n * MS for n in ms], [1] * len(ms), set(range(len(ms))))
-        return not critical_path(simulate(graph, workers=workers, nthreads=1)).to_summary().divisible
+def independent(ms: list[int], workers: int, prefixes: list[str] | None = None) -> CriticalPath:
+    """Path of tasks of so many milliseconds that need nothing."""
+    names = prefixes or ["load"] * len(ms)
+    graph = Graph(names, [[] for _ in ms], [n * MS for n in ms], [1] * len(ms), set(range(len(ms))))
+    return critical_path(simulate(graph, workers=workers, nthreads=1))
 
-    assert said([90, 100], 2)
-    assert said([90, 100, 60], 3)
-    assert not said([40, 100], 2)
-    assert not said([100], 1)
-    assert not said([100] * 4, 2)
+
+@pytest.mark.parametrize(
+    ("ms", "workers", "one_each"),
+    [([90, 100], 2, True), ([90, 100, 60], 3, True), ([40, 100], 2, False), ([100], 1, False), ([100] * 4, 2, False)],
+)
+def test_tasks_that_each_worker_has_one_of_are_no_single_long_task(ms: list[int], workers: int, one_each: bool) -> None:
+    assert independent(ms, workers).to_summary().divisible != one_each
+
+
+def test_tasks_with_threads_of_their_own_are_not_divisible() -> None:
     path = critical_path(simulate(diamond(), workers=2, nthreads=1))
-    assert path.to_summary().divisible
-    assert not path.to_summary({"b"}).divisible
-    assert path.to_summary({"a"}).divisible
+    assert [path.to_summary(own).divisible for own in ((), {"b"}, {"a"})] == [True, False, True]
 
 
 def test_one_task_that_is_much_longer_than_the_others_of_its_prefix_is_to_be_split() -> None:
-    def said(ms: list[int], prefixes: list[str] | None = None) -> bool:
-        names = prefixes or ["load"] * len(ms)
-        graph = Graph(names, [[] for _ in ms], [n * MS for n in ms], [1] * len(ms), set(range(len(ms))))
-        return critical_path(simulate(graph, workers=2, nthreads=1)).findings[0].kind == "path/uneven-task"
-
-    assert said([10] * 40 + [80])  # a third of the run
-    assert not said([10] * 40 + [30])
-    assert not said([30] * 10 + [80])
+    uneven = "path/uneven-task"
+    assert independent([10] * 40 + [80], 2).findings[0].kind == uneven  # a third of the run
+    assert independent([10] * 40 + [30], 2).findings[0].kind != uneven
+    assert independent([30] * 10 + [80], 2).findings[0].kind != uneven
     # Others of another prefix are another matter.
-    assert not said([10] * 40 + [80], ["load"] * 40 + ["sum"])
+    assert independent([10] * 40 + [80], 2, ["load"] * 40 + ["sum"]).findings[0].kind != uneven
 
 
 def test_the_floor_is_the_longest_path_of_pure_computing() -> None:
@@ -65,22 +64,15 @@ def test_the_slot_bound_is_work_by_slots() -> None:
     assert critical_path(simulate(diamond(), workers=2, nthreads=2)).slot_bound_seconds == pytest.approx(0.065 / 4)
 
 
-def test_a_worker_that_came_late_has_fewer_slots_to_give() -> None:
+def test_a_worker_has_slots_only_while_it_is_there() -> None:
     trace = simulate(diamond(), workers=2, nthreads=1)
-    path = critical_path(trace)
-    half = (path.scope.start + path.scope.stop) // 2
-    events = WorkerEvents.from_columns(
-        {"at": [EPOCH, half], "worker": [0, 1], "change": [WorkerChange.JOINED, WorkerChange.JOINED]}
-    )
-    assert critical_path(replace(trace, worker_events=events)).slots == pytest.approx(1.5)
-
-
-def test_a_worker_that_left_has_none_from_then_on() -> None:
-    trace = simulate(diamond(), workers=2, nthreads=1)
-    path = critical_path(trace)
-    half = (path.scope.start + path.scope.stop) // 2
-    events = WorkerEvents.from_columns({"at": [half], "worker": [1], "change": [WorkerChange.LEFT]})
-    assert critical_path(replace(trace, worker_events=events)).slots == pytest.approx(1.5)
+    scope = critical_path(trace).scope
+    half = (scope.start + scope.stop) // 2
+    joins = {"at": [EPOCH, half], "worker": [0, 1], "change": [WorkerChange.JOINED] * 2}
+    leaves = {"at": [half], "worker": [1], "change": [WorkerChange.LEFT]}
+    for events in (joins, leaves):
+        path = critical_path(replace(trace, worker_events=WorkerEvents.from_columns(events)))
+        assert path.slots == pytest.approx(1.5)
 
 
 @given(traces())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +19,12 @@ from dask_efficiency.runs.trace.schema import Runs
 @pytest.mark.parametrize("by", ["kind", "prefix", "worker", "host"])
 def test_seconds_add_up_to_the_makespan_for_each_grouping(name: str, by: str) -> None:
     path = critical_path(SAMPLES[name]())
-    assert sum(path.seconds(by).values()) == pytest.approx(path.makespan_seconds)
-    assert list(path.seconds(by).values()) == sorted(path.seconds(by).values(), reverse=True)
-
-
-def test_seconds_by_something_else_are_refused() -> None:
-    with pytest.raises(ValueError, match="by is 'task'; expected one of kind, prefix, worker, host"):
-        critical_path(SAMPLES["tree"]()).seconds("task")
+    found = path.seconds(by)
+    assert sum(found.values()) == pytest.approx(path.makespan_seconds)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    if by != "kind":
+        assert NOBODY in found
+        assert getattr(path, f"by_{by}")().rename_axis(by).to_dict() == found
 
 
 def test_the_summary_is_shares_of_the_makespan_with_the_largest_first() -> None:
@@ -45,14 +45,6 @@ def test_the_breakdown_is_the_segments_in_time_order() -> None:
     last = frame[frame.kind == "compute-cpu"].iloc[-1]
     assert (last.key, last.prefix) == ("sum-126", "sum")
     assert last.host == next(spec.host for spec in path.trace.workers if spec.name == last.worker)
-
-
-def test_by_prefix_worker_and_host_are_seconds() -> None:
-    path = critical_path(SAMPLES["tree"]())
-    for series, by in ((path.by_prefix(), "prefix"), (path.by_worker(), "worker"), (path.by_host(), "host")):
-        assert series.to_dict() == path.seconds(by)
-        assert series.index.name == by
-    assert NOBODY in path.by_prefix().index
 
 
 def test_a_path_can_be_asked_for_up_to_one_task() -> None:
@@ -101,26 +93,39 @@ def test_a_span_has_the_tasks_of_those_in_it() -> None:
         critical_path(within, span="out")
 
 
-def test_errors_list_the_known_names() -> None:
-    trace = SAMPLES["tree"]()
-    with pytest.raises(UnknownNameError, match="no task 'lod-1' in this trace; there is: 'load-0', 'load-1'"):
-        critical_path(trace, target="lod-1")
-    with pytest.raises(UnknownNameError, match="no span 'x' in this trace; there is: 'default'"):
-        critical_path(trace, span="x")
-    with pytest.raises(UnknownNameError, match="no worker 'w7' in this trace; there is: 'w0', 'w1', 'w2', 'w3'"):
-        critical_path(trace).what_if(repair=["w7"])
-    with pytest.raises(ValueError, match="target and span are given; expected one of them at most"):
-        critical_path(trace, target="load-0", span="default")
-    with pytest.raises(ValueError, match="expected its start before its stop"):
-        critical_path(trace, window=(5, 5))
+@pytest.mark.parametrize(
+    ("error", "asked", "message"),
+    [
+        (UnknownNameError, {"target": "lod-1"}, "no task 'lod-1' in this trace; there is: 'load-0', 'load-1'"),
+        (UnknownNameError, {"span": "x"}, "no span 'x' in this trace; there is: 'default'"),
+        (
+            ValueError,
+            {"target": "load-0", "span": "default"},
+            "target and span are given; expected one of them",
+        ),
+        (ValueError, {"window": (5, 5)}, "expected its start before its stop"),
+        (EmptyTraceError, {"window": (1, 2)}, "no task ended between 1 and 2"),
+    ],
+)
+def test_a_question_without_an_answer_is_refused(error: type[Exception], asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(error, match=message):
+        critical_path(SAMPLES["tree"](), **asked)
 
 
 def test_a_trace_without_runs_is_refused_by_name() -> None:
-    trace = SAMPLES["tree"]()
     with pytest.raises(EmptyTraceError, match="no task ran in the trace 'simulated'"):
-        critical_path(replace(trace, runs=Runs.empty()))
-    with pytest.raises(EmptyTraceError, match="no task ended between 1 and 2"):
-        critical_path(trace, window=(1, 2))
+        critical_path(replace(SAMPLES["tree"](), runs=Runs.empty()))
+
+
+def test_other_groups_workers_and_percentages_are_refused() -> None:
+    path = critical_path(SAMPLES["tree"]())
+    with pytest.raises(ValueError, match="by is 'task'; expected one of kind, prefix, worker, host"):
+        path.seconds("task")
+    with pytest.raises(UnknownNameError, match="no worker 'w7' in this trace; there is: 'w0', 'w1', 'w2', 'w3'"):
+        path.what_if(repair=["w7"])
+    for percent in (0, -1, 101, float("nan")):
+        with pytest.raises(ValueError, match="expected more than 0 and at most 100"):
+            path.speedups(percent)
 
 
 def test_what_if_takes_the_changes_of_a_replay() -> None:
@@ -146,12 +151,6 @@ def test_a_prefix_with_the_name_of_a_part_is_distinguished_from_it() -> None:
     graph = Graph(["transfer", "sum"], [[], [0]], [40 * MS, 20 * MS], [8_000_000, 1], {1})
     path = critical_path(simulate(graph, workers=1, nthreads=1))
     assert {"transfer", "sum", "(scheduler)"} == set(path.speedups().index)
-
-
-@pytest.mark.parametrize("percent", [0, -1, 101, float("nan")])
-def test_a_percentage_out_of_range_is_refused(percent: float) -> None:
-    with pytest.raises(ValueError, match="expected more than 0 and at most 100"):
-        critical_path(SAMPLES["tree"]()).speedups(percent)
 
 
 def test_where_nobody_reads_a_trace_s_profiles_the_path_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

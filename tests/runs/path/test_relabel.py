@@ -15,129 +15,86 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.relabel import loop_causes, relabel, without_workers
 from dask_efficiency.runs.path.segments import Segments
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, WorkerChange, WorkerEvents
+from tests.runs.path.test_walk import tiles
 from tests.runs.trace.samples import traces
 
 SCHEDULER = MISSING
+Blocks = list[tuple[int, int, int, str]]
 
 
-def relabelled(
-    kind: Kind, blocked: list[tuple[int, int, int]], *, worker: int = 0, sender: int = MISSING, moving: int = 0
-) -> list[tuple[str, int, int]]:
-    """One segment from 100 to 200, of worker 0; what becomes of it."""
-    trace = replace(
-        SAMPLES["tree"](),
-        runs=Runs.empty(),
-        blocked=Blocked.from_columns(
-            {
-                "worker": [process for process, _, _ in blocked],
-                "start": [start for _, start, _ in blocked],
-                "stop": [stop for _, _, stop in blocked],
-                "moving_ns": [moving] * len(blocked),
-            }
-        ),
-    )
-    columns = {"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [worker], "sender": [sender]}
+def with_blocks(rows: Blocks, *, moving: int = 0, runs: Runs | None = None) -> RunTrace:
+    """A trace of processes that were blocked from an instant to another, by a cause that may be empty."""
+    worker, start, stop, cause = zip(*rows, strict=True)
+    causes = [BLOCKED_BY.index(name) if name else MISSING for name in cause]
+    columns = {"worker": worker, "start": start, "stop": stop, "moving_ns": [moving] * len(rows), "cause": causes}
+    return replace(SAMPLES["tree"](), runs=runs or Runs.empty(), blocked=Blocked.from_columns(columns))
+
+
+def relabelled(kind: Kind, *rows: tuple[int, int, int], sender: int = MISSING, moving: int = 0) -> str:
+    """Parts of one segment of worker 0 from 100 to 200, each with its end, after processes were blocked."""
+    trace = with_blocks([(*row, "") for row in rows], moving=moving)
+    return parts(kind, trace, sender=sender)
+
+
+def parts(kind: Kind, trace: RunTrace, sender: int = MISSING) -> str:
+    columns = {"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [0], "sender": [sender]}
     found = relabel(Segments.from_columns(columns), trace)
-    return [
-        (str(KINDS[k]), a, b)
-        for k, a, b in zip(found.kind.tolist(), found.start.tolist(), found.stop.tolist(), strict=True)
-    ]
+    assert found.start.tolist() == [100, *found.stop.tolist()[:-1]]
+    return " ".join(f"{KINDS[k]}-{stop}" for k, stop in zip(found.kind.tolist(), found.stop.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.RESULT_GATHER, Kind.SCHEDULER_QUEUE])
 def test_a_blocked_scheduler_is_named(kind: Kind) -> None:
-    assert relabelled(kind, [(SCHEDULER, 120, 150)]) == [
-        (str(kind), 100, 120),
-        ("scheduler-transition", 120, 150),
-        (str(kind), 150, 200),
-    ]
+    assert relabelled(kind, (SCHEDULER, 120, 150)) == f"{kind}-120 scheduler-transition-150 {kind}-200"
 
 
 @pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.READY_WAIT])
 def test_a_blocked_worker_is_named(kind: Kind) -> None:
-    assert relabelled(kind, [(0, 50, 180)]) == [("worker-loop", 100, 180), (str(kind), 180, 200)]
+    assert relabelled(kind, (0, 50, 180)) == f"worker-loop-180 {kind}-200"
+    assert relabelled(kind, (2, 90, 210)) == f"{kind}-200", "of another worker"
 
 
 def test_a_blocked_sender_of_a_transfer_is_named() -> None:
-    assert relabelled(Kind.TRANSFER, [(3, 90, 210)], sender=3) == [("worker-loop", 100, 200)]
+    assert relabelled(Kind.TRANSFER, (3, 90, 210), sender=3) == "worker-loop-200"
+    assert relabelled(Kind.TRANSFER, (3, 90, 210), sender=3, moving=120) == "transfer-200"
 
 
 def test_while_a_loop_moves_data_a_transfer_stays_one_and_the_rest_of_that_time_is_the_loops() -> None:
     for kind in (Kind.TRANSFER, Kind.TRANSFER_QUEUE):
-        assert relabelled(kind, [(0, 120, 180)], moving=60) == [(str(kind), 100, 200)]
-        assert relabelled(kind, [(0, 120, 180)], moving=20) == [
-            (str(kind), 100, 140),
-            ("worker-loop", 140, 180),
-            (str(kind), 180, 200),
-        ]
-    assert relabelled(Kind.TRANSFER, [(3, 90, 210)], sender=3, moving=120) == [("transfer", 100, 200)]
-
-
-def test_while_the_scheduler_passes_results_on_they_are_being_gathered() -> None:
-    assert relabelled(Kind.RESULT_GATHER, [(SCHEDULER, 90, 210)], moving=120) == [("result-gather", 100, 200)]
+        assert relabelled(kind, (0, 120, 180), moving=60) == f"{kind}-200"
+        assert relabelled(kind, (0, 120, 180), moving=20) == f"{kind}-140 worker-loop-180 {kind}-200"
+    assert relabelled(Kind.RESULT_GATHER, (SCHEDULER, 90, 210), moving=120) == "result-gather-200"
 
 
 @pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT])
 def test_a_message_waits_for_the_loop_also_while_that_moves_data(kind: Kind) -> None:
-    assert relabelled(kind, [(0, 90, 210)], moving=120) == [("worker-loop", 100, 200)]
+    assert relabelled(kind, (0, 90, 210), moving=120) == "worker-loop-200"
 
 
 @pytest.mark.parametrize("kind", [Kind.COMPUTE_CPU, Kind.GRAPH_UPDATE, Kind.CLIENT_SUBMIT, Kind.SPILL])
-def test_what_goes_on_meanwhile_stays_what_it_is(kind: Kind) -> None:
-    assert relabelled(kind, [(SCHEDULER, 90, 210), (0, 90, 210)]) == [(str(kind), 100, 200)]
-
-
-def test_another_worker_that_is_blocked_does_not_matter() -> None:
-    assert relabelled(Kind.TRANSFER, [(2, 90, 210)]) == [("transfer", 100, 200)]
+def test_other_kinds_are_not_renamed(kind: Kind) -> None:
+    assert relabelled(kind, (SCHEDULER, 90, 210), (0, 90, 210)) == f"{kind}-200"
 
 
 def test_a_loop_that_is_blocked_by_the_disk_is_spill_whatever_task_it_is_for() -> None:
-    trace = SAMPLES["tree"]()
     runs = Runs.from_columns({"task": [5], "worker": [0], "ended": [180], "spill_ns": [60]})
-    segments = Segments.from_columns({"kind": [KINDS.index(Kind.REPORT)], "start": [100], "stop": [200], "worker": [0]})
-    blocked = Blocked.from_columns({"worker": [0], "start": [110], "stop": [190]})
-    found = relabel(segments, replace(trace, runs=runs, blocked=blocked))
-    assert [str(KINDS[kind]) for kind in found.kind] == ["report", "worker-loop", "spill", "worker-loop", "report"]
-    assert found.start.tolist() == [100, 110, 120, 180, 190]
+    found = parts(Kind.REPORT, with_blocks([(0, 110, 190, "")], runs=runs))
+    assert found == "report-110 worker-loop-120 spill-180 worker-loop-190 report-200"
 
 
 @pytest.mark.parametrize("cause", ["spill", "unspill"])
-@pytest.mark.parametrize("kind", [Kind.WORKER_LOOP, Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT])
-def test_a_loop_that_spills_because_memory_is_full_is_named_so(kind: Kind, cause: str) -> None:
-    segments = Segments.from_columns({"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [0]})
+def test_a_loop_that_spills_because_memory_is_full_is_named_so(cause: str) -> None:
     # It does not turn from 110 to 190, and most of that is seen to be at the disk; another worker's is not its own.
-    blocked = Blocked.from_columns(
-        {
-            "worker": [0, 0, 1],
-            "start": [110, 120, 100],
-            "stop": [190, 180, 200],
-            "moving_ns": [0, 0, 0],
-            "cause": [MISSING, BLOCKED_BY.index(cause), BLOCKED_BY.index(cause)],
-        }
-    )
-    found = relabel(segments, replace(SAMPLES["tree"](), runs=Runs.empty(), blocked=blocked))
-    named = [str(KINDS[kind]) for kind in found.kind]
-    if kind is Kind.WORKER_LOOP:
-        assert named == ["worker-loop", cause, "worker-loop"]
-        assert found.start.tolist() == [100, 120, 180]
-    else:
-        assert named == [str(kind), "worker-loop", cause, "worker-loop", str(kind)]
-        assert found.start.tolist() == [100, 110, 120, 180, 190]
+    trace = with_blocks([(0, 110, 190, ""), (0, 120, 180, cause), (1, 100, 200, cause)])
+    assert parts(Kind.WORKER_LOOP, trace) == f"worker-loop-120 {cause}-180 worker-loop-200"
+    for kind in (Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT):
+        assert parts(kind, trace) == f"{kind}-110 worker-loop-120 {cause}-180 worker-loop-190 {kind}-200"
 
 
-def test_what_kept_a_loop_busy_is_counted_where_the_path_waited_for_it() -> None:
+def test_the_causes_of_a_busy_loop_are_counted_where_the_path_waited_for_it() -> None:
     columns = {"kind": [KINDS.index(Kind.WORKER_LOOP)] * 2, "start": [100, 300], "stop": [200, 400], "worker": [0, 1]}
     rows = [(0, 90, 150, "gil"), (0, 150, 170, "computing"), (1, 90, 390, "gil"), (2, 100, 400, "call")]
-    blocked = Blocked.from_columns(
-        {
-            "worker": [row[0] for row in rows],
-            "start": [row[1] for row in rows],
-            "stop": [row[2] for row in rows],
-            "moving_ns": [0] * len(rows),
-            "cause": [BLOCKED_BY.index(row[3]) for row in rows],
-        }
-    )
-    found = loop_causes(Segments.from_columns(columns), replace(SAMPLES["tree"](), blocked=blocked))
+    found = loop_causes(Segments.from_columns(columns), with_blocks(rows))
     assert found == {"gil": (50 + 90) / 1e9, "computing": 20 / 1e9}
 
 
@@ -150,19 +107,11 @@ def test_what_kept_a_loop_busy_is_counted_where_the_path_waited_for_it() -> None
 @settings(max_examples=100, deadline=None)
 def test_whatever_was_blocked_the_segments_tile(intervals: list[tuple[int, int, int, int]], name: str) -> None:
     trace = SAMPLES[name]()
-    columns = {
-        "worker": [worker for worker, _, _, _ in intervals],
-        "start": [trace.start + start * 1_000_000 for _, start, _, _ in intervals],
-        "stop": [trace.start + (start + length) * 1_000_000 for _, start, length, _ in intervals],
-        "moving_ns": [moving * 1_000_000 for _, _, _, moving in intervals],
-        "cause": [moving % (len(BLOCKED_BY) + 1) - 1 for _, _, _, moving in intervals],
-    }
-    blocked = Blocked.from_columns({key: np.array(column, np.int64) for key, column in columns.items()})
-    path = critical_path(replace(trace, blocked=blocked))
-    segments = path.segments
-    assert (segments.start[1:] == segments.stop[:-1]).all()
-    assert (segments.start < segments.stop).all()
-    assert (segments.start[0], segments.stop[-1]) == (path.scope.start, path.scope.stop)
+    worker, start, length, moving = (np.array([row[i] for row in intervals], np.int64) for i in range(4))
+    begin = trace.start + start * MS
+    causes = moving % (len(BLOCKED_BY) + 1) - 1
+    columns = {"worker": worker, "start": begin, "stop": begin + length * MS, "moving_ns": moving * MS, "cause": causes}
+    assert tiles(critical_path(replace(trace, blocked=Blocked.from_columns(columns))))
 
 
 JOINED, LEFT = WorkerChange.JOINED, WorkerChange.LEFT
@@ -214,9 +163,6 @@ def test_whoever_comes_and_goes_the_segments_tile_the_makespan(
         return
     span = scope.stop - scope.start
     path = with_events(trace, *sorted((scope.start + int(span * share), w, c) for share, w, c in events))
-    segments = path.segments
-    assert segments.start[0] == scope.start
-    assert segments.stop[-1] == scope.stop
-    assert np.array_equal(segments.stop[:-1], segments.start[1:])
-    assert (segments.stop > segments.start).all()
+    assert path.scope == scope
+    assert tiles(path)
     assert path.slots >= 0

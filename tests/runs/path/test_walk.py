@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,38 +70,25 @@ def kinds(path: CriticalPath) -> list[str]:
 def test_while_a_shuffle_s_barrier_runs_the_path_waits_for_its_messages() -> None:
     plain = chain()
     start, stop = (int(column[1]) for column in (plain.runs.start, plain.runs.stop))
-    shuffled = Shuffled(
-        task=np.array([1, 1, 0], np.int32),
-        sender=np.array([0, 0, 0], np.int32),
-        receiver=np.array([0, 0, 0], np.int32),
-        nbytes=np.array([5, 5, 5], np.int64),
-        # One from before it to 4 ms after its start, one from 9 ms to 5 ms before its end; and another shuffle's.
-        start=np.array([start - 7 * MS, stop - 9 * MS, start], np.int64),
-        stop=np.array([start + 4 * MS, stop - 5 * MS, stop], np.int64),
-    )
-    segments = critical_path(replace(plain, shuffled=shuffled)).segments
-    own = segments.run == 1
-    took = (segments.stop - segments.start)[own].tolist()
-    named = [(str(KINDS[kind]), ns) for kind, ns in zip(segments.kind[own].tolist(), took, strict=True)]
+    # One from before it to 4 ms after its start, one from 9 ms to 5 ms before its end; and another shuffle's.
+    sent, arrived = [start - 7 * MS, stop - 9 * MS, start], [start + 4 * MS, stop - 5 * MS, stop]
+    columns = {"task": [1, 1, 0], "sender": [0] * 3, "receiver": [0] * 3, "nbytes": [5] * 3}
+    shuffled = Shuffled.from_columns(columns | {"start": sent, "stop": arrived})
+    path = critical_path(replace(plain, shuffled=shuffled))
+    segments = path.segments.take(path.segments.run == 1)
+    named = [(str(KINDS[kind]), stop - start) for kind, start, stop, *_ in segments.rows()]
     assert [pair for pair in named if pair[0] in ("transfer", "compute-cpu", "compute-noncpu")] == [
         ("transfer", 4 * MS),
         ("compute-noncpu", 7 * MS),
         ("transfer", 4 * MS),
         ("compute-noncpu", 5 * MS),
     ]
-    assert tiles(critical_path(replace(plain, shuffled=shuffled)))
+    assert tiles(path)
 
 
 def test_a_chain_goes_through_every_step_of_every_task_in_order() -> None:
-    a_task = [
-        "scheduler-to-worker",
-        "worker-loop",
-        "executor-handoff",
-        "compute-cpu",
-        "compute-noncpu",
-        "worker-loop",
-        "report",
-    ]
+    a_task = ["scheduler-to-worker", "worker-loop", "executor-handoff", "compute-cpu", "compute-noncpu"]
+    a_task += ["worker-loop", "report"]
     # From one task's booking to the next one's message the scheduler makes one transition.
     between = [*a_task, "scheduler-transition", *a_task, "scheduler-transition", *a_task]
     assert kinds(critical_path(chain())) == ["client-submit", "graph-update", *between, "result-gather"]
@@ -229,38 +217,33 @@ def test_a_client_that_waits_before_it_asks_again_is_followed_to_the_result() ->
     assert kinds(path).count("client-submit") == 3
 
 
-def test_without_transitions_the_path_follows_the_inputs_that_came_last() -> None:
+@pytest.mark.parametrize(
+    ("names", "run", "ends"),
+    [
+        (("submitted",), slice(None), ("executing", "start")),
+        (("received", "ready", "executing", "submitted", "start", "stop", "ended"), 1, ("assigned", "reported")),
+    ],
+)
+def test_time_beside_instants_that_were_not_recorded_is_unattributed(names: Any, run: Any, ends: Any) -> None:
+    trace = chain()
+    columns = {name: getattr(trace.runs, name).copy() for name in names}
+    for column in columns.values():
+        column[run] = MISSING
+    path = critical_path(replace(trace, runs=replace(trace.runs, **columns)))
+    first, last = (getattr(trace.runs, name)[run] for name in ends)
+    assert path.seconds("kind")["unattributed"] == (last - first).sum() / 1e9
+
+
+def test_without_transitions_or_transfers_the_path_follows_the_inputs_that_came_last() -> None:
     trace = chain()
     path = critical_path(replace(trace, transitions=Transitions.empty()))
     assert path.seconds("kind") == critical_path(trace).seconds("kind")
-
-
-def test_instants_that_were_not_recorded_leave_their_neighbours_time_unattributed() -> None:
-    trace = chain()
-    submitted = np.full(3, MISSING)
-    path = critical_path(replace(trace, runs=replace(trace.runs, submitted=submitted)))
-    lost = int((trace.runs.start - trace.runs.executing).sum())
-    assert path.seconds("kind")["unattributed"] == lost / 1e9
-
-
-def test_a_run_of_which_only_the_scheduler_knows_is_unattributed() -> None:
-    trace = chain()
-    columns = {name: column.copy() for name, column in trace.runs.columns().items()}
-    for name in ("received", "ready", "executing", "submitted", "start", "stop", "ended"):
-        columns[name][1] = MISSING
-    path = critical_path(replace(trace, runs=replace(trace.runs, **columns)))
-    assert path.seconds("kind")["unattributed"] == (trace.runs.reported[1] - trace.runs.assigned[1]) / 1e9
-
-
-def test_transfers_that_were_not_recorded_are_not_made_up() -> None:
-    trace = SAMPLES["transfer-bound"]()
-    path = critical_path(replace(trace, transfers=Transfers.empty()))
-    assert "transfer" not in path.seconds("kind")
-    assert tiles(path)
+    moved = critical_path(replace(SAMPLES["transfer-bound"](), transfers=Transfers.empty()))
+    assert "transfer" not in moved.seconds("kind")
+    assert tiles(moved)
 
 
 def test_the_makespan_is_from_the_clients_first_activity_to_its_last() -> None:
-    trace = chain()
-    path = critical_path(trace)
-    assert path.scope.start == EPOCH == trace.phases.start.min()
-    assert path.scope.stop == trace.phases.stop.max()
+    path, phases = critical_path(chain()), chain().phases
+    assert path.scope.start == EPOCH == phases.start.min()
+    assert path.scope.stop == phases.stop.max()

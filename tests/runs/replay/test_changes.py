@@ -33,13 +33,10 @@ def test_luck_that_both_have_is_no_error_and_luck_that_one_has_is() -> None:
     assert other.error_seconds == pytest.approx(1.291 / 2, abs=0.001)
 
 
-def test_one_replay_has_no_error() -> None:
+def test_large_traces_are_replayed_once_without_an_error() -> None:
+    assert [replays(runs) for runs in (0, 100, RUNS // 2, RUNS, 50 * RUNS)] == [REPLAYS, REPLAYS, 2, 1, 1]
     (found,) = speedups(makespan, {"a": Changes(prefixes={"a": 1.0})}, 1)
     assert math.isnan(found.error_seconds)
-
-
-def test_large_traces_are_replayed_once() -> None:
-    assert [replays(runs) for runs in (0, 100, RUNS // 2, RUNS, 50 * RUNS)] == [REPLAYS, REPLAYS, 2, 1, 1]
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -58,9 +58,9 @@ def test_hosts_are_left_out_where_they_say_what_the_workers_say() -> None:
 
 
 def test_the_bounds_are_shown() -> None:
-    said = " ".join(bounds(critical_path(tree(8))).lines)
-    assert "no cluster is faster" in said
-    assert "divided by the 8 slots" in said
+    lines = " ".join(bounds(critical_path(tree(8))).lines)
+    assert "no cluster is faster" in lines
+    assert "divided by the 8 slots" in lines
 
 
 def test_what_was_dropped_and_noted_is_a_caveat() -> None:
@@ -73,22 +73,18 @@ def test_what_was_dropped_and_noted_is_a_caveat() -> None:
 def test_a_change_is_shown_with_its_sign_and_the_new_path() -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))
-    said, by_kind, by_prefix = what_if(before, after, "With no transfer")
-    assert said.lines[0].startswith("With no transfer: ")
-    assert "% shorter." in said.lines[0]
+    effect, by_kind, by_prefix = what_if(before, after, "With no transfer")
+    assert effect.lines[0].startswith("With no transfer: ")
+    assert "% shorter." in effect.lines[0]
     changes = {row[0]: row[3] for row in by_kind.rows}
     assert changes["transfer"].startswith("-")
     assert changes["total"].startswith("-")
     assert by_kind.table.sums == (len(by_kind.rows) - 1,)
     assert by_prefix.rows[-1][1:4] == by_kind.rows[-1][1:4]
     assert "no shorter" in what_if(before, before, "With nothing")[0].lines[0]
-
-
-def test_a_change_that_makes_it_longer_is_explained() -> None:
-    before = transfers()
-    said = what_if(before, before.what_if(speed_up={"sum": 0.1}), "With 'sum' 0.1 times as fast")[0]
-    assert "% longer." in said.lines[0]
-    assert "in another order" in said.lines[1]
+    longer, why = what_if(before, before.what_if(speed_up={"sum": 0.1}), "With 'sum' 0.1 times as fast")[0].lines
+    assert "% longer." in longer
+    assert "in another order" in why
 
 
 def test_the_best_improvements_are_shown_with_their_errors() -> None:
@@ -99,15 +95,11 @@ def test_the_best_improvements_are_shown_with_their_errors() -> None:
     assert [float(row[1]) for row in section.rows] == sorted((float(row[1]) for row in section.rows), reverse=True)
 
 
-def test_differences_add_up_to_the_whole() -> None:
+def test_differences_add_up_to_the_whole_and_name_moves_onto_the_path_and_off_it() -> None:
     for name in SAMPLES:
-        by_kind, by_prefix = differences(compare_paths(transfers(), critical_path(SAMPLES[name]())))
-        for section in (by_kind, by_prefix):
+        for section in differences(compare_paths(transfers(), critical_path(SAMPLES[name]()))):
             *rows, total = (float(row[2]) for row in section.rows)
             assert sum(rows) == pytest.approx(total, abs=0.06 * len(rows))
-
-
-def test_differences_say_what_moved_onto_the_path_and_off_it() -> None:
     paths = transfers(), critical_path(SAMPLES["spilling"]())
     onto, off = ({row[0]: row[4] for row in differences(compare_paths(*both))[0].rows} for both in (paths, paths[::-1]))
     assert (onto["unspill"], off["unspill"]) == ("onto the path", "off the path")
@@ -139,32 +131,26 @@ def test_the_headline_comes_before_the_tables() -> None:
     text = " ".join(plain(document(path), 500).split())
     places = [path.headline, f"1. {path.findings[0].title}", "What the makespan was spent on", "By task prefix"]
     assert list(map(text.index, places)) == sorted(map(text.index, places))
-
-
-def test_a_path_is_shown_by_itself() -> None:
-    path = transfers()
     assert str(path) == plain(document(path))
-    stream = io.StringIO()
-    show(document(path), stream)
-    assert path.headline[:30] in stream.getvalue()
 
 
 def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.CaptureFixture[str]) -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))
     show(what_if_document(before, after, "With no transfer"))
-    said = " ".join(capsys.readouterr().out.split())
-    assert before.headline in said
-    assert f"Then: {after.headline}" in said
+    shown = " ".join(capsys.readouterr().out.split())
+    assert before.headline in shown
+    assert f"Then: {after.headline}" in shown
 
 
 def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
     console = pytest.importorskip("rich.console")
     comparison = compare_paths(transfers(), critical_path(SAMPLES["spilling"]()))
-    assert "onto the path" in str(comparison)
     text = str(comparison)
-    assert " ".join(text.split()).index(comparison.headline) < text.index("By kind") < text.index("By task prefix")
-    assert text.index("By task prefix") < text.index("Before: ") < text.index("Now: ")
+    assert "onto the path" in text
+    assert " ".join(text.split()).index(comparison.headline) < text.index("By kind")
+    order = list(map(text.index, ("By kind", "By task prefix", "Before: ", "Now: ")))
+    assert order == sorted(order)
     screen = io.StringIO()
     console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(comparison)
     assert [word for word in re.findall(r"[\w.%-]+", text) if word not in screen.getvalue() and set(word) > {"-"}] == []

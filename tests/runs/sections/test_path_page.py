@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from markupsafe import escape
 
@@ -40,16 +42,12 @@ def in_report(path: CriticalPath) -> str:
 
 
 @pytest.mark.parametrize("render", [render_html, render_page, in_report])
-def test_headline_bounds_and_tables_are_shown(render: Any) -> None:
+def test_headline_bounds_and_tables_are_shown_and_no_name_becomes_markup(render: Any) -> None:
     path = transfers()
     html = render(path)
     assert escape(path.headline) in html
     for text in ("no cluster is faster", "By task prefix", "By worker", "an input comes from another worker"):
         assert text in html
-
-
-@pytest.mark.parametrize("render", [render_html, render_page, in_report])
-def test_no_name_becomes_markup(render: Any) -> None:
     html = render(hostile())
     for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
         assert smuggled not in html
@@ -61,15 +59,20 @@ def test_a_fragment_has_no_script_no_request_and_no_id() -> None:
     assert not re.search(r"<script|<link|\ssrc=|url\(|\sid=", render_html(path))
 
 
+def drawn(path: CriticalPath) -> list[tuple[float, float, str]]:
+    """Steps of the strip along the run: where each begins and its width, in per cent, and its colour."""
+    shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(path))
+    return [(float(left), float(width), colour) for left, width, colour in shapes]
+
+
 def test_the_picture_shows_the_run_from_start_to_end_without_gaps() -> None:
     path = transfers()
-    shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(path))
     end = 0.0
-    shown: dict[str, float] = {}
-    for left, width, colour in shapes:
-        assert float(left) == pytest.approx(end)
-        end += float(width)
-        shown[colour] = shown.get(colour, 0.0) + float(width)
+    shown: Counter[str] = Counter()
+    for left, width, colour in drawn(path):
+        assert left == pytest.approx(end)
+        end += width
+        shown[colour] += width  # type: ignore[assignment]  # shares
     assert end == pytest.approx(100)
     transfer = 100 * path.seconds("kind")["transfer"] / path.makespan_seconds
     assert shown[KIND_COLOURS[Kind.TRANSFER]] == pytest.approx(transfer, abs=3)
@@ -77,23 +80,15 @@ def test_the_picture_shows_the_run_from_start_to_end_without_gaps() -> None:
 
 def test_a_step_of_the_picture_is_of_the_kind_that_takes_most_of_it() -> None:
     path = transfers()
-    ends = [0, 100, 400, 500, 800, 900, 1000 * STEPS]
-    names = [Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.COMPUTE_CPU]
     start = path.scope.start
-    segments = Segments.from_columns(
-        {
-            "kind": [KINDS.index(name) for name in names],
-            "start": [start + at for at in ends[:-1]],
-            "stop": [start + at for at in ends[1:]],
-        }
-    )
-    drawn = replace(path, segments=segments, scope=replace(path.scope, stop=start + ends[-1]))
-    shapes = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%" height="26" fill="(#\w+)"', render_html(drawn))
+    ends = start + np.array([0, 100, 400, 500, 800, 900, 1000 * STEPS])
+    names = [Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.TRANSFER, Kind.REPORT, Kind.COMPUTE_CPU]
+    columns = {"kind": [KINDS.index(name) for name in names], "start": ends[:-1], "stop": ends[1:]}
+    scope = replace(path.scope, stop=int(ends[-1]))
     first, rest = KIND_COLOURS[Kind.TRANSFER], KIND_COLOURS[Kind.COMPUTE_CPU]
-    assert shapes == [
-        ("0", f"{100 / STEPS:g}", first),
-        (f"{100 / STEPS:g}", f"{100 - 100 / STEPS:g}", rest),
-    ]
+    step = 100 / STEPS
+    found = drawn(replace(path, segments=Segments.from_columns(columns), scope=scope))
+    assert found == [(0.0, step, first), (step, 100 - step, rest)]
 
 
 def test_a_long_path_is_a_small_page() -> None:
@@ -102,15 +97,11 @@ def test_a_long_path_is_a_small_page() -> None:
     assert len(render_page(path)) < 100_000
 
 
-def test_a_report_with_a_trace_has_the_section_and_others_do_not() -> None:
+def test_only_a_report_with_a_trace_has_a_critical_path() -> None:
     path = critical_path(tree(8))
     assert "Critical path: why it took so long" in report_page(by_hand(trace=path.trace))
-    assert "Critical path" not in report_page(by_hand())
-
-
-def test_a_report_asks_its_trace() -> None:
-    path = critical_path(tree(8))
     assert by_hand(trace=path.trace).critical_path().headline == path.headline
+    assert "Critical path" not in report_page(by_hand())
     with pytest.raises(ValueError, match="has no trace; expected one of efficiency_report"):
         by_hand().critical_path()
 

@@ -14,7 +14,6 @@ from dask_efficiency.show.terminal import plain
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
 OTHERS = ("host", "group", "key")
-
 columns = st.sets(st.sampled_from([*OPTIONAL, *OTHERS]))
 
 

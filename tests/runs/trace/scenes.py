@@ -60,10 +60,10 @@ class Scene:
             self.move(key, "released", "waiting", stimulus)
         return stimulus
 
-    def move(
-        self, key: Any, start: str, finish: str, stimulus: str, worker: int = MISSING, extra: int = MISSING
-    ) -> None:
-        self.recorder.transition(self.tick(), key, start, finish, stimulus, worker, extra)
+    def move(self, key: Any, start: str, finish: str, stimulus: str, *values: Any) -> None:
+        """A transition; the values are the worker's number, the run's or the size of the result, and startstops."""
+        worker, extra, *startstops = (*values, *(MISSING, MISSING)[len(values) :])
+        self.recorder.transition(self.tick(), key, start, finish, stimulus, worker, extra, *startstops)
 
     def process(self, key: Any, worker: int, stimulus: str, *, start: str = "waiting") -> int:
         """A task is given to a worker; its run's number."""
@@ -78,20 +78,14 @@ class Scene:
             row[name] = self.tick() - self.offsets[worker]
         return [(row | reported)[name] for name in RUN]
 
-    def send(self, worker: int, *rows: list[int], transfers: dict[Any, dict[str, int]] | None = None) -> None:
+    def send(
+        self, worker: int, *rows: list[int], transfers: dict[Any, dict[str, int]] | None = None, **profiled: Any
+    ) -> None:
         moved = [[reported.get(name, 0) for name in TRANSFER] for reported in (transfers or {}).values()]
         self.seq += 1
-        message = encode(
-            recording="scene",
-            worker=str(worker),
-            seq=self.seq,
-            wall=EPOCH + self.offsets[worker],
-            runs=rows,
-            transfers=moved,
-            keys=list(transfers or {}),
-            senders=["0", "1"],
-        )
-        self.recorder.batch(worker, [0, 1], decode(message))
+        about = {"recording": "scene", "worker": str(worker), "seq": self.seq, "wall": EPOCH + self.offsets[worker]}
+        tables = {"runs": rows, "transfers": moved, "keys": list(transfers or {}), "senders": ["0", "1"]}
+        self.recorder.batch(worker, [0, 1], decode(encode(**about, **tables, **profiled)))
 
     def run(self, key: Any, worker: int, stimulus: str, **reported: int) -> str:
         """A task's whole life until its result is there; what that causes."""
@@ -103,28 +97,12 @@ class Scene:
 
     def recording(self) -> Recording:
         frozen = self.recorder.freeze()
-        frozen.facts.update(
-            epoch=EPOCH,
-            started=0,
-            stopped=self.now,
-            workers=[
-                {
-                    "name": str(i),
-                    "address": f"tcp://{i}",
-                    "host": "host",
-                    "nthreads": 1,
-                    "memory_limit": 0,
-                    "resources": {},
-                    "offset": offset,
-                    "error": 1,
-                    "wall": EPOCH + offset,
-                }
-                for i, offset in enumerate(self.offsets)
-            ],
-            config={},
-            versions={},
-            notes=[],
-        )
+        same = {"host": "host", "nthreads": 1, "memory_limit": 0, "resources": {}, "error": 1}
+        workers = [
+            {"name": str(i), "address": f"tcp://{i}", **same, "offset": offset, "wall": EPOCH + offset}
+            for i, offset in enumerate(self.offsets)
+        ]
+        frozen.facts.update(epoch=EPOCH, started=0, stopped=self.now, workers=workers, config={}, versions={}, notes=[])
         return frozen.pack()
 
     def trace(self, **options: Any) -> RunTrace:

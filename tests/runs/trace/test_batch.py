@@ -20,22 +20,13 @@ def rows(columns: tuple[str, ...]) -> st.SearchStrategy:
 
 
 def message(**changes: object) -> dict:
-    moved = [[0, 8, 1, 2, 3, 1]]
-    sent = encode(
-        recording="r",
-        worker="tcp://a",
-        seq=1,
-        wall=5,
-        runs=[[1] * len(RUN)],
-        transfers=moved,
-        keys=["x"],
-        senders=["b"],
-    )
-    return {**sent, **changes}
+    about = {"recording": "r", "worker": "tcp://a", "seq": 1, "wall": 5}
+    moved = {"transfers": [[0, 8, 1, 2, 3, 1]], "keys": ["x"], "senders": ["b"]}
+    return {**encode(**about, runs=[[1] * len(RUN)], **moved), **changes}
 
 
 @given(rows(RUN), rows(BLOCKED[:-1]), st.integers(MISSING, len(BLOCKED_BY) - 1), st.integers(0, 2**62))
-def test_what_is_decoded_is_what_was_encoded(runs, blocked, cause, wall):
+def test_rows_are_decoded_as_they_were_encoded(runs, blocked, cause, wall):
     blocked = [[*row, cause] for row in blocked]
     batch = decode(encode(recording="r", worker="tcp://a", seq=3, wall=wall, runs=runs, blocked=blocked))
     assert (batch.recording, batch.worker, batch.seq, batch.wall) == ("r", "tcp://a", 3, wall)

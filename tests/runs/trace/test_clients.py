@@ -16,9 +16,9 @@ OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))
 
 def trace_of(phases: list[tuple[int, int, int]], results: list[int], received: list[int] | None = None) -> RunTrace:
     """One client: its (phase, start, stop), when each result that it wanted was reported, and its graphs."""
-    received = [0] if received is None else received
-    tasks = len(results)
+    received, tasks = [0] if received is None else received, len(results)
     zeros = np.zeros(tasks, np.int32)
+    phase, start, stop = np.array(phases, np.int64).reshape(-1, 3).T
     return RunTrace(
         name="by hand",
         start=0,
@@ -29,14 +29,7 @@ def trace_of(phases: list[tuple[int, int, int]], results: list[int], received: l
         dependencies=np.empty(0, np.int32),
         runs=Runs.from_columns({"task": np.arange(tasks), "outcome": zeros, "reported": np.array(results, np.int64)}),
         graphs=Graphs.from_columns({"client": [0] * len(received), "received": received, "taken_in": received}),
-        phases=Phases.from_columns(
-            {
-                "client": [0] * len(phases),
-                "phase": [phase for phase, _, _ in phases],
-                "start": [start for _, start, _ in phases],
-                "stop": [stop for _, _, stop in phases],
-            }
-        ),
+        phases=Phases.from_columns({"client": 0 * phase, "phase": phase, "start": start, "stop": stop}),
         clients=("c",),
     )
 
@@ -77,15 +70,14 @@ def test_a_client_waited_for_the_result_after_which_it_went_on_at_once(
 
 
 def test_a_client_that_sends_graph_after_graph_waits_for_nothing() -> None:
-    trace = trace_of([], [105, 115, 125], received=[100, 110, 120, 130])
-    trace = replace(trace, phases=Phases.from_columns({"client": [0], "phase": [UPLOAD], "start": [98], "stop": [130]}))
+    trace = trace_of([(UPLOAD, 98, 130)], [105, 115, 125], received=[100, 110, 120, 130])
     assert ClientLog(trace).back(0, 130, 0)[1] == MISSING
 
 
-def test_a_client_that_gathers_what_another_asked_for_waits_for_that() -> None:
-    trace = trace_of([], [90])
+def test_a_client_that_gathers_a_result_that_another_asked_for_waits_for_that() -> None:
     gather = Phases.from_columns({"client": [1], "phase": [GATHER], "start": [20], "stop": [100]})
-    assert ClientLog(replace(trace, phases=gather)).back(1, 100, 0) == ([(100, False), (90, True)], 0)
+    log = ClientLog(replace(trace_of([], [90]), phases=gather))
+    assert log.back(1, 100, 0) == ([(100, False), (90, True)], 0)
 
 
 def test_a_failure_that_was_the_last_of_its_task_was_waited_for() -> None:
@@ -129,28 +121,20 @@ def asking() -> RunTrace:
     )
 
 
-def test_a_graph_that_a_seceded_task_sent_is_its_own() -> None:
-    nested = Nested(asking())
+def test_a_graph_that_a_seceded_task_sent_is_its_own_and_so_are_its_results_once_they_are_there() -> None:
+    nested, reported = Nested(asking()), int(asking().runs.reported[1])
     assert (nested.parent(0), nested.parent(1)) == (MISSING, 0)
+    assert nested.last_result(0, reported) == 1
+    assert nested.last_result(0, reported - 1) == MISSING
+    assert nested.last_result(1, reported) == MISSING
 
 
-def test_a_result_is_found_from_when_it_was_there() -> None:
-    trace = asking()
-    reported = int(trace.runs.reported[1])
-    assert Nested(trace).last_result(0, reported) == 1
-    assert Nested(trace).last_result(0, reported - 1) == MISSING
-    assert Nested(trace).last_result(1, reported) == MISSING
-
-
-def test_the_path_goes_through_what_a_task_waited_for_and_back() -> None:
+def test_the_path_goes_through_a_task_that_another_waited_for_if_its_client_is_known() -> None:
     path = critical_path(asking())
     assert path.seconds_computing() == {"asks": 0.070, "asked": 0.030}
     assert path.unattributed == 0.0
-
-
-def test_without_the_worker_clients_name_the_task_is_all_there_is() -> None:
-    trace = replace(asking(), clients=("Client-1", "Client-2"))
-    assert critical_path(trace).seconds_computing() == {"asks": 0.100}
+    unknown = replace(asking(), clients=("Client-1", "Client-2"))
+    assert critical_path(unknown).seconds_computing() == {"asks": 0.100}
 
 
 def test_a_walk_through_two_tasks_that_seem_to_have_submitted_each_other_ends() -> None:

@@ -23,34 +23,31 @@ def test_an_empty_file_is_valid() -> None:
     assert json.loads(file.getvalue()) == {"displayTimeUnit": "ms", "traceEvents": []}
 
 
+def written(path: Path, *slices: tuple[int, int, str], origin: int = 0, track: str = "t") -> Path:
+    """A file of slices, from an instant to another, on one track."""
+    with open(path, "wb") as file:
+        events = TraceEvents(file, origin)
+        process = events.process(track)
+        number = events.track(process, track)
+        for start, stop, name in slices:
+            events.slice(process, number, origin + start, origin + stop, name, "c", args={"key": name[:200]})
+        events.close()
+    return path
+
+
 def test_nanoseconds_after_days_are_read_as_they_were_written(tmp_path: Path) -> None:
     instants = [0, 1, 999, 1001, 123_456_789, 86_400_000_000_001, 864_000_000_000_007]
-    with open(tmp_path / "t.json", "wb") as file:
-        events = TraceEvents(file, EPOCH)
-        process = events.process("p")
-        track = events.track(process, "t")
-        for at in instants:
-            events.slice(process, track, EPOCH + at, EPOCH + at + 1, "a", "c")
-        events.close()
-    found, faults = query(tmp_path / "t.json", "select ts, dur from slice order by ts", FAULTS)
-    assert found == [[at, 1] for at in instants]
-    assert faults == []
+    file = written(tmp_path / "t.json", *((at, at + 1, "a") for at in instants), origin=EPOCH)
+    found, faults = query(file, "select ts, dur from slice order by ts", FAULTS)
+    assert (found, faults) == ([[at, 1] for at in instants], [])
 
 
 def test_hostile_names_are_only_names(tmp_path: Path) -> None:
     names = ['"}],"x":[', "</script>\x00\x1b[31m", "\ud800 \N{SNOWMAN}", "n" * 10_000]
-    with open(tmp_path / "t.json", "wb") as file:
-        events = TraceEvents(file, 0)
-        process = events.process(names[0])
-        track = events.track(process, names[1])
-        for i, name in enumerate(names):
-            events.slice(process, track, i, i + 1, name, "c", args={"key": name[:200]})
-        events.close()
-    written = [event["name"] for event in json.loads((tmp_path / "t.json").read_bytes())["traceEvents"]]
-    assert written[-4:] == [name[:200] for name in names]
-    found, faults = query(tmp_path / "t.json", "select count(*) from slice", FAULTS)
-    assert found == [[4]]
-    assert faults == []
+    file = written(tmp_path / "t.json", *((i, i + 1, name) for i, name in enumerate(names)), track=names[0])
+    shown = [event["name"] for event in json.loads(file.read_bytes())["traceEvents"]]
+    assert shown[-4:] == [name[:200] for name in names]
+    assert query(file, "select count(*) from slice", FAULTS) == [[[4]], []]
 
 
 def test_an_arrow_back_in_time_is_neither_written_nor_counted() -> None:
@@ -61,7 +58,7 @@ def test_an_arrow_back_in_time_is_neither_written_nor_counted() -> None:
     assert events.written.flows == 0
 
 
-def test_a_figure_that_is_no_number_is_left_out() -> None:
+def test_a_counter_that_is_not_finite_is_left_out() -> None:
     file = io.BytesIO()
     events = TraceEvents(file, 0)
     events.counter(1, 5, "memory", {"process": 1.0, "spilled": math.nan})

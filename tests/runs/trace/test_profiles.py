@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,17 @@ import numpy as np
 import pytest
 
 from benchmarks.simulated_traces import tree
-from dask_efficiency import load_trace
+from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace import files, recorder
 from dask_efficiency.runs.trace.batch import decode, encode
-from dask_efficiency.runs.trace.build import build, since_start
+from dask_efficiency.runs.trace.build import since_start
 from dask_efficiency.runs.trace.files import TraceFileError, check_positions, save_trace
-from dask_efficiency.runs.trace.recorder import TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.run_trace import MAX_PROFILE_BYTES, TaskProfile
+from tests.runs.trace.archives import forged, set_to
 from tests.runs.trace.equal import assert_same
+from tests.runs.trace.scenes import EPOCH, Scene
 from tests.runs.trace.test_files import everything
 
 PROFILE = TaskProfile(run=7, thread=123, start=10, stop=20, started=1_000_010, content=b"\x1f\x8b...")
@@ -33,14 +33,9 @@ def message(**kwargs: Any) -> dict[str, Any]:
 
 def test_profiles_travel_in_a_batch_as_they_are() -> None:
     batch = decode(message(profiles=[PROFILE], not_profiled={"busy": 2}))
-    assert batch.profiles == (PROFILE,)
-    assert batch.not_profiled == {"busy": 2}
-
-
-def test_a_batch_without_them_is_what_it_always_was() -> None:
+    assert (batch.profiles, batch.not_profiled) == ((PROFILE,), {"busy": 2})
     assert not message().keys() & {"profiles", "not_profiled"}
-    assert decode(message()).profiles == ()
-    assert decode(message()).not_profiled == {}
+    assert (decode(message()).profiles, decode(message()).not_profiled) == ((), {})
 
 
 @pytest.mark.parametrize(
@@ -55,81 +50,48 @@ def test_a_batch_without_them_is_what_it_always_was() -> None:
         ([[1, 2, 3, 4, 5, bytes(MAX_PROFILE_BYTES + 1)]], f"a profile is {MAX_PROFILE_BYTES + 1}; expected at most"),
     ],
 )
-def test_what_is_no_profile_is_refused(profiles: Any, found: str) -> None:
+def test_anything_but_a_profile_is_refused(profiles: Any, found: str) -> None:
     with pytest.raises(RefusedPayload, match=found):
         decode(message() | {"profiles": profiles})
 
 
-# -- in the recorder and in a trace ------------------------------------------------------------
+def recorded(*batches: Sequence[TaskProfile]) -> RunTrace:
+    """Three tasks, whose runs are 5, 6 and 7, on a worker whose clock is 1,000 behind; a batch of profiles each."""
+    scene = Scene(offsets=(1_000,))
+    scene.run_ids = 4
+    stimulus = scene.submit({"a": (), "b": (), "c": ()})
+    for key in "abc":
+        scene.process(key, 0, stimulus)
+    for profiles in batches:
+        scene.send(0, profiles=list(profiles), not_profiled={})
+    scene.send(0, not_profiled={"busy": 1})
+    return scene.trace()
 
 
-def read(keys: Any) -> TaskFacts:
-    count = len(keys)
-    return TaskFacts(["f"] * count, [""] * count, [(0, 0, 0)] * count, [()] * count, {})
-
-
-def recorded(*profiles: TaskProfile) -> TraceRecorder:
-    """Three tasks, whose runs are 5, 6 and 7; the worker's clock is 1,000 behind."""
-    found = TraceRecorder(read, max_tasks=100)
-    found.graph(["a", "b", "c"], [], client="client", stimulus_id="update-graph-1", received=1, at=2)
-    for run, key in ((5, "a"), (6, "b"), (7, "c")):
-        found.transition(run, key, "waiting", "processing", "update-graph-1", 0, run)
-    found.batch(0, [], decode(message(profiles=list(profiles), not_profiled={"busy": 1})))
-    return found
-
-
-def traced(found: TraceRecorder, **kwargs: Any) -> Any:
-    frozen = found.freeze()
-    worker = {"name": "w", "address": "w", "host": "h", "nthreads": 1, "memory_limit": 0, "resources": {}}
-    frozen.facts.update(
-        epoch=1_000_000,
-        started=0,
-        stopped=100,
-        workers=[{**worker, "offset": 1_000, "error": 5, "wall": 0}],
-        config={},
-        versions={},
-        notes=[],
-    )
-    return build(frozen.pack(), name="run", **kwargs)
-
-
-def test_a_profile_is_of_a_run_in_the_trace_by_the_scheduler_s_clock() -> None:
+def test_profiles_of_runs_in_the_trace_are_on_the_scheduler_s_clock_and_others_are_counted() -> None:
     first = replace(PROFILE, run=6, start=4, content=b"another")
-    trace = traced(recorded(PROFILE, first, replace(PROFILE, run=99)))
-    assert [(profile.run, profile.start, profile.stop) for profile in trace.profiles] == [
-        (1, 1_001_004, 1_001_020),
-        (2, 1_001_010, 1_001_020),
+    trace = recorded([PROFILE, first, replace(PROFILE, run=98)], [replace(PROFILE, run=99)])
+    assert [(profile.run, profile.start - EPOCH, profile.stop - EPOCH) for profile in trace.profiles] == [
+        (1, 1_004, 1_020),
+        (2, 1_010, 1_020),
     ]
     assert [profile.content for profile in trace.profiles] == [b"another", PROFILE.content]
     assert [trace.keys[int(trace.runs.task[profile.run])] for profile in trace.profiles] == ["b", "c"]
     assert {profile.started for profile in trace.profiles} == {PROFILE.started}
+    assert trace.dropped == {"profiles": 2}
     check_positions(trace)
 
 
-def test_profiles_of_runs_that_were_lost_are_counted() -> None:
-    trace = traced(recorded(PROFILE, replace(PROFILE, run=98), replace(PROFILE, run=99)))
-    assert len(trace.profiles) == 1
-    assert trace.dropped == {"profiles": 2}
-
-
-def test_a_trace_notes_the_runs_that_were_not_profiled() -> None:
-    assert traced(recorded()).notes == ("not profiled, though asked for: 1 runs, as busy",)
-    assert traced(recorded()).profiles == ()
-
-
-def test_a_trace_says_that_profiles_cost_time() -> None:
-    (one, _) = traced(recorded(PROFILE)).notes
-    assert one.startswith("1 run of a task took longer, as torch.profiler was asked for")
-    (two, _) = traced(recorded(PROFILE, replace(PROFILE, run=6))).notes
-    assert two.startswith("2 runs of tasks took longer")
+def test_a_trace_notes_that_profiles_cost_time_and_which_are_missing() -> None:
+    assert recorded().notes == ("not profiled, though asked for: 1 runs, as busy",)
+    assert recorded().profiles == ()
+    assert recorded([PROFILE]).notes[0].startswith("1 run of a task took longer, as torch.profiler was asked for")
+    assert recorded([PROFILE, replace(PROFILE, run=6)]).notes[0].startswith("2 runs of tasks took longer")
 
 
 def test_profiles_beyond_a_limit_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MAX_ALL_PROFILES_BYTES", 2 * len(PROFILE.content))
-    found = recorded(PROFILE)
-    found.batch(0, [], decode(message(profiles=[replace(PROFILE, run=6)])))
-    found.batch(0, [], decode(message(profiles=[replace(PROFILE, run=5)])))
-    trace = traced(found)
+    trace = recorded([PROFILE], [replace(PROFILE, run=6)], [replace(PROFILE, run=5)])
     assert {profile.run for profile in trace.profiles} == {1, 2}
     assert trace.dropped == {"profiles": 1}
 
@@ -149,9 +111,6 @@ def test_a_profile_of_no_run_is_refused(run: int) -> None:
         check_positions(replace(tree(2), profiles=(replace(PROFILE, run=run),)))
 
 
-# -- in files ------------------------------------------------------------------------------------
-
-
 def test_profiles_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
     profiles = (PROFILE, replace(PROFILE, run=0, content=bytes(range(256)) * 40))
     trace = replace(everything(), profiles=profiles)
@@ -159,50 +118,32 @@ def test_profiles_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
     assert_same(load_trace(tmp_path / "a.trace"), trace)
 
 
-def damaged(source: Path, target: Path, *, without: str = "", **described: Any) -> Path:
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name == "trace.json":
-                content = json.dumps(json.loads(content) | described).encode()
-            if name != without:
-                new.writestr(name, content)
-    return target
+def described(**changes: int) -> dict[str, int]:
+    return {"run": 0, "thread": 1, "start": 1, "stop": 1, "started": 1} | changes
 
 
 @pytest.mark.parametrize(
-    ("damage", "found"),
+    ("profiles", "found"),
     [
-        ({"without": "profiles/0.json.gz"}, "lacks 'profiles/0.json.gz'"),
-        ({"profiles": None}, "'profiles' is None; expected list"),
-        ({"profiles": [3]}, "'profiles' holds 3; expected dict"),
-        ({"profiles": [{"run": 0}]}, "'profiles/0.json.gz.thread' is None; expected int"),
-        (
-            {"profiles": [{"run": 10**6, "thread": 1, "start": 1, "stop": 1, "started": 1}]},
-            "do not fit: a profile is of run 1000000",
-        ),
-        (
-            {"profiles": [{"run": -1, "thread": 1, "start": 1, "stop": 1, "started": 1}]},
-            "'profiles/0.json.gz.run' is -1; expected 0 to",
-        ),
-        (
-            {"profiles": [{"run": 0, "thread": 1, "start": 1, "stop": 1, "started": 10**30}]},
-            "'profiles/0.json.gz.started' is 1000000000000000000000000000000; expected 0 to",
-        ),
-        (
-            {"profiles": [{"run": 0, "thread": 1, "start": 2, "stop": 1, "started": 1}]},
-            "'profiles/0.json.gz' stops at 1; expected at least 2, where it starts",
-        ),
+        (None, "'profiles' is None; expected list"),
+        ([3], "'profiles' holds 3; expected dict"),
+        ([{"run": 0}], "'profiles/0.json.gz.thread' is None; expected int"),
+        ([described(run=10**6)], "do not fit: a profile is of run 1000000"),
+        ([described(run=-1)], "'profiles/0.json.gz.run' is -1; expected 0 to"),
+        ([described(started=10**30)], f"'profiles/0.json.gz.started' is {10**30}; expected 0 to"),
+        ([described(start=2)], "'profiles/0.json.gz' stops at 1; expected at least 2, where it starts"),
+        ([described()] * 2, "lacks 'profiles/1.json.gz'"),
     ],
 )
-def test_damage_to_profiles_is_found(tmp_path: Path, damage: dict[str, Any], found: str) -> None:
+def test_damage_to_profiles_is_found(tmp_path: Path, profiles: Any, found: str) -> None:
     save_trace(replace(tree(2), profiles=(replace(PROFILE, run=0),)), tmp_path / "good.trace")
-    bad = damaged(tmp_path / "good.trace", tmp_path / "bad.trace", **damage)
+    damaged = forged((tmp_path / "good.trace").read_bytes(), "trace.json", set_to("profiles", to=profiles))
+    (tmp_path / "bad.trace").write_bytes(damaged)
     with pytest.raises(TraceFileError, match=found):
-        load_trace(bad)
+        load_trace(tmp_path / "bad.trace")
 
 
-def test_no_more_profiles_are_read_than_a_recording_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_read_of_profiles_than_a_recording_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_trace(replace(tree(2), profiles=(replace(PROFILE, run=0),) * 3), tmp_path / "a.trace")
     size = len(PROFILE.content)
     monkeypatch.setattr(files, "MAX_ALL_PROFILES_BYTES", 3 * size)
@@ -210,10 +151,6 @@ def test_no_more_profiles_are_read_than_a_recording_has(tmp_path: Path, monkeypa
     monkeypatch.setattr(files, "MAX_ALL_PROFILES_BYTES", 3 * size - 1)
     with pytest.raises(TraceFileError, match=f"'profiles/2.json.gz' has {size} bytes; expected at most {size - 1}"):
         load_trace(tmp_path / "a.trace")
-
-
-def test_a_profile_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_trace(replace(tree(2), profiles=(replace(PROFILE, run=0),)), tmp_path / "a.trace")
     monkeypatch.setattr(files, "MAX_PROFILE_BYTES", 3)
-    with pytest.raises(TraceFileError, match=f"has {len(PROFILE.content)} bytes; expected at most 3"):
+    with pytest.raises(TraceFileError, match=f"has {size} bytes; expected at most 3"):
         load_trace(tmp_path / "a.trace")

@@ -13,28 +13,20 @@ from tests.runs.trace.scenes import Scene, needs_of, runs_of
 
 
 def test_names_are_numbered_in_order_of_first_use():
-    names = Names()
-    assert [names.number(name) for name in ("a", "b", "a")] == [0, 1, 0]
-    assert names.all() == ["a", "b"]
+    together, names = Names(), Names()
+    for texts in (["b", "a", "b"], ["a", "b"], ["c", "a"], []):
+        assert together.numbers(texts) == [names[text] for text in texts]
+    assert together == names == {"b": 0, "a": 1, "c": 2}
 
 
 def test_too_many_names_are_one_and_long_ones_are_cut(monkeypatch):
     monkeypatch.setattr(module, "MAX_NAMES", 2)
     names = Names()
-    assert [names.number(str(i)) for i in range(5)] == [0, 1, 2, 2, 2]
-    assert names.all() == ["0", "1", "(other)"]
-    assert Names().number("x" * 1_000) == 0
+    assert names.numbers(map(str, range(5))) == [0, 1, 2, 2, 2]
+    assert list(names) == ["0", "1", "(other)"]
     long = Names()
-    long.number("x" * 1_000)
-    assert long.all() == ["x" * MAX_NAME_LENGTH]
-    assert [long.number("x" * 1_000), long.number("y")] == [0, 1]
-
-
-def test_many_names_are_numbered_as_one_after_the_other() -> None:
-    together, one_by_one = Names(), Names()
-    for texts in (["b", "a", "b"], ["a", "b"], ["c", "a"], []):
-        assert together.numbers(texts) == [one_by_one.number(text) for text in texts]
-    assert together.all() == ["b", "a", "c"]
+    assert long.numbers(["x" * 1_000, "x" * 1_000, "y"]) == [0, 0, 1]
+    assert list(long) == ["x" * MAX_NAME_LENGTH, "y"]
 
 
 def test_a_task_is_met_with_all_that_it_needs():
@@ -49,7 +41,7 @@ def test_a_task_is_met_with_all_that_it_needs():
     assert trace.constraints == {task: {"retries": 2} for task in range(3)}
 
 
-def test_what_was_there_before_is_met_when_it_is_needed_and_read_when_it_moves():
+def test_a_task_that_was_there_before_is_met_when_it_is_needed_and_read_when_it_moves():
     scene = Scene()
     scene.facts["oldest"] = ("old", "", (0, 0, 0), (), {})
     scene.facts["old"] = ("old", "", (0, 0, 1), ("oldest",), {})
@@ -62,7 +54,7 @@ def test_what_was_there_before_is_met_when_it_is_needed_and_read_when_it_moves()
     assert trace.tasks.graph.tolist() == [0, MISSING, MISSING]
 
 
-def test_what_is_only_forgotten_is_no_part_of_it():
+def test_a_task_that_is_only_forgotten_is_not_recorded():
     scene = Scene()
     scene.move("before", "released", "forgotten", scene.cause("client-releases-keys"))
     assert len(scene.trace().tasks) == 0

@@ -1,7 +1,5 @@
 """Expected columns of events, one event at a time from the result of ``json.loads``."""
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal
@@ -62,7 +60,6 @@ def expected(text: str | bytes) -> list[dict[str, Any]]:
 
 
 def found(trace: RankTrace) -> list[dict[str, Any]]:
-    """Rows from the columns."""
     columns = {name: column.tolist() for name, column in trace.events.columns().items()}
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     for row in rows:
@@ -84,8 +81,8 @@ def exact(microseconds: Any) -> int | None:
 
 def _row(index: int, event: dict[str, Any], base: int) -> dict[str, Any]:
     category = str(event.get("cat")).lower()
-    said = event.get("args")
-    said = said if isinstance(said, dict) else {}
+    arguments = event.get("args")
+    arguments = arguments if isinstance(arguments, dict) else {}
     start = exact(event["ts"])
     duration = exact(event["dur"])
     assert start is not None
@@ -100,15 +97,15 @@ def _row(index: int, event: dict[str, Any], base: int) -> dict[str, Any]:
         "thread": _lane(event.get("tid")),
     }
     for column, names, categories, bits in _NUMBERS:
-        values = [_whole(said[name], bits) for name in names if name in said]
+        values = [_whole(arguments[name], bits) for name in names if name in arguments]
         here = categories is None or category in categories
         row[column] = next((value for value in values if here and value != MISSING), MISSING)
     for column, lane in (("device", "process"), ("stream", "thread")):
         if category in _GPU and row[column] == MISSING and isinstance(row[lane], int) and 0 <= row[lane] < 2**31:
             row[column] = row[lane]
-    named = "Collective name" in said
+    named = "Collective name" in arguments
     for column, name in (("collective", "Collective name"), ("group", "Process Group Name"), ("element_type", "dtype")):
-        row[column] = str(said[name]) if named and name in said else None
+        row[column] = str(arguments[name]) if named and name in arguments else None
     return row
 
 

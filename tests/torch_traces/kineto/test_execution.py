@@ -1,7 +1,5 @@
 """Execution traces of PyTorch, in both of its forms, and of Chakra."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -43,7 +41,7 @@ from dask_efficiency.torch_traces.kineto.load import load_kineto
         ("not a schema", set()),
     ],
 )
-def test_a_schema_says_which_arguments_are_written(schema: str, written: set[int]) -> None:
+def test_arguments_that_are_written_are_read_from_a_schema(schema: str, written: set[int]) -> None:
     assert written_arguments(schema) == written
 
 
@@ -68,14 +66,14 @@ def test_memory_that_is_handed_out_again_makes_no_dependency() -> None:
     assert dependencies(accesses, [0, 1, 2, 3]) == [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
-def test_a_view_is_made_of_what_was_written_and_not_waited_for_by_the_next_writer() -> None:
+def test_a_view_needs_the_write_before_it_and_the_next_writer_does_not_wait_for_it() -> None:
     view = Access([(Tensor(101, 1, False),)], [(Tensor(7, 1, False),)], ())
     reads_view = Access([(Tensor(7, 1, False),)], [(Tensor(8, 2, False),)], ())
     accesses = [access([], [1]), view, access([1], [1], {0}), reads_view]
     assert set(dependencies(accesses, [0, 1, 2, 3])) == {(0, 1), (0, 2), (2, 3), (1, 3)}
 
 
-def test_what_an_operator_does_within_itself_is_one_with_it() -> None:
+def test_an_operator_and_the_operators_within_it_are_one() -> None:
     accesses = [access([1], [3]), access([1], [2]), access([2], [3]), access([3], [4])]
     assert set(dependencies(accesses, [0, 0, 0, 3])) == {(0, 3)}
     assert dependencies(accesses, [MISSING] * 4) == []
@@ -91,7 +89,7 @@ steps = st.builds(Step, st.lists(st.integers(0, 4), max_size=3), st.booleans(), 
 
 
 @given(st.lists(steps, max_size=12), st.randoms(use_true_random=False))
-def test_whoever_keeps_to_the_dependencies_computes_the_same(program: list[Step], random: object) -> None:
+def test_any_order_that_keeps_to_the_dependencies_computes_the_same(program: list[Step], random: object) -> None:
     # every operator's memory as the recorded order had it: a number that is made anew is other memory
     memory = {number: ("before", number) for number in range(5)}
     uses, accesses = [], []
@@ -142,8 +140,8 @@ def node(number: int, parent: int, name: str, reads: list[Any], makes: list[Any]
         side: {"values": values, "shapes": [], "types": ["Tensor(float)" for _ in values], "strides": []}
         for side, values in (("inputs", reads), ("outputs", makes))
     }
-    said = {"rf_id": number * 10, "tid": 1, "op_schema": schema}
-    attrs = [{"name": key, "type": "", "value": value} for key, value in said.items()]
+    attributes = {"rf_id": number * 10, "tid": 1, "op_schema": schema}
+    attrs = [{"name": key, "type": "", "value": value} for key, value in attributes.items()]
     return {"id": number, "name": name, "ctrl_deps": parent, **sides, "attrs": attrs}
 
 
@@ -159,10 +157,10 @@ NODES = [
 
 def old(new: dict[str, Any]) -> dict[str, Any]:
     """A node in the form of PyTorch up to schema 1.0.1."""
-    said = {attribute["name"]: attribute["value"] for attribute in new["attrs"]}
+    attributes = {attribute["name"]: attribute["value"] for attribute in new["attrs"]}
     sides = {side: new[side]["values"] for side in ("inputs", "outputs")}
     types = {f"{side[:-1]}_types": new[side]["types"] for side in sides}
-    return {"id": new["id"], "name": new["name"], "parent": new["ctrl_deps"], **sides, **types, **said}
+    return {"id": new["id"], "name": new["name"], "parent": new["ctrl_deps"], **sides, **types, **attributes}
 
 
 @pytest.mark.parametrize("form", [lambda new: new, old])
@@ -225,7 +223,7 @@ def test_the_dependencies_that_chakra_names_are_those(text: str) -> None:
         ('{"id": 1} {"id": ?', "at character 17"),
     ],
 )
-def test_what_is_no_execution_trace_is_refused(text: str, message: str) -> None:
+def test_other_files_than_execution_traces_are_refused(text: str, message: str) -> None:
     with pytest.raises(KinetoFileError, match="^et.json: ") as raised:
         read(text)
     assert message in str(raised.value)
@@ -266,25 +264,13 @@ anything = st.recursive(
     lambda inside: st.lists(inside, max_size=6) | st.dictionaries(st.sampled_from(["name", "value", "id"]), inside),
     max_leaves=8,
 )
-KEYS = [
-    "id",
-    "name",
-    "ctrl_deps",
-    "parent",
-    "inputs",
-    "input_types",
-    "outputs",
-    "attrs",
-    "attr",
-    "data_deps",
-    "op_schema",
-]
-KEYS += ["rf_id", "type", "durationMicros"]
+KEYS = ["id", "name", "ctrl_deps", "parent", "inputs", "input_types", "outputs", "attrs", "attr", "data_deps"]
+KEYS += ["op_schema", "rf_id", "type", "durationMicros"]
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), anything) | anything, max_size=4))
-def test_whatever_nodes_say_they_are_read_or_refused(nodes: list[Any]) -> None:
+def test_nodes_of_any_content_are_read_or_refused(nodes: list[Any]) -> None:
     try:
         trace = read(json.dumps({"nodes": nodes}))
     except KinetoFileError:

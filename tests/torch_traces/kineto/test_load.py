@@ -1,7 +1,5 @@
 """Which files are the ranks of one job."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -37,14 +35,14 @@ def event(**changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
-def test_columns_say_what_the_json_says(path: Path) -> None:
+def test_columns_are_equal_to_the_json(path: Path) -> None:
     text = gzip.decompress(path.read_bytes())
     with path.open("rb") as file:
         check(read_rank(file, str(path)), text)
     check(read(text, block=SMALL_BLOCK), text)
 
 
-def test_a_file_says_its_rank_its_job_and_its_process_groups() -> None:
+def test_rank_job_and_process_groups_are_read_from_the_file() -> None:
     with (TESTS / "data" / "kineto" / "cpu_only.json.gz").open("rb") as file:
         trace = read_rank(file, "cpu_only")
     assert (trace.rank, trace.world_size) == (34, 300)
@@ -61,9 +59,9 @@ def test_threads_and_streams_have_the_names_that_the_file_gives_them() -> None:
 
 
 def test_a_group_is_also_known_from_its_collectives() -> None:
-    said = {"Collective name": "allreduce", "Process Group Name": "7", "Process Group Ranks": "[0, 2, 4]"}
-    cut = said | {"Process Group Name": "8", "Process Group Ranks": "[0, 1, ..., 99]"}
-    assert read(events_of(event(args=said), event(args=cut))).groups == {"7": (0, 2, 4)}
+    arguments = {"Collective name": "allreduce", "Process Group Name": "7", "Process Group Ranks": "[0, 2, 4]"}
+    cut = arguments | {"Process Group Name": "8", "Process Group Ranks": "[0, 1, ..., 99]"}
+    assert read(events_of(event(args=arguments), event(args=cut))).groups == {"7": (0, 2, 4)}
 
 
 @pytest.mark.parametrize(
@@ -99,13 +97,13 @@ def test_no_digit_of_an_instant_is_lost(ts: str, start: int) -> None:
         ({"dur": -0.001}, "negative duration"),
     ],
 )
-def test_what_has_no_place_in_time_is_left_out_and_counted(bad: dict[str, Any], reason: str) -> None:
+def test_events_without_a_place_in_time_are_left_out_and_counted(bad: dict[str, Any], reason: str) -> None:
     trace = read(events_of(event(), event(**bad), event(ts=20)))
     assert trace.events.index.tolist() == [0, 2]
     assert trace.left_out == {reason: 1}
 
 
-def test_what_is_no_event_is_left_out_and_counted() -> None:
+def test_values_that_are_no_events_are_left_out_and_counted() -> None:
     trace = read('{"traceEvents": [1, null, [], ' + json.dumps(event()) + "]}")
     assert trace.events.index.tolist() == [3]
     assert trace.left_out == {"not an object": 3}
@@ -159,7 +157,7 @@ def test_several_gzip_members_and_their_padding_are_one_text() -> None:
     ],
 )
 @pytest.mark.parametrize("block", [1, 1 << 18])
-def test_what_is_no_trace_is_refused_with_the_file_and_the_place(data: bytes, message: str, block: int) -> None:
+def test_other_files_than_traces_are_refused_with_the_file_and_the_place(data: bytes, message: str, block: int) -> None:
     with pytest.raises(KinetoFileError, match="^rank.json: ") as raised:
         read(data, block=block)
     assert message in str(raised.value)
@@ -237,7 +235,7 @@ traces = st.fixed_dictionaries(
     block=st.integers(1, 200) | st.integers(200, 3000),
     compressed=st.booleans(),
 )
-def test_wherever_blocks_end_columns_say_what_the_json_says(
+def test_columns_are_equal_to_the_json_wherever_blocks_end(
     trace: Any, indent: int | None, separators: Any, ascii_only: bool, block: int, compressed: bool
 ) -> None:
     text = json.dumps(trace, indent=indent, separators=separators, ensure_ascii=ascii_only)
@@ -273,8 +271,6 @@ def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: 
 
 
 class Counted(io.BytesIO):
-    """Counts the bytes that are asked for."""
-
     asked = 0
 
     def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
@@ -282,7 +278,7 @@ class Counted(io.BytesIO):
         return super().read(size)
 
 
-def test_what_is_wrong_at_the_beginning_is_found_before_the_rest_is_read() -> None:
+def test_an_error_at_the_beginning_is_found_before_the_rest_is_read() -> None:
     file = Counted(b'{"traceEvents": [{"ph" "X"},' + b" " * (1 << 20))
     with pytest.raises(KinetoFileError, match="at character 23"):
         read_rank(file, "rank.json", block=1024)
@@ -290,8 +286,8 @@ def test_what_is_wrong_at_the_beginning_is_found_before_the_rest_is_read() -> No
 
 
 def test_a_file_is_never_in_memory_as_a_whole() -> None:
-    said = {"Call stack": "train.py(7): step;" * 60, "External id": 1}
-    text = events_of(*(event(ts=number, args=said) for number in range(10_000)), after={"a": 1}).encode()
+    arguments = {"Call stack": "train.py(7): step;" * 60, "External id": 1}
+    text = events_of(*(event(ts=number, args=arguments) for number in range(10_000)), after={"a": 1}).encode()
     file = io.BytesIO(gzip.compress(text, 1))
     tracemalloc.start()
     try:

@@ -51,7 +51,6 @@ class Ours:
         return found
 
     def name(self, index: int) -> str:
-        """Name of an event by its position in the file."""
         events = self.graph.trace.events
         return self.graph.trace.names[events.name[np.searchsorted(events.index, index)]]
 
@@ -68,7 +67,6 @@ class Ours:
 
 
 def raw(path: str) -> dict[str, Any]:
-    """Content of a trace's file."""
     data = Path(path).read_bytes()
     found: dict[str, Any] = json.loads(gzip.decompress(data) if path.endswith(".gz") else data)
     return found
@@ -90,7 +88,6 @@ def rounded(trace: RankTrace, path: str) -> RankTrace:
 
 
 def load(path: str) -> RankTrace:
-    """One rank, rounded as HTA rounds it."""
     return rounded(load_kineto(path).ranks[0], path)
 
 
@@ -107,7 +104,6 @@ class Compared:
 
     @cached_property
     def ours(self) -> Ours:
-        """Made when it is asked for."""
         return Ours.of(self.trace, self.question)
 
     def differences(self) -> list[str]:

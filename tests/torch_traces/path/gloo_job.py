@@ -3,8 +3,6 @@
 ``python -m tests.torch_traces.path.gloo_job FOLDER`` writes the ranks' traces into a folder.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys
@@ -26,8 +24,6 @@ _ELEMENTS = 4_000_000
 
 
 class Numbers(Dataset[torch.Tensor]):
-    """A batch for each step."""
-
     def __init__(self, rank: int) -> None:
         self.rank = rank
 

@@ -102,7 +102,6 @@ def missing() -> str:
 
 
 def ask(questions: Sequence[Question]) -> list[Answer]:
-    """Answers in the order of the questions, from one process."""
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = Path(folder, "questions.json"), Path(folder, "answers.json")
         asked.write_text(json.dumps([asdict(question) for question in questions]))
@@ -184,7 +183,6 @@ def _make_deterministic() -> None:
 
 
 def main() -> None:
-    """Answer the questions of a file."""
     asked, answered = map(Path, sys.argv[1:])
     questions = [Question(**question) for question in json.loads(asked.read_text())]
     warnings.simplefilter("ignore")

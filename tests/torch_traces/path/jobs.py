@@ -1,7 +1,5 @@
 """Jobs that are made up: ranks that compute and then wait for one another, with clocks that are known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +30,6 @@ class Recording:
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def name(self, text: str) -> int:
-        """The number of a name."""
         return self.names.setdefault(text, len(self.names))
 
     def add(self, category: Category, name: str, start: int, stop: int, **columns: Any) -> int:
@@ -50,7 +47,6 @@ class Recording:
         )
 
     def trace(self) -> RankTrace:
-        """All of it."""
         missing = Events.missing()
         columns = {name: [row.get(name, missing[name]) for row in self.rows] for name in Events.dtypes()}
         events = Events(**{name: np.array(column, Events.dtypes()[name]) for name, column in columns.items()})
@@ -61,7 +57,6 @@ class Recording:
 
 
 def job(recordings: Sequence[Recording]) -> KinetoTrace:
-    """The traces of all."""
     return KinetoTrace(tuple(recording.trace() for recording in recordings))
 
 

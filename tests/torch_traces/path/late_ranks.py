@@ -1,7 +1,5 @@
 """Plan of the job of ``gloo_job.py``, for it and for the tests of its traces."""
 
-from __future__ import annotations
-
 RANKS = 4
 STEPS = 6
 #: The profiler's step, and the rank that is late in it. Rank 0 is the one whose clock is the job's.

@@ -1,7 +1,5 @@
 """Small traces to the letter: events by hand in microseconds, and programs as PyTorch's users write them."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
@@ -17,25 +15,55 @@ HOST, MAIN = 4_000, 4_000
 
 
 def rank_of(events: Iterable[Event]) -> RankTrace:
-    """The trace of some events."""
     return read_rank(io.BytesIO(json.dumps({"traceEvents": list(events)}).encode()), "small.json")
 
 
 def on_cpu(name: str, start: float, stop: float, *, cat: str = "cpu_op", thread: int = MAIN, **args: Any) -> Event:
-    """An operator, or another event on a thread."""
     when = {"ts": start, "dur": stop - start, "pid": HOST, "tid": thread}
     return {"ph": "X", "cat": cat, "name": name, **when, "args": args}
 
 
 def call(name: str, start: float, stop: float, number: int, *, thread: int = MAIN, cat: str = "cuda_runtime") -> Event:
-    """A call of CUDA, with its correlation."""
     return on_cpu(name, start, stop, cat=cat, thread=thread, correlation=number)
 
 
-def work(name: str, start: float, stop: float, number: int, *, stream: int = 7, cat: str = "kernel") -> Event:
+def work(
+    name: str, start: float, stop: float, number: int, *, stream: int = 7, cat: str = "kernel", device: int = 0
+) -> Event:
     """Work on the GPU, with the correlation of its call."""
-    when = {"ts": start, "dur": stop - start, "pid": 0, "tid": stream}
-    return {"ph": "X", "cat": cat, "name": name, **when, "args": {"device": 0, "stream": stream, "correlation": number}}
+    when = {"ts": start, "dur": stop - start, "pid": device, "tid": stream}
+    args = {"device": device, "stream": stream, "correlation": number}
+    return {"ph": "X", "cat": cat, "name": name, **when, "args": args}
+
+
+def written(text: str) -> list[Event]:
+    """Events as tests write them: "cudaLaunchKernel 5-8 #1 @9" is call 1, on thread 9, and "gemm 9-60 #1 @7" its work.
+
+    What is not CUDA's and has no number is an operator, an annotation or a function. "$1" is another device than 0;
+    "<5" and "~7" are the call that recorded an event and its stream. A space in a name is "_".
+    """
+    events = []
+    for each in filter(None, text.replace("\n", " ").split(", ")):
+        name, when, *marks = each.split()
+        start, stop = map(float, when.split("-"))
+        of = {mark[0]: int(mark[1:]) for mark in marks}
+        lane = {"thread": of.get("@", MAIN)}
+        if name.startswith("cuda"):
+            events.append(call(name, start, stop, of["#"], **lane))
+        elif "#" in of:
+            waits = "_Sync" in name or "_Wait" in name
+            cat = "cuda_sync" if waits else "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+            name = name if name.startswith("nccl") else name.replace("_", " ")
+            on = {"stream": of.get("@", 7), "device": of.get("$", 0)}
+            events.append(work(name, start, stop, of["#"], cat=cat, **on))
+            if "<" in of:
+                events[-1]["args"] |= {"wait_on_cuda_event_record_corr_id": of["<"], "wait_on_stream": of["~"]}
+        elif name.startswith("__"):
+            events.append(on_cpu(name, start, stop, cat="python_function", **lane))
+        else:
+            cat = "user_annotation" if name.startswith(("ProfilerStep", "gloo:", "enumerate")) else "cpu_op"
+            events.append(on_cpu(name, start, stop, cat=cat, **lane))
+    return events
 
 
 class Program:

@@ -4,8 +4,6 @@ Times are whole microseconds, so that no reader rounds them, and often equal. Wo
 it was asked for; a call that waits ends no sooner than what it waits for.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,7 +53,6 @@ class _Program:
         return self.chance.choice((0, 0, 1, 1, 2, 3, 7, 20))
 
     def next_correlation(self) -> int:
-        """A number that no other call has."""
         self.correlation += 1
         return self.correlation
 
@@ -84,7 +81,6 @@ class _Thread:
         self.program.calls.append({"ph": "X", "cat": category, "name": name, **when, "args": args})
 
     def operator(self, names: tuple[str, ...], depth: int) -> Body:
-        """An operator and what it calls."""
         chance, start = self.program.chance, self.now
         self.now += self.program.pause()
         for _ in range(chance.choice((0, 1, 1, 2, 3)) if depth else 0):
@@ -97,7 +93,6 @@ class _Thread:
         self.add(kind, chance.choice(names), start, **{"External id": self.program.next_correlation()})
 
     def call(self) -> Body:
-        """A call of CUDA, of any sort."""
         yield
         chance, program = self.program.chance, self.program
         sorts = [self.launch] * 6 + [self.other] + [self.synchronise] * 2
@@ -122,14 +117,12 @@ class _Thread:
         self.on_gpu(category, name, begun, program.ends[stream], stream, correlation)
 
     def other(self) -> None:
-        """A call that asks for nothing and waits for nothing."""
         start = self.now
         self.now += self.program.chance.choice((1, 4, 30))
         name = self.program.chance.choice(OTHER_CALLS)
         self.add("cuda_runtime", name, start, correlation=self.program.next_correlation())
 
     def synchronise(self) -> None:
-        """Wait for a stream, or for all."""
         stream = self.program.chance.choice((*self.program.streams, None))
         streams = self.program.streams if stream is None else (stream,)
         until = max(self.program.ends.get(one, 0) for one in streams)
@@ -149,7 +142,6 @@ class _Thread:
             self.on_gpu("cuda_sync", sync, begun, ended, stream, correlation, cuda_sync_kind=sync, **args)
 
     def record(self) -> None:
-        """Record a CUDA event on a stream."""
         start, correlation = self.now, self.program.next_correlation()
         stream = self.program.chance.choice(self.program.streams)
         self.now += self.program.chance.choice((1, 2))
@@ -157,7 +149,6 @@ class _Thread:
         self.program.recorded.append((correlation, stream, self.program.ends.get(stream, 0)))
 
     def wait_for_event(self) -> None:
-        """The thread waits for a CUDA event, or asks whether it has come about."""
         if not self.program.recorded:
             return
         record, stream, until = self.program.chance.choice(self.program.recorded[-3:])
@@ -204,7 +195,6 @@ def _main(thread: _Thread, steps: int, backward: _Thread | None) -> Body:
 
 
 def _beside(thread: _Thread, count: int) -> Body:
-    """Operators on a thread of their own."""
     for _ in range(count):
         yield from thread.operator(("aten::copy_", "aten::empty"), 2)
         thread.now += thread.program.pause()

@@ -1,14 +1,11 @@
 """Traces that tests record themselves, of a small training program on the CPU."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 
 def record_training(path: Path, *, steps: int = 3) -> None:
-    """Write a trace of so many steps of training a small network."""
     import torch
     from torch.profiler import ProfilerAction, ProfilerActivity, profile, record_function
 

@@ -1,10 +1,11 @@
 """Recorded traces, and graphs worked out by hand, for the tests of paths."""
 
-from __future__ import annotations
-
+import gzip
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import Nodes, TorchGraph
 from dask_efficiency.torch_traces.path.region import find_region
-from tests.torch_traces.path.programs import call, on_cpu, rank_of, work
+from tests.torch_traces.path.programs import rank_of, written
 
 TESTS = Path(__file__).parents[2]
 RECORDED = {
@@ -32,9 +33,14 @@ ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 
 @cache
 def recorded(name: str) -> TorchCriticalPath:
-    """The path of a recorded trace."""
     asked = {"annotation": ALEX, "instance": 1} if name == "simple_add" else {}
     return torch_critical_path(load_kineto(RECORDED[name]), **asked)
+
+
+def dlrm_events(rank: int) -> list[dict[str, Any]]:
+    """Events in the JSON of one of eight ranks."""
+    with gzip.open(RECORDED["dlrm"] / f"rank{rank}.json.gz") as file:
+        return list(json.load(file)["traceEvents"])
 
 
 @cache
@@ -48,15 +54,8 @@ def with_execution() -> TorchCriticalPath:
     record_function = np.full(len(events), -1, np.int64)
     record_function[rows] = [1, 2, 3]
     rank = replace(rank, events=replace(events, record_function=record_function))
-    nodes = ExecutionNodes.from_columns(
-        {
-            "number": [1, 2, 3],
-            "name": [0, 1, 2],
-            "record_function": [1, 2, 3],
-            "operator": [True] * 3,
-            "on_device": [False] * 3,
-        }
-    )
+    columns = {"number": [1, 2, 3], "name": [0, 1, 2], "record_function": [1, 2, 3]}
+    nodes = ExecutionNodes.from_columns(columns | {"operator": [True] * 3, "on_device": [False] * 3})
     execution = ExecutionTrace("et.json", nodes, DataDependencies(np.array([0]), np.array([2])), ("a", "b", "c"))  # type: ignore[arg-type]
     return torch_critical_path(KinetoTrace((replace(rank, execution=execution),)))
 
@@ -69,20 +68,14 @@ def two_kernels(*, data_loading: tuple[str, ...] = (), gemm: int = 30, rank: int
         thread:  next 0-10, aten::mm 10-30 (launch 12-14, launch 22-24), cudaDeviceSynchronize 40-90, aten::add 95-100
         stream:  gemm 20-50, relu 55-85; where gemm takes longer, relu begins later and still ends at 85
     """
-    events = [
-        on_cpu("next", 0, 10),
-        on_cpu("aten::mm", 10, 30),
-        call("cudaLaunchKernel", 12, 14, 1),
-        call("cudaLaunchKernel", 22, 24, 2),
-        call("cudaDeviceSynchronize", 40, 90, 3),
-        on_cpu("aten::add", 95, 100),
-        work("void gemm<float>(int)", 20, 20 + gemm, 1),
-        work("relu", 25 + gemm, 85, 2),
-    ]
+    events = written(
+        "next 0-10, aten::mm 10-30, cudaLaunchKernel 12-14 #1, cudaLaunchKernel 22-24 #2, "
+        "cudaDeviceSynchronize 40-90 #3, aten::add 95-100, "
+        f"void_gemm<float>(int) 20-{20 + gemm} #1, relu {25 + gemm}-85 #2"
+    )
     trace = replace(rank_of(events), rank=rank)
     return build_graph(trace, find_region(trace), data_loading=data_loading)
 
 
 def node(nodes: Nodes, event: int, *, is_start: bool) -> int:
-    """The position of the start or the end of an event."""
     return next(i for i in range(len(nodes)) if nodes.event[i] == event and nodes.is_start[i] == is_start)

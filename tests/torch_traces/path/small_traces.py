@@ -1,56 +1,17 @@
-"""Traces of a few events, as a test writes them down: times are nanoseconds."""
+"""Graphs of a few events, as a test writes them down."""
 
-from __future__ import annotations
-
-from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.region import find_region
-from tests.torch_traces.path.jobs import Recording
-
-#: The process of all threads, and that of all devices.
-PROGRAM, DEVICE = 100, 0
+from tests.torch_traces.path.programs import rank_of, written
 
 
-class SmallTrace(Recording):
-    """Events that are added one by one; each method returns the row of what it added."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def add(self, category: Category, name: str, start: int, stop: int, thread: int = 1, **columns: int) -> int:
-        """Any event."""
-        return super().add(category, name, start, stop, **{"process": PROGRAM, "thread": thread, **columns})
-
-    def operator(self, name: str, start: int, stop: int, thread: int = 1) -> int:
-        """An operator on a thread."""
-        return self.add(Category.OPERATOR, name, start, stop, thread)
-
-    def call(self, name: str, start: int, stop: int, thread: int = 1, correlation: int = MISSING) -> int:
-        """A call of the runtime."""
-        return self.add(Category.RUNTIME, name, start, stop, thread, correlation=correlation)
-
-    def work(self, start: int, stop: int, call: int, stream: int = 7, device: int = 0, name: str = "gemm") -> int:
-        """A kernel that a call asked for."""
-        where = {"process": DEVICE, "device": device, "stream": stream, "call": call}
-        return self.add(Category.KERNEL, name, start, stop, stream, **where)
-
-    def launched(self, at: int, start: int, stop: int, stream: int = 7, thread: int = 1, device: int = 0) -> int:
-        """A kernel and its launch, which takes 2 ns; the row of the kernel, which is the one after its launch's."""
-        return self.work(start, stop, self.call("cudaLaunchKernel", at, at + 2, thread), stream, device)
-
-    def sync(self, name: str, call: int, stop: int, **columns: int) -> int:
-        """A synchronisation that lasts from the beginning of its call."""
-        where = {"process": DEVICE, "device": 0, "call": call, **columns}
-        return self.add(Category.SYNC, name, self.rows[call]["start"], stop, -1, **where)
-
-
-def edges_of(trace: RankTrace, *, infer: bool = False) -> dict[tuple[str, str], tuple[EdgeKind, int, int]]:
-    """The edges of a graph of all of a trace: by the two instants ("3" is where row 3 begins, "3." where it ends), the
-    kind, the weight, and the row whose time it is.
+def edges_of(text: str) -> dict[tuple[str, str], tuple[EdgeKind, int, int]]:
+    """Edges of a graph of all that is written: by the two instants ("3" is where row 3 begins, "3." where it ends), the
+    kind, the microseconds, and the row whose time it is.
     """
-    graph = build_graph(trace, find_region(trace), infer=infer)
+    trace = rank_of(written(text))
+    graph = build_graph(trace, find_region(trace), infer=False)
     nodes, edges = graph.nodes, graph.edges
     instants = [
         f"{event}" if is_start else f"{event}."
@@ -62,10 +23,9 @@ def edges_of(trace: RankTrace, *, infer: bool = False) -> dict[tuple[str, str], 
     ):
         pair = instants[source], instants[target]
         assert pair not in found
-        found[pair] = EdgeKind(kind), weight, event
+        found[pair] = EdgeKind(kind), weight // 1000, event
     return found
 
 
 def of_kind(edges: dict[tuple[str, str], tuple[EdgeKind, int, int]], kind: EdgeKind) -> dict[tuple[str, str], int]:
-    """Weights of the edges of a kind."""
     return {pair: weight for pair, (of, weight, _) in edges.items() if of is kind}

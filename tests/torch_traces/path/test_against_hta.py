@@ -1,7 +1,5 @@
 """Our graphs and longest paths of torch's traces are HTA's, or a test shows what HTA does wrong on that trace."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -29,6 +27,8 @@ FILES = {
     **{path.name.removesuffix(".json.gz"): path for path in sorted(DATA.glob("*.json.gz"))},
 }
 ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
+#: Answers of HTA to questions.
+Hta = Callable[[Question], Answer]
 #: HTA and we have the same of these.
 SAME: dict[str, Question] = {
     **{
@@ -84,7 +84,6 @@ def trained(folder: Path) -> dict[str, Question]:
 
 @pytest.fixture(scope="module")
 def made_up(folder: Path) -> dict[int, Question]:
-    """Questions about random traces, by seed."""
     found = {}
     for seed in (*RANDOM, TOUCHING_CALLS, TWO_WAITS):
         path = folder / f"{seed}.json"
@@ -103,7 +102,7 @@ def random_question(seed: int, path: Path) -> Question:
 
 
 @pytest.fixture(scope="module")
-def hta(request: pytest.FixtureRequest) -> Callable[[Question], Answer]:
+def hta(request: pytest.FixtureRequest) -> Hta:
     """HTA's answers, all from one process."""
     questions = [*SAME.values(), *OTHER.values(), *request.getfixturevalue("made_up").values()]
     questions += [Question(SAME["alexnet, one"].path, ALEX, 1, zero_weight_launches=False)]
@@ -113,26 +112,23 @@ def hta(request: pytest.FixtureRequest) -> Callable[[Question], Answer]:
     return answers.__getitem__
 
 
+def compared_with(hta: Hta, question: Question) -> Compared:
+    return Compared(load(question.path), question, hta(question))
+
+
 @pytest.mark.parametrize("name", SAME)
-def test_a_recorded_trace_has_htas_graph_and_longest_path(name: str, hta: Callable[[Question], Answer]) -> None:
-    question = SAME[name]
-    assert Compared(load(question.path), question, hta(question)).differences() == []
+def test_a_recorded_trace_has_htas_graph_and_longest_path(name: str, hta: Hta) -> None:
+    assert compared_with(hta, SAME[name]).differences() == []
 
 
 @pytest.mark.parametrize("name", ["all", "a step", "two steps, loading"])
-def test_steps_of_training_have_htas_graph_and_longest_path(
-    name: str, trained: dict[str, Question], hta: Callable[[Question], Answer]
-) -> None:
-    question = trained[name]
-    assert Compared(load(question.path), question, hta(question)).differences() == []
+def test_steps_of_training_have_htas_graph_and_longest_path(name: str, trained: dict[str, Question], hta: Hta) -> None:
+    assert compared_with(hta, trained[name]).differences() == []
 
 
 @pytest.mark.parametrize("seed", RANDOM)
-def test_a_random_trace_has_htas_graph_and_longest_path(
-    seed: int, made_up: dict[int, Question], hta: Callable[[Question], Answer]
-) -> None:
-    question = made_up[seed]
-    compared = Compared(load(question.path), question, hta(question))
+def test_a_random_trace_has_htas_graph_and_longest_path(seed: int, made_up: dict[int, Question], hta: Hta) -> None:
+    compared = compared_with(hta, made_up[seed])
     if compared.back_in_time():
         assert seed in WAIT_FOR_LATER
         assert compared.differences_but_waits() == []
@@ -140,11 +136,8 @@ def test_a_random_trace_has_htas_graph_and_longest_path(
         assert compared.differences() == []
 
 
-def test_hta_makes_a_call_wait_for_work_that_ended_later(
-    made_up: dict[int, Question], hta: Callable[[Question], Answer]
-) -> None:
-    question = made_up[WAIT_FOR_LATER[0]]
-    compared = Compared(load(question.path), question, hta(question))
+def test_hta_makes_a_call_wait_for_work_that_ended_later(made_up: dict[int, Question], hta: Hta) -> None:
+    compared = compared_with(hta, made_up[WAIT_FOR_LATER[0]])
     ((work, call),) = compared.back_in_time()
     assert compared.ours.name(call[0]) == "cudaDeviceSynchronize"
     assert (work, call) not in compared.mine
@@ -153,18 +146,15 @@ def test_hta_makes_a_call_wait_for_work_that_ended_later(
 
 
 def test_hta_finds_circles_where_calls_touch_and_the_later_one_is_first_in_the_file(
-    made_up: dict[int, Question], hta: Callable[[Question], Answer]
+    made_up: dict[int, Question], hta: Hta
 ) -> None:
     question = made_up[TOUCHING_CALLS]
     assert hta(question).error == "HTA says that the graph is not valid"
     assert len(Ours.of(load(question.path), question).longest) > 1
 
 
-def test_hta_forgets_all_but_the_last_stream_that_a_kernel_waits_for(
-    made_up: dict[int, Question], hta: Callable[[Question], Answer]
-) -> None:
-    question = made_up[TWO_WAITS]
-    compared = Compared(load(question.path), question, hta(question))
+def test_hta_forgets_all_but_the_last_stream_that_a_kernel_waits_for(made_up: dict[int, Question], hta: Hta) -> None:
+    compared = compared_with(hta, made_up[TWO_WAITS])
     assert compared.only_htas() == {}
     ((pair, (kind, _)),) = compared.only_ours().items()
     assert kind == EdgeKind.SYNC
@@ -175,7 +165,7 @@ def test_hta_forgets_all_but_the_last_stream_that_a_kernel_waits_for(
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_htas_own_tests_assert_holds_for_us(name: str) -> None:
+def test_the_numbers_of_htas_own_tests_hold_for_us(name: str) -> None:
     (nodes, edges), on_path, microseconds, percent = KNOWN[name]
     ours = Ours.of(load(SAME[name].path), SAME[name])
     joined = np.union1d(ours.graph.edges.source, ours.graph.edges.target)
@@ -186,9 +176,9 @@ def test_what_htas_own_tests_assert_holds_for_us(name: str) -> None:
         assert found[category] * 100 == pytest.approx(share, abs=0.01)
 
 
-def test_without_launches_that_weigh_nothing_all_else_stays(hta: Callable[[Question], Answer]) -> None:
+def test_without_launches_that_weigh_nothing_all_else_stays(hta: Hta) -> None:
     question = Question(SAME["alexnet, one"].path, ALEX, 1, zero_weight_launches=False)
-    compared = Compared(load(question.path), question, hta(question))
+    compared = compared_with(hta, question)
     assert compared.only_htas() == {}
     ours = compared.only_ours()
     assert len(ours) > 0
@@ -196,17 +186,14 @@ def test_without_launches_that_weigh_nothing_all_else_stays(hta: Callable[[Quest
 
 
 @pytest.mark.parametrize("name", ["cpu_only", "resnet50"])
-def test_hta_cannot_do_traces_without_a_gpu_or_with_old_categories(
-    name: str, hta: Callable[[Question], Answer]
-) -> None:
+def test_hta_cannot_do_traces_without_a_gpu_or_with_old_categories(name: str, hta: Hta) -> None:
     question = OTHER[name]
     assert hta(question).error
     assert len(Ours.of(load(question.path), question).longest) > 1
 
 
-def test_hta_knows_neither_all_launches_nor_the_waits_of_hip(hta: Callable[[Question], Answer]) -> None:
-    question = OTHER["mi300"]
-    compared = Compared(load(question.path), question, hta(question))
+def test_hta_knows_neither_all_launches_nor_the_waits_of_hip(hta: Hta) -> None:
+    compared = compared_with(hta, OTHER["mi300"])
     calls = {"hipDeviceSynchronize", "hipMemcpyWithStream", "hipModuleLaunchKernel"}
     differ = {pair for pair, _ in (*compared.only_ours().items(), *compared.only_htas().items())}
     assert len(differ) > 0
@@ -215,9 +202,8 @@ def test_hta_knows_neither_all_launches_nor_the_waits_of_hip(hta: Callable[[Ques
         assert names & calls
 
 
-def test_hta_has_one_kernel_of_each_graph_that_is_launched(hta: Callable[[Question], Answer]) -> None:
-    question = OTHER["cudagraph"]
-    compared = Compared(load(question.path), question, hta(question))
+def test_hta_has_one_kernel_of_each_graph_that_is_launched(hta: Hta) -> None:
+    compared = compared_with(hta, OTHER["cudagraph"])
     trace = compared.ours.graph.trace
     of_graphs = [
         int(trace.events.index[row])
@@ -232,9 +218,8 @@ def test_hta_has_one_kernel_of_each_graph_that_is_launched(hta: Callable[[Questi
     assert ours - set(compared.answer.events) == set(of_graphs) - kept
 
 
-def test_hta_takes_collectives_for_computing_where_their_names_are_cut(hta: Callable[[Question], Answer]) -> None:
-    question = OTHER["cut names"]
-    compared = Compared(load(question.path), question, hta(question))
+def test_hta_takes_collectives_for_computing_where_their_names_are_cut(hta: Hta) -> None:
+    compared = compared_with(hta, OTHER["cut names"])
     assert (compared.only_ours(), compared.only_htas()) == ({}, {})
     shares = summary(compared.ours.graph, compared.ours.edges)
     assert shares["gpu_communication_bound"] > 0.8

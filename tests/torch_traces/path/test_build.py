@@ -1,7 +1,5 @@
 """The whole graph of a trace."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -14,15 +12,15 @@ from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
 from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.path.programs import rank_of, written
 from tests.torch_traces.path.random_traces import random_trace
-from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
+from tests.torch_traces.path.small_traces import edges_of, of_kind
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 RECORDED = sorted(path.name for path in DATA.glob("*.json.gz"))
 
 
 def check(graph: TorchGraph) -> None:
-    """Invariants of every graph."""
     nodes, edges = graph.nodes, graph.edges
     events = graph.trace.events
     assert all(np.diff(nodes.at) >= 0)
@@ -65,19 +63,15 @@ def test_graphs_of_random_traces_lead_forward_in_time(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_has_an_empty_graph() -> None:
-    graph = graph_of(SmallTrace().trace())
+    graph = graph_of(rank_of([]))
     check(graph)
     assert (len(graph.nodes), len(graph.edges)) == (0, 0)
 
 
 def test_instants_of_the_same_time_do_not_wait_for_one_another() -> None:
     """Two kernels of no length, each on a stream that was told to wait for the other one's."""
-    small = SmallTrace()
-    small.work(5, 5, small.call("cudaLaunchKernel", 0, 1, thread=1), stream=7)
-    small.work(5, 5, small.call("cudaLaunchKernel", 0, 1, thread=2), stream=8)
-    for thread, own, other in ((1, 7, 8), (2, 8, 7)):
-        small.call("cudaEventRecord", 0, 1, thread=3 + thread, correlation=other)
-        told = small.call("cudaStreamWaitEvent", 0, 1, thread)
-        small.sync("Stream Wait Event", told, 1, stream=own, recorded_by=other, recorded_stream=other)
-    check(graph_of(small.trace()))
-    assert of_kind(edges_of(small.trace()), EdgeKind.SYNC) == {}
+    text = """cudaLaunchKernel 0-1 #1 @1, gemm 5-5 #1 @7, cudaLaunchKernel 0-1 #2 @2, gemm 5-5 #2 @8,
+        cudaEventRecord 0-1 #18 @4, cudaStreamWaitEvent 0-1 #3 @1, Stream_Wait_Event 0-1 #3 @7 <18 ~8,
+        cudaEventRecord 0-1 #17 @5, cudaStreamWaitEvent 0-1 #4 @2, Stream_Wait_Event 0-1 #4 @8 <17 ~7"""
+    check(graph_of(rank_of(written(text))))
+    assert of_kind(edges_of(text), EdgeKind.SYNC) == {}

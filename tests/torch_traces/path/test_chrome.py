@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -62,7 +60,7 @@ def critical(found: list[dict[str, Any]]) -> int:
     return sum(event["ph"] == "X" and event.get("args", {}).get("critical", 0) for event in found)
 
 
-def test_what_is_marked_and_drawn_is_what_htas_own_test_counts(tmp_path: Path) -> None:
+def test_marked_events_and_arrows_are_as_many_as_htas_own_test_counts(tmp_path: Path) -> None:
     whole, few = events("simple_add", tmp_path / "whole", **WHOLE), events("simple_add", tmp_path / "few")
     assert critical(whole) == critical(few) == 159
     assert sum(flow["name"] == CRITICAL for flow in flows(whole)) == 314

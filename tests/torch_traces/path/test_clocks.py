@@ -51,7 +51,7 @@ def test_a_rank_that_sometimes_leaves_late_has_the_same_clock():
     assert align_clocks(together(stops + BEGIN), NOWHERE[:3]).offset.tolist() == [0, 0, 0]
 
 
-def test_an_offset_no_greater_than_what_remains_is_none():
+def test_an_offset_no_greater_than_the_spread_is_none():
     late = np.array([0, 300, -250, 400, -280, 500, -310, 450]) * 1000
     stops = np.arange(8) * MILLISECOND * 10 + BEGIN
     clocks = align_clocks(together(np.stack([stops, stops - late], axis=1)), NOWHERE[:2])
@@ -73,7 +73,7 @@ def test_ranks_without_a_collective_keep_their_clocks():
     assert clocks.spread.tolist() == [0, 0, -1, -1]
 
 
-def test_collectives_that_ranks_leave_one_by_one_say_nothing_of_clocks():
+def test_collectives_that_ranks_leave_one_by_one_do_not_align_clocks():
     stops = [[BEGIN, BEGIN + 80 * MILLISECOND]]
     assert align_clocks(together(stops, kind=CollectiveKind.BROADCAST), NOWHERE[:2]).offset.tolist() == [0, 0]
 
@@ -91,7 +91,7 @@ def test_hosts_of_one_name_whose_clocks_are_far_apart_are_several():
 
 
 @given(st.lists(st.integers(-(10**6), 10**6), min_size=2, max_size=6))
-def test_what_clocks_cannot_explain_is_counted(late: list[int]):
+def test_waits_that_clocks_cannot_explain_are_counted(late: list[int]):
     """The first rank leaves before the second one comes, by so much that no clock lets it be a wait."""
     rows = [[BEGIN + 10**9 * place, BEGIN + 10**9 * place + shift] for place, shift in enumerate(late)]
     arrivals = together(rows)

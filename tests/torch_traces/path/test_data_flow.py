@@ -1,7 +1,5 @@
 """When operators could have begun for their data alone, and how long data alone take."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from decimal import Decimal
@@ -17,6 +15,7 @@ from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
 from dask_efficiency.torch_traces.path.region import find_region
 from tests.torch_traces.kineto.test_execution import MM, node, tensor
+from tests.torch_traces.path.programs import written
 
 SHORT, LONG = 3, 6
 
@@ -91,7 +90,7 @@ def test_the_second_branch_could_begin_with_the_first(trace: RankTrace, products
 
 
 @pytest.mark.needs("torch")
-def test_what_needs_both_branches_comes_after_the_longer_one(trace: RankTrace) -> None:
+def test_an_operator_that_needs_both_branches_comes_after_the_longer_one(trace: RankTrace) -> None:
     flow = data_flow(trace)
     operators = flow.operators
     assert names(flow)[-2:] == ["aten::add", "aten::mul_"]
@@ -109,7 +108,7 @@ def test_nothing_begins_before_its_data_as_it_was(trace: RankTrace) -> None:
 
 
 @pytest.mark.needs("torch")
-def test_what_is_outside_the_region_is_there_from_its_beginning(trace: RankTrace) -> None:
+def test_data_from_outside_the_region_are_there_from_its_beginning(trace: RankTrace) -> None:
     flow = data_flow(trace, find_region(trace, "together"))
     assert names(flow) == ["aten::add", "aten::mul_"]
     assert flow.operators.earliest[0] == flow.operators.ready[0] == flow.operators.start[0]
@@ -120,12 +119,6 @@ def test_what_is_outside_the_region_is_there_from_its_beginning(trace: RankTrace
 def test_without_an_execution_trace_there_is_no_data_flow(recorded: tuple[Path, Path]) -> None:
     with pytest.raises(ValueError, match="it was read without an execution trace; give load_kineto an execution_trace"):
         data_flow(load_kineto(recorded[0]).ranks[0])
-
-
-def event(cat: str, ts: int, dur: int, **args: Any) -> dict[str, Any]:
-    on_gpu = cat == "kernel"
-    lane = {"pid": 0, "tid": args["stream"]} if on_gpu else {"pid": 9, "tid": 9}
-    return {"ph": "X", "cat": cat, "name": cat, "ts": ts, "dur": dur, "args": args, **lane}
 
 
 VIEW = "aten::t(Tensor(a) self) -> Tensor(a)"
@@ -149,12 +142,15 @@ def test_on_a_gpu_operators_take_as_long_as_their_kernels(load: Any) -> None:
         node(4, 1, "aten::mm", [[6, 105, 0, 64, 4, "cuda:0"]], [tensor(7, "cuda:0")], MM),
         node(5, 1, "aten::mm", [tensor(1, "cuda:0")], [tensor(8, "cuda:0")], MM),
     ]
-    events = [event("cpu_op", 10 * row, 8, **{"Record function id": 10 * row + 20}) for row in range(4)]
-    for ts, correlation in ((1, 11), (2, 12), (21, 13), (31, 14), (50, 15)):
-        events.append(event("cuda_runtime", ts, 1, correlation=correlation))
-    for ts, dur, correlation, stream in ((5, 100, 11, 7), (50, 50, 12, 8), (110, 40, 13, 7), (160, 60, 14, 7)):
-        events.append(event("kernel", ts, dur, correlation=correlation, stream=stream, device=0))
-    events.append(event("kernel", 300, 9, correlation=15, stream=7, device=0))  # no operator's
+    # the last kernel is of no operator
+    events = written(
+        """aten::mm 0-8, aten::t 10-18, aten::mm 20-28, aten::mm 30-38,
+        cudaLaunchKernel 1-2 #11, cudaLaunchKernel 2-3 #12, cudaLaunchKernel 21-22 #13, cudaLaunchKernel 31-32 #14,
+        cudaLaunchKernel 50-51 #15, gemm 5-105 #11, gemm 50-100 #12 @8, gemm 110-150 #13, gemm 160-220 #14,
+        gemm 300-309 #15"""
+    )
+    for row in range(4):
+        events[row]["args"]["Record function id"] = 10 * row + 20
     flow = data_flow(load(events, {"nodes": nodes}))
     operators = flow.operators
     assert operators.duration.tolist() == [100_000, 0, 40_000, 60_000]
@@ -170,7 +166,7 @@ def chakra(number: int, after: list[int], micros: int) -> dict[str, Any]:
 
 def test_of_chakras_nodes_their_own_durations_count(load: Any) -> None:
     nodes = [chakra(4, [], 30), chakra(3, [4], 20), chakra(2, [], 45), chakra(1, [3, 2], 5)]
-    flow = data_flow(load([event("cpu_op", 0, 1)], {"nodes": nodes}))
+    flow = data_flow(load(written("aten::mm 0-1"), {"nodes": nodes}))
     assert flow.execution.nodes.number[flow.operators.node[flow.longest]].tolist() == [4, 3, 1]
     assert flow.floor_seconds == 55e-6
     assert (flow.operators.start == MISSING).all()
@@ -180,4 +176,4 @@ def test_of_chakras_nodes_their_own_durations_count(load: Any) -> None:
 def test_dependencies_in_a_circle_are_refused(load: Any) -> None:
     nodes = [chakra(1, [2], 1), chakra(2, [1], 1), chakra(3, [], 1)]
     with pytest.raises(ValueError, match="the data dependencies of node 1 have a cycle"):
-        data_flow(load([event("cpu_op", 0, 1)], {"nodes": nodes}))
+        data_flow(load(written("aten::mm 0-1"), {"nodes": nodes}))

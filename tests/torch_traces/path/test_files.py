@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -45,7 +43,7 @@ def test_a_path_is_loaded_as_it_was_saved(tmp_path: Path, name: str) -> None:
     assert str(loaded) == str(recorded(name))
 
 
-def test_what_operators_read_is_kept(tmp_path: Path) -> None:
+def test_data_that_operators_read_are_kept(tmp_path: Path) -> None:
     with_execution().save(tmp_path / "step.path")
     loaded = load_path(tmp_path / "step.path")
     assert_same(with_execution(), loaded)
@@ -124,7 +122,7 @@ def _shifted(group: str, column: str) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (set_to("chosen", to=3), "'chosen' is 3; expected the position of one of 1 graphs"),
         (set_to("chosen", to="x"), "'chosen' is 'x'; expected int"),
@@ -145,9 +143,9 @@ def _shifted(group: str, column: str) -> Change:
         (_shifted("ranks/0/name_offsets", "offsets"), "'ranks/0/name_offsets' do not rise from 0"),
     ],
 )
-def test_a_forged_file_is_refused(tmp_path: Path, content: bytes, change: Change, said: str) -> None:
+def test_a_forged_file_is_refused(tmp_path: Path, content: bytes, change: Change, message: str) -> None:
     path = tmp_path / "step.path"
     path.write_bytes(forged(content, "path.json", change))
     with pytest.raises(PathFileError) as caught:
         load_path(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

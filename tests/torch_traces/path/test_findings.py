@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +23,7 @@ def path_of(kinds: dict[str, float], names: dict[str, float] | None = None, mean
     return path
 
 
-def said_of(path: Any) -> str:
+def headline_of(path: Any) -> str:
     return headline(parts(path), in_figures(path.window_seconds), "the window")
 
 
@@ -39,11 +37,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_what_took_most_is_the_first_finding_and_the_headline(kind: str) -> None:
+def test_the_kind_that_took_most_is_the_first_finding_and_the_headline(kind: str) -> None:
     kinds = {str(MEMBERS[kind][-1]): 3.0}
     title = TITLES[kind][0] if kind != ON_CPU else "On the CPU, GPU idle for nearly all of that"
     assert first(kinds).kind == kind
-    assert said_of(path_of(kinds)) == f"4 s; 75 % of the window is {title[0].lower()}{title[1:]}"
+    assert headline_of(path_of(kinds)) == f"4 s; 75 % of the window is {title[0].lower()}{title[1:]}"
 
 
 def test_the_window_is_shorter_by_its_seconds_at_most() -> None:
@@ -69,24 +67,24 @@ def test_the_window_is_shorter_by_its_seconds_at_most() -> None:
         ({"aten::add": 1.0}, None, "Make these operators faster."),
     ],
 )
-def test_what_helps_is_what_the_cpu_s_time_went_to(names: Any, meanwhile: float | None, advice: str) -> None:
+def test_advice_follows_the_names_that_took_the_cpus_time(names: Any, meanwhile: float | None, advice: str) -> None:
     assert first({"compute-cpu": 4.0}, names, meanwhile).advice == advice
 
 
 @pytest.mark.parametrize(
-    ("meanwhile", "said"),
+    ("meanwhile", "expected"),
     [
         (0.01, "GPU idle for nearly all of that"),
         (1.0, "GPU idle for 75 % of that"),
         (3.6, "GPU at work for 90 % of that"),
     ],
 )
-def test_findings_have_the_gpus_state_during_the_cpus_time(meanwhile: float, said: str) -> None:
-    assert first({"compute-cpu": 4.0}, {}, meanwhile).where == said
-    assert said_of(path_of({"compute-cpu": 4.0}, {}, meanwhile)).endswith(f"on the CPU, {said}")
+def test_findings_have_the_gpus_state_during_the_cpus_time(meanwhile: float, expected: str) -> None:
+    assert first({"compute-cpu": 4.0}, {}, meanwhile).where == expected
+    assert headline_of(path_of({"compute-cpu": 4.0}, {}, meanwhile)).endswith(f"on the CPU, {expected}")
 
 
-def test_what_helps_is_not_known_where_a_gpu_worked_and_no_wait_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_advice_where_a_gpu_worked_and_no_wait_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "has_waits", lambda trace: False)
     found = first({"compute-cpu": 4.0}, {"aten::empty": 3.0}, 1.0)
     assert (found.title, found.saves_seconds, found.advice) == ("On the CPU as far as is known", None, "")
@@ -110,7 +108,7 @@ def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
     for kind in ("compute-cpu", "gpu-communication", "data-loading"):
         for names in ({"-": 3.9}, {"aten::mm": 3.9}, {}):
             path = path_of({kind: 3.9}, names, None)
-            assert not re.search("GPU|CUDA", f"{said_of(path)} {parts(path)[0][0]}")
+            assert not re.search("GPU|CUDA", f"{headline_of(path)} {parts(path)[0][0]}")
 
 
 def test_a_name_of_any_length_and_kind_is_cut_and_harmless() -> None:
@@ -119,7 +117,7 @@ def test_a_name_of_any_length_and_kind_is_cut_and_harmless() -> None:
     assert len(found.where) < 100
 
 
-def test_a_rank_that_others_wait_for_is_named_with_why_and_what_it_costs() -> None:
+def test_a_rank_that_others_wait_for_is_named_with_cause_and_cost() -> None:
     """The first step waits 99 ms for rank 1, the second one 9 ms for rank 0."""
     trace = job(
         Plan((0, 0), ((MILLISECOND, 100 * MILLISECOND), (10 * MILLISECOND, MILLISECOND)), ((0, 0),) * 2).recordings()
@@ -140,7 +138,7 @@ def test_a_rank_that_began_late_comes_first_and_only_once() -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_path_is_explained_by_what_it_was_spent_on(name: str) -> None:
+def test_a_recorded_path_is_explained_by_its_largest_kind(name: str) -> None:
     path = recorded(name)
     kind = {"simple_add": "compute-noncpu", "cpu_only": "gpu-communication", "dlrm": "unattributed"}
     assert 0 < len(path.headline) <= MAX_HEADLINE
@@ -158,8 +156,8 @@ def test_the_path_of_any_job_has_a_headline_of_one_line_and_findings_within_the_
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(0.009571, "9.57 ms"), (0.09999, "100 ms"), (0.9998, "1 s"), (43.42, "43.4 s"), (4321.0, "4321 s")],
 )
-def test_durations_have_figures_enough_to_compare_them(seconds: float, said: str) -> None:
-    assert in_figures(seconds) == said
+def test_durations_have_figures_enough_to_compare_them(seconds: float, expected: str) -> None:
+    assert in_figures(seconds) == expected

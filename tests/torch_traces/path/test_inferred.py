@@ -1,7 +1,5 @@
 """Without synchronisation events the same is found as with them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
 from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.tiling import tile
-from tests.torch_traces.path.programs import Event, Program, call, on_cpu, rank_of, work
+from tests.torch_traces.path.programs import Event, Program, call, rank_of, work, written
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
@@ -60,11 +58,7 @@ def waited(events: list[Event]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("file", "annotation", "instance"),
-    [
-        ("alexnet", "", None),
-        ("alexnet", FORWARD, 1),
-        ("event_sync", "ProfilerStep", 0),
-    ],
+    [("alexnet", "", None), ("alexnet", FORWARD, 1), ("event_sync", "ProfilerStep", 0)],
 )
 def test_recorded_traces_are_explained_as_well_without_their_synchronisations(
     file: str, annotation: str, instance: int | None
@@ -92,81 +86,72 @@ def test_without_inference_these_programs_are_explained_otherwise() -> None:
     assert moved(recorded, build_graph(trace, find_region(trace), infer=False)) > MAX_MOVED
 
 
-LAUNCHED = [
-    on_cpu("aten::mm", 0, 20),
-    call("cudaLaunchKernel", 5, 8, 1),
-    work("gemm", 9, 60, 1),
-    call("cudaLaunchKernel", 10, 12, 2),
-    work("beside", 14, 90, 2, stream=20),
-]
+LAUNCHED = "aten::mm 0-20, cudaLaunchKernel 5-8 #1, gemm 9-60 #1"
+BESIDE = f"{LAUNCHED}, cudaLaunchKernel 10-12 #2, beside 14-90 #2 @20, "
+TOLD = "cudaEventRecord 20-21 #3, cudaStreamWaitEvent 22-23 #4"
 
-TOLD = [call("cudaEventRecord", 20, 21, 3), call("cudaStreamWaitEvent", 22, 23, 4)]
-WAIT = call("cudaDeviceSynchronize", 30, 95, 3)
-#: Events beside those that are launched, and the waits that are inferred.
+#: Events, and pairs of work and what waited for it.
 SCENES = {
-    "a device is waited for with all its streams": ([WAIT], {("gemm", WAIT["name"]), ("beside", WAIT["name"])}),
+    "a device is waited for with all its streams": (
+        BESIDE + "cudaDeviceSynchronize 30-95 #3",
+        {("gemm", "cudaDeviceSynchronize"), ("beside", "cudaDeviceSynchronize")},
+    ),
     "a stream is the one that the thread used last": (
-        [call("cudaStreamSynchronize", 30, 95, 3)],
+        BESIDE + "cudaStreamSynchronize 30-95 #3",
         {("beside", "cudaStreamSynchronize")},
     ),
     "a stream is another one if only its work ended with the call": (
-        [call("cudaStreamSynchronize", 30, 64, 3)],
+        BESIDE + "cudaStreamSynchronize 30-64 #3",
         {("gemm", "cudaStreamSynchronize")},
     ),
     "an event is the one that was recorded last": (
-        [call("cudaEventRecord", 8.5, 9, 3), call("cudaEventSynchronize", 30, 64, 4)],
+        BESIDE + "cudaEventRecord 8.5-9 #3, cudaEventSynchronize 30-64 #4",
         {("gemm", "cudaEventSynchronize")},
     ),
-    "memory is given back when the device is idle": ([call("cudaFree", 30, 95, 3)], {("beside", "cudaFree")}),
-    "an idle device gives memory back at once": ([call("cudaFree", 100, 120, 3)], set()),
-    "a stream waits for what was asked for before the event was recorded": (
-        [*TOLD, call("cudaLaunchKernel", 24, 26, 5), work("held back", 91, 99, 5)],
-        {("beside", "held back")},
+    "memory is given back when the device is idle": (BESIDE + "cudaFree 30-95 #3", {("beside", "cudaFree")}),
+    "an idle device gives memory back at once": (BESIDE + "cudaFree 100-120 #3", set()),
+    "a stream waits for work from before the event was recorded": (
+        f"{BESIDE}{TOLD}, cudaLaunchKernel 24-26 #5, late 91-99 #5",
+        {("beside", "late")},
     ),
-    "what had not ended cannot have been waited for": (
-        [
-            *(call("cudaLaunchKernel", 16, 18, 6), work("second beside", 91, 300, 6, stream=20), *TOLD),
-            *(call("cudaLaunchKernel", 24, 26, 5), work("held back", 92, 99, 5)),
-        ],
-        {("beside", "held back")},
+    "work that had not ended cannot have been waited for": (
+        f"{BESIDE}cudaLaunchKernel 16-18 #6, second 91-300 #6 @20, {TOLD}, cudaLaunchKernel 24-26 #5, late 92-99 #5",
+        {("beside", "late")},
     ),
     "recorded synchronisations are not inferred again": (
-        [WAIT, work("Context Sync", 31, 94, 3, stream=-1, cat="cuda_sync")],
+        BESIDE + "cudaDeviceSynchronize 30-95 #3, Context_Sync 31-94 #3 @-1",
         set(),
+    ),
+    "a copy waited for itself if it ended within its call": (
+        BESIDE + "cudaMemcpyAsync 30-100 #3, Memcpy_DtoH 95-99 #3",
+        {("Memcpy DtoH", "cudaMemcpyAsync")},
+    ),
+    "a copy that ended after its call was not waited for": (
+        BESIDE + "cudaMemcpyAsync 30-100 #3, Memcpy_DtoH 95-101 #3",
+        set(),
+    ),
+    "a stream that waits is another one than the event's": (
+        (
+            f"{LAUNCHED}, cudaEventRecord 8.5-9 #3, cudaStreamWaitEvent 9-9.5 #4, cudaLaunchKernel 10-12 #5, "
+            "own 61-62 #5, cudaLaunchKernel 13-15 #6, on_another 62-99 #6 @20"
+        ),
+        {("gemm", "on another")},
+    ),
+    "work that ends with the call was waited for, whichever is first in the file": (
+        f"cudaDeviceSynchronize 20-60 #2, {LAUNCHED}",
+        {("gemm", "cudaDeviceSynchronize")},
     ),
 }
 
 
 @pytest.mark.parametrize(("events", "waits"), SCENES.values(), ids=SCENES)
-def test_what_a_call_or_a_stream_waited_for_is_inferred(events: list[Event], waits: set[tuple[str, str]]) -> None:
-    assert waited([*LAUNCHED, *events]) == waits
-
-
-def test_a_copy_waited_for_itself_if_it_ended_within_its_call() -> None:
-    def copied(stop: float) -> set[tuple[str, str]]:
-        copy = work("Memcpy DtoH (Device -> Pageable)", 95, stop, 3, cat="gpu_memcpy")
-        return waited([*LAUNCHED, call("cudaMemcpyAsync", 30, 100, 3), copy])
-
-    assert copied(99) == {("Memcpy DtoH (Device -> Pageable)", "cudaMemcpyAsync")}
-    assert copied(101) == set()
+def test_waits_of_calls_and_streams_are_inferred(events: str, waits: set[tuple[str, str]]) -> None:
+    assert waited(written(events)) == waits
 
 
 def test_a_long_launch_waited_for_room_in_a_full_queue() -> None:
     queued = [call("cudaLaunchKernel", 0.01 * i, 0.01 * i + 0.005, i + 1) for i in range(1020)]
     kernels = [work(f"kernel {i}", 20 + 10 * i, 29 + 10 * i, i + 1) for i in range(1020)]
-    last = [call("cudaLaunchKernel", 30, 121, 2000), work("last", 11_000, 11_001, 2000)]
+    last = written("cudaLaunchKernel 30-121 #2000, last 11000-11001 #2000")
     assert waited([*queued, *kernels, *last]) == {("kernel 9", "cudaLaunchKernel")}
     assert waited([*queued[:500], *kernels[:500], *last]) == set()
-
-
-def test_a_stream_that_waits_is_another_one_than_the_events() -> None:
-    told = [call("cudaEventRecord", 8.5, 9, 3), call("cudaStreamWaitEvent", 9, 9.5, 4)]
-    own = [call("cudaLaunchKernel", 10, 12, 5), work("on its own stream", 61, 62, 5)]
-    other = [call("cudaLaunchKernel", 13, 15, 6), work("on another one", 62, 99, 6, stream=20)]
-    assert waited([*LAUNCHED[:3], *told, *own, *other]) == {("gemm", "on another one")}
-
-
-def test_work_that_ends_with_the_call_was_waited_for() -> None:
-    # The call is the first one in the file, so that rows do not say what comes first.
-    events = [call("cudaDeviceSynchronize", 20, 60, 2), *LAUNCHED[:3]]
-    assert waited(events) == {("gemm", "cudaDeviceSynchronize")}

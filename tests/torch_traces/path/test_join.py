@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gc
 import gzip
 import json
@@ -19,9 +17,10 @@ from dask_efficiency.runs.path.segments import CODES
 from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.path import join
 from dask_efficiency.torch_traces.path.join import read_profile, with_gpu_times
-from tests.torch_traces.path.programs import Event, call, on_cpu, work
+from tests.torch_traces.path.programs import Event, call, on_cpu, work, written
 
 US = 1_000
+#: The task's thread, another one, and one of autograd's.
 THREAD, OTHER, AUTOGRAD = 77, 88, 99
 #: The trace's clock is so far ahead of that of Kineto, which is behind by half a day and some.
 AHEAD = 43_200_000_000_123
@@ -64,13 +63,10 @@ def assert_tiles(path: CriticalPath) -> None:
 
 
 #: An operator that launches a kernel and waits for it, then nothing of torch's.
-STEP = [
-    on_cpu("aten::mm", 100, 1_000, thread=THREAD),
-    call("cudaLaunchKernel", 200, 300, 1, thread=THREAD),
-    work("gemm", 350, 6_000, 1),
-    call("cudaDeviceSynchronize", 1_100, 6_050, 2, thread=THREAD),
-    work("Context Sync", 1_110, 6_040, 2, stream=-1, cat="cuda_sync"),
-]
+STEP = written(
+    """aten::mm 100-1000 @77, cudaLaunchKernel 200-300 #1 @77, gemm 350-6000 #1,
+    cudaDeviceSynchronize 1100-6050 #2 @77, Context_Sync 1110-6040 #2 @-1"""
+)
 
 
 def test_a_profiled_task_is_followed_into_its_kernels_and_the_rest_of_it_stays() -> None:
@@ -103,21 +99,16 @@ def test_as_much_of_a_thread_s_time_computed_as_its_clock_counted() -> None:
     assert after[Kind.GPU_COMPUTE] == 5_650 * US
 
 
-def test_what_other_threads_of_the_process_ask_of_the_gpu_is_not_the_task_s() -> None:
-    events = [
-        *STEP,
-        call("cudaLaunchKernel", 2_000, 2_100, 10, thread=OTHER),
-        work("theirs", 6_010, 9_000, 10),
-        call("cudaLaunchKernel", 3_000, 3_100, 11, thread=AUTOGRAD),  # in no operator of the task's
-        work("theirs too", 9_000, 9_500, 11),
-        on_cpu("MmBackward0", 4_000, 4_500, thread=AUTOGRAD),
-        call("cudaLaunchKernel", 4_100, 4_200, 12, thread=AUTOGRAD),
-        work("ours", 10_000, 10_100, 12),
-        work("whose?", 11_000, 11_100, 99),
-    ]
+def test_work_on_the_gpu_for_other_threads_of_the_process_is_not_the_tasks() -> None:
+    unknown = "unknown 11000-11100 #99"
+    # the first call of autograd's thread is in no operator of the task's
+    events = STEP + written(
+        f"""cudaLaunchKernel 2000-2100 #10 @88, theirs 6010-9000 #10, cudaLaunchKernel 3000-3100 #11 @99,
+        theirs 9000-9500 #11, MmBackward0 4000-4500 @99, cudaLaunchKernel 4100-4200 #12 @99, ours 10000-10100 #12,
+        {unknown}"""
+    )
     assert with_gpu_times(profiled(events)).runs.gpu_ns[RUN] == (5_650 + 100) * US
-    alone = [*STEP, work("whose?", 11_000, 11_100, 99)]
-    assert with_gpu_times(profiled(alone)).runs.gpu_ns[RUN] == (5_650 + 100) * US
+    assert with_gpu_times(profiled(STEP + written(unknown))).runs.gpu_ns[RUN] == (5_650 + 100) * US
     path = critical_path(profiled(events))
     assert_tiles(path)
     gpu = [(start, stop) for kind, start, stop in parts(path) if kind is Kind.GPU_COMPUTE]
@@ -126,13 +117,10 @@ def test_what_other_threads_of_the_process_ask_of_the_gpu_is_not_the_task_s() ->
 
 
 def test_the_gpu_time_of_a_profiled_run_is_the_union_of_its_kernels_in_the_profile() -> None:
-    more = [
-        *STEP,
-        call("cudaLaunchKernel", 400, 450, 3, thread=THREAD),
-        work("beside", 5_000, 7_000, 3, stream=8),
-        call("cudaLaunchKernel", 500, 550, 4, thread=THREAD),
-        work("after the profile", 10_000, 10**6, 4, stream=8),
-    ]
+    more = STEP + written(
+        """cudaLaunchKernel 400-450 #3 @77, at_once 5000-7000 #3 @8,
+        cudaLaunchKernel 500-550 #4 @77, after_the_profile 10000-1000000 #4 @8"""
+    )
     trace = profiled(more, stop=START + 12 * MS)
     found = with_gpu_times(trace)
     assert found.runs.gpu_ns[RUN] == (7_000 - 350) * US + (11_000 - 10_000) * US
@@ -142,13 +130,13 @@ def test_the_gpu_time_of_a_profiled_run_is_the_union_of_its_kernels_in_the_profi
     assert type(found) is RunTrace
 
 
-def test_a_profile_without_a_gpu_says_nothing_of_its_time() -> None:
-    trace = profiled([on_cpu("aten::mm", 100, 1_000, thread=THREAD)])
+def test_a_profile_without_a_gpu_leaves_the_gpus_time_unknown() -> None:
+    trace = profiled(written("aten::mm 100-1000 @77"))
     np.testing.assert_array_equal(with_gpu_times(trace).runs.gpu_ns, TRACE.runs.gpu_ns)
     assert {kind for kind, _, _ in parts(critical_path(trace))} == {kind for kind, _, _ in parts(critical_path(TRACE))}
 
 
-@pytest.mark.parametrize("events", [[], [on_cpu("aten::mm", 100, 1_000, thread=OTHER)]])
+@pytest.mark.parametrize("events", [[], written("aten::mm 100-1000 @88")])
 def test_a_profile_in_which_the_thread_used_no_torch_changes_nothing(events: list[Event]) -> None:
     path = critical_path(profiled(events))
     assert parts(path) == parts(critical_path(TRACE))
@@ -192,7 +180,7 @@ def test_a_replay_of_a_profiled_run_has_other_times_and_no_profile() -> None:
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_whatever_a_profile_says_the_path_tiles_and_nobody_else_s_time_moves(data: st.DataObject) -> None:
+def test_with_any_profile_the_path_tiles_and_the_time_of_others_stays(data: st.DataObject) -> None:
     at = st.integers(-5_000, 40_000)
     events = []
     for correlation in range(data.draw(st.integers(0, 12))):

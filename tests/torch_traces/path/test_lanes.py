@@ -1,13 +1,12 @@
 """Threads by number, and an order of lanes and times."""
 
-from __future__ import annotations
-
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs, thread_lanes
-from tests.torch_traces.path.small_traces import SmallTrace
+from tests.torch_traces.path.programs import rank_of, written
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-(1 << 40), 1 << 40))))
@@ -28,17 +27,15 @@ def test_lanes_come_first_then_times(pairs: list[tuple[int, int]], unit: int) ->
     assert np.argsort(keys[0], kind="stable").tolist() == sorted(range(len(exact)), key=exact.__getitem__)
 
 
-def lanes_of(*operators: tuple[str, int]) -> int:
-    """Number of lanes of operators, by name and thread."""
-    small = SmallTrace()
-    for number, (name, thread) in enumerate(operators):
-        small.operator(name, 10 * number, 10 * number + 5, thread)
-    return len(np.unique(thread_lanes(small.trace(), np.arange(len(operators)))))
-
-
-def test_backward_passes_of_several_threads_have_lanes_of_their_own() -> None:
-    assert lanes_of(("aten::forward", 1), ("autograd::engine", 2), ("autograd::engine", 3)) == 3
-
-
-def test_a_backward_pass_without_a_forward_one_has_a_lane_of_its_own() -> None:
-    assert lanes_of(("aten::add", 1), ("autograd::engine", 2)) == 2
+@pytest.mark.parametrize(
+    ("operators", "lanes"),
+    [
+        ("aten::forward 0-5 @1, autograd::engine 10-15 @2, autograd::engine 20-25 @3", 3),
+        ("aten::add 0-5 @1, autograd::engine 10-15 @2", 2),
+    ],
+)
+def test_backward_passes_have_lanes_of_their_own_if_there_are_several_or_no_forward_pass(
+    operators: str, lanes: int
+) -> None:
+    trace = rank_of(written(operators))
+    assert len(np.unique(thread_lanes(trace, np.arange(len(trace.events))))) == lanes

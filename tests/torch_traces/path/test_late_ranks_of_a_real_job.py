@@ -16,6 +16,7 @@ from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.tiling import tile_ranks
 from tests.torch_traces.path import late_ranks
+from tests.torch_traces.path.test_tiling_of_ranks import check
 
 pytestmark = [
     pytest.mark.needs("torch"),
@@ -27,7 +28,6 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
-    """The job's ranks."""
     folder = tmp_path_factory.mktemp("job")
     program = [sys.executable, "-m", "tests.torch_traces.path.gloo_job", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -37,7 +37,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
 
 @pytest.fixture(scope="module")
 def ranks(trace: KinetoTrace) -> JobRanks:
-    """Waits between its ranks."""
     return job_ranks(trace)
 
 
@@ -60,10 +59,7 @@ def test_one_path_over_all_ranks_tiles_the_job_and_spends_most_time_with_those_t
 ):
     graphs = [build_graph(rank, find_region(rank)) for rank in trace.ranks]
     stretches = tile_ranks(graphs, ranks.collectives, ranks.clocks)
-    starts = [graph.region.start + shift for graph, shift in zip(graphs, ranks.clocks.offset.tolist(), strict=True)]
-    stops = [graph.region.stop + shift for graph, shift in zip(graphs, ranks.clocks.offset.tolist(), strict=True)]
-    assert (stretches.start[0], stretches.stop[-1]) == (min(starts), max(stops))
-    assert (stretches.start[1:] == stretches.stop[:-1]).all()
+    check(stretches, graphs, ranks.clocks.offset)
     for step, rank in (late_ranks.LATE_START, late_ranks.COMPUTE, late_ranks.DATA_LOADING, late_ranks.COMMUNICATION):
         late = ranks.late.step == step
         before, until = ranks.late.at[ranks.late.step < step].max(), ranks.late.at[late].max()

@@ -1,7 +1,5 @@
 """The longest path."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -9,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import Edges, Nodes, Region, TorchGraph
 from dask_efficiency.torch_traces.path.longest import BOUNDS, Bound, breakdown, longest_path, path_edges, summary
 from dask_efficiency.torch_traces.path.region import find_region
-from tests.torch_traces.path.small_traces import SmallTrace
+from tests.torch_traces.path.programs import rank_of, written
 
 NODES = 8
 
@@ -24,7 +21,7 @@ def graph_of(edges: list[tuple[int, int, int]]) -> TorchGraph:
     columns = {name: [edge[i] for edge in edges] for i, name in enumerate(("source", "target", "weight"))}
     nodes = Nodes(np.arange(NODES), np.arange(NODES), np.arange(NODES) % 2 == 0)
     table = Edges.from_columns(columns) if edges else Edges.empty()
-    return TorchGraph(SmallTrace().trace(), Region(0, NODES, np.empty(0, np.int32)), nodes, table)
+    return TorchGraph(rank_of([]), Region(0, NODES, np.empty(0, np.int32)), nodes, table)
 
 
 def length_by_trying_all(edges: list[tuple[int, int, int]]) -> int:
@@ -59,22 +56,14 @@ def test_a_path_begins_as_early_as_edges_without_weight_lead() -> None:
     assert longest_path(graph_of([(0, 1, 0), (1, 2, 0), (2, 3, 4)])).tolist() == [0, 1, 2, 3]
 
 
-def of_everything() -> SmallTrace:
-    """20 ns of loading, 10 of an operator, 15 of a launch, kernels of 30 and 40 with 5 between them, a wait."""
-    small = SmallTrace()
-    small.add(Category.ANNOTATION, "enumerate(DataLoader)#next", 0, 20)
-    small.operator("aten::add", 20, 32)
-    first = small.call("cudaLaunchKernel", 30, 31)
-    second = small.call("cudaLaunchKernel", 50, 51)
-    small.work(45, 75, first)
-    small.work(80, 120, second, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
-    wait = small.call("cudaStreamSynchronize", 60, 130)
-    small.sync("Stream Sync", wait, 125, stream=7)
-    return small
+#: 20 us of loading, 10 of an operator, 15 of a launch, kernels of 30 and 40 with 5 between them, a wait.
+EVERYTHING = """enumerate(DataLoader)#next 0-20, aten::add 20-32, cudaLaunchKernel 30-31 #1, cudaLaunchKernel 50-51 #2,
+    gemm 45-75 #1, ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>) 80-120 #2,
+    cudaStreamSynchronize 60-130 #3, Stream_Sync 60-125 #3"""
 
 
 def test_shares_are_those_of_a_path_worked_by_hand() -> None:
-    trace = of_everything().trace()
+    trace = rank_of(written(EVERYTHING))
     graph = build_graph(trace, find_region(trace), data_loading=["DataLoader"])
     edges = path_edges(graph, longest_path(graph))
     assert summary(graph, edges) == pytest.approx(
@@ -88,26 +77,18 @@ def test_shares_are_those_of_a_path_worked_by_hand() -> None:
         }
     )
     rows = breakdown(graph, edges)
-    named = [
-        (BOUNDS[bound] if bound >= 0 else None, event, duration)
-        for bound, event, duration in zip(
-            rows.bound_by.tolist(), rows.event.tolist(), rows.duration.tolist(), strict=True
-        )
+    bounds = [BOUNDS[bound] if bound >= 0 else None for bound in rows.bound_by.tolist()]
+    assert bounds == [
+        *(Bound.DATA_LOADING, None, Bound.CPU, Bound.GPU_LAUNCHES),
+        *(Bound.GPU_COMPUTE, Bound.GPU_KERNEL_GAPS, Bound.GPU_COMMUNICATION),
     ]
-    assert named == [
-        (Bound.DATA_LOADING, 0, 20),
-        (None, -1, 0),
-        (Bound.CPU, 1, 10),
-        (Bound.GPU_LAUNCHES, -1, 15),
-        (Bound.GPU_COMPUTE, 4, 30),
-        (Bound.GPU_KERNEL_GAPS, 4, 5),
-        (Bound.GPU_COMMUNICATION, 5, 40),
-    ]
+    assert rows.event.tolist() == [0, -1, 1, -1, 4, 4, 5]
+    assert (rows.duration // 1000).tolist() == [20, 0, 10, 15, 30, 5, 40]
     assert rows.edge.tolist() == edges.tolist()
 
 
 def test_nodes_that_no_edge_joins_are_no_path() -> None:
-    trace = of_everything().trace()
+    trace = rank_of(written(EVERYTHING))
     graph = build_graph(trace, find_region(trace))
     with pytest.raises(ValueError, match="no edge of the path leaves node 0"):
         path_edges(graph, np.array([0, len(graph.nodes) - 1], np.int32))

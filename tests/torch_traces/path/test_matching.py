@@ -1,9 +1,6 @@
 """Collectives are matched over the ranks of a job, whatever parts of it their profiles recorded."""
 
-import gzip
-import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +12,7 @@ from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveKind, kind_of
 from dask_efficiency.torch_traces.path.matching import ALONE, CUT, DIFFERENT, UNPAIRED, match_collectives
 from tests.torch_traces.path.jobs import BACKGROUND, BEGIN, EVENTS, MILLISECOND, Plan, Recording, job, plans
-
-DATA = Path(__file__).parents[2] / "data" / "kineto"
+from tests.torch_traces.path.samples import RECORDED, dlrm_events
 
 ALL_REDUCE, BROADCAST = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", "ncclDevKernel_Broadcast_RING_LL(...)"
 
@@ -34,7 +30,6 @@ def matched(trace: KinetoTrace) -> list[tuple[str, str, tuple[int, ...]]]:
 
 
 def kernel(rank: Recording, stop: int, name: str = ALL_REDUCE, *, group: str = "", **columns: object) -> None:
-    """A kernel of NCCL of a millisecond."""
     if group:
         columns |= {"group": rank.name(group), "collective": rank.name("allreduce")}
     rank.kernel(name, stop - MILLISECOND, stop, **columns)
@@ -58,7 +53,7 @@ def kernel(rank: Recording, stop: int, name: str = ALL_REDUCE, *, group: str = "
         ("recv", "RECEIVE"),
     ],
 )
-def test_names_of_kernels_annotations_and_arguments_say_the_kind(name: str, kind: str):
+def test_a_collectives_kind_is_read_from_names_of_kernels_annotations_and_arguments(name: str, kind: str):
     assert kind_of(name).name == kind
 
 
@@ -86,7 +81,7 @@ def test_profiles_that_begin_and_end_at_different_steps_are_matched_by_step(plan
 
 
 @pytest.mark.parametrize("cut", [(0, 1), (2, 0), (1, 3)])
-def test_without_steps_what_a_profile_cut_off_is_found_by_the_times_in_between(cut: tuple[int, int]):
+def test_without_steps_collectives_that_a_profile_cut_off_are_found_by_the_times_in_between(cut: tuple[int, int]):
     ends = BEGIN + np.cumsum(np.random.default_rng(3).integers(5, 50, 21)) * MILLISECOND
     ranks = [Recording(0), Recording(1, offset=3 * MILLISECOND)]
     for rank, first in zip(ranks, cut, strict=True):
@@ -157,7 +152,7 @@ def test_where_ranks_use_different_streams_their_places_count():
     assert [(kind, ranks) for kind, _, ranks in matched(job(ranks))] == [("ALL_REDUCE", (0, 1)), ("BROADCAST", (0, 1))]
 
 
-def test_the_annotation_around_its_call_says_what_a_kernel_is_for():
+def test_a_kernels_kind_is_that_of_the_annotation_around_its_call():
     ranks = [Recording(0), Recording(1)]
     for rank in ranks:
         rank.add(Category.ANNOTATION, "nccl:all_to_all", BEGIN - MILLISECOND - 1000, BEGIN)
@@ -203,11 +198,9 @@ def test_the_collectives_of_eight_real_ranks_are_those_that_are_read_one_by_one(
     """NCCL on V100s, of 2023: kernels do not say their group, nor what they are for."""
     ranks = {}
     for number in range(8):
-        with gzip.open(DATA / "dlrm" / f"rank{number}.json.gz") as file:
-            events = json.load(file)["traceEvents"]
-        kernels = [event for event in events if event["cat"] == "kernel" and event["name"].startswith("nccl")]
+        kernels = [e for e in dlrm_events(number) if e["cat"] == "kernel" and e["name"].startswith("nccl")]
         ranks[number] = [(event["ts"] * 1000, (event["ts"] + event["dur"]) * 1000) for event in kernels]
-    collectives = match_collectives(load_kineto(DATA / "dlrm"))
+    collectives = match_collectives(load_kineto(RECORDED["dlrm"]))
     arrivals = collectives.arrivals
     kinds = ["ALL_TO_ALL"] * 4 + ["ALL_REDUCE", "ALL_TO_ALL", "ALL_REDUCE", "ALL_REDUCE"]
     assert [CollectiveKind(kind).name for kind in arrivals.kind[::8]] == kinds

@@ -1,7 +1,5 @@
 """An order in which every edge leads forward."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,7 @@ acyclic = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda
 
 
 @given(acyclic, st.lists(st.integers(0, 3), min_size=10, max_size=10))
-def test_every_edge_leads_forward_whatever_the_times(edges: list[tuple[int, int]], at: list[int]) -> None:
+def test_every_edge_leads_forward_at_any_times(edges: list[tuple[int, int]], at: list[int]) -> None:
     source = np.array([pair[0] for pair in edges], np.int32)
     target = np.array([pair[1] for pair in edges], np.int32)
     ranks = topological_ranks(np.array(sorted(at), np.int64), source, target)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -58,7 +56,7 @@ def test_a_window_without_anything_is_refused() -> None:
         torch_critical_path(empty)
 
 
-def test_tables_name_what_they_are_about() -> None:
+def test_tables_have_names_and_their_parts_add_up() -> None:
     pytest.importorskip("pandas")
     path = recorded("simple_add")
     nodes, edges, breakdown = path.nodes(), path.edges(), path.breakdown()
@@ -134,10 +132,10 @@ def test_a_rank_without_events_does_not_widen_the_window() -> None:
 def test_an_edge_that_is_there_is_not_added_again() -> None:
     path = recorded("event_sync")
     source, target = (int(column[5]) for column in (path.graph.edges.source, path.graph.edges.target))
-    said = rf"from node {source} to node {target}"
-    with pytest.raises(ValueError, match=said):
+    message = rf"from node {source} to node {target}"
+    with pytest.raises(ValueError, match=message):
         path.with_edges(add=[(source, target, 1.0)])
     again = path.with_edges(add=[(source, target, 1.0)], remove=[5])
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         path.with_edges(add=[(source, target, 1.0), (source, target, 2.0)], remove=[5])
     assert again.longest_path_seconds > path.longest_path_seconds

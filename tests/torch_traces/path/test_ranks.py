@@ -1,8 +1,5 @@
 """Which ranks of a job made the others wait, by how much and why: made-up jobs, and eight real ranks read by hand."""
 
-import gzip
-import json
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -14,8 +11,9 @@ from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.ranks import job_ranks
 from tests.torch_traces.path.jobs import BACKGROUND, BEGIN, MILLISECOND, Plan, Recording, job, plans
+from tests.torch_traces.path.samples import RECORDED, dlrm_events
 
-DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
+DLRM = RECORDED["dlrm"]
 MS = MILLISECOND
 
 
@@ -53,11 +51,7 @@ def late_by(cause: LatenessCause, *, late: int = 2) -> list[Recording]:
         rank.add(Category.ANNOTATION, "gloo:all_reduce", BEGIN + 8 * MS, BEGIN + 9 * MS, thread=BACKGROUND)
         step = at = BEGIN + 10 * MS + more * (cause == LatenessCause.LATE_START)
         for name, category, its in (
-            (
-                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-                Category.ANNOTATION,
-                LatenessCause.DATA_LOADING,
-            ),
+            ("enumerate(DataLoader)#_", Category.ANNOTATION, LatenessCause.DATA_LOADING),
             ("aten::mm", Category.OPERATOR, LatenessCause.COMPUTE),
             ("gloo:send", Category.ANNOTATION, LatenessCause.COMMUNICATION),
         ):
@@ -72,7 +66,7 @@ def late_by(cause: LatenessCause, *, late: int = 2) -> list[Recording]:
 
 
 @pytest.mark.parametrize("cause", LatenessCause)
-def test_what_a_rank_had_more_of_is_why_it_came_late(cause: LatenessCause):
+def test_a_rank_came_late_for_the_cause_of_which_it_had_more(cause: LatenessCause):
     ranks = job_ranks(job(late_by(cause)))
     assert ranks.stragglers.step.tolist() == [4, 5]
     assert ranks.stragglers.rank[1] == ranks.straggler == 2
@@ -129,7 +123,7 @@ def test_a_rank_that_may_leave_before_the_last_one_comes_waits_until_it_leaves()
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_without_a_second_rank_nobody_waits(count: int):
+def test_without_a_second_rank_there_are_no_waits(count: int):
     ranks = job_ranks(job(Plan((0,), ((MS,),), ((MS,),)).recordings()[:count]))
     assert ranks.straggler is None
     assert ranks.waits.caused.tolist() == [0] * count
@@ -138,16 +132,12 @@ def test_without_a_second_rank_nobody_waits(count: int):
 
 def by_hand() -> list[list[dict[str, float]]]:
     """Kernels of each collective of the eight ranks by rank, from their JSON, in milliseconds."""
-    ranks = []
-    for number in range(8):
-        with gzip.open(DLRM / f"rank{number}.json.gz") as file:
-            events = json.load(file)["traceEvents"]
-        kernels = [event for event in events if event["cat"] == "kernel" and "nccl" in event["name"]]
-        ranks.append(sorted(kernels, key=lambda event: event["ts"]))
-    return [list(kernels) for kernels in zip(*ranks, strict=True)]
+    kernels = [[e for e in dlrm_events(rank) if e["cat"] == "kernel" and "nccl" in e["name"]] for rank in range(8)]
+    in_order = (sorted(of_rank, key=lambda event: event["ts"]) for of_rank in kernels)
+    return [list(together) for together in zip(*in_order, strict=True)]
 
 
-def test_eight_real_ranks_wait_as_their_json_says():
+def test_eight_real_ranks_wait_as_in_their_json():
     ranks = job_ranks(load_kineto(DLRM))
     suffered, caused, last = [0] * 8, [0] * 8, []
     for kernels in by_hand():
@@ -168,7 +158,7 @@ def test_eight_real_ranks_wait_as_their_json_says():
         assert (second, middle) == ((late - others[-1]) * 1000, (late - median(others)) * 1000)
 
 
-def test_eight_real_ranks_have_one_clock_as_their_json_says():
+def test_eight_real_ranks_have_one_clock_as_in_their_json():
     """They ran on one host. No two leave a collective more than a few microseconds apart."""
     clocks = job_ranks(load_kineto(DLRM)).clocks
     apart = [
@@ -188,9 +178,6 @@ def test_of_eight_real_ranks_the_one_that_began_its_step_last_made_the_others_wa
     assert ranks.straggler == 7
     assert ranks.stragglers.step.tolist() == [10]
     assert LatenessCause(ranks.stragglers.cause[0]) == LatenessCause.LATE_START
-    began = []
-    for number in range(8):
-        with gzip.open(DLRM / f"rank{number}.json.gz") as file:
-            events = json.load(file)["traceEvents"]
-        began += [event["ts"] for event in events if event["name"] == "ProfilerStep#10"]
+    steps = (event for rank in range(8) for event in dlrm_events(rank) if event["name"] == "ProfilerStep#10")
+    began = [event["ts"] for event in steps]
     assert ranks.late.late_start[0] == (began[7] - median(began[:7])) * 1000

@@ -1,77 +1,54 @@
 """Costs of memory and data by name, on the path and off it."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.stalls import stalls
 from dask_efficiency.torch_traces.path.tiling import tile
-from tests.torch_traces.path.programs import Event, call, on_cpu, rank_of, work
+from tests.torch_traces.path.programs import rank_of, written
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+Sums = dict[str, tuple[int, float, float]]
 
 
-def found(trace: RankTrace, annotation: str = "") -> dict[str, tuple[str, int, float, float]]:
-    """By name: kind, count, microseconds in all, and those on the path."""
+def found(trace: RankTrace, annotation: str = "") -> Sums:
+    """By name: count, microseconds in all, and those on the path."""
     graph = build_graph(trace, find_region(trace, annotation))
-    stretches = tile(graph)
-    table = stalls(graph, stretches)
-    columns = (table.name, table.kind, table.count, table.total_seconds, table.path_seconds)
-    return {
-        trace.names[name]: (str(KINDS[kind]), count, pytest.approx(total * 1e6), pytest.approx(path * 1e6))
-        for name, kind, count, total, path in zip(*(column.tolist() for column in columns), strict=True)
-    }
+    rows = stalls([(graph, tile(graph))]).items()
+    return {name: (count, pytest.approx(total * 1e6), pytest.approx(path * 1e6)) for name, (count, total, path) in rows}
 
 
-def of(events: Iterable[Event], annotation: str = "") -> dict[str, tuple[str, int, float, float]]:
-    return found(rank_of(events), annotation)
+def of(events: str, annotation: str = "") -> Sums:
+    return found(rank_of(written(events)), annotation)
 
 
 def test_calls_that_manage_memory_are_counted_on_and_off_the_path() -> None:
-    launched = [call("cudaLaunchKernel", 0, 2, 1), work("gemm", 3, 80, 1)]
-    beside_a_kernel = [call("cudaMalloc", 10, 20, 2), call("cudaDeviceSynchronize", 70, 82, 3)]
-    after = [call("cudaMalloc", 85, 90, 4), call("cudaFree", 91, 94, 5), call("cudaMalloc", 95, 96, 6)]
-    assert of([*launched, *beside_a_kernel, *after]) == {
-        "cudaMalloc": ("compute-noncpu", 3, 16, 6),
-        "cudaFree": ("compute-noncpu", 1, 3, 3),
-    }
+    during_a_kernel = "cudaLaunchKernel 0-2 #1, gemm 3-80 #1, cudaMalloc 10-20 #2, cudaDeviceSynchronize 70-82 #3"
+    after = "cudaMalloc 85-90 #4, cudaFree 91-94 #5, cudaMalloc 95-96 #6"
+    assert of(f"{during_a_kernel}, {after}") == {"cudaMalloc": (3, 16, 6), "cudaFree": (1, 3, 3)}
 
 
-def test_data_loading_counts_once_and_with_what_is_in_it() -> None:
-    events = [
-        on_cpu(NEXT, 0, 20, cat="user_annotation"),
-        on_cpu(NEXT, 5, 10, cat="user_annotation"),
-        on_cpu("aten::stack", 6, 9),
-        call("cudaHostAlloc", 12, 15, 1),
-        on_cpu("aten::mm", 30, 40),
-        on_cpu(NEXT, 0, 35, cat="user_annotation", thread=5),
-    ]
-    assert of(events) == {NEXT: ("data-loading", 2, 55, 20), "cudaHostAlloc": ("compute-noncpu", 1, 3, 0)}
+def test_data_loading_counts_once_and_with_all_events_in_it() -> None:
+    on_main = f"{NEXT} 0-20, {NEXT} 5-10, aten::stack 6-9, cudaHostAlloc 12-15 #1, aten::mm 30-40"
+    assert of(f"{on_main}, {NEXT} 0-35 @5") == {NEXT: (2, 55, 20), "cudaHostAlloc": (1, 3, 0)}
 
 
-def test_what_began_before_the_window_counts_from_its_start() -> None:
-    step = on_cpu("ProfilerStep#1", 10, 50, cat="user_annotation")
-    loading = on_cpu(NEXT, 0, 30, cat="user_annotation")
-    assert of([loading, step, on_cpu("aten::mm", 40, 45)], "ProfilerStep") == {NEXT: ("data-loading", 1, 20, 20)}
+def test_an_event_that_began_before_the_window_counts_from_its_start() -> None:
+    assert of(f"{NEXT} 0-30, ProfilerStep#1 10-50, aten::mm 40-45", "ProfilerStep") == {NEXT: (1, 20, 20)}
 
 
 # AlexNet's whole trace has 24 cudaMalloc and 15 cudaFree.
 def test_recorded_traces_show_their_stalls() -> None:
     trace = load_kineto(str(DATA / "alexnet.json.gz")).ranks[0]
-    assert {name: row[1] for name, row in found(trace).items()} == {
-        "cudaMalloc": 24,
-        "cudaFree": 15,
-        "cudaHostAlloc": 1,
-    }
+    counts = {name: row[0] for name, row in found(trace).items()}
+    assert counts == {"cudaMalloc": 24, "cudaFree": 15, "cudaHostAlloc": 1}
     graph = build_graph(trace, find_region(trace))
-    path = stalls(graph, tile(graph)).path_seconds.sum()
+    path = sum(stall.path_seconds for stall in stalls([(graph, tile(graph))]).values())
     assert path == pytest.approx(tile(graph).seconds()[Kind.COMPUTE_NONCPU])

@@ -1,7 +1,5 @@
 """Queues are as long as calls and kernels say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -14,18 +12,12 @@ from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.streams import MAX_KERNEL_DELAY, QueueLengths, queue_lengths
-from tests.torch_traces.path.programs import Program, call, rank_of, work
-from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
+from tests.torch_traces.path.programs import Program, rank_of, written
+from tests.torch_traces.path.small_traces import edges_of, of_kind
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 
-EVENTS = [
-    call("cudaLaunchKernel", 0, 2, 1),
-    call("cudaGraphLaunch", 3, 4, 2),
-    work("a", 5, 9, 1),
-    work("b", 10, 12, 2),
-    work("c", 10, 14, 2, stream=20),
-]
+EVENTS = "cudaLaunchKernel 0-2 #1, cudaGraphLaunch 3-4 #2, a 5-9 #1, b 10-12 #2, c 10-14 #2 @20"
 
 
 def rows(lengths: QueueLengths, stream: int) -> list[tuple[float, int]]:
@@ -34,18 +26,17 @@ def rows(lengths: QueueLengths, stream: int) -> list[tuple[float, int]]:
 
 
 def test_a_queue_grows_with_calls_and_shrinks_when_work_begins() -> None:
-    lengths = queue_lengths(rank_of(EVENTS))
+    lengths = queue_lengths(rank_of(written(EVENTS)))
     assert rows(lengths, 7) == [(0, 1), (3, 2), (5, 1), (10, 0)]
     assert rows(lengths, 20) == [(3, 1), (10, 0)]
 
 
-def test_what_is_asked_for_counts_before_what_begins_at_the_same_time() -> None:
-    begins_at_once = [work("a", 0, 9, 1), call("cudaLaunchKernel", 0, 2, 1)]
-    assert rows(queue_lengths(rank_of(begins_at_once)), 7) == [(0, 1), (0, 0)]
+def test_calls_count_before_work_that_begins_at_the_same_time() -> None:
+    assert rows(queue_lengths(rank_of(written("a 0-9 #1, cudaLaunchKernel 0-2 #1"))), 7) == [(0, 1), (0, 0)]
 
 
 def test_a_trace_without_work_has_no_queues() -> None:
-    assert len(queue_lengths(rank_of([call("cudaLaunchKernel", 0, 2, 1)]))) == 0
+    assert len(queue_lengths(rank_of(written("cudaLaunchKernel 0-2 #1")))) == 0
 
 
 # As traceinsight 0.6.1 has them (get_queue_length_time_series, with the last step): rows and longest queue by stream.
@@ -85,26 +76,21 @@ LAUNCH, GAP = EdgeKind.LAUNCH_DELAY, EdgeKind.KERNEL_DELAY
 
 
 def test_a_kernel_after_which_more_was_asked_for_before_it_began_is_put_down_to_its_queue() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30)
-    small.launched(50, 60, 70)
-    small.launched(55, 75, 80)
-    assert of_kind(edges_of(small.trace()), GAP) == {("1.", "3"): 30, ("3.", "5"): 5}
+    edges = edges_of(
+        """cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 50-52 #2, gemm 60-70 #2,
+        cudaLaunchKernel 55-57 #3, gemm 75-80 #3"""
+    )
+    assert of_kind(edges, GAP) == {("1.", "3"): 30, ("3.", "5"): 5}
 
 
-def test_a_long_gap_is_nobodys() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30)
-    small.launched(20, 30 + MAX_KERNEL_DELAY, 40 + MAX_KERNEL_DELAY)
-    edges = edges_of(small.trace())
+def test_a_long_gap_belongs_to_no_kernel() -> None:
+    assert MAX_KERNEL_DELAY == 1_500_000
+    edges = edges_of("cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 20-22 #2, gemm 1530-1540 #2")
     assert of_kind(edges, GAP) == {}
     assert of_kind(edges, LAUNCH)["2", "3"] == 0
 
 
 def test_streams_of_different_devices_are_different_streams() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30, device=0)
-    small.launched(20, 33, 40, device=1)
-    edges = edges_of(small.trace())
+    edges = edges_of("cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 20-22 #2, gemm 33-40 #2 $1")
     assert of_kind(edges, GAP) == {}
     assert of_kind(edges, LAUNCH) == {("0", "1"): 10, ("2", "3"): 13}

@@ -1,96 +1,69 @@
 """Waits of calls and streams."""
 
-from __future__ import annotations
+import pytest
 
 from dask_efficiency.torch_traces.path.graph import EdgeKind
-from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
+from tests.torch_traces.path.small_traces import edges_of, of_kind
 
-SYNC, GAP, LAUNCH = EdgeKind.SYNC, EdgeKind.KERNEL_DELAY, EdgeKind.LAUNCH_DELAY
-
-
-def test_a_device_is_waited_for_on_all_of_its_streams_and_on_no_other_devices() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30, stream=7)
-    small.launched(3, 40, 50, stream=7)
-    small.launched(6, 10, 60, stream=8)
-    small.launched(9, 10, 55, stream=7, device=1)
-    wait = small.call("cudaDeviceSynchronize", 20, 70)
-    small.sync("Context Sync", wait, 65, stream=-1)
-    assert of_kind(edges_of(small.trace()), SYNC) == {("3.", f"{wait}."): 0, ("5.", f"{wait}."): 0}
-
-
-def test_a_stream_is_waited_for_alone() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30, stream=7)
-    small.launched(6, 10, 60, stream=8)
-    wait = small.call("cudaStreamSynchronize", 20, 40)
-    small.sync("Stream Sync", wait, 35, stream=7)
-    assert of_kind(edges_of(small.trace()), SYNC) == {("1.", f"{wait}."): 0}
-
-
-def test_what_ended_after_a_call_had_returned_was_not_waited_for() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30)
-    small.launched(25, 31, 90, thread=2)
-    wait = small.call("cudaStreamSynchronize", 20, 40)
-    small.sync("Stream Sync", wait, 35, stream=7)
-    assert of_kind(edges_of(small.trace()), SYNC) == {("1.", f"{wait}."): 0}
-
-
-def test_an_event_is_waited_for_through_what_had_been_asked_for_when_it_was_recorded() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30)
-    small.launched(3, 31, 60)
-    small.call("cudaEventRecord", 8, 9, correlation=5)
-    small.launched(12, 61, 90)
-    wait = small.call("cudaEventSynchronize", 20, 70)
-    small.sync("Event Sync", wait, 65, recorded_by=5, recorded_stream=7)
-    assert of_kind(edges_of(small.trace()), SYNC) == {("3.", f"{wait}."): 0}
+#: Events, and the instants of work and of what waited for it.
+SCENES = {
+    "a device is waited for on all of its streams, and on no other device's": (
+        """cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 3-5 #2, gemm 40-50 #2,
+        cudaLaunchKernel 6-8 #3, gemm 10-60 #3 @8, cudaLaunchKernel 9-11 #4, gemm 10-55 #4 $1,
+        cudaDeviceSynchronize 20-70 #5, Context_Sync 20-65 #5 @-1""",
+        {("3.", "8."), ("5.", "8.")},
+    ),
+    "a stream is waited for alone": (
+        """cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 6-8 #2, gemm 10-60 #2 @8,
+        cudaStreamSynchronize 20-40 #3, Stream_Sync 20-35 #3""",
+        {("1.", "4.")},
+    ),
+    "work that ended after a call had returned was not waited for": (
+        """cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 25-27 #2 @2, gemm 31-90 #2,
+        cudaStreamSynchronize 20-40 #3, Stream_Sync 20-35 #3""",
+        {("1.", "4.")},
+    ),
+    "an event is waited for through the work before its recording": (
+        """cudaLaunchKernel 0-2 #1, gemm 10-30 #1, cudaLaunchKernel 3-5 #2, gemm 31-60 #2, cudaEventRecord 8-9 #5,
+        cudaLaunchKernel 12-14 #3, gemm 61-90 #3, cudaEventSynchronize 20-70 #4, Event_Sync 20-65 #4 @-1 <5 ~7""",
+        {("3.", "7.")},
+    ),
+    "work waits for each stream that its own has to wait for": (
+        """cudaLaunchKernel 0-2 #1, gemm 10-60 #1, cudaLaunchKernel 3-5 #2, gemm 10-50 #2 @9,
+        cudaEventRecord 6-7 #3, cudaStreamWaitEvent 8-9 #4, Stream_Wait_Event 8-9 #4 @8 <3 ~7,
+        cudaEventRecord 12-13 #5, cudaStreamWaitEvent 14-15 #6, Stream_Wait_Event 14-15 #6 @8 <5 ~9,
+        cudaLaunchKernel 22-24 #7, gemm 63-70 #7 @8""",
+        {("1.", "11"), ("3.", "11")},
+    ),
+    "an event that was not recorded is not waited for": (
+        """cudaLaunchKernel 0-2 #1, gemm 10-30 #1,
+        cudaEventSynchronize 20-40 #2, Event_Sync 20-35 #2 @-1 <99 ~7""",
+        set(),
+    ),
+}
 
 
-def test_a_stream_that_waits_holds_back_what_the_same_thread_asks_for_next() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 60, stream=7)
-    small.launched(3, 10, 20, stream=8)
-    small.call("cudaEventRecord", 6, 7, correlation=5)
-    told = small.call("cudaStreamWaitEvent", 8, 9)
-    small.sync("Stream Wait Event", told, 9, stream=8, recorded_by=5, recorded_stream=7)
-    other = small.launched(10, 21, 25, stream=8, thread=2)
-    held_back = small.launched(22, 63, 70, stream=8)
-    edges = edges_of(small.trace())
-    assert of_kind(edges, SYNC) == {("1.", f"{held_back}"): 0}
+@pytest.mark.parametrize(("events", "waits"), SCENES.values(), ids=SCENES)
+def test_waits_follow_from_recorded_synchronisations(events: str, waits: set[tuple[str, str]]) -> None:
+    assert of_kind(edges_of(events), EdgeKind.SYNC) == dict.fromkeys(waits, 0)
+
+
+def test_a_stream_that_waits_holds_back_the_next_work_of_the_same_thread() -> None:
+    edges = edges_of(
+        """cudaLaunchKernel 0-2 #1, gemm 10-60 #1, cudaLaunchKernel 3-5 #2, gemm 10-20 #2 @8,
+        cudaEventRecord 6-7 #5, cudaStreamWaitEvent 8-9 #3, Stream_Wait_Event 8-9 #3 @8 <5 ~7,
+        cudaLaunchKernel 10-12 #4 @2, gemm 21-25 #4 @8, cudaLaunchKernel 22-24 #6, gemm 63-70 #6 @8"""
+    )
+    assert of_kind(edges, EdgeKind.SYNC) == {("1.", "10"): 0}
     # the gap before it is that wait's, not the stream's
-    assert (f"{other}.", f"{held_back}") not in edges
-    assert edges[f"{held_back - 1}", f"{held_back}"] == (LAUNCH, 0, -1)
-
-
-def test_work_waits_for_each_stream_that_its_own_has_to_wait_for() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 60, stream=7)
-    small.launched(3, 10, 50, stream=9)
-    for stream, at in ((7, 6), (9, 12)):
-        small.call("cudaEventRecord", at, at + 1, correlation=stream)
-        told = small.call("cudaStreamWaitEvent", at + 2, at + 3)
-        small.sync("Stream Wait Event", told, at + 3, stream=8, recorded_by=stream, recorded_stream=stream)
-    held_back = small.launched(22, 63, 70, stream=8)
-    assert of_kind(edges_of(small.trace()), SYNC) == {("1.", f"{held_back}"): 0, ("3.", f"{held_back}"): 0}
+    assert ("8.", "10") not in edges
+    assert edges["9", "10"] == (EdgeKind.LAUNCH_DELAY, 0, -1)
 
 
 def test_a_stream_that_waits_for_itself_waits_for_nothing() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 60)
-    small.call("cudaEventRecord", 6, 7, correlation=5)
-    told = small.call("cudaStreamWaitEvent", 8, 9)
-    small.sync("Stream Wait Event", told, 9, stream=7, recorded_by=5, recorded_stream=7)
-    small.launched(22, 63, 70)
-    edges = edges_of(small.trace())
-    assert of_kind(edges, SYNC) == {}
-    assert of_kind(edges, GAP) == {("1.", "6"): 3}
-
-
-def test_a_wait_for_an_event_that_was_not_recorded_is_left_out() -> None:
-    small = SmallTrace()
-    small.launched(0, 10, 30)
-    wait = small.call("cudaEventSynchronize", 20, 40)
-    small.sync("Event Sync", wait, 35, recorded_by=99, recorded_stream=7)
-    assert of_kind(edges_of(small.trace()), SYNC) == {}
+    edges = edges_of(
+        """cudaLaunchKernel 0-2 #1, gemm 10-60 #1, cudaEventRecord 6-7 #5, cudaStreamWaitEvent 8-9 #3,
+        Stream_Wait_Event 8-9 #3 <5 ~7, cudaLaunchKernel 22-24 #4, gemm 63-70 #4"""
+    )
+    assert of_kind(edges, EdgeKind.SYNC) == {}
+    assert of_kind(edges, EdgeKind.KERNEL_DELAY) == {("1.", "6"): 3}

@@ -1,7 +1,5 @@
 """The edges of threads."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,8 @@ from hypothesis import strategies as st
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.threads import CallStacks, call_stacks
-from tests.torch_traces.path.small_traces import SmallTrace, edges_of
+from tests.torch_traces.path.programs import rank_of, written
+from tests.torch_traces.path.small_traces import edges_of
 
 
 def stacks_of(trace: RankTrace) -> CallStacks:
@@ -26,49 +25,36 @@ def steps(stacks: CallStacks) -> str:
 
 
 def test_of_events_that_begin_or_end_together_the_longer_one_is_outside() -> None:
-    small = SmallTrace()
-    small.operator("inner", 0, 50)
-    small.operator("outer", 0, 100)
-    small.operator("last", 60, 100)
-    small.operator("twin", 60, 100)
-    small.operator("next", 100, 110)
-    stacks = stacks_of(small.trace())
+    events = "inner 0-50, outer 0-100, last 60-100, twin 60-100, next 100-110"
+    stacks = stacks_of(rank_of(written(events)))
     assert steps(stacks) == "BAaCDdcbEe"
     assert stacks.parent.tolist() == [1, -1, 1, 2, -1]
 
 
 def test_an_operator_that_outlasts_the_one_it_began_in_ends_with_it() -> None:
-    small = SmallTrace()
-    small.operator("a", 0, 100)
-    small.operator("b", 90, 105)
-    small.operator("c", 100, 200)
-    small.operator("d", 110, 120)
-    stacks = stacks_of(small.trace())
+    events = "a 0-100, b 90-105, c 100-200, d 110-120"
+    stacks = stacks_of(rank_of(written(events)))
     assert steps(stacks) == "ABbaCDdc"
-    assert stacks.stop.tolist() == [100, 100, 200, 120]
+    assert stacks.stop.tolist() == [100_000, 100_000, 200_000, 120_000]
 
 
 def test_an_operator_that_goes_on_when_the_function_that_began_it_has_returned_keeps_its_time() -> None:
-    small = SmallTrace()
-    small.add(Category.PYTHON, "__enter__", 0, 10)
-    small.operator("loading", 5, 100)
-    small.operator("inside", 20, 30)
-    small.add(Category.PYTHON, "__exit__", 90, 110)
-    stacks = stacks_of(small.trace())
-    assert stacks.stop[1] == 100
+    events = "__enter__ 0-10, loading 5-100, inside 20-30, __exit__ 90-110"
+    stacks = stacks_of(rank_of(written(events)))
+    assert stacks.stop[1] == 100_000
     assert stacks.parent.tolist() == [-1, 0, 1, 1]
     assert steps(stacks) == "ABCcDdba"
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8), st.booleans(), st.integers(1, 2)), max_size=12))
-def test_whatever_the_times_each_event_ends_in_the_one_in_which_it_began(
+def test_at_any_times_each_event_ends_in_the_one_in_which_it_began(
     events: list[tuple[int, int, bool, int]],
 ) -> None:
-    small = SmallTrace()
-    for start, length, is_operator, thread in events:
-        category = Category.OPERATOR if is_operator else Category.PYTHON
-        small.add(category, "some", start, start + length, thread)
-    stacks = stacks_of(small.trace())
+    texts = [
+        f"{'aten::some' if is_operator else '__some'} {start}-{start + length} @{thread}"
+        for start, length, is_operator, thread in events
+    ]
+    stacks = stacks_of(rank_of(written(", ".join(texts))))
     stack: list[int] = []
     for event, is_start in zip(stacks.event.tolist(), stacks.is_start.tolist(), strict=True):
         if is_start:
@@ -77,7 +63,7 @@ def test_whatever_the_times_each_event_ends_in_the_one_in_which_it_began(
         else:
             assert stack.pop() == event
     assert not stack
-    starts = [start for start, *_ in events]
+    starts = [1000 * start for start, *_ in events]
     when = [
         starts[event] if is_start else int(stacks.stop[event])
         for event, is_start in zip(stacks.event.tolist(), stacks.is_start.tolist(), strict=True)
@@ -90,27 +76,17 @@ OPERATOR, DEPENDENCY = EdgeKind.OPERATOR, EdgeKind.DEPENDENCY
 
 
 def test_the_backward_pass_follows_the_forward_pass() -> None:
-    small = SmallTrace()
-    small.operator("aten::forward", 0, 10, thread=1)
-    small.operator("autograd::engine", 20, 30, thread=2)
-    assert edges_of(small.trace())["0.", "1"] == (DEPENDENCY, 0, -1)
+    assert edges_of("aten::forward 0-10 @1, autograd::engine 20-30 @2")["0.", "1"] == (DEPENDENCY, 0, -1)
 
 
 def test_threads_are_not_joined_otherwise() -> None:
-    small = SmallTrace()
-    small.operator("aten::add", 0, 10, thread=1)
-    small.operator("aten::mul", 20, 30, thread=2)
-    assert list(edges_of(small.trace())) == [("0", "0."), ("1", "1.")]
+    assert list(edges_of("aten::add 0-10 @1, aten::mul 20-30 @2")) == [("0", "0."), ("1", "1.")]
 
 
 def test_of_calls_that_overlap_each_waits_for_the_one_that_ended_before() -> None:
     """The example in HTA's ``_construct_graph_from_cuda_runtime_events``."""
-    small = SmallTrace()
-    small.call("cudaHostAlloc", 20, 40, thread=10)
-    small.call("cudaHostAlloc", 10, 30, thread=11)
-    small.call("cudaLaunchKernel", 25, 50, thread=12)
-    small.call("cudaLaunchKernel", 60, 70, thread=12)
-    assert edges_of(small.trace()) == {
+    calls = "cudaHostAlloc 20-40 #1 @10, cudaHostAlloc 10-30 #2 @11"
+    assert edges_of(f"{calls}, cudaLaunchKernel 25-50 #3 @12, cudaLaunchKernel 60-70 #4 @12") == {
         # each that has begun waits for the first one that ends
         ("1", "1."): (OPERATOR, 20, 1),
         ("0", "1."): (DEPENDENCY, 0, -1),
@@ -124,10 +100,8 @@ def test_of_calls_that_overlap_each_waits_for_the_one_that_ended_before() -> Non
 
 
 def test_a_call_that_begins_as_another_one_of_its_thread_ends_comes_after_it_wherever_it_is_in_the_file() -> None:
-    small = SmallTrace()
-    small.call("cudaLaunchKernel", 10, 20)
-    small.call("cudaLaunchKernel", 0, 10)
-    assert edges_of(small.trace()) == {
+    events = "cudaLaunchKernel 10-20 #1, cudaLaunchKernel 0-10 #2"
+    assert edges_of(events) == {
         ("1", "1."): (OPERATOR, 10, 1),
         ("1.", "0"): (DEPENDENCY, 0, -1),
         ("1.", "0."): (DEPENDENCY, 0, -1),
@@ -136,7 +110,5 @@ def test_a_call_that_begins_as_another_one_of_its_thread_ends_comes_after_it_whe
 
 
 def test_other_calls_hold_no_lock() -> None:
-    small = SmallTrace()
-    small.call("cudaMalloc", 0, 20, thread=10)
-    small.call("cudaLaunchKernel", 10, 30, thread=11)
-    assert edges_of(small.trace()) == {("0", "0."): (OPERATOR, 20, 0), ("1", "1."): (OPERATOR, 20, 1)}
+    events = "cudaMalloc 0-20 #1 @10, cudaLaunchKernel 10-30 #2 @11"
+    assert edges_of(events) == {("0", "0."): (OPERATOR, 20, 0), ("1", "1."): (OPERATOR, 20, 1)}

@@ -1,5 +1,6 @@
 """One path over all ranks of a job tiles its window, and leaves collectives through the rank that came last."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,17 @@ def tiled(
     graphs = [build_graph(rank, find_region(rank, annotation, instance)) for rank in trace.ranks]
     ranks = job_ranks(trace)
     stretches = tile_ranks(graphs, ranks.collectives, ranks.clocks)
-    offsets = ranks.clocks.offset.tolist()
-    assert stretches.start[0] == min(graph.region.start + shift for graph, shift in zip(graphs, offsets, strict=True))
-    assert stretches.stop[-1] == max(graph.region.stop + shift for graph, shift in zip(graphs, offsets, strict=True))
-    assert (stretches.start[1:] == stretches.stop[:-1]).all()
+    check(stretches, graphs, ranks.clocks.offset)
     assert (stretches.start < stretches.stop).all()
     return stretches, ranks, graphs
+
+
+def check(stretches: TorchStretches, graphs: Sequence[TorchGraph], offsets: np.ndarray) -> None:
+    """The stretches tile the window of a job."""
+    regions = [(graph.region, shift) for graph, shift in zip(graphs, offsets.tolist(), strict=True)]
+    assert stretches.start[0] == min(region.start + shift for region, shift in regions)
+    assert stretches.stop[-1] == max(region.stop + shift for region, shift in regions)
+    assert (stretches.start[1:] == stretches.stop[:-1]).all()
 
 
 @settings(max_examples=20)
@@ -71,7 +77,7 @@ def test_each_step_is_with_the_rank_that_computed_longest(plan: Plan):
     assert set(events) <= {"aten::mm", "gloo:all_reduce", "aten::add_"}
 
 
-def test_after_the_last_arrival_it_is_communication_and_before_it_what_the_last_rank_did():
+def test_the_path_is_communication_after_the_last_arrival_and_the_last_ranks_work_before_it():
     plan = Plan((0, 0), ((30 * MILLISECOND, 5 * MILLISECOND),), ((2 * MILLISECOND, 3 * MILLISECOND),))
     stretches, *_ = tiled(job(plan.recordings(host="one")))
     lasts = (stretches.stop - stretches.start) // MILLISECOND
@@ -112,7 +118,7 @@ def test_it_comes_to_the_end_where_collectives_contradict_each_other():
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32))
-def test_it_tiles_whatever_clocks_and_collectives_are_claimed(seed: int):
+def test_it_tiles_with_any_clocks_and_collectives(seed: int):
     generator = np.random.default_rng(seed)
     trace = job(Plan((0, 0, 0), ((MILLISECOND,) * 3,) * 3, ((MILLISECOND,) * 3,) * 3).recordings())
     graphs = [build_graph(rank, find_region(rank)) for rank in trace.ranks]
@@ -127,10 +133,7 @@ def test_it_tiles_whatever_clocks_and_collectives_are_claimed(seed: int):
     wrong = Collectives(type(arrivals)(**(arrivals.columns() | {k: np.array(v) for k, v in columns.items()})))
     offset = generator.integers(-5 * MILLISECOND, 5 * MILLISECOND, 3)
     clocks = type(ranks.clocks)(**(ranks.clocks.columns() | {"offset": offset}))
-    stretches = tile_ranks(graphs, wrong, clocks)
-    assert stretches.start[0] == min(graph.region.start + shift for graph, shift in zip(graphs, offset, strict=True))
-    assert stretches.stop[-1] == max(graph.region.stop + shift for graph, shift in zip(graphs, offset, strict=True))
-    assert (stretches.start[1:] == stretches.stop[:-1]).all()
+    check(tile_ranks(graphs, wrong, clocks), graphs, offset)
 
 
 def test_the_path_of_eight_real_ranks_comes_from_the_one_that_began_last():

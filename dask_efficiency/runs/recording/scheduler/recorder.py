@@ -5,10 +5,11 @@ from __future__ import annotations
 import platform
 import uuid
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import wraps
 from itertools import chain
 from operator import attrgetter
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
 import dask
 import distributed
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 #: Names of spans that are remembered; bounds the memory.
 MAX_SPANS = 10_000
-
 _KEY, _PREFIX, _SPAN = attrgetter("key"), attrgetter("prefix.name"), attrgetter("group.span_id")
 _PRIORITY, _DEPENDENCIES = attrgetter("priority"), attrgetter("dependencies")
 _CONSTRAINED = attrgetter("host_restrictions", "worker_restrictions", "resource_restrictions", "retries", "actor")
@@ -63,11 +63,8 @@ class TaskReader:
         spans = cast("list[str]", known) if None not in known else [*map(self._name_of_span, span_ids)]
         priorities = [*map(_PRIORITY, found)]
         # The second part is a float for tasks that a task submits.
-        if (
-            {*map(type, priorities)} != {tuple}
-            or {*map(type, chain.from_iterable(priorities))} != {int}
-            or {*map(len, priorities)} != {3}
-        ):
+        usual = {*map(type, priorities)} == {tuple} and {*map(len, priorities)} == {3}
+        if not usual or {*map(type, chain.from_iterable(priorities))} != {int}:
             priorities = [*map(_priority, priorities)]
         needs = [*map(_DEPENDENCIES, found)]
         dependencies = [[*map(_KEY, needed or ())] for needed in needs] if any(needs) else ()
@@ -77,16 +74,12 @@ class TaskReader:
         return TaskFacts([*map(_PREFIX, found)], spans, priorities, dependencies, constraints)
 
     def _name_of_span(self, span_id: str | None) -> str:
-        known = self._span_names.get(span_id)
-        if known is not None:
-            return known
-        spans = getattr(self._scheduler.extensions.get("spans"), "spans", {})
-        span = spans.get(span_id)
-        name = "/".join(span.name) if span is not None else ""
-        if len(self._span_names) > MAX_SPANS:
-            self._span_names.clear()
-        self._span_names[span_id] = name
-        return name
+        if span_id not in self._span_names:
+            span = getattr(self._scheduler.extensions.get("spans"), "spans", {}).get(span_id)
+            if len(self._span_names) > MAX_SPANS:
+                self._span_names.clear()
+            self._span_names[span_id] = "/".join(span.name) if span is not None else ""
+        return self._span_names[span_id]
 
 
 def _priority(priority: Any) -> tuple[int, int, int]:
@@ -113,13 +106,7 @@ def _constraints(ts: Any) -> dict[str, Any]:
 
 
 #: By status of a worker: the change that leads to it.
-_CHANGES = {
-    "running": WorkerChange.RESUMED,
-    "paused": WorkerChange.PAUSED,
-    "closing_gracefully": WorkerChange.RETIRING,
-}
-
-
+_CHANGES = {"running": WorkerChange.RESUMED, "paused": WorkerChange.PAUSED, "closing_gracefully": WorkerChange.RETIRING}
 #: Activities that have a column of the series, which begins with Dask's metrics and ends with the sensors.
 _ACTIVITIES = tuple(name.replace("_", "-") for name in SERIES[len(DASK_METRICS) : -len(SENSORS)])
 assert SERIES[: len(DASK_METRICS)] == tuple(DASK_METRICS)
@@ -127,20 +114,21 @@ assert SERIES[-len(SENSORS) :] == SENSORS
 
 #: Values of sensors, by GPU and name.
 Readings = Mapping[str, Mapping[str, float]]
+P = ParamSpec("P")
+
+
+def _guarded(
+    method: Callable[Concatenate[ClusterRecorder, P], object],
+) -> Callable[Concatenate[ClusterRecorder, P], None]:
+    @wraps(method)
+    def called(recorder: ClusterRecorder, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        recorder._guard(method, recorder, *args, **kwargs)
+
+    return called
 
 
 class ClusterRecorder:
-    """Records a cluster until :meth:`stop`.
-
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    failed
-        Called when it has failed and records nothing any more.
-    max_tasks
-        As of :class:`~dask_efficiency.runs.trace.recorder.TraceRecorder`.
-    """
+    """Records a cluster until :meth:`stop`; ``failed`` is called when it has failed and records nothing any more."""
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[], object], *, max_tasks: int) -> None:
         self.scheduler = scheduler
@@ -165,12 +153,8 @@ class ClusterRecorder:
         self._bandwidth = float(scheduler.bandwidth)
         for ws in scheduler.workers.values():
             self._meet(ws, MISSING)
-        for address, ws in scheduler.workers.items():
-            for ts in ws.processing:
-                self._note_recomputed(ts)
-                self._recorder.processing_again(
-                    self.started, ts.key, self._numbers[address], ts.run_id or 0, stimulus_id=None
-                )
+        for ts in chain.from_iterable(ws.processing for ws in scheduler.workers.values()):
+            self._sent(ts, self.started, "")
         self._watch = LoopWatch(scheduler, self._recorder.blocked)
         self._replacements = patches.Replacements()
         self._replacements.put(patches.CLIENT_RELEASES_KEYS, scheduler, self._noting_releases)
@@ -194,44 +178,41 @@ class ClusterRecorder:
         self.stop()
         self._on_failure()
 
-    # -- hooks -------------------------------------------------------------------------------
-
     def hook(self, metered: Callable[..., object], work: WorkTracker) -> Callable[..., None]:
         """Make the hook that the scheduler calls for every transition of every task; it calls the meter's hook, too.
 
         The meter's hook feeds ``work``, gets the stimulus's id and a result's worker, and is called only where it acts.
-        Usual transitions are kept, to be written together; others go through :meth:`_transition`.
+        Transitions of tasks whose facts were read are kept, to be written together.
         """
         recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
         ids, kept, keep, watched = recorder.ids, recorder.kept, recorder.kept.extend, work.watched
-        missing, max_kept = MISSING, MAX_KEPT * VALUES_KEPT
+        note, missing, max_kept = recorder.transition, MISSING, MAX_KEPT * VALUES_KEPT
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
             """Note a transition; ``reported`` is the stimulus's id, and the fields of the worker's message."""
             stimulus_id, worker = reported.get("stimulus_id", ""), ""
+            number, extra, startstops = missing, missing, ()
             try:
                 if finish == "processing":
                     ts = tasks[key]
                     if ts.annotations:
                         self._note_recomputed(ts)
-                    address = ts.processing_on.address  # type: ignore[union-attr]
-                    keep((now(), ids[key], start, finish, stimulus_id, workers[address], ts.run_id or 0, None))
+                    number, extra = workers[ts.processing_on.address], ts.run_id or 0  # type: ignore[union-attr]
                 elif start == "processing":
                     worker = reported.get("worker", "")
                     number = workers.get(worker, missing)
-                    nbytes, startstops = missing, ()
                     if finish == "memory":
-                        nbytes, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
-                    keep((now(), ids[key], start, finish, stimulus_id, number, nbytes, startstops))
+                        extra, startstops = int(reported.get("nbytes", missing)), reported.get("startstops") or ()
                 elif finish == "memory":
-                    keep((now(), ids[key], start, finish, stimulus_id, missing, int(tasks[key].nbytes), None))
-                else:
-                    keep((now(), ids[key], start, finish, stimulus_id, missing, missing, None))
-                    if len(kept) >= max_kept:
-                        self._guard(recorder.make_room)
-            except KeyError:  # its facts were not read yet
-                self._guard(self._transition, key, start, finish, reported)
+                    extra = int(tasks[key].nbytes)
+                elif len(kept) >= max_kept:
+                    self._guard(recorder.make_room)
+                task = ids.get(key)
+                if task is not None:
+                    keep((now(), task, start, finish, stimulus_id, number, extra, startstops))
+                else:  # its facts were not read yet
+                    self._guard(note, now(), key, start, finish, stimulus_id, number, extra, startstops)
             except Exception as error:
                 self._guard.fail(error)
             if finish == "processing":
@@ -243,37 +224,15 @@ class ClusterRecorder:
 
         return transition
 
-    def _transition(self, key: Any, start: str, finish: str, reported: Mapping[str, Any]) -> None:
-        """Note a transition of a task whose facts must be read first."""
-        at, number, extra = monotonic_ns(), MISSING, MISSING
-        if start == "processing":
-            number = self._numbers.get(reported.get("worker", ""), MISSING)
-            if finish == "memory":
-                extra = int(reported.get("nbytes", MISSING))
-                for part in reversed(reported.get("startstops") or ()):
-                    if part["action"] == "compute":
-                        self._recorder.computed(part["start"], part["stop"])
-                        break
-        elif finish == "processing":
-            ts = self._tasks[key]
-            number = self._numbers[ts.processing_on.address]  # type: ignore[union-attr]
-            extra = ts.run_id or 0
-        elif finish == "memory":
-            extra = int(self._tasks[key].nbytes)
-        self._recorder.transition(at, key, start, finish, reported.get("stimulus_id", ""), number, extra)
-
     def _note_recomputed(self, ts: TaskState) -> None:
         """Note that the run that was just sent to a worker computes a lost result again, if it does."""
         if ts.annotations and RECOMPUTED in ts.annotations:
             self._recorder.recomputed(ts.run_id or 0)
 
+    @_guarded
     def graph_taken_in(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
         """Note a graph that was taken in."""
-        self._guard(self._graph, client, tasks, wanted, stimulus_id)
-
-    def _graph(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
-        at = monotonic_ns()
-        received = at
+        at = received = monotonic_ns()
         # Upstream makes the stimulus from the time at which it began.
         kind, _, when = stimulus_id.rpartition("-")
         if kind == "update-graph":
@@ -283,43 +242,29 @@ class ClusterRecorder:
     def worker_joined(self, address: str) -> None:
         """Note a worker that joined."""
         ws = self.scheduler.workers.get(address)
-        if ws is not None and (address not in self._present):
+        if ws is not None and address not in self._present:
             self._guard(self._meet, ws, monotonic_ns())
 
+    @_guarded
     def worker_left(self, address: str, stimulus_id: str | None) -> None:
         """Note a worker that was removed."""
-        self._guard(self._left, address, stimulus_id)
-
-    def _left(self, address: str, stimulus_id: str | None) -> None:
         if address in self._present:
             self._present.discard(address)
             self._metrics.pop(address, None)
             self._activity.pop(address, None)
-            self._recorder.worker_changed(
-                monotonic_ns(), self._numbers[address], WorkerChange.LEFT, stimulus_id=stimulus_id
-            )
+            number = self._numbers[address]
+            self._recorder.worker_changed(monotonic_ns(), number, WorkerChange.LEFT, stimulus_id=stimulus_id)
 
     def _meet(self, ws: WorkerState, at: int) -> None:
         self._numbers[ws.address] = number = len(self._workers)
         self._present.add(ws.address)
         self.heard.pop(ws.address, None)
-        self._workers.append(
-            {
-                "name": str(ws.name),
-                "address": ws.address,
-                "host": ws.host,
-                "nthreads": ws.nthreads,
-                "memory_limit": ws.memory_limit,
-                "resources": {str(name): float(amount) for name, amount in ws.resources.items()},
-                "offset": 0,
-                "error": MISSING,
-                "wall": self._epoch,
-            }
-        )
+        known = {name: getattr(ws, name) for name in ("address", "host", "nthreads", "memory_limit")}
+        resources = {str(name): float(amount) for name, amount in ws.resources.items()}
+        clock = {"offset": 0, "error": MISSING, "wall": self._epoch}
+        self._workers.append({"name": str(ws.name), **known, "resources": resources, **clock})
         if at != MISSING:
             self._recorder.worker_changed(at, number, WorkerChange.JOINED)
-
-    # -- stream handlers, where there is no hook -----------------------------------------------
 
     def _noting_releases(self, original: Any) -> Any:
         released = self._recorder.released
@@ -339,15 +284,16 @@ class ClusterRecorder:
             before = ts.run_id if ts is not None else None
             result = original(*args, **kwargs)
             if ts is not None and ts.run_id != before and ts.state == "processing":
-                self._guard(self._stolen, ts, str(kwargs.get("stimulus_id")))
+                self._guard(self._sent, ts, monotonic_ns(), str(kwargs.get("stimulus_id")))
             return result
 
         return noting
 
-    def _stolen(self, ts: Any, stimulus_id: str) -> None:
-        thief = self._numbers.get(ts.processing_on.address, MISSING)
+    def _sent(self, ts: Any, at: int, stimulus_id: str) -> None:
+        """Note a task that was in ``processing`` and was sent to the worker that it is on now."""
+        worker = self._numbers.get(ts.processing_on.address, MISSING)
         self._note_recomputed(ts)
-        self._recorder.processing_again(monotonic_ns(), ts.key, thief, ts.run_id or 0, stimulus_id=stimulus_id)
+        self._recorder.transition(at, ts.key, "processing", "processing", stimulus_id, worker, ts.run_id or 0)
 
     def status_changed(self, worker: str, status: object) -> None:
         """Note a worker that pauses, resumes or retires."""
@@ -355,13 +301,9 @@ class ClusterRecorder:
         if change is not None and number is not None:
             self._recorder.worker_changed(monotonic_ns(), number, change)
 
-    # -- workers -----------------------------------------------------------------------------
-
+    @_guarded
     def take_batch(self, message: Any) -> None:
         """Keep a worker's batch."""
-        self._guard(self._take_batch, message)
-
-    def _take_batch(self, message: Any) -> None:
         try:
             batch = decode(message)
         except RefusedPayload as refusal:
@@ -376,50 +318,30 @@ class ClusterRecorder:
             self._recorder.dropped["batches"] += lost
         self.heard[batch.worker] = batch.seq
         self._workers[worker]["wall"] = batch.wall
-        senders = [self._numbers.get(sender, MISSING) for sender in batch.senders]
-        self._recorder.batch(worker, senders, batch)
+        self._recorder.batch(worker, [self._numbers.get(sender, MISSING) for sender in batch.senders], batch)
 
+    @_guarded
     def read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
         """Note a worker's reading of its clock; of all readings, the one with the quickest answer counts."""
-        self._guard(self._read_clock, address, sent, answer, came)
-
-    def _read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
-        number = self._numbers.get(address)
-        if number is None:
+        if address not in self._numbers:
             return
-        worker = self._workers[number]
-        error = (came - sent) // 2
-        if worker["error"] != MISSING and error >= worker["error"]:
-            return
-        offset = sent + error - int(answer["at"])
-        # An offset within the error is none, as on one machine.
-        worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
+        worker, error = self._workers[self._numbers[address]], (came - sent) // 2
+        if worker["error"] == MISSING or error < worker["error"]:
+            offset = sent + error - int(answer["at"])
+            # An offset within the error is none, as on one machine.
+            worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
 
+    @_guarded
     def take_heartbeats(
         self,
         activity: Mapping[str, Mapping[str, int]],
         gpu_readings: Callable[[str], Readings | None],
         unread: Container[str] = (),
     ) -> None:
-        """Note the workers' metrics, activity and sensors as of their last heartbeats.
+        """Note the workers' metrics, activity (nanoseconds by name) and sensors as of their last heartbeats.
 
-        Parameters
-        ----------
-        activity
-            In nanoseconds by name.
-        gpu_readings
-            Gives the values of the sensors of a worker's GPUs, by its address.
-        unread
-            Addresses of workers whose last heartbeat's activity is not known yet.
+        The activity of the addresses in ``unread`` is not known yet.
         """
-        self._guard(self._take_heartbeats, activity, gpu_readings, unread)
-
-    def _take_heartbeats(
-        self,
-        activity: Mapping[str, Mapping[str, int]],
-        gpu_readings: Callable[[str], Readings | None],
-        unread: Container[str],
-    ) -> None:
         self._recorder.catch_up()
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
@@ -429,12 +351,10 @@ class ClusterRecorder:
                 continue
             if last is not None and is_repeated(ws.metrics.get(METRIC), last.get(METRIC)):
                 continue  # it does not tell what the worker did since
-            first = last is None
             self._metrics[address] = ws.metrics
-            now = activity.get(str(ws.name), {})
-            before = self._activity.get(address, {})
-            self._activity[address] = dict(now)
-            if first:
+            before, now = self._activity.get(address, {}), dict(activity.get(str(ws.name), {}))
+            self._activity[address] = now
+            if last is None:
                 continue
             age = min(max(0, time_ns() - round(ws.last_seen * 1e9)), at - self.started)
             values = [
@@ -445,42 +365,27 @@ class ClusterRecorder:
             ]
             self._recorder.heartbeat(at - age, number, values)
 
-    # -- what there is -----------------------------------------------------------------------
-
     def freeze(
         self, notes: Sequence[str] = (), processors: Mapping[str, Processors] | None = None
     ) -> Callable[[], dict[str, Any]]:
-        """Freeze the recording as of now; the function that is returned packs it, on any thread.
-
-        Parameters
-        ----------
-        processors
-            By address, the cores that workers may use, as far as known.
-        """
+        """Freeze the recording as of now; the function that is returned packs it, on any thread."""
         stopped = monotonic_ns()
         shared = self._cores(processors or {})
         frozen = self._recorder.freeze()
         own = [self.off] if self.off is not None else []
         if self._refused:
             own.append(f"{self._refused} batches of rows were refused: the scheduler's log names why")
+        config = {name: dask.config.get(name) for name in SETTINGS if dask.config.get(name, None) is not None}
+        versions = {"dask": dask.__version__, "distributed": distributed.__version__}
         frozen.facts.update(
             epoch=self._epoch,
             started=self.started,
             stopped=stopped,
             workers=[{**worker, "cores": shared.get(worker["host"], 0.0)} for worker in self._workers],
-            config={
-                **{name: dask.config.get(name) for name in SETTINGS if dask.config.get(name, None) is not None},
-                "bandwidth": self._bandwidth,
-            },
-            versions={
-                "dask-efficiency": __version__,
-                "dask": dask.__version__,
-                "distributed": distributed.__version__,
-                "python": platform.python_version(),
-            },
+            config={**config, "bandwidth": self._bandwidth},
+            versions={"dask-efficiency": __version__, **versions, "python": platform.python_version()},
             notes=[*own, *notes],
         )
-
         return lambda: recordings.pack(frozen.pack())
 
     def _cores(self, processors: Mapping[str, Processors]) -> dict[str, float]:

@@ -21,47 +21,24 @@ if TYPE_CHECKING:
 
 #: Name under which the plugin's option asks for profiles; windows have other names.
 OF_THE_PLUGIN = ""
-
 #: Readings of the workers' clocks when a recording begins and when it is collected; the quickest of the three counts.
 CLOCK_OBSERVATIONS = 3
-
 #: Seconds between two checks for the last batches: the latency of a local message and more.
 _LOOK_SECONDS = 0.005
-
 #: Upstream's own event of a worker that pauses, goes on, or retires; its topic is the worker's address.
 _STATUS_CHANGE = "worker-status-change"
 
 
 class RecordingPart(SchedulerPart):
-    """Records while the option asks for it, or a window is open that wants a trace.
+    """Records while the option asks for it, or a window is open that wants a trace."""
 
-    Parameters
-    ----------
-    scheduler
-        The scheduler.
-    workers
-        The metered workers.
-    accounts
-        Accounts from the heartbeats.
-    options
-        Gives the options in force.
-    rebind
-        Called when :meth:`hook` gives another hook.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        workers: WorkerHalves,
-        accounts: ClusterAccounts,
-        options: Callable[[], Options],
-        rebind: Callable[[], object],
-    ) -> None:
-        self._scheduler = scheduler
-        self._workers = workers
-        self._accounts = accounts
-        self._options = options
-        self._rebind = rebind
+    def __init__(self, meter: Any) -> None:
+        self._scheduler: Scheduler = meter.scheduler
+        self._workers: WorkerHalves = meter.workers
+        self._accounts: ClusterAccounts = meter.accounts
+        self._options: Callable[[], Options] = lambda: meter.options
+        #: To be called when :meth:`hook` gives another hook.
+        self._rebind: Callable[[], object] = meter.rebind
         self._always = False
         #: Windows that want a trace, with the reasons why each cannot have one.
         self._windows: dict[str, list[str]] = {}
@@ -73,7 +50,7 @@ class RecordingPart(SchedulerPart):
 
     @classmethod
     def of(cls, meter: Any) -> Self:  # noqa: D102
-        return cls(meter.scheduler, meter.workers, meter.accounts, lambda: meter.options, meter.rebind)
+        return cls(meter)
 
     def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
         """Make the hook that the scheduler calls for every transition of every task: it calls the meter's own, too."""
@@ -111,13 +88,7 @@ class RecordingPart(SchedulerPart):
                 reply["trace"] = {**await self._collect(), "start": opened}
 
     async def _profile_more(self, window: str, prefixes: Mapping[str, int]) -> None:
-        """Profile more tasks of each prefix on each worker, while a window is open.
-
-        Raises
-        ------
-        RuntimeError
-            If the window wants no trace.
-        """
+        """Profile more tasks of each prefix on each worker, while a window is open that wants a trace."""
         if window not in self._windows:
             raise RuntimeError("there is nothing to keep profiles with: use efficiency_report(trace=True)")
         asked = self._profile.get(window, {})
@@ -125,8 +96,7 @@ class RecordingPart(SchedulerPart):
         await self._adjust()
 
     def _profiles(self) -> dict[str, dict[str, int]]:
-        option = self._options().profile
-        asked = {OF_THE_PLUGIN: option, **self._profile}
+        asked = {OF_THE_PLUGIN: self._options().profile, **self._profile}
         return {who: dict(prefixes) for who, prefixes in asked.items() if prefixes}
 
     def window_forgotten(self, window: str) -> None:
@@ -146,8 +116,6 @@ class RecordingPart(SchedulerPart):
             self.recorder = None
             self._workers.recording = None
             self._rebind()
-
-    # -- hooks ---------------------------------------------------------------------------------
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
         """Note a worker that joined; its clock is read as soon as it answers."""
@@ -180,34 +148,28 @@ class RecordingPart(SchedulerPart):
             cluster = self._accounts.cluster
             self.recorder.take_heartbeats(cluster.part_by_worker("activity"), cluster.gpu_readings, unread)
 
-    # -- the workers' part ---------------------------------------------------------------------
-
     async def _adjust(self) -> None:
         async with self._turn:
             wanted = (self._always or bool(self._windows)) and not self._workers.removed
+            tell = False
             if self.recorder is not None and (not wanted or self.recorder.off is not None):
                 self.stop()
-                if not wanted:
-                    await self._tell_workers()
+                tell = not wanted
             profile = self._profiles()
             if self._workers.profile != profile:
                 self._workers.profile = profile
-                if wanted and self.recorder is not None:
-                    await self._tell_workers()
-            if wanted and self.recorder is None:
-                self.recorder = ClusterRecorder(
-                    self._scheduler, self._rebind, max_tasks=self._options().trace_max_tasks
-                )
+                tell = tell or (wanted and self.recorder is not None)
+            begins = wanted and self.recorder is None
+            if begins:
+                max_tasks = self._options().trace_max_tasks
+                self.recorder = ClusterRecorder(self._scheduler, self._rebind, max_tasks=max_tasks)
                 self._workers.recording = self.recorder.id
                 self._rebind()
-                await self._tell_workers()
+            if (tell or begins) and not self._workers.removed:
+                self._workers.update()
+                await self._workers.ask(names.RECORD, self._workers.recording or "")
+            if begins:
                 await self._read_clocks()
-
-    async def _tell_workers(self) -> None:
-        if self._workers.removed:
-            return
-        self._workers.update()
-        await self._workers.ask(names.RECORD, self._workers.recording or "")
 
     async def _read_clocks(self) -> None:
         for _ in range(CLOCK_OBSERVATIONS):
@@ -222,13 +184,7 @@ class RecordingPart(SchedulerPart):
             self.recorder.read_clock(address, sent, answer, came)
 
     async def _collect(self) -> dict[str, Any]:
-        """Pack the recording until now for a client.
-
-        Raises
-        ------
-        RuntimeError
-            If the cluster does not record.
-        """
+        """Pack the recording until now for a client; RuntimeError if the cluster does not record."""
         recorder = self.recorder
         if recorder is None:
             raise RuntimeError(
@@ -244,24 +200,22 @@ class RecordingPart(SchedulerPart):
         missing: dict[str, str] = {}
         awaited: dict[str, int] = {}
         for address, (answer, _) in (await self._workers.ask(names.FLUSH)).items():
-            if isinstance(answer, dict) and "seq" in answer:
-                awaited[address] = answer["seq"]
-                if answer.get("unwritten"):
-                    missing[address] = f"{answer['unwritten']} of its profiles had not been written yet"
-            elif isinstance(answer, dict) and "recorder_off" in answer:
-                missing[address] = str(answer["recorder_off"])
+            known = answer if isinstance(answer, dict) else {}
+            if "seq" in known:
+                awaited[address] = known["seq"]
+                if known.get("unwritten"):
+                    missing[address] = f"{known['unwritten']} of its profiles had not been written yet"
             else:
-                missing[address] = str(answer) if isinstance(answer, Exception) else "it is not metered"
+                otherwise = str(answer) if isinstance(answer, Exception) else "it is not metered"
+                missing[address] = str(known.get("recorder_off", otherwise))
         until = monotonic_ns() + round(self._options().report_timeout * 1e9)
         # Batches travel on another connection than the answers. A recorder that failed does not take them.
-        while awaited and recorder.off is None and monotonic_ns() < until:
-            awaited = {
-                address: seq
-                for address, seq in awaited.items()
-                if recorder.heard.get(address, 0) < seq and address in self._scheduler.workers
-            }
-            if awaited:
-                await asyncio.sleep(_LOOK_SECONDS)
+        while recorder.off is None and monotonic_ns() < until:
+            there = {address: seq for address, seq in awaited.items() if address in self._scheduler.workers}
+            awaited = {address: seq for address, seq in there.items() if recorder.heard.get(address, 0) < seq}
+            if not awaited:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
         if recorder.off is None:
             missing.update(dict.fromkeys(awaited, "its last rows did not come in time"))
         return [f"worker {address} is recorded in part: {reason}" for address, reason in missing.items()]

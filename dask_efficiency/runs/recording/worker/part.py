@@ -9,44 +9,24 @@ from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import RECORD
 from dask_efficiency.plugin.parts import WorkerPart
 from dask_efficiency.plugin.wings import offered
-from dask_efficiency.runs.recording.worker.recorder import Profiles, Requests, WorkerRecorder
+from dask_efficiency.runs.recording.worker.recorder import Requests, WorkerRecorder
 
 if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.hooks import WorkerHooks
     from dask_efficiency.plugin.worker.meter import WorkerMeter
-    from dask_efficiency.plugin.worker.spill_watch import SpillWatch
-    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 
 class RecorderPart(WorkerPart):
-    """Begins and ends the recording of a worker.
+    """Begins and ends the recording of a worker; joins the one that goes on when the meter begins."""
 
-    Parameters
-    ----------
-    worker, threads, hooks, spills
-        The worker, its task threads, the writer of the log of its slots, and the watch of its event loop's spilling.
-    asked
-        Id of the recording that goes on already, and the tasks to profile in it.
-    """
-
-    def __init__(
-        self,
-        worker: Worker,
-        threads: TaskThreads,
-        hooks: WorkerHooks,
-        spills: SpillWatch,
-        asked: tuple[str | None, Requests],
-    ) -> None:
-        self._worker, self._threads, self._hooks, self._spills = worker, threads, hooks, spills
-        self._asked = asked
+    def __init__(self, meter: WorkerMeter) -> None:
+        self._worker, self._threads, self._hooks, self._spills = meter.worker, meter.threads, meter.hooks, meter.spills
+        self._asked = meter.asked_to_record
         self.recorder: WorkerRecorder | None = None
         self._guard = Guard("the recorder", "")
 
     @classmethod
     def of(cls, meter: WorkerMeter) -> Self:  # noqa: D102
-        return cls(meter.worker, meter.threads, meter.hooks, meter.spills, meter.asked_to_record)
+        return cls(meter)
 
     def record(self, recording: str | None, profile: Requests | None = None) -> None:
         """Begin a recording, or end the current one; ``profile`` are the tasks to profile meanwhile."""
@@ -67,7 +47,7 @@ class RecorderPart(WorkerPart):
 
     def _begin(self, recording: str, profile: Requests) -> None:
         made = offered("profiles/torch")
-        profiles: Profiles | None = None if made is None else made(self._worker.state.tasks, self._threads.profile)
+        profiles = None if made is None else made(self._worker.state.tasks, self._threads.profile)
         self.recorder = WorkerRecorder(self._worker, recording, profiles)
         if profiles is not None:
             profiles.ask(profile)

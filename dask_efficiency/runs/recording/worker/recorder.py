@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from heapq import heappop, heappush
 from itertools import repeat
 from threading import Lock
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._core import ShuffleRun, barrier_key
@@ -20,8 +20,7 @@ from dask_efficiency.plugin.patches import SHUFFLE_MESSAGE, Replacements
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.hooks import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
-from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
-from dask_efficiency.runs.trace.run_trace import TaskProfile
+from dask_efficiency.runs.trace.batch import TRANSFER, encode
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, SHUFFLED
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 #: Called with the barrier's key, the receiver's address, bytes, and the instants of sending and arrival.
 Sent = Callable[[str, str, int, int, int], object]
-
 #: By address of the sending worker.
 _recorded: dict[str, Sent] = {}
 _lock = Lock()
@@ -70,10 +68,8 @@ def _noting(process: Callable[..., Any]) -> Callable[..., Any]:
 
 #: Rows after which a batch is sent between two heartbeats: encoding them takes about a millisecond.
 MAX_ROWS = 500
-
 #: Nanoseconds at the disk below which the event loop does not count as blocked by it.
 MIN_AT_DISK_NS = 1_000_000
-
 _SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
 
 #: Positions in a transfer's row.
@@ -92,35 +88,12 @@ _Taken = tuple[int, int, int, int | None, int, int, _Freed | None, str, str]
 _SECEDED: Final = 4
 _SLOT: Final = 5
 _SPAN: Final = 7
-
 #: Run that ended: with the instant, its time in its thread, and when it was handed to that, by upstream's wall clock.
 _Ended = tuple[_Taken, int, Run, float]
-
 #: Time in the thread of a run that was not seen there.
 _NOT_IN_THREAD: Run = (MISSING, MISSING, 0, 0, MISSING)
-
-
 #: By requester and prefix: number of tasks to profile.
 Requests = Mapping[str, Mapping[str, int]]
-
-
-class Profiles(Protocol):
-    """Profiles chosen tasks of a worker while it is recorded."""
-
-    #: Profiles that had begun and were not written at the last :meth:`take`.
-    unwritten: int
-
-    def ask(self, requests: Requests) -> None:
-        """Profile a number of tasks of each prefix; those that were profiled for the requester count."""
-
-    def take(self, *, closing: bool = False) -> tuple[list[TaskProfile], dict[str, int]]:
-        """Take the profiles since the last call, by the monotonic clock; and the number not made, by reason."""
-
-    async def catch_up(self) -> None:
-        """Wait a moment until ended profiles are written."""
-
-    def close(self) -> None:
-        """Stop profiling; safe to call twice."""
 
 
 class WorkerRecorder:
@@ -128,29 +101,15 @@ class WorkerRecorder:
 
     Instants are nanoseconds of the monotonic clock, which processes of one machine share. Rows are made when they are
     sent, a whole batch together, to keep the cost on the path of each task small.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    recording
-        Id of the recording.
-    profiles
-        Profiler of some tasks; its profiles are sent with the rows. Closed when the recording stops.
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        recording: str,
-        profiles: Profiles | None = None,
-    ) -> None:
+    def __init__(self, worker: Worker, recording: str, profiles: Any = None) -> None:
         self.recording = recording
+        #: Profiler of some tasks, from the wing that offers one; or None.
+        self.profiles = profiles
         #: Error in reading the log; nothing is read after it.
         self.failure: Exception | None = None
-        self.profiles = profiles
-        self._worker = worker
-        self._state = worker.state
+        self._worker, self._state, self._digests = worker, worker.state, worker.digests_total
         self._seq = 0
         #: Instants at which tasks without a slot were received, and were ready.
         self._received: dict[Any, int] = {}
@@ -169,7 +128,6 @@ class WorkerRecorder:
         self._senders: dict[str, int] = {}
         self._blocked: list[tuple[int, int, int, int]] = []
         self._spill = SpillMetrics(worker.digests_total)
-        self._digests = worker.digests_total
         #: Number of digests while no task has spilled; -1 once one has.
         self._unspilled = 0
         #: By position among those that ended: nanoseconds of reading inputs back, and of writing.
@@ -196,8 +154,6 @@ class WorkerRecorder:
         """Note that the event loop wrote results to disk, or read them back."""
         if stop - start >= MIN_AT_DISK_NS:
             self._blocked.append((start, stop, 0, _READS_BACK if reading else _SPILLS))
-
-    # -- the log -----------------------------------------------------------------------------
 
     @property
     def spills(self) -> bool:
@@ -245,14 +201,11 @@ class WorkerRecorder:
         elif finish == "flight":
             self._asked(entry)
         elif finish == "fetch":
-            self._moves.setdefault(key, [MISSING, 0, at, MISSING, MISSING, 0])
+            self._wanted(entry)
         elif finish == "released":
             self._moves.pop(key, None)
 
-    # -- runs --------------------------------------------------------------------------------
-
     def _give_up(self, entry: Noted) -> None:
-        """Note a task that was received and will not run here."""
         key = entry.key
         if key in self._received:
             self._never_ran.append((self._without_slot(key, entry.run_id), MISSING, _NOT_IN_THREAD, 0.0))
@@ -263,7 +216,6 @@ class WorkerRecorder:
         return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None, "", ""
 
     def _take(self, entry: Taken) -> None:
-        """Note a task that took a slot."""
         key = entry.key
         if key in self._running or entry.begun is None:
             return
@@ -282,7 +234,6 @@ class WorkerRecorder:
         )
 
     def _take_slot(self) -> int:
-        """Number a slot that no run has had."""
         self._slots += 1
         return self._slots - 1
 
@@ -322,10 +273,12 @@ class WorkerRecorder:
                 self._spilled[position] = read + written - stored, stored
         self._unread.clear()
 
-    # -- transfers ---------------------------------------------------------------------------
+    def _wanted(self, entry: Noted) -> list[int]:
+        """The transfer of a result that is wanted, and that may not be asked for yet."""
+        return self._moves.setdefault(entry.key, [MISSING, 0, entry.at, MISSING, MISSING, 0])
 
     def _asked(self, entry: Noted) -> None:
-        move = self._moves.setdefault(entry.key, [MISSING, 0, entry.at, MISSING, MISSING, 0])
+        move = self._wanted(entry)
         move[_ASKED] = entry.at
         if entry.sender:
             move[_SENDER] = self._senders.setdefault(entry.sender, len(self._senders))
@@ -342,7 +295,7 @@ class WorkerRecorder:
             self._moved.append(move)
             self._moved_keys.append(entry.key)
         if entry.state == "fetch":
-            self._moves[entry.key] = [MISSING, 0, entry.at, MISSING, MISSING, 0]
+            self._wanted(entry)
 
     def _sent_in_shuffle(self, barrier: str, receiver: str, nbytes: int, start: int, stop: int) -> None:
         """Note a message of a P2P shuffle; if it failed, the receiver is gone or the shuffle restarts."""
@@ -352,53 +305,43 @@ class WorkerRecorder:
         self._moved.append(move)
         self._moved_keys.append(barrier)
 
-    # -- batches -----------------------------------------------------------------------------
-
     def flush(self, *, closing: bool = False, running: bool = False) -> int:
         """Send the rows, and return the number of the last batch.
 
-        Parameters
-        ----------
-        closing
-            This is the last batch: running tasks are cut off now.
-        running
-            Include the runs that go on.
+        With ``running`` they include the runs that go on; ``closing`` is the last batch, and cuts these off now.
         """
         self._read_spills()
         ended = self._ended + self._never_ran
         if closing or running:
             at = monotonic_ns() if closing else MISSING
-            ended += [
-                (run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in self._running.values()
-            ]
+            going_on = self._running.values()
+            ended += [(run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in going_on]
             tasks = self._state.tasks
             for key in self._received:
                 run_id = tasks[key].run_id if key in tasks else MISSING
                 ended.append((self._without_slot(key, run_id), MISSING, _NOT_IN_THREAD, 0.0))
         profiles, not_profiled = ([], {}) if self.profiles is None else self.profiles.take(closing=closing)
-        if not (ended or self._moved or self._blocked or profiles or not_profiled):
-            return self._seq
-        self._seq += 1
-        wall = time_ns() - monotonic_ns()
-        message = encode(
-            recording=self.recording,
-            worker=self._worker.address,
-            seq=self._seq,
-            wall=wall,
-            runs=list(_rows(ended, self._spilled, wall)),
-            transfers=self._moved,
-            blocked=self._blocked,
-            keys=self._moved_keys,
-            senders=list(self._senders),
-            profiles=profiles,
-            not_profiled=not_profiled,
-        )
-        self._ended, self._never_ran, self._spilled = [], [], {}
-        self._moved, self._moved_keys = [], []
-        self._blocked.clear()
-        if not self._moves:  # transfers under way hold numbers of senders
-            self._senders = {}
-        self._worker.log_event(BATCHES, message)
+        if ended or self._moved or self._blocked or profiles or not_profiled:
+            self._seq += 1
+            wall = time_ns() - monotonic_ns()
+            message = encode(
+                recording=self.recording,
+                worker=self._worker.address,
+                seq=self._seq,
+                wall=wall,
+                runs=list(_rows(ended, self._spilled, wall)),
+                transfers=self._moved,
+                blocked=self._blocked,
+                keys=self._moved_keys,
+                senders=list(self._senders),
+                profiles=profiles,
+                not_profiled=not_profiled,
+            )
+            for sent in (self._ended, self._never_ran, self._spilled, self._moved, self._moved_keys, self._blocked):
+                sent.clear()
+            if not self._moves:  # transfers under way hold numbers of senders
+                self._senders = {}
+            self._worker.log_event(BATCHES, message)
         return self._seq
 
 
@@ -411,31 +354,17 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
     start, stop, cpu, _, thread = zip(*runs, strict=True)
     executing = [MISSING if at is None else at for at in taken_at]
     by_clock = [int(seconds * 1e9) - wall for seconds in handed]
-    spills: Iterator[tuple[int, int]] = (
-        (spilled.get(i, (0, 0)) for i in range(len(ended))) if spilled else repeat((0, 0), len(ended))
-    )
+    spills = (spilled.get(i, (0, 0)) for i in range(len(ended))) if spilled else repeat((0, 0), len(ended))
     unspill_ns, spill_ns = zip(*spills, strict=True)
-    columns = {
-        "run_id": run_id,
-        "received": received,
-        "ready": ready,
-        "executing": executing,
-        # Its instant is by another clock: keep it between the neighbours.
-        "submitted": map(min, map(max, executing, by_clock), start),
-        "start": start,
-        "stop": stop,
-        "ended": stopped,
-        "seceded": seceded,
-        "thread": thread,
-        "slot": slot,
-        "after": [
-            by[1] if by is not None and MISSING < at < by[2] else MISSING for at, by in zip(ready, freed, strict=True)
-        ],
-        "cpu_ns": cpu,
-        "unspill_ns": unspill_ns,
-        "spill_ns": spill_ns,
-    }
-    return zip(*(columns[name] for name in RUN), strict=True)
+    # Its instant is by another clock: keep it between the neighbours.
+    submitted = map(min, map(max, executing, by_clock), start)
+    # The slot that was freed is the one that it waited for, if that was after it was ready.
+    after = [by[1] if by is not None and MISSING < at < by[2] else MISSING for at, by in zip(ready, freed, strict=True)]
+    columns = (
+        *(run_id, received, ready, executing, submitted, start, stop, stopped, seceded),
+        *(thread, slot, after, cpu, unspill_ns, spill_ns),
+    )
+    return zip(*columns, strict=True)
 
 
 def _outside_threads(taken: _Taken, done: Done, at: int) -> Run:

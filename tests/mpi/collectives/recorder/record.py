@@ -4,8 +4,6 @@
 MPICH 4.0.2 built with the device ch4:ucx, as Debian 12 has it, and one host: MPICH itself makes several nodes of it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -134,7 +132,6 @@ def _read(lines: Sequence[str], rank: int) -> list[tuple[tuple[int, int], ...]]:
 
 
 def main() -> None:
-    """Compile, run and write."""
     recorded: list[Recorded] = []
     for nodes in CLUSTERS:
         with tempfile.TemporaryDirectory() as name:

@@ -1,7 +1,5 @@
 """Messages of a real MPICH, as `record` wrote them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -13,39 +11,21 @@ RECORDED = Path(__file__).parents[3] / "data" / "mpi" / "mpich-4.0.2-sends.json.
 
 
 class Recorded(NamedTuple):
-    """A call and what its ranks sent.
-
-    Parameters
-    ----------
-    call
-        The call.
-    algorithm
-        Algorithm that MPICH was set to use, or ``auto``.
-    sends
-        By rank: peer and bytes of each message to another rank, in order; -1 bytes where the data was not contiguous.
-    """
+    """A call and what its ranks sent."""
 
     call: Collective
+    #: Algorithm that MPICH was set to use, or ``auto``.
     algorithm: str
+    #: By rank: peer and bytes of each message to another rank, in order; -1 bytes where the data was not contiguous.
     sends: tuple[tuple[tuple[int, int], ...], ...]
 
     def as_json(self) -> list[Any]:
-        """The record as lists, numbers and strings."""
         call = self.call
-        return [
-            call.name,
-            call.sizes,
-            call.root,
-            call.nodes,
-            call.element,
-            call.commutative,
-            self.algorithm,
-            self.sends,
-        ]
+        own = call.name, call.sizes, call.root, call.nodes, call.element, call.commutative
+        return [*own, self.algorithm, self.sends]
 
 
 def read() -> list[Recorded]:
-    """All records."""
     records = []
     for name, sizes, root, nodes, element, commutative, algorithm, sends in json.loads(
         gzip.decompress(RECORDED.read_bytes())

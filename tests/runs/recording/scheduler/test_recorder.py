@@ -21,7 +21,6 @@ from dask_efficiency.runs.recording.scheduler import recorder as module
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
 from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
 from dask_efficiency.runs.trace import recorder as trace_recorder
-from dask_efficiency.runs.trace.recorder import SERIES
 from dask_efficiency.runs.trace.schema import STATES, WorkerChange
 
 WORKERS = ("tcp://a", "tcp://b")
@@ -36,46 +35,37 @@ MOVES = {
 }
 
 
+class Fake(SimpleNamespace):
+    """Object of upstream's; a set of them is in no order."""
+
+    __hash__, __eq__ = object.__hash__, object.__eq__
+
+
 class FakeScheduler:
     """As much of a scheduler as is recorded."""
 
     def __init__(self) -> None:
         self.bandwidth = 1e8
-        self.tasks: dict[str, SimpleNamespace] = {}
-        self.workers = {address: self.worker(address) for address in WORKERS}
-        self.periodic_callbacks: dict[str, Any] = {}
-        self.stream_handlers: dict[str, Any] = dict.fromkeys(
-            ("client-releases-keys", "steal-response"), lambda **message: None
-        )
-        self.extensions = {
-            "spans": SimpleNamespace(spans={f"id-{i}": SimpleNamespace(name=("s", str(i))) for i in "01"})
+        self.tasks: dict[str, Fake] = {}
+        known = {"host": "h", "nthreads": 1, "memory_limit": 0, "resources": {}}
+        self.workers = {
+            address: Fake(address=address, name=address, processing=set(), metrics={}, **known) for address in WORKERS
         }
+        self.periodic_callbacks: dict[str, Any] = {}
+        ops = ("client-releases-keys", "steal-response")
+        self.stream_handlers: dict[str, Any] = dict.fromkeys(ops, lambda **message: None)
+        self.extensions = {"spans": Fake(spans={f"id-{i}": Fake(name=("s", str(i))) for i in "01"})}
 
-    @staticmethod
-    def worker(address: str) -> SimpleNamespace:
-        return SimpleNamespace(
-            address=address,
-            name=address,
-            host="h",
-            nthreads=1,
-            memory_limit=0,
-            resources={},
-            processing=set(),
-            metrics={},
-        )
-
-    def add(self, key: str, needs: tuple[str, ...] = ()) -> SimpleNamespace:
+    def add(self, key: str, needs: tuple[str, ...] = ()) -> None:
         number = len(self.tasks)
-        ts = SimpleNamespace(
+        self.tasks[key] = Fake(
             key=key,
             state="released",
-            prefix=SimpleNamespace(name=key.partition("-")[0]),
-            group=SimpleNamespace(span_id=f"id-{number % 2}" if number % 5 else None),
+            prefix=Fake(name=key.partition("-")[0]),
+            group=Fake(span_id=f"id-{number % 2}" if number % 5 else None),
             priority=(0, 1, number) if number % 7 else ((0, 1.5, number) if number % 2 else None),
             dependencies={self.tasks[need] for need in needs if need in self.tasks},
-            host_restrictions=set(),
-            worker_restrictions=set(),
-            resource_restrictions={},
+            **dict.fromkeys(("host_restrictions", "worker_restrictions", "resource_restrictions"), ()),
             loose_restrictions=False,
             retries=number % 3,
             actor=False,
@@ -84,20 +74,6 @@ class FakeScheduler:
             processing_on=None,
             run_id=None,
         )
-        # As upstream's: a set of them is in no order.
-        self.tasks[key] = Hashed(ts)
-        return self.tasks[key]
-
-
-class Hashed(SimpleNamespace):
-    def __init__(self, ts: SimpleNamespace) -> None:
-        super().__init__(**vars(ts))
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class Reference:
@@ -192,7 +168,7 @@ class Cluster:
         self.metered: list[tuple[Any, ...]] = []
         self.recorder = ClusterRecorder(self.scheduler, pytest.fail, max_tasks=max_tasks)  # type: ignore[arg-type]
         # As long as tasks are being recomputed, and workers wait for their first.
-        self.work: Any = SimpleNamespace(steady=False, watched={"inc-0"})
+        self.work: Any = Fake(steady=False, watched={"inc-0"})
         self.hook = self.recorder.hook(
             lambda *args, stimulus_id, worker="", **_: self.metered.append((*args, stimulus_id, worker)), self.work
         )
@@ -280,7 +256,7 @@ class Cluster:
             self.now += 1
             ts.run_id = next(self.runs)
             self.stimulus = self.cause("steal")
-            self.recorder._stolen(ts, self.stimulus)
+            self.recorder._sent(ts, self.now, self.stimulus)
             if RECOMPUTED in (ts.annotations or ()):
                 self.reference.rows["recomputed"].append((ts.run_id,))
             thief = WORKERS.index(ts.processing_on.address)
@@ -372,7 +348,7 @@ def test_rows_are_those_of_a_reference_that_writes_each_at_once(program: list[tu
 @pytest.mark.usefixtures("small")
 @given(program=st.lists(steps, max_size=60), max_tasks=st.integers(2, 20))
 @settings(max_examples=150)
-def test_what_is_kept_in_little_memory_is_the_end_of_it(program: list[tuple[Any, ...]], max_tasks: int) -> None:
+def test_a_recording_in_little_memory_is_the_end_of_it(program: list[tuple[Any, ...]], max_tasks: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         cluster = recorded(monkeypatch, program, max_tasks)
     columns, packed = cluster.columns()
@@ -406,87 +382,83 @@ def test_transitions_that_the_meter_misses_while_recording_mean_nothing_to_it(mo
     cluster = Cluster(100)
     ts = cluster.scheduler.tasks["old-0"]
     ts.processing_on, ts.run_id, ts.nbytes = cluster.scheduler.workers[WORKERS[0]], 1, 28
-    scheduler: Any = SimpleNamespace(
+    scheduler: Any = Fake(
         tasks={}, workers={}, task_prefixes={}, stream_handlers={}, _task_prefix_count_global={"inc": 1}
     )
     work = WorkTracker(scheduler, ClusterLedger(at=0), {})
     assert (work.steady, work.watched) == (True, set())
-    told: set[tuple[str, str]] = set()
-    hook = cluster.recorder.hook(lambda key, *change, **_: told.add(change), work)
+    called: set[tuple[str, str]] = set()
+    hook = cluster.recorder.hook(lambda key, *change, **_: called.add(change), work)
     pairs = {(start, finish) for start in ALL_TASK_STATES for finish in ALL_TASK_STATES - {start}}
     for start, finish in pairs:
         hook("old-0", start, finish, stimulus_id="s")
-    assert told == {
+    assert called == {
         (start, finish) for start, finish in pairs if start != "memory" and finish not in ("processing", "forgotten")
     }
     # It would look for the task.
-    for change in pairs - told:
+    for change in pairs - called:
         work.hook(pytest.fail)("old-0", *change, stimulus_id="s")
     assert (work.steady, work._results) == (True, [])
 
 
-def test_heartbeats_are_written_after_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SERIES
+def test_a_frozen_recording_has_the_transitions_that_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = recorded(monkeypatch, [("graph", ["inc-0"], {}, set()), ("move", "inc-0", 0, True, 0)], 100)
     assert len(cluster.recorder._recorder.kept) == trace_recorder.VALUES_KEPT
     cluster.recorder.freeze()
     assert cluster.recorder._recorder.kept == []
 
 
-def test_a_heartbeat_of_which_the_activity_is_not_known_yet_is_noted_with_the_next(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("beats", "expected"),
+    [
+        # The activity of a, and then of b, comes with the heartbeat after: by seconds, number, and who is unread.
+        ([(1, None, ""), (3, None, WORKERS[0]), (6, None, WORKERS[1])], [[2.0], [5.0]]),
+        # A heartbeat that repeats the last one is no time without activity.
+        ([(1, 1, WORKERS[1]), (3, 2, WORKERS[1]), (3, 2, WORKERS[1]), (4, 3, WORKERS[1])], [[2.0], [1.0]]),
+    ],
+)
+def test_a_heartbeat_is_noted_once_its_activity_is_known(
+    monkeypatch: pytest.MonkeyPatch, beats: list[tuple[int, int | None, str]], expected: list[list[float]]
 ) -> None:
     cluster = Cluster(100)
     rows: list[list[float]] = []
     monkeypatch.setattr(
         cluster.recorder._recorder, "heartbeat", lambda at, worker, values: rows.append([v for v in values if v > 0])
     )
-    a, b = cluster.recorder.scheduler.workers.values()
-    for seconds, unread in ((1, ""), (3, a.address), (6, b.address)):
-        for ws in (a, b):
-            ws.metrics, ws.last_seen = {}, 0.0
-        activity = {ws.name: {"thread-cpu": seconds * 10**9} for ws in (a, b) if ws.address not in unread}
+    for seconds, seq, unread in beats:
+        for ws in cluster.scheduler.workers.values():
+            ws.metrics = {METRIC: {"i": "incarnation", "n": seq}} if seq else {}
+            ws.last_seen = 0.0
+        activity = {name: {"thread-cpu": seconds * 10**9} for name in WORKERS if name != unread}
         cluster.recorder.take_heartbeats(activity, lambda address: None, unread)
     assert cluster.recorder.off is None
-    assert rows == [[2.0], [5.0]]
-
-
-def test_a_heartbeat_that_repeats_the_last_is_no_time_without_activity(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(100)
-    rows: list[list[float]] = []
-    monkeypatch.setattr(
-        cluster.recorder._recorder, "heartbeat", lambda at, worker, values: rows.append([v for v in values if v > 0])
-    )
-    ws = next(iter(cluster.recorder.scheduler.workers.values()))
-    for seconds, seq in ((1, 1), (3, 2), (3, 2), (4, 3)):
-        ws.metrics, ws.last_seen = {METRIC: {"i": "incarnation", "n": seq}}, 0.0
-        cluster.recorder.take_heartbeats({ws.name: {"thread-cpu": seconds * 10**9}}, lambda address: None, "")
-    assert cluster.recorder.off is None
-    assert rows == [[2.0], [1.0]]
+    assert rows == expected
 
 
 def test_pauses_are_recorded_as_upstreams_events_say_them(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(100)
     changes: list[tuple[int, int]] = []
     monkeypatch.setattr(cluster.recorder._recorder, "worker_changed", lambda at, *change: changes.append(change))
-    recording: Any = SimpleNamespace(recorder=cluster.recorder)
-    ws = SimpleNamespace(address=WORKERS[1], status=Status.running)
-    upstream: Any = SimpleNamespace(
+    recording: Any = Fake(recorder=cluster.recorder)
+    some = Fake(add=lambda ws: None, discard=lambda ws: None)
+    upstream: Any = Fake(
         log_event=partial(RecordingPart.event, recording),
-        workers={WORKERS[1]: ws},
+        workers={WORKERS[1]: Fake(address=WORKERS[1], status=Status.running)},
         idle={},
+        running=some,
+        idle_task_count=some,
+        saturated=some,
         check_idle_saturated=lambda ws: None,
         bulk_schedule_unrunnable_after_adding_worker=lambda ws: {},
         transitions=lambda *_: None,
         stimulus_queue_slots_maybe_opened=lambda **_: None,
         _refresh_no_workers_since=lambda: None,
     )
-    upstream.running = SimpleNamespace(add=lambda ws: None, discard=lambda ws: None)
-    upstream.idle_task_count = upstream.saturated = upstream.running
     for status in ("paused", "paused", "running", "closing_gracefully"):
         Scheduler.handle_worker_status_change(upstream, status, WORKERS[1], "s")
-    assert changes == [(1, WorkerChange.PAUSED), (1, WorkerChange.RESUMED), (1, WorkerChange.RETIRING)]
+    expected = [(1, WorkerChange.PAUSED), (1, WorkerChange.RESUMED), (1, WorkerChange.RETIRING)]
+    assert changes == expected
     for message in (None, {"action": "another"}, {"action": "worker-status-change"}):
         RecordingPart.event(recording, WORKERS[1], message)
     RecordingPart.event(recording, "somebody", {"action": "worker-status-change", "status": "paused"})
-    assert len(changes) == 3
+    assert changes == expected

@@ -16,19 +16,17 @@ from dask_efficiency.accounts.worker.log import Done, Entry, Moved, Noted, Taken
 from dask_efficiency.plugin.patches import Replacements
 from dask_efficiency.plugin.worker.hooks import noted
 from dask_efficiency.runs.recording.worker import recorder
-from dask_efficiency.runs.recording.worker import recorder as module
 from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode
 
 
-class FakeShuffleRun(ShuffleRun):  # type: ignore[type-arg]  # of parts that nobody looks at
+def shuffle_run(address: str) -> ShuffleRun[Any]:
     """Run of a shuffle with the attributes that the recorder reads."""
-
-    def __init__(self, address: str) -> None:
-        self.local_address, self.id = address, "s"  # type: ignore[assignment]  # a name of its own for texts
-
-
-FakeShuffleRun.__abstractmethods__ = frozenset()
+    kind = type("FakeShuffleRun", (ShuffleRun,), {"__init__": lambda self: None})
+    kind.__abstractmethods__ = frozenset()
+    made = kind()
+    made.local_address, made.id = address, "s"
+    return made
 
 
 def test_messages_of_a_shuffle_are_recorded_for_recorded_workers_only(monkeypatch: Any) -> None:
@@ -38,20 +36,20 @@ def test_messages_of_a_shuffle_are_recorded_for_recorded_workers_only(monkeypatc
 
     monkeypatch.setattr(ShardsBuffer, "process", process)
     # Whatever other tests left recorded.
-    monkeypatch.setattr(module, "_recorded", {})
-    monkeypatch.setattr(module, "_replacements", Replacements())
+    monkeypatch.setattr(recorder, "_recorded", {})
+    monkeypatch.setattr(recorder, "_replacements", Replacements())
     sent: list[tuple[Any, ...]] = []
-    module.watch_shuffles("tcp://a", lambda *message: sent.append(message))
+    recorder.watch_shuffles("tcp://a", lambda *message: sent.append(message))
     try:
         for buffer in (
-            SimpleNamespace(send=FakeShuffleRun("tcp://a").send),
-            SimpleNamespace(send=FakeShuffleRun("tcp://b").send),  # not recorded
+            SimpleNamespace(send=shuffle_run("tcp://a").send),
+            SimpleNamespace(send=shuffle_run("tcp://b").send),  # not recorded
             SimpleNamespace(),  # a buffer that writes to disk
         ):
             assert asyncio.run(ShardsBuffer.process(buffer, "tcp://c", [], 7)) == "done"
     finally:
-        module.unwatch_shuffles("tcp://a")
-        module.unwatch_shuffles("tcp://a")
+        recorder.unwatch_shuffles("tcp://a")
+        recorder.unwatch_shuffles("tcp://a")
     [(barrier, to, nbytes, start, stop)] = sent
     assert (barrier, to, nbytes) == ("shuffle-barrier-s", "tcp://c", 7)
     assert 0 < start <= stop
@@ -126,15 +124,10 @@ class Scene:
 
 
 @pytest.fixture
-def patched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(recorder, "LoopWatch", lambda *_: SimpleNamespace(stop=lambda: None))
-    return monkeypatch
-
-
-@pytest.fixture
-def scene(patched: pytest.MonkeyPatch) -> Scene:
     made = Scene()
-    patched.setattr(recorder, "monotonic_ns", lambda: made.now)
+    monkeypatch.setattr(recorder, "monotonic_ns", lambda: made.now)
     return made
 
 
@@ -158,23 +151,19 @@ def test_two_of_the_six_transitions_of_a_plain_task_are_noted():
     assert [pair for pair in pairs if noted(*pair)] == pairs[:2]
 
 
-def test_a_run_has_one_row_with_all_its_instants(scene):
+def test_a_run_has_one_row_with_all_its_instants_and_a_task_that_is_given_up_one_without_a_slot(scene):
     scene.run("x")
     (row,) = scene.rows()
     assert (row["run_id"], row["slot"], row["thread"], row["seceded"]) == (1, 0, 1, MISSING)
     assert [row[name] for name in ("received", "ready", "executing", "start", "stop", "ended")] == [1, 2, 3, 3, 5, 5]
-    assert len(scene.rows(closing=True)) == 1
+    scene.receive("y")
+    scene.ready("y")
+    scene.read(scene.note("y", "ready", "released"))
+    _, row = scene.rows(closing=True)
+    assert (row["ready"], row["slot"], row["executing"], row["ended"]) == (6, MISSING, MISSING, MISSING)
 
 
-def test_a_task_that_is_received_and_given_up_has_one_row_without_a_slot(scene):
-    scene.receive("x")
-    scene.ready("x")
-    scene.read(scene.note("x", "ready", "released"))
-    (row,) = scene.rows(closing=True)
-    assert (row["ready"], row["slot"], row["executing"], row["ended"]) == (1, MISSING, MISSING, MISSING)
-
-
-def test_what_goes_on_is_sent_when_asked_for_and_cut_off_at_the_end(scene):
+def test_a_task_that_goes_on_is_sent_when_asked_for_and_cut_off_at_the_end(scene):
     scene.receive("waits")
     scene.receive("runs")
     scene.ready("runs")
@@ -187,7 +176,7 @@ def test_what_goes_on_is_sent_when_asked_for_and_cut_off_at_the_end(scene):
     assert [row["ended"] for row in scene.rows(closing=True)[2:]] == [9, MISSING]
 
 
-def test_what_a_task_spilled_is_its_own_from_the_first_on(scene):
+def test_the_spilling_of_a_task_is_its_own_from_the_first_on(scene):
     scene.run("before")
     scene.run("first")
     scene.spill("disk-write", 2e-9)
@@ -232,15 +221,17 @@ def test_a_task_comes_after_the_one_whose_slot_it_waited_for(scene, waited, afte
 
 
 def test_a_transfer_has_one_row_and_one_that_is_wanted_again_another(scene):
-    scene.read(scene.note("x", "released", "fetch"))
-    scene.now = 2
-    scene.read(scene.note("x", "fetch", "flight", sender="tcp://other"))
-    scene.now = 5
-    scene.read(scene.note("x", "flight", "memory", nbytes=7))
-    scene.read(scene.note("y", "released", "fetch"), scene.note("y", "fetch", "flight", sender="tcp://third"))
-    scene.read(scene.note("y", "flight", "fetch", in_flight=True))  # it is not over
-    scene.now = 6
-    scene.read(scene.note("y", "flight", "fetch"))
+    for at, key, start, finish, known in (
+        (0, "x", "released", "fetch", {}),
+        (2, "x", "fetch", "flight", {"sender": "tcp://other"}),
+        (5, "x", "flight", "memory", {"nbytes": 7}),
+        (5, "y", "released", "fetch", {}),
+        (5, "y", "fetch", "flight", {"sender": "tcp://third"}),
+        (5, "y", "flight", "fetch", {"in_flight": True}),  # it is not over
+        (6, "y", "flight", "fetch", {}),
+    ):
+        scene.now = at
+        scene.read(scene.note(key, start, finish, **known))
     assert scene.recorder.flush() == 1
     batch = decode(scene.messages[0])
     rows = [dict(zip(TRANSFER, row, strict=True)) for row in batch.transfers.tolist()]
@@ -251,7 +242,7 @@ def test_a_transfer_has_one_row_and_one_that_is_wanted_again_another(scene):
     assert [batch.senders[row["sender"]] for row in rows] == ["tcp://other", "tcp://third"]
 
 
-def test_what_fails_is_kept_and_nothing_is_followed_after_it(scene):
+def test_a_failure_is_kept_and_nothing_is_read_after_it(scene):
     scene.recorder._ready = None
     scene.recorder.read([scene.note("x", "waiting", "ready")], whole=True)
     assert isinstance(scene.recorder.failure, TypeError)
@@ -259,8 +250,8 @@ def test_what_fails_is_kept_and_nothing_is_followed_after_it(scene):
     assert not scene.recorder._received
 
 
-def test_between_two_heartbeats_a_full_batch_is_sent(patched, scene):
-    patched.setattr(recorder, "MAX_ROWS", 3)
+def test_between_two_heartbeats_a_full_batch_is_sent(monkeypatch, scene):
+    monkeypatch.setattr(recorder, "MAX_ROWS", 3)
     for i in range(7):
         scene.run(f"x-{i}")
     assert len(scene.messages) == 2

@@ -1,9 +1,11 @@
-"""Slot time agrees between a worker's ledger and its recorder, which read the same hooks."""
+"""Slot time agrees between a worker's ledger and its recorder: of hooks that are called by hand, and of a real log."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import Entry, Run
+from dask_efficiency.accounts.worker.log import Entry, Run, from_plain, to_plain
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.plugin.worker import hooks as module
 from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
@@ -29,30 +31,24 @@ from dask_efficiency.runs.trace.batch import RUN, decode
 NTHREADS = 2
 
 
-@dataclass(eq=False)
-class Task:
+class Task(SimpleNamespace):
     """Upstream's state of a task."""
 
-    key: str
-    run_id: int
-    prefix: str = "inc"
-    state: str = "waiting"
-    span_id: str | None = None
-    annotations: dict[str, Any] | None = None
-    nbytes: int = 1
-    start_time: float | None = None
-    dependencies: tuple[Any, ...] = ()
-    waiting_for_data: tuple[Any, ...] = ()
-    startstops: list[Any] = field(default_factory=list)
-    coming_from: str | None = None
+    __hash__, __eq__ = object.__hash__, object.__eq__
+
+    def __init__(self, key: str, run_id: int) -> None:
+        nothing = dict.fromkeys(("span_id", "annotations", "start_time", "coming_from"))
+        needs = dict.fromkeys(("dependencies", "waiting_for_data"), ())
+        super().__init__(
+            key=key, run_id=run_id, prefix="inc", state="waiting", nbytes=1, startstops=[], **nothing, **needs
+        )
 
 
 class Threads:
     """Nothing is measured in them."""
 
-    def __init__(self) -> None:
-        self.meter = SimpleNamespace(done={}, windows=None, stopped_by_shuffle=set())
-        self.claimed = 0
+    meter = SimpleNamespace(done={}, windows=None, stopped_by_shuffle=set())
+    claimed = 0
 
     def live(self) -> dict[Any, tuple[int, int]]:
         return {}
@@ -75,34 +71,17 @@ class Worker:
         self.scheduler_delay = 0.0
         self.sent: list[Any] = []
         self.failures: list[Exception] = []
-        self.state: Any = SimpleNamespace(
-            tasks={},
-            executing=set(),
-            long_running=set(),
-            in_flight_tasks=set(),
-            waiting=set(),
-            constrained=[],
-            ready=[],
-            total_resources={},
-            running=True,
-            executed_count=0,
-            stimulus_log=[SimpleNamespace(handled=None)],
-        )
+        sets = {name: set() for name in ("executing", "long_running", "in_flight_tasks", "waiting")}
+        empty = {"tasks": {}, "constrained": [], "ready": [], "total_resources": {}, "executed_count": 0}
+        self.state: Any = SimpleNamespace(**sets, **empty, running=True, stimulus_log=[SimpleNamespace(handled=None)])
         self.runs = 0
         self.ledger = Ledger(NTHREADS, at=0)
         threads: Any = Threads()
         log: list[Entry] = []
         spills = SpillWatch({}, lambda *_: None)
         spills.watching = True
-        pending = PendingTasks(
-            self.ledger,
-            FineMetrics({}),
-            threads=threads,
-            spills=spills,
-            library=lambda: None,
-            use=lambda *_: None,
-            rate=lambda _: None,
-        )
+        unused: Any = {name: lambda *_: None for name in ("library", "use", "rate")}
+        pending = PendingTasks(self.ledger, FineMetrics({}), threads=threads, spills=spills, **unused)
         worker: Any = self
         self.hooks = WorkerHooks(
             worker, Slots(self.ledger), pending, spills, threads, log, failed=self.failures.append, at=0
@@ -133,14 +112,27 @@ class Worker:
 
 
 @pytest.fixture(scope="module")
-def clock() -> Iterator[list[Worker]]:
-    """Owner of the time."""
-    workers: list[Worker] = []
+def clock() -> Iterator[list[Any]]:
+    """Owner of the time is the last one in the list."""
+    owners: list[Any] = [SimpleNamespace(now=0)]
     with pytest.MonkeyPatch.context() as patch:
         for timed in (recorder, module):
-            patch.setattr(timed, "monotonic_ns", lambda: workers[-1].now if workers else 0)
+            patch.setattr(timed, "monotonic_ns", lambda: owners[-1].now)
         patch.setattr(recorder, "LoopWatch", lambda *_: SimpleNamespace(stop=lambda: None))
-        yield workers
+        yield owners
+
+
+def check(recorded: WorkerRecorder, sent: list[Any], ledger: Ledger, *, nthreads: int, at: int) -> list[dict[str, int]]:
+    """Compare the held time of the ledger and the slot time of the recorder's rows, which are returned."""
+    assert recorded.failure is None
+    recorded.flush(closing=True)
+    rows = [dict(zip(RUN, row, strict=True)) for message in sent for row in decode(message).runs.tolist()]
+    held = [(row["ended"] if row["seceded"] == MISSING else row["seceded"]) - row["executing"] for row in rows]
+    balance = ledger.balance(at=at)
+    assert sum(balance.finalized.values()) == nthreads * balance.elapsed
+    assert sum(held) == nthreads * balance.elapsed - sum(balance.finalized[bucket] for bucket in FREE_BUCKETS)
+    assert len(rows) == sum(balance.tasks.values())
+    return rows
 
 
 MOVES = st.sampled_from(["run", "memory", "error", "cancel", "want again", "secede", "reschedule", "nothing"])
@@ -148,9 +140,8 @@ MOVES = st.sampled_from(["run", "memory", "error", "cancel", "want again", "sece
 
 @given(moves=st.lists(st.tuples(MOVES, st.integers(0, 4), st.integers(0, 50)), max_size=60))
 def test_the_slot_time_of_a_trace_is_the_held_time_of_the_ledger_to_the_nanosecond(clock, moves):
-    clock.clear()
     worker = Worker()
-    clock.append(worker)
+    clock[:] = [worker]
     for move, number, later in moves:
         worker.now += later
         happen(worker, move, f"key-{number}")
@@ -158,15 +149,8 @@ def test_the_slot_time_of_a_trace_is_the_held_time_of_the_ledger_to_the_nanoseco
         if ts in worker.state.executing or ts in worker.state.long_running:
             worker.move(key, ts.state, "memory", None)
     worker.hooks.catch_up()
-    assert worker.recorder.failure is None
     assert worker.failures == []
-    worker.recorder.flush(closing=True)
-    rows = [dict(zip(RUN, row, strict=True)) for message in worker.sent for row in decode(message).runs.tolist()]
-    left = [(row["ended"] if row["seceded"] == MISSING else row["seceded"]) - row["executing"] for row in rows]
-    balance = worker.ledger.balance(at=worker.now)
-    free = sum(balance.finalized[bucket] for bucket in FREE_BUCKETS)
-    assert sum(left) == NTHREADS * balance.elapsed - free
-    assert len(rows) == sum(balance.tasks.values())
+    check(worker.recorder, worker.sent, worker.ledger, nthreads=NTHREADS, at=worker.now)
 
 
 def happen(worker: Worker, move: str, key: str) -> None:
@@ -191,3 +175,42 @@ def happen(worker: Worker, move: str, key: str) -> None:
         worker.move(key, "cancelled", "waiting", place, state=place.replace("_", "-"))
     elif move == "secede" and place == "executing":
         worker.move(key, ts.state, "long-running", "long_running")
+
+
+SCENE = json.loads((Path(__file__).parents[3] / "data" / "scenes" / "one_worker.json").read_text())
+LOG = from_plain(SCENE["log"])
+
+
+@given(cuts=st.lists(st.integers(0, len(LOG)), max_size=20))
+def test_wherever_the_log_of_a_real_worker_is_cut_the_accounts_and_the_trace_are_those_of_then(clock, cuts):
+    clock[:] = [SimpleNamespace(now=SCENE["ends"])]
+    sent: list[Any] = []
+    ledger = Ledger(SCENE["nthreads"], at=SCENE["begins"])
+    slots = Slots(ledger)
+    worker: Any = SimpleNamespace(
+        state=SimpleNamespace(tasks={}, executing=set()),
+        digests_total={},
+        address="tcp://worker",
+        log_event=lambda topic, message: sent.append(message),
+    )
+    recorded = WorkerRecorder(worker, "scene")
+    for start, stop in pairwise([0, *sorted(cuts), len(LOG)]):
+        slots.read(LOG[start:stop])
+        recorded.read(LOG[start:stop], whole=False)
+    for reservation, outcome, moved, _ in slots.take(all_of_them=True):
+        wall = 0 if moved.run is None else moved.run[1] - moved.run[0]
+        ledger.finalize(reservation, outcome, wall=wall)
+    assert ledger.balance(at=SCENE["ends"]).tasks == SCENE["tasks"]
+    rows = check(recorded, sent, ledger, nthreads=SCENE["nthreads"], at=SCENE["ends"])
+    assert sum(row["seceded"] != MISSING for row in rows) == 1
+
+
+def test_a_log_as_plain_data_is_the_log() -> None:
+    assert from_plain(json.loads(json.dumps(to_plain(LOG)))) == LOG
+    assert {type(entry).__name__ for entry in LOG} == {"Noted", "Taken", "Moved", "Observed", "Spilled"}
+
+
+@pytest.mark.parametrize("row", [["Lost", 1], ["Taken", 1, "x"], ["Turned"]])
+def test_a_row_that_is_no_entry_is_refused_by_name(row: list[Any]) -> None:
+    with pytest.raises(ValueError, match=rf"a row is '{row[0]}' and {len(row) - 1} values; expected one of"):
+        from_plain([row])
