@@ -93,7 +93,7 @@ PROVES = {
     },
     "runs/path/test_path_on_a_cluster.py": {
         "test_the_segments_tile_explain_and_replay_as_long[transfer-bound]": "a path covers its run; so does a replay",
-        "test_a_worker_that_dies_is_on_the_path_with_what_it_ran": "paths across a worker that died",
+        "test_a_worker_that_dies_is_on_the_path_with_its_task": "paths across a worker that died",
         "test_a_slow_link_is_transfer": "a delay that was put in is on the path, by its kind",
     },
     "live/test_prometheus_on_a_cluster.py": {
