@@ -76,7 +76,9 @@ def metrics_of(random: np.random.Generator) -> dict[str, Any]:
 def filled_series(workers: int) -> tuple[WorkerSeries, float]:
     """Series of twenty minutes, and microseconds of CPU of a heartbeat."""
     cluster = ClusterLedger(at=0)
-    series = WorkerSeries(cluster, SECONDS)
+    accounts: Any = SimpleNamespace(cluster=cluster, stragglers=SimpleNamespace())
+    options: Any = SimpleNamespace(worker_series=SECONDS, outliers=False)
+    series = WorkerSeries(accounts, lambda: options)
     random = np.random.default_rng(0)
     says = [metrics_of(random) for _ in range(64)]
     spaces = []

@@ -117,19 +117,10 @@ class Fault:
 
 
 def draw_fault(rng: np.random.Generator, *, machines: int, concurrent: int, onset: float, visible: float) -> Fault:
-    """One fault from the paper's table.
+    """One fault from the paper's table, that lasts for ``visible`` seconds at least from its onset on.
 
-    Parameters
-    ----------
-    machines
-        Machines in the task.
-    concurrent
-        How many of them fail together from one cause, as behind a switch: the same groups show on all of them,
-        within ten seconds, each as far as its own draw says.
-    onset
-        When it begins, in seconds of the window's clock.
-    visible
-        Seconds that it lasts at least.
+    Machines that fail together have one cause, as behind a switch: the same groups show on all of them, within ten
+    seconds, each as far as its own draw says.
     """
     names = list(FAULTS)
     shares = np.array([FAULTS[name][0] for name in names])
@@ -313,27 +304,8 @@ def generate(
 ) -> FleetWindow:
     """One window of one task.
 
-    Parameters
-    ----------
-    seed
-        Of one of the ranges `TRAIN`, `TUNE`, `REPORT`.
-    machines
-        Machines in the task; drawn from the paper's range where left out.
-    seconds
-        Length of the window.
-    past_seconds
-        Length of the stretch just before it, given as `past`; it does not change the window.
-    faults
-        Whether the window has a fault; one in three has none where left out.
-    concurrent
-        Machines that fail together, less than half of all.
-    onset_before
-        The fault is there when the window begins, since one to ten minutes.
-
-    Raises
-    ------
-    ValueError
-        If the task is too small for the window's faults.
+    Machines, and whether there is a fault, are drawn where left out. The past is just before the window, and does not
+    change it. With ``onset_before``, the fault is there when the window begins, since one to ten minutes.
     """
     rng = np.random.default_rng([seed, 0])
     machines = _machines(rng) if machines is None else machines

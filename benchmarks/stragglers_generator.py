@@ -35,21 +35,14 @@ FAULT_FREE = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Behaviour of a metric while all is well.
+    """Behaviour of a metric while all is well."""
 
-    Parameters
-    ----------
-    base, noise
-        Usual value, and the standard deviation of a machine's noise.
-    follows
-        How much of the job's common rhythm it shows, as a share of the base.
-    falls
-        Whether faults make it fall (or else rise), mostly.
-    """
-
+    #: Usual value, and the standard deviation of a machine's noise.
     base: float
     noise: float
+    #: Share of the base with which it shows the job's common rhythm.
     follows: float
+    #: Whether faults make it fall (or else rise), mostly.
     falls: bool
 
 
@@ -106,24 +99,13 @@ FAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Fifteen minutes of a job.
+    """Fifteen minutes of a job."""
 
-    Parameters
-    ----------
-    values
-        Shape (metrics, machines, seconds), in the order of :data:`METRICS`; NaN where a sample is missing.
-    faulty
-        The machines with a fault of their own, not those that it spread to.
-    fault
-        Its name; empty where there is none.
-    onset
-        The second at which it began.
-    shows
-        The metrics that it shows in.
-    """
-
+    #: Shape (metrics, machines, seconds), in the order of :data:`METRICS`; NaN where a sample is missing.
     values: NDArray[np.float32]
+    #: The machines with a fault of their own, not those that it spread to.
     faulty: tuple[int, ...]
+    #: Its name; empty where there is none; the second at which it began, and the metrics that it shows in.
     fault: str
     onset: int
     shows: tuple[str, ...]
@@ -137,21 +119,7 @@ class Window:
 def generate(
     seed: int, *, machines: int | None = None, concurrent: int = 1, noise: float = 1.0, faulty: bool | None = None
 ) -> Window:
-    """One window.
-
-    Parameters
-    ----------
-    seed
-        Decides all that is not given.
-    machines
-        How many; drawn between 4 and 1500, evenly on a logarithmic scale, where not given.
-    concurrent
-        How many machines have a fault, where there is one.
-    noise
-        Multiple of the usual noise.
-    faulty
-        Whether there is a fault; drawn where not given.
-    """
+    """One window; the seed decides all that is not given. Machines are drawn evenly on a logarithmic scale."""
     random = np.random.default_rng(seed)
     drawn = round(math.exp(random.uniform(math.log(4), math.log(1500))))
     drawn_faulty = random.random() >= FAULT_FREE

@@ -28,17 +28,10 @@ from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import HOST_NAMES, METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from benchmarks.stragglers_outliers import f1
-from dask_efficiency.fleet.minder.detector import (
-    WINDOW_SAMPLES,
-    Minder,
-    embedded,
-    lasting,
-    load_minder,
-    pairwise_scores,
-    robust_scores,
-)
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, lasting, load_minder, robust_scores
 from dask_efficiency.fleet.minder.network import normalised, windowed
 from dask_efficiency.fleet.minder.train import train_minder
+from dask_efficiency.fleet.outliers.block_signals import block_signals
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
 from dask_efficiency.fleet.outliers.outliers import culprits, find_outliers, outlier_scores
 
@@ -56,6 +49,31 @@ Outcomes = dict[tuple[float, float], tuple[int, ...]]
 
 
 # ---------------------------------------------------------------- methods
+
+
+#: Peers that a machine is compared with one by one; of more, this many are taken evenly. The paper has no bound.
+MAX_PEERS = 256
+
+
+def pairwise_scores(embeddings: Scores) -> Scores:
+    """The paper's normal score (Deng et al., NSDI 2025, section 4.4), at most sqrt(N - 1) for N machines.
+
+    It is the sum of a machine's distances to all others, less their mean, over their standard deviation, by window; NaN
+    where it was absent.
+    """
+    count = len(embeddings)
+    peers = embeddings[np.unique(np.linspace(0, count - 1, min(count, MAX_PEERS)).astype(int))]
+    sums = np.empty(embeddings.shape[:2], np.float32)
+    for window in range(embeddings.shape[1]):
+        mine, theirs = embeddings[:, window], peers[:, window]
+        theirs = theirs[np.isfinite(theirs).all(axis=1)]
+        squares = (mine**2).sum(axis=1)[:, None] + (theirs**2).sum(axis=1) - 2 * mine @ theirs.T
+        sums[:, window] = np.sqrt(np.maximum(squares, 0)).sum(axis=1)
+    known = np.isfinite(sums)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, sums, 0).sum(axis=0) / count
+    spread = np.sqrt(np.where(known, (sums - mean) ** 2, 0).sum(axis=0) / count)
+    return np.asarray((sums - mean) / np.maximum(spread, 1e-9), np.float32)
 
 
 def one_by_one(scores: Iterable[Scores], thresholds: Sequence[float]) -> Outcomes:
@@ -104,11 +122,11 @@ def levels(window: Window) -> Outcomes:
     """Machines that find_outliers names, by threshold and dominance."""
     series = MetricSeries.of(window.metrics(SEVEN), metrics=HOST_NAMES)
     outcomes: Outcomes = {}
-    scores = outlier_scores(series, continuity_seconds=270, share=0.85)
+    scores = outlier_scores(block_signals(series), continuity_seconds=270, share=0.85)
     assert scores is not None
     for dominance in (0.5, 1.0):
         for threshold in LEVELS:
-            named = culprits(series, scores, threshold=threshold, dominance=dominance)
+            named = culprits(scores, threshold=threshold, dominance=dominance)
             outcomes[threshold, dominance] = tuple(named.tolist())
     return outcomes
 

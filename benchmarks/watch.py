@@ -28,12 +28,13 @@ from benchmarks.stragglers_fleet import FAULTS
 from benchmarks.stragglers_generator import SEVEN
 from benchmarks.stragglers_generator import generate as seven_metrics
 from dashboards.monitor.prometheus import running
+from dask_efficiency.fleet.assembly import outlier_detector
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
 from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
 from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange
-from dask_efficiency.fleet.settings import outlier_detector
+from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.fleet.watch import FleetWatch, instants
 
 #: When generated time begins.
@@ -173,15 +174,8 @@ def faults(count: int, step: int = 10) -> None:
 def replayed(source: PrometheusSource) -> list[Event]:
     """All events of the hours that Prometheus has."""
     events: list[Event] = []
-    watch = FleetWatch(
-        source=source,
-        detector=outlier_detector(),
-        window_seconds=WINDOW,
-        history_seconds=HISTORY,
-        show=events.append,
-        warn=print,
-        clock=time.perf_counter,
-    )
+    settings = WatchSettings(window=WINDOW, history=HISTORY)
+    watch = FleetWatch(source, outlier_detector(), settings, events.append, print, time.perf_counter)
     for at in instants(START + WINDOW, START + QUIET + LIVE, every_seconds=EVERY):
         watch.round(at)
     return events

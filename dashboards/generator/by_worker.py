@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.generator.panels import (
-    EFFICIENCY_STEPS,
-    About,
-    Query,
-    bars,
-)
-from dashboards.generator.queries import (
-    WORKER,
-    Subject,
-    gain,
-    share,
-)
+from dashboards.generator.panels import EFFICIENCY_STEPS, About, Query, bars
+from dashboards.generator.queries import WORKER, Subject, gain, share
 from dask_efficiency.accounts.buckets import GOOD
 
 #: Fixed, so that links keep working.
@@ -36,15 +26,8 @@ NO_WORKERS = "no workers"
 def least_efficient(identity: int, of: Subject, *, height: int) -> Any:
     """The workers that make least of their threads."""
     return bars(
-        About(
-            identity,
-            f"The {MAX_BARS} least efficient workers",
-            "Efficiency of each worker over the time shown, the lowest first. Click a bar for the worker.",
-            "percentunit",
-            width=12,
-            height=height,
-            no_value=NO_WORKERS,
-        ),
+        About(identity, f"The {MAX_BARS} least efficient workers", "percentunit", 12, height, NO_WORKERS),
+        "Efficiency of each worker over the time shown, the lowest first. Click a bar for the worker.",
         Query(f"bottomk({MAX_BARS}, {share(of, gain, GOOD, by=WORKER)})", "{{worker}}"),
         steps=EFFICIENCY_STEPS,
         limit=1,

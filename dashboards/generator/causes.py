@@ -41,37 +41,24 @@ def of_clusters() -> list[Any]:
     """Why threads of the clusters did nothing useful."""
     return [
         stack(
-            About(12, "What tasks wait for", _WAITING_TEXT, "short", width=10, height=8, no_value="no task waited"),
+            About(12, "What tasks wait for", "short", 10, 8, "no task waited"),
+            _WAITING_TEXT,
             _by_cause(WAITING),
             colours=CAUSE_COLOURS[Bucket.THREAD_NONCPU],
         ),
         stack(
-            About(
-                13,
-                "Why threads are idle",
-                "Threads, on average, without a task while there was work, by why. *parallelism*: nothing was ready "
-                "anywhere. *scheduler*: tasks were ready and not sent yet. *round-trips*: they were held back until "
-                "results came (`worker-saturation`). *imbalance*: they waited at other workers. *graph*: the scheduler "
-                "was taking in a graph. *restricted*: they may not run here.",
-                "short",
-                width=8,
-                height=8,
-                no_value="no thread was idle",
-            ),
+            About(13, "Why threads are idle", "short", 8, 8, "no thread was idle"),
+            "Threads, on average, without a task while there was work, by why. *parallelism*: nothing was ready "
+            "anywhere. *scheduler*: tasks were ready and not sent yet. *round-trips*: they were held back until "
+            "results came (`worker-saturation`). *imbalance*: they waited at other workers. *graph*: the scheduler "
+            "was taking in a graph. *restricted*: they may not run here.",
             _by_cause(IDLE),
             colours=CAUSE_COLOURS[Bucket.IDLE],
         ),
         stack(
-            About(
-                14,
-                "What overhead is",
-                "Threads, on average, that were held for a task before or after it ran. *hand-over*: until its first "
-                "instruction. *event-loop*: until the worker's event loop heard that it was done.",
-                "short",
-                width=6,
-                height=8,
-                no_value="not known",
-            ),
+            About(14, "What overhead is", "short", 6, 8, "not known"),
+            "Threads, on average, that were held for a task before or after it ran. *hand-over*: until its first "
+            "instruction. *event-loop*: until the worker's event loop heard that it was done.",
             _by_cause(OVERHEAD),
             colours=CAUSE_COLOURS[Bucket.OVERHEAD],
         ),
@@ -84,21 +71,15 @@ def of_workers() -> list[Any]:
     for_a_core = total(gain(select(WORKER_WAITING, one_of("cause", FOR_A_CORE), chosen=chosen)), by=WORKER)
     return [
         stack(
-            About(12, "What tasks wait for", _WAITING_TEXT, "short", width=12, height=8, no_value="no task waited"),
+            About(12, "What tasks wait for", "short", 12, 8, "no task waited"),
+            _WAITING_TEXT,
             _by_cause(WORKER_WAITING, chosen),
             colours=CAUSE_COLOURS[Bucket.THREAD_NONCPU],
         ),
         bars(
-            About(
-                13,
-                f"The {MAX_BARS} workers that wait most for a core",
-                "Thread time in which tasks were ready to run and had no core, or had used up their container's CPU "
-                "limit, over the time shown. Click a bar for the worker.",
-                "s",
-                width=12,
-                height=8,
-                no_value=NO_WORKERS,
-            ),
+            About(13, f"The {MAX_BARS} workers that wait most for a core", "s", 12, 8, NO_WORKERS),
+            "Thread time in which tasks were ready to run and had no core, or had used up their container's CPU "
+            "limit, over the time shown. Click a bar for the worker.",
             Query(f"topk({MAX_BARS}, {for_a_core})", "{{worker}}"),
             colour=CAUSE_COLOURS[Bucket.THREAD_NONCPU]["core"],
             link=("Show this worker", TO_ONE_WORKER),

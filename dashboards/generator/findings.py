@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.generator.panels import (
-    EFFICIENCY_STEPS,
-    VALUE,
-    About,
-    Column,
-    Query,
-    numbers,
-    table,
-)
+from dashboards.generator.panels import EFFICIENCY_STEPS, VALUE, About, Column, Query, numbers, table
 from dashboards.generator.queries import CLUSTERS, LOST, gain, select, share, threads, total
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.report.kinds import KINDS, advice
@@ -38,45 +30,26 @@ def findings() -> list[Any]:
     return [
         (
             numbers(
-                About(
-                    1,
-                    "Efficiency",
-                    "Share of the threads' time that did useful work, over the time shown: computing over all time "
-                    "with work outstanding. 80 % and above is good. Tasks that fail count as what their thread did; "
-                    "see *Thread time in vain*.",
-                    "percentunit",
-                    width=4,
-                    height=HEIGHT // 2,
-                ),
+                About(1, "Efficiency", "percentunit", 4, HEIGHT // 2),
+                "Share of the threads' time that did useful work, over the time shown: computing over all time "
+                "with work outstanding. 80 % and above is good. Tasks that fail count as what their thread did; "
+                "see *Thread time in vain*.",
                 Query(share(CLUSTERS, gain, GOOD), "efficiency"),
                 steps=EFFICIENCY_STEPS,
                 decimals=0,
             ),
             numbers(
-                About(
-                    3,
-                    "Lost thread time",
-                    "Thread time that was not useful although there was work, over the time shown. Four threads that "
-                    "do nothing for an hour lose four hours.",
-                    "s",
-                    width=4,
-                    height=HEIGHT // 2,
-                ),
+                About(3, "Lost thread time", "s", 4, HEIGHT // 2),
+                "Thread time that was not useful although there was work, over the time shown. Four threads that "
+                "do nothing for an hour lose four hours.",
                 Query(threads(CLUSTERS, gain, LOST), "lost"),
             ),
         ),
         table(
-            About(
-                22,
-                "What costs most",
-                "Wall time that fixing it would have saved at most in the time shown; an estimate at its ends, for "
-                f"findings are of the last {WINDOW} minutes. The rows do not add up. *Mostly in*: the prefix of the "
-                "tasks in which more than half of it was lost. `dask-efficiency explain` says more of each kind.",
-                "s",
-                width=20,
-                height=HEIGHT,
-                no_value=f"nothing costs 3 % of {WINDOW} minutes",
-            ),
+            About(22, "What costs most", "s", 20, HEIGHT, f"nothing costs 3 % of {WINDOW} minutes"),
+            "Wall time that fixing it would have saved at most in the time shown; an estimate at its ends, for "
+            f"findings are of the last {WINDOW} minutes. The rows do not add up. *Mostly in*: the prefix of the "
+            "tasks in which more than half of it was lost. `dask-efficiency explain` says more of each kind.",
             Query(_worst(), "{{kind}}"),
             columns=(
                 Column("kind", "Kind", 170, colours={kind: COLOURS[_bucket(kind)] for kind in KINDS}),

@@ -59,45 +59,28 @@ def strip() -> list[Any]:
     down = f"{select('up')} == bool 0 and on (cluster, job, instance) {had_the_plugin}"
     return [
         numbers(
-            About(
-                2,
-                "Actual and ideal time",
-                "How long there was work outstanding in the time shown, and how long the same work would have taken "
-                "with all threads always useful. A graph may not have that much parallelism.",
-                "s",
-                width=6,
-                height=4,
-            ),
+            About(2, "Actual and ideal time", "s", 6, 4),
+            "How long there was work outstanding in the time shown, and how long the same work would have taken "
+            "with all threads always useful. A graph may not have that much parallelism.",
             Query(f"{threads(CLUSTERS, gain, WITH_WORK)} / {mean_threads(CLUSTERS)}", "actual"),
             Query(f"{threads(CLUSTERS, gain, one_of('activity', GOOD))} / {mean_threads(CLUSTERS)}", "ideal"),
         ),
         numbers(
-            About(
-                4,
-                "Thread time in vain",
-                "Thread time of tasks that failed, were cancelled, or computed again what was lost, over the time "
-                "shown. Booked when the task ends. Its computing is in *Efficiency* as useful.",
-                "s",
-                width=5,
-                height=4,
-            ),
+            About(4, "Thread time in vain", "s", 5, 4),
+            "Thread time of tasks that failed, were cancelled, or computed again what was lost, over the time "
+            "shown. Booked when the task ends. Its computing is in *Efficiency* as useful.",
             Query(in_vain(CLUSTERS, gain), "in vain"),
         ),
         numbers(
-            About(5, "Workers and threads", "Workers and their threads at the end of the time shown.", "short", 5, 4),
+            About(5, "Workers and threads", "short", 5, 4),
+            "Workers and their threads at the end of the time shown.",
             Query(total(select("dask_scheduler_workers")), "workers"),
             Query(nthreads(CLUSTERS), "threads"),
         ),
         numbers(
-            About(
-                6,
-                "Unmeasured",
-                "Share of all thread time that could not be measured, over the time shown. Above 1 % the other numbers "
-                "say less than they seem to; the row *The plugin itself* says more.",
-                "percentunit",
-                width=4,
-                height=4,
-            ),
+            About(6, "Unmeasured", "percentunit", 4, 4),
+            "Share of all thread time that could not be measured, over the time shown. Above 1 % the other numbers "
+            "say less than they seem to; the row *The plugin itself* says more.",
             Query(
                 ratio(threads(CLUSTERS, gain, f'activity="{Bucket.UNMEASURED}"'), threads(CLUSTERS, gain)), "unmeasured"
             ),
@@ -105,15 +88,8 @@ def strip() -> list[Any]:
             decimals=1,
         ),
         numbers(
-            About(
-                7,
-                "Targets down",
-                "Schedulers that Prometheus cannot scrape now, of those that had the plugin in the time shown.",
-                "short",
-                width=4,
-                height=4,
-                no_value="no target",
-            ),
+            About(7, "Targets down", "short", 4, 4, "no target"),
+            "Schedulers that Prometheus cannot scrape now, of those that had the plugin in the time shown.",
             Query(total(down), "down"),
             steps=((None, GOOD_COLOUR), (1, BAD_COLOUR)),
         ),
@@ -124,16 +100,10 @@ def efficiency_and_workers() -> list[Any]:
     """Efficiency over time, and the workers that make least of their threads."""
     return [
         lines(
-            About(
-                20,
-                "Efficiency and occupancy",
-                "Efficiency: share of the thread time with work outstanding that was useful. Occupancy: share in which "
-                "a task held the thread. The gap between the two is lost inside tasks (I/O, waiting for the GIL, "
-                "spill), the gap from occupancy to 100 % outside (no task to run, waiting on data, paused).",
-                "percentunit",
-                width=12,
-                height=8,
-            ),
+            About(20, "Efficiency and occupancy", "percentunit", 12, 8),
+            "Efficiency: share of the thread time with work outstanding that was useful. Occupancy: share in which "
+            "a task held the thread. The gap between the two is lost inside tasks (I/O, waiting for the GIL, "
+            "spill), the gap from occupancy to 100 % outside (no task to run, waiting on data, paused).",
             Query(share(CLUSTERS, rate, GOOD), "efficiency"),
             Query(share(CLUSTERS, rate, IN_A_TASK), "occupancy"),
             colours={"efficiency": COLOURS[Bucket.THREAD_CPU], "occupancy": COLOURS[Bucket.RUNNING]},
@@ -149,15 +119,8 @@ def outcomes() -> list[Any]:
     by_prefix = gain(select("dask_efficiency_prefix_thread_seconds_total"))
     return [
         stack(
-            About(
-                30,
-                "Tasks a second, by outcome",
-                "Tasks that ended, a second. *recomputed* succeeded, but its result had been there before and was "
-                "lost.",
-                "short",
-                width=8,
-                height=8,
-            ),
+            About(30, "Tasks a second, by outcome", "short", 8, 8),
+            "Tasks that ended, a second. *recomputed* succeeded, but its result had been there before and was lost.",
             Query(
                 seen(total(rate(tasks), by="outcome"), total(gain_at_the_end(tasks), by="outcome"), by="outcome"),
                 "{{outcome}}",
@@ -165,16 +128,9 @@ def outcomes() -> list[Any]:
             colours=OUTCOME_COLOURS,
         ),
         stack(
-            About(
-                31,
-                "Threads in vain, by outcome",
-                "Threads, on average, whose work came to nothing: tasks that failed, were cancelled, or computed again "
-                "what was lost. Booked when the task ends, so that a long task shows as a peak.",
-                "short",
-                width=8,
-                height=8,
-                no_value="nothing in vain",
-            ),
+            About(31, "Threads in vain, by outcome", "short", 8, 8, "nothing in vain"),
+            "Threads, on average, whose work came to nothing: tasks that failed, were cancelled, or computed again "
+            "what was lost. Booked when the task ends, so that a long task shows as a peak.",
             Query(
                 seen(
                     in_vain(CLUSTERS, rate, by="bucket"), in_vain(CLUSTERS, gain_at_the_end, by="bucket"), by="bucket"
@@ -184,16 +140,9 @@ def outcomes() -> list[Any]:
             colours={str(bucket): COLOURS[bucket] for bucket in IN_VAIN},
         ),
         bars(
-            About(
-                32,
-                f"The {MAX_BARS} task prefixes that take most",
-                "Thread time of the tasks that ended in the time shown, whatever became of them, by prefix of their "
-                "keys. *(other)*: the prefixes that are not exported one by one.",
-                "s",
-                width=8,
-                height=8,
-                no_value="no task ended",
-            ),
+            About(32, f"The {MAX_BARS} task prefixes that take most", "s", 8, 8, "no task ended"),
+            "Thread time of the tasks that ended in the time shown, whatever became of them, by prefix of their "
+            "keys. *(other)*: the prefixes that are not exported one by one.",
             Query(f"topk({MAX_BARS}, {total(by_prefix, by='prefix')} > 0)", "{{prefix}}"),
         ),
     ]
@@ -204,30 +153,16 @@ def spill_and_pause() -> list[Any]:
     to_memory = (Bucket.SPILL, Bucket.PAUSED)
     return [
         stack(
-            About(
-                40,
-                "Threads lost to memory",
-                "Threads, on average, that move data between memory and disk (*spill*), or may not take a task as "
-                "their worker's memory is nearly full (*paused*).",
-                "short",
-                width=12,
-                height=8,
-                no_value="no spill and no pause",
-            ),
+            About(40, "Threads lost to memory", "short", 12, 8, "no spill and no pause"),
+            "Threads, on average, that move data between memory and disk (*spill*), or may not take a task as "
+            "their worker's memory is nearly full (*paused*).",
             Query(activities_seen(CLUSTERS, to_memory), "{{activity}}"),
             colours=ACTIVITY_COLOURS,
         ),
         bars(
-            About(
-                41,
-                f"The {MAX_BARS} workers that lose most to memory",
-                "Thread time that spill and pause took, over the time shown, of the workers that are exported one by "
-                "one. Click a bar for the worker.",
-                "s",
-                width=12,
-                height=8,
-                no_value="no spill and no pause",
-            ),
+            About(41, f"The {MAX_BARS} workers that lose most to memory", "s", 12, 8, "no spill and no pause"),
+            "Thread time that spill and pause took, over the time shown, of the workers that are exported one by "
+            "one. Click a bar for the worker.",
             Query(
                 f"topk({MAX_BARS}, {threads(ALL_WORKERS, gain, one_of('activity', to_memory), by=WORKER)} > 0)",
                 "{{worker}}",
@@ -243,16 +178,9 @@ def stragglers() -> list[Any]:
     found = select("dask_efficiency_stragglers")
     return [
         stack(
-            About(
-                45,
-                "Stragglers by cause",
-                "Workers that take longer than their peers for the same work, by what slows them; a host of which "
-                "all workers do counts once.",
-                "short",
-                width=12,
-                height=8,
-                no_value="no stragglers",
-            ),
+            About(45, "Stragglers by cause", "short", 12, 8, "no stragglers"),
+            "Workers that take longer than their peers for the same work, by what slows them; a host of which "
+            "all workers do counts once.",
             Query(
                 seen(
                     total(found, by="cause"), total(f"max_over_time({found}[$__range] @ end())", by="cause"), by="cause"
@@ -263,16 +191,9 @@ def stragglers() -> list[Any]:
             up_to=1,
         ),
         lines(
-            About(
-                46,
-                "How many times as long stragglers take",
-                "Times as long as their peers for the same work, of the most certain stragglers; without a name, all "
-                "workers of that host.",
-                "short",
-                width=12,
-                height=8,
-                no_value="no stragglers",
-            ),
+            About(46, "How many times as long stragglers take", "short", 12, 8, "no stragglers"),
+            "Times as long as their peers for the same work, of the most certain stragglers; without a name, all "
+            "workers of that host.",
             Query(
                 f"max by ({WORKER}, host, cause) ({select('dask_efficiency_straggler_effect')})",
                 "{{worker}} on {{host}}: {{cause}}",
@@ -285,44 +206,26 @@ def the_plugin_itself() -> list[Any]:
     """Whether the numbers can be trusted, and what they cost."""
     return [
         lines(
-            About(
-                50,
-                "CPU time of the plugin",
-                "CPU seconds a second that the plugin itself takes, on the scheduler and on all workers together.",
-                "percentunit",
-                width=8,
-                height=7,
-            ),
+            About(50, "CPU time of the plugin", "percentunit", 8, 7),
+            "CPU seconds a second that the plugin itself takes, on the scheduler and on all workers together.",
             Query(total(rate(select("dask_efficiency_plugin_cpu_seconds_total")), by="process"), "{{process}}"),
         ),
         lines(
-            About(
-                51,
-                "Refused, stale and failed a second",
-                "In a healthy cluster all are 0, but for a few stale ones when workers come and go. *refused*: "
-                "snapshots of workers that were invalid and not booked. *stale*: snapshots that came twice or late. "
-                "*export failures*: metrics that could not be made.",
-                "short",
-                width=8,
-                height=7,
-            ),
+            About(51, "Refused, stale and failed a second", "short", 8, 7),
+            "In a healthy cluster all are 0, but for a few stale ones when workers come and go. *refused*: "
+            "snapshots of workers that were invalid and not booked. *stale*: snapshots that came twice or late. "
+            "*export failures*: metrics that could not be made.",
             Query(total(rate(select("dask_efficiency_snapshots_refused_total"))), "refused"),
             Query(total(rate(select("dask_efficiency_snapshots_stale_total"))), "stale"),
             Query(total(rate(select("dask_efficiency_export_failures_total"))), "export failures"),
             up_to=1,
         ),
         lines(
-            About(
-                52,
-                "Not measured",
-                "*workers unmeasured*: workers that are there and not measured, as the package is missing, of another "
-                "version, or failed. *schedulers off*: the plugin failed on the scheduler and switched itself off. "
-                "*worker metrics limited*: schedulers with too many workers to export all one by one; then only those "
-                "that make most and least of their threads are.",
-                "short",
-                width=8,
-                height=7,
-            ),
+            About(52, "Not measured", "short", 8, 7),
+            "*workers unmeasured*: workers that are there and not measured, as the package is missing, of another "
+            "version, or failed. *schedulers off*: the plugin failed on the scheduler and switched itself off. "
+            "*worker metrics limited*: schedulers with too many workers to export all one by one; then only those "
+            "that make most and least of their threads are.",
             Query(total(select("dask_efficiency_unmeasured_workers")), "workers unmeasured"),
             Query(total(select("dask_efficiency_meter_off")), "schedulers off"),
             Query(total(select("dask_efficiency_worker_metrics_limited")), "worker metrics limited"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,13 +32,16 @@ PLAIN = "text"
 
 GOOD_COLOUR, FAIR_COLOUR, BAD_COLOUR = "green", "yellow", "red"
 
+#: From where on a number has a colour; None for all that is below the next step.
+Step = tuple[float | None, str]
+
 #: Shares that the POP methodology calls good are 0.8 and above.
 EFFICIENCY_STEPS = ((None, BAD_COLOUR), (0.5, FAIR_COLOUR), (0.8, GOOD_COLOUR))
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query of a panel and what its series are called."""
+    """Query of a panel, and the legend of its series."""
 
     expr: str
     legend: str
@@ -46,13 +49,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What every panel has."""
+    """Head of a panel; sentences that describe it follow, to which the metrics are added."""
 
     #: Never given to another panel of the dashboard: links and alerts name it.
     id: int
     title: str
-    #: What it shows, in sentences; the metrics are added.
-    text: str
     unit: str
     #: Columns, of 24, and rows.
     width: int
@@ -78,32 +79,29 @@ class Column:
     bar: bool = False
 
 
-def describe(text: str, queries: Iterable[Query]) -> str:
-    """The description of a panel: what it shows, and from which metrics."""
-    used = dict.fromkeys(name for query in queries for name in metrics(query.expr))
-    return f"{text}\n\nFrom {', '.join(f'`{name}`' for name in used)}."
-
-
-def numbers(
-    about: About, *queries: Query, steps: Sequence[tuple[float | None, str]] = (), decimals: int | None = None
-) -> stat.Panel:
+def numbers(about: About, text: str, *queries: Query, steps: Sequence[Step] = (), decimals: int | None = None) -> Any:
     """A number for each query, over the whole time shown."""
     panel = stat.Panel().graph_mode(c.BigValueGraphMode.NONE).reduce_options(_last())
     panel.text_mode(c.BigValueTextMode.VALUE_AND_NAME if len(queries) > 1 else c.BigValueTextMode.VALUE)
     panel.color_mode(c.BigValueColorMode.VALUE).justify_mode(c.BigValueJustifyMode.CENTER).wide_layout(False)
     panel.orientation(c.VizOrientation.AUTO)
     if steps:
-        # No number is neither good nor bad.
-        panel.thresholds(_thresholds(steps)).color_scheme(_by_threshold()).mappings([_none(about.no_value)])
+        panel.thresholds(_thresholds(steps)).color_scheme(_by_threshold())
+        # What stands where there is no number has a colour of no meaning.
+        blank = d.DashboardSpecialValueMapOptions(
+            d.SpecialValueMatch.NULL_AND_NAN, d.ValueMappingResult(about.no_value, PLAIN)
+        )
+        panel.mappings([d.SpecialValueMap(blank)])
     else:
         panel.color_scheme(_fixed(PLAIN))
     if decimals is not None:
         panel.decimals(decimals)
-    return _finished(panel, about, queries, instant=True)
+    return _finished(panel, about, text, queries, instant=True)
 
 
 def lines(
     about: About,
+    text: str,
     *queries: Query,
     colours: Mapping[str, str] | None = None,
     limit: float | None = None,
@@ -112,11 +110,12 @@ def lines(
     """A line for each series. The axis ends at ``limit``, or at ``up_to`` where nothing is above it."""
     panel = _graph(limit, up_to).fill_opacity(10).line_width(2)
     _colour(panel, colours or {})
-    return _finished(panel, about, queries)
+    return _finished(panel, about, text, queries)
 
 
 def stack(
     about: About,
+    text: str,
     *queries: Query,
     colours: Mapping[str, str],
     top: str | None = None,
@@ -139,30 +138,26 @@ def stack(
                 d.DynamicConfigValue("custom.stacking", {"mode": "none", "group": "B"}),
             ],
         )
-    return _finished(panel, about, queries)
+    return _finished(panel, about, text, queries)
 
 
-def pie(about: About, *queries: Query, colours: Mapping[str, str]) -> Any:
+def pie(about: About, text: str, *queries: Query, colours: Mapping[str, str]) -> Any:
     """Slices of the whole time shown."""
     panel = piechart.Panel().pie_type(p.PieChartType.PIE).reduce_options(_last())
     panel.display_labels([p.PieChartLabels.PERCENT])
-    panel.legend(
-        piechart.PieChartLegendOptions()
-        .show_legend(True)
-        .display_mode(c.LegendDisplayMode.TABLE)
-        .placement(c.LegendPlacement.RIGHT)
-        .values([p.PieChartLegendValues.PERCENT])
-    )
+    legend = piechart.PieChartLegendOptions().show_legend(True).values([p.PieChartLegendValues.PERCENT])
+    panel.legend(legend.display_mode(c.LegendDisplayMode.TABLE).placement(c.LegendPlacement.RIGHT))
     panel.tooltip(common.VizTooltipOptions().mode(c.TooltipDisplayMode.SINGLE).sort(c.SortOrder.NONE))
     _colour(panel, {**colours, OTHER: OTHER_COLOUR})
-    return _finished(panel, about, queries, instant=True)
+    return _finished(panel, about, text, queries, instant=True)
 
 
 def bars(
     about: About,
+    text: str,
     query: Query,
     *,
-    steps: Sequence[tuple[float | None, str]] = (),
+    steps: Sequence[Step] = (),
     colour: str = PLAIN,
     limit: float | None = None,
     link: tuple[str, str] | None = None,
@@ -182,10 +177,10 @@ def bars(
         panel.color_scheme(_fixed(colour))
     if link is not None:
         panel.data_links([dashboard.DashboardLink(link[0]).type(d.DashboardLinkType.LINK).url(link[1])])
-    return _finished(panel, about, [query], instant=True)
+    return _finished(panel, about, text, [query], instant=True)
 
 
-def table(about: About, query: Query, *, columns: Sequence[Column]) -> Any:
+def table(about: About, text: str, query: Query, *, columns: Sequence[Column]) -> Any:
     """A row for each series, the largest first."""
     panel = grid.Panel().show_header(True).cell_height(c.TableCellHeight.LG).min(0).color_scheme(_fixed(PLAIN))
     panel.align(c.FieldTextAlignment.AUTO).inspect(False)
@@ -193,17 +188,10 @@ def table(about: About, query: Query, *, columns: Sequence[Column]) -> Any:
         panel.with_override(*_dressed(column))
     value = next(column.title for column in columns if column.label == VALUE)
     panel.sort_by([common.TableSortByFieldState().display_name(value).desc(True)])
-    panel.with_transformation(
-        d.DataTransformerConfig(
-            id_val="organize",
-            options={
-                "excludeByName": {"Time": True},
-                "indexByName": {column.label: place for place, column in enumerate(columns)},
-                "renameByName": {},
-            },
-        )
-    )
-    return _finished(panel, about, [query], instant=True, table=True)
+    places = {column.label: place for place, column in enumerate(columns)}
+    options = {"excludeByName": {"Time": True}, "indexByName": places, "renameByName": {}}
+    panel.with_transformation(d.DataTransformerConfig(id_val="organize", options=options))
+    return _finished(panel, about, text, [query], instant=True, table=True)
 
 
 def _dressed(column: Column) -> tuple[d.MatcherConfig, list[d.DynamicConfigValue]]:
@@ -230,14 +218,10 @@ def _dressed(column: Column) -> tuple[d.MatcherConfig, list[d.DynamicConfigValue
 
 
 def _finished(
-    panel: Any,
-    about: About,
-    queries: Sequence[Query],
-    *,
-    instant: bool = False,
-    table: bool = False,
+    panel: Any, about: About, text: str, queries: Sequence[Query], *, instant: bool = False, table: bool = False
 ) -> Any:
-    panel.id(about.id).title(about.title).description(describe(about.text, queries)).unit(about.unit)
+    used = dict.fromkeys(f"`{name}`" for query in queries for name in metrics(query.expr))
+    panel.id(about.id).title(about.title).description(f"{text}\n\nFrom {', '.join(used)}.").unit(about.unit)
     panel.no_value(about.no_value).datasource(DATASOURCE).span(about.width).height(about.height)
     for ref, query in zip("ABCDEFGH", queries, strict=False):
         target = prometheus.Dataquery().ref_id(ref).expr(query.expr).legend_format(query.legend)
@@ -250,9 +234,8 @@ def _finished(
 def _graph(limit: float | None, up_to: float | None) -> timeseries.Panel:
     panel = timeseries.Panel().draw_style(c.GraphDrawStyle.LINE).line_interpolation(c.LineInterpolation.LINEAR)
     panel.show_points(c.VisibilityMode.NEVER).min(0).legend(_legend("bottom"))
-    panel.tooltip(
-        common.VizTooltipOptions().mode(c.TooltipDisplayMode.MULTI).sort(c.SortOrder.DESCENDING).hide_zeros(True)
-    )
+    tooltip = common.VizTooltipOptions().mode(c.TooltipDisplayMode.MULTI)
+    panel.tooltip(tooltip.sort(c.SortOrder.DESCENDING).hide_zeros(True))
     if limit is not None:
         panel.max(limit)
     if up_to is not None:
@@ -285,15 +268,6 @@ def _by_threshold() -> dashboard.FieldColor:
     return dashboard.FieldColor().mode(d.FieldColorModeId.THRESHOLDS)
 
 
-def _none(text: str) -> d.SpecialValueMap:
-    """What stands there, in a colour of no meaning, where there is no number."""
-    result = d.ValueMappingResult(text, PLAIN)
-    return d.SpecialValueMap(d.DashboardSpecialValueMapOptions(d.SpecialValueMatch.NULL_AND_NAN, result))
-
-
-def _thresholds(steps: Sequence[tuple[float | None, str]]) -> dashboard.ThresholdsConfig:
-    return (
-        dashboard.ThresholdsConfig()
-        .mode(d.ThresholdsMode.ABSOLUTE)
-        .steps([d.Threshold(value=value, color=colour) for value, colour in steps])
-    )
+def _thresholds(steps: Sequence[Step]) -> dashboard.ThresholdsConfig:
+    thresholds = [d.Threshold(value=value, color=colour) for value, colour in steps]
+    return dashboard.ThresholdsConfig().mode(d.ThresholdsMode.ABSOLUTE).steps(thresholds)

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.generator.panels import (
-    OTHER,
-    About,
-    Query,
-    pie,
-    stack,
-)
-from dashboards.generator.queries import (
-    CHOSEN_WORKERS,
-    IN_A_TASK,
-    Subject,
-    activities_seen,
-    gain,
-    nthreads,
-    threads,
-)
+from dashboards.generator.panels import OTHER, About, Query, pie, stack
+from dashboards.generator.queries import CHOSEN_WORKERS, IN_A_TASK, Subject, activities_seen, gain, nthreads, threads
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.show.drawn_buckets import COLOURS
@@ -46,15 +32,9 @@ def thread_time(of: Subject) -> list[Any]:
     slices = f"({threads(of, gain, by='activity')} > 0)"
     return [
         stack(
-            About(
-                10,
-                "What the threads did",
-                f"The threads {whose}by what they were doing, running tasks included. They add up to the dotted line, "
-                "the number of threads. Green and blue is useful.",
-                "short",
-                width=16,
-                height=10,
-            ),
+            About(10, "What the threads did", "short", 16, 10),
+            f"The threads {whose}by what they were doing, running tasks included. They add up to the dotted line, "
+            "the number of threads. Green and blue is useful.",
             *layers,
             Query(nthreads(of), "threads"),
             colours=ACTIVITY_COLOURS,
@@ -62,15 +42,9 @@ def thread_time(of: Subject) -> list[Any]:
             legend="right",
         ),
         pie(
-            About(
-                11,
-                "Where the thread time went",
-                f"All thread time {whose}in the time shown, by what the threads were doing. What does not fit is "
-                f"folded into *{OTHER}*.",
-                "s",
-                width=8,
-                height=10,
-            ),
+            About(11, "Where the thread time went", "s", 8, 10),
+            f"All thread time {whose}in the time shown, by what the threads were doing. What does not fit is "
+            f"folded into *{OTHER}*.",
             Query(f"topk({MAX_SLICES}, {slices})", "{{activity}}"),
             Query(f"sum({slices} unless topk({MAX_SLICES}, {slices}))", OTHER),
             colours=ACTIVITY_COLOURS,

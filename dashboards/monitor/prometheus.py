@@ -54,17 +54,7 @@ class PrometheusError(RuntimeError):
 
 
 class Server:
-    """A running Prometheus.
-
-    Parameters
-    ----------
-    process
-        Its process.
-    port
-        Where it listens, on this machine only.
-    log
-        The file that its output goes to.
-    """
+    """A running Prometheus that listens at a port of this machine only, and the file that its output goes to."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -120,13 +110,7 @@ class Server:
 
 @contextmanager
 def scraping(target: str) -> Iterator[Server]:
-    """A Prometheus that scrapes one target (``host:port``) with short rules, until the block is left.
-
-    Raises
-    ------
-    PrometheusError
-        If it does not start.
-    """
+    """A Prometheus that scrapes one target (``host:port``) with short rules, until the block is left."""
     with (
         tempfile.TemporaryDirectory(prefix="dask-efficiency-monitor-") as folder,
         running(configure(Path(folder), target), wish=PORT) as server,
@@ -138,17 +122,7 @@ def scraping(target: str) -> Iterator[Server]:
 def running(config: Path, *, wish: int = 0) -> Iterator[Server]:
     """A Prometheus that keeps its data and its log beside its configuration, until the block is left.
 
-    Parameters
-    ----------
-    config
-        Its configuration.
-    wish
-        The port that it takes if that is free; else, or if 0, any.
-
-    Raises
-    ------
-    PrometheusError
-        If it does not start.
+    It takes the port that is wished for if that is free, and else any.
     """
     port, log = _port(wish), config.parent / "log"
     command = [

@@ -11,13 +11,7 @@ if TYPE_CHECKING:
     from dask_efficiency.fleet.outliers.metric_series import MetricSeries
     from dask_efficiency.fleet.outliers.outliers import find_outliers
 
-__all__ = [
-    "MetricSeries",
-    "find_outliers",
-    "load_minder",
-    "train_minder",
-    "worker_series",
-]
+__all__ = ["MetricSeries", "find_outliers", "load_minder", "train_minder", "worker_series"]
 
 __getattr__, __dir__ = public(
     __name__,

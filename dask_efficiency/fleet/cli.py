@@ -105,19 +105,20 @@ def watch_command(
     """  # noqa: D301 click wants the character
     _check(source, metrics=metrics, once=once, between=between, fail=fail, retire=retire)
     with one_line_errors(kind=NotJudgedError if fail else click.ClickException):
-        from dask_efficiency.fleet import settings as parts
+        from dask_efficiency.fleet import assembly
         from dask_efficiency.fleet.dask_source import SchedulerSource
+        from dask_efficiency.fleet.settings import WatchSettings, read_settings
 
-        chosen = parts.WatchSettings() if settings is None else parts.read_settings(settings)
+        chosen = WatchSettings() if settings is None else read_settings(settings)
         if metrics is None:
-            origin: parts.Source = parts.scheduler_source(source, connection)
+            origin: assembly.Source = assembly.scheduler_source(source, connection)
         else:
-            origin = parts.prometheus_source(source, metrics, chosen, connection.timeout_seconds)
-        watch = parts.fleet_watch(origin, chosen, show=_shown(as_json), warn=_warn, clock=time.monotonic)
+            origin = assembly.prometheus_source(source, metrics, chosen, connection.timeout_seconds)
+        watch = assembly.fleet_watch(origin, chosen, show=_shown(as_json), warn=_warn, clock=time.monotonic)
         then = None
         if isinstance(origin, SchedulerSource):
             connection.announce(origin.name)
-            then = parts.retiring(origin, chosen, watch, _warn) if retire else None
+            then = assembly.retiring(origin, chosen, watch, _warn) if retire else None
         try:
             instants = _round_instants(between, once, chosen.every)
             found, judged = _watched(watch, instants, ends=once or between is not None, then=then)
@@ -247,8 +248,9 @@ def train_command(
     if (metrics is None) != (between is None) or (metrics is not None and len(sources) > 1):
         raise click.UsageError("expected files, or the URL of a Prometheus with --metrics and --between")
     with one_line_errors():
+        from dask_efficiency.fleet.assembly import prometheus_source
         from dask_efficiency.fleet.minder.train import train_minder
-        from dask_efficiency.fleet.settings import WatchSettings, prometheus_source, read_settings
+        from dask_efficiency.fleet.settings import WatchSettings, read_settings
 
         chosen = WatchSettings() if settings is None else read_settings(settings)
         if metrics is None or between is None:

@@ -49,28 +49,16 @@ def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
 
 
 async def ask_series(caller: Caller, seconds: float = 900.0) -> MetricSeries:
-    """Metrics of the workers in the last seconds, as far as the scheduler remembers; see ``worker_series``.
-
-    Raises
-    ------
-    ValueError
-        If ``seconds`` is not a positive number.
-    """
+    """Metrics of the workers in the last seconds, as far as the scheduler remembers; see ``worker_series``."""
     if not 0 < seconds < float("inf"):
         raise ValueError(f"seconds is {seconds!r}; expected a positive number")
     payload = await ask(caller, names.SERIES, seconds=float(seconds))
     values = payload["values"]
     # Within one process they arrive wrapped, not serialized.
     values = values.data if isinstance(values, Serialize) else values
-    return MetricSeries(
-        metrics=tuple(payload["metrics"]),
-        workers=tuple(payload["workers"]),
-        groups=tuple(payload["groups"]),
-        hosts=tuple(payload["hosts"]),
-        start=float(payload["start"]),
-        step_seconds=float(payload["step_seconds"]),
-        values=np.asarray(values, np.float32),
-    )
+    metrics, workers, groups, hosts = (tuple(payload[name]) for name in ("metrics", "workers", "groups", "hosts"))
+    start, step = float(payload["start"]), float(payload["step_seconds"])
+    return MetricSeries(metrics, workers, groups, hosts, start, step, np.asarray(values, np.float32))
 
 
 #: Seconds to wait for a worker's retirement: its data has to move first; a guess.
@@ -82,31 +70,16 @@ Asking = Callable[[Callable[[Caller], Awaitable[Any]]], Any]
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSource:
-    """Metrics of a cluster's workers, as far back as its scheduler remembers them.
+    """Metrics of a cluster's workers, as far back as its scheduler remembers them."""
 
-    Parameters
-    ----------
-    name
-        The scheduler's address.
-    asking
-        Asks it.
-    timeout_seconds
-        How long it may take to answer.
-    """
-
+    #: The scheduler's address.
     name: str
     asking: Asking
     timeout_seconds: float = 30.0
     step_seconds: float = STEP_SECONDS
 
     def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """Metrics of the last ``stop - start`` seconds, which end at ``stop`` whatever the scheduler's clock shows.
-
-        Raises
-        ------
-        OSError
-            If no scheduler answers in time.
-        """
+        """Metrics of the last ``stop - start`` seconds, which end at ``stop`` whatever the scheduler's clock shows."""
         series: MetricSeries = self.asking(partial(self._asked, seconds=max(stop - start, self.step_seconds)))
         return replace(series, start=stop - series.values.shape[2] * series.step_seconds)
 
@@ -124,30 +97,15 @@ class SchedulerSource:
 
 @dataclass(frozen=True, slots=True)
 class Retiring:
-    """Retires workers that were found, within a limit.
-
-    Parameters
-    ----------
-    asking
-        Asks the scheduler.
-    limit
-        Decides who may be retired, and when.
-    say
-        Takes a line for people.
-    """
+    """Retires workers that were found, within a limit."""
 
     asking: Asking
     limit: Retirements
+    #: Takes a line for people.
     say: Callable[[str], None]
 
     def __call__(self, findings: Sequence[SlowWorker], fleet: Sequence[str], *, at: float) -> None:
-        """Retire one of the workers that were found, if the limit allows it now.
-
-        Raises
-        ------
-        OSError
-            If no scheduler answers.
-        """
+        """Retire one of the workers that were found, if the limit allows it now."""
         wanted = [finding.worker for finding in sorted(findings, key=lambda one: -one.score) if finding.worker]
         name, why_not = self.limit.chosen(wanted, fleet, at=at)
         if name is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -13,9 +14,10 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
-from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, Receiver
+from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, OwnMetrics
 from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples, parted
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
+from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 #: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
@@ -47,58 +49,21 @@ class MetricsSource(Protocol):
         """Raise ValueError if the first pull lacks required metrics."""
 
 
-class RoundObserver(Protocol):
-    """Counts how rounds went."""
-
-    def judged(self, *, at: float, pull: float, judge: float, machines: int, missing: int) -> None:
-        """Count a round with a verdict."""
-
-    def failed(self, *, pull: float) -> None:
-        """Count a round without a verdict."""
-
-    def untold(self) -> None:
-        """Count a receiver that was not reached."""
-
-    def ongoing(self, findings: tuple[SlowWorker, ...], /) -> None:
-        """Set the present findings."""
-
-
 @dataclass(slots=True)
 class FleetWatch:
-    """Watches a fleet.
+    """Watches a fleet: shows each event once, and warns of errors by a line.
 
-    Parameters
-    ----------
-    source
-        Source of the metrics.
-    detector
-        Finds machines in a window.
-    window_seconds, history_seconds
-        Length of the judged window, and of the past before it.
-    show
-        Takes each event once.
-    warn
-        Takes a line about an error.
-    clock
-        Seconds, by which rounds are timed.
-    receivers
-        Get each event once; again, if they were not reached.
-    observers
-        Count how rounds went.
-    continuity_seconds
-        Seconds for which a machine must be unlike others; None for the default.
+    Its clock has seconds, by which rounds are timed; of the settings, it uses the lengths of window and history, the
+    receivers of events, and the continuity.
     """
 
     source: MetricsSource
     detector: Detector
-    window_seconds: float
-    history_seconds: float
+    settings: WatchSettings
     show: Callable[[Event], None]
     warn: Callable[[str], None]
     clock: Callable[[], float]
-    receivers: tuple[Receiver, ...] = ()
-    observers: tuple[RoundObserver, ...] = ()
-    continuity_seconds: float | None = None
+    metrics: OwnMetrics | None = None
     rounds: Rounds = field(default_factory=Rounds)
     #: Window and findings of the last round; or the reason why nobody could be found.
     window: MetricSeries | None = field(default=None, init=False)
@@ -111,42 +76,32 @@ class FleetWatch:
     _pending: list[deque[Event]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self._pending = [deque(maxlen=MAX_UNTOLD) for _ in self.receivers]
+        self._pending = [deque(maxlen=MAX_UNTOLD) for _ in self.settings.receivers]
 
     def round(self, at: float) -> list[Event]:
         """Judge the window that ends at an instant, and report what is new.
 
-        Raises
-        ------
-        OSError
-            If there is no answer.
-        ValueError
-            If an answer is wrong.
+        Raises OSError if there is no answer, and ValueError if an answer is wrong.
         """
         began = self.clock()
         try:
             self._known = self._pulled(at)
         except (OSError, ValueError):
-            for observer in self.observers:
-                observer.failed(pull=self.clock() - began)
+            if self.metrics is not None:
+                self.metrics.failed(pull=self.clock() - began)
             self._send([])
             raise
         pulled = self.clock()
-        past, self.window = parted(self._known, window_start=at - self.window_seconds)
+        past, self.window = parted(self._known, window_start=at - self.settings.window)
         self.found = tuple(self.detector(self.window, self._habits.applied(past)) if self.window.workers else ())
-        self.unjudged = unjudged(self.window, past, continuity_seconds=self.continuity_seconds)
+        self.unjudged = unjudged(self.window, past, continuity_seconds=self.settings.continuity)
         events = self.rounds.judged(self.found, {*self.window.workers, *self.window.hosts}, at=at)
-        self._habits.keep(self.rounds.ongoing, past)
-        judged = self.clock()
-        for observer in self.observers:
-            observer.judged(
-                at=at,
-                pull=pulled - began,
-                judge=judged - pulled,
-                machines=len(self.window.workers),
-                missing=missing_samples(self.window),
-            )
-            observer.ongoing(self.rounds.ongoing)
+        ongoing = self.rounds.ongoing
+        self._habits.keep(ongoing, past)
+        if self.metrics is not None:
+            machines, missing = len(self.window.workers), missing_samples(self.window)
+            took = {"pull": pulled - began, "judge": self.clock() - pulled}
+            self.metrics.judged(ongoing, at=at, machines=machines, missing=missing, **took)
         self._send(events)  # before `show`, which may raise BrokenPipeError
         for event in events:
             self.show(event)
@@ -154,7 +109,7 @@ class FleetWatch:
 
     def _pulled(self, at: float) -> MetricSeries:
         """Series up to an instant; only the part that is not known yet is pulled."""
-        start = at - self.window_seconds - self.history_seconds
+        start = at - self.settings.window - self.settings.history
         if self._known is None:
             first = self.source.pull(start=start, stop=at)
             self.source.check(first)
@@ -166,30 +121,21 @@ class FleetWatch:
         return extended(self._known, latest, start=start)
 
     def _send(self, events: list[Event]) -> None:
-        for receiver, pending in zip(self.receivers, self._pending, strict=True):
+        for receiver, pending in zip(self.settings.receivers, self._pending, strict=True):
             pending.extend(events)
             while pending:
-                alike = _alike(pending)
+                # The first events, as long as all of them begin a finding, or all of them end one.
+                _, alike = next(groupby(pending, lambda event: event.change is FindingChange.BEGINS))
+                body = list(alike)
                 try:
-                    receiver.tell(as_webhook(alike, source=self.source.name))
+                    receiver.tell(as_webhook(body, source=self.source.name))
                 except NotReceivedError as error:
                     self.warn(f"{error}; tried again in the next round")
-                    for observer in self.observers:
-                        observer.untold()
+                    if self.metrics is not None:
+                        self.metrics.not_reached()
                     break
-                for _ in alike:
+                for _ in body:
                     pending.popleft()
-
-
-def _alike(events: deque[Event]) -> list[Event]:
-    """The first events, as long as all of them begin a finding, or all of them end one."""
-    firing = events[0].change is FindingChange.BEGINS
-    alike = []
-    for event in events:
-        if (event.change is FindingChange.BEGINS) != firing:
-            break
-        alike.append(event)
-    return alike
 
 
 def instants(first: float, last: float, *, every_seconds: float) -> Iterator[float]:

@@ -15,7 +15,7 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         # Parts of the scheduler's meter.
         "scheduler/recording": "dask_efficiency.runs.recording.scheduler.recording:RecordingPart",
         "scheduler/exports": "dask_efficiency.live.exports:Exports",
-        "scheduler/metrics": "dask_efficiency.fleet.scheduler.worker_series:Metrics",
+        "scheduler/metrics": "dask_efficiency.fleet.scheduler.worker_series:WorkerSeries",
         "scheduler/preflights": "dask_efficiency.preflights.scheduler.preflights:Preflights",
         "scheduler/held-results": "dask_efficiency.report.scheduler_parts:HeldResults",
         "scheduler/save-to": "dask_efficiency.report.scheduler_parts:SaveTo",

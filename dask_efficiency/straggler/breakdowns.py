@@ -74,15 +74,7 @@ class RecentWaiting:
 def explained(
     findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], by_worker: Mapping[str, Breakdown]
 ) -> tuple[SlowWorker, ...]:
-    """Give findings the causes that a report's breakdowns show.
-
-    Parameters
-    ----------
-    causes
-        By worker and :func:`~dask_efficiency.accounts.buckets.cause_name`, nanoseconds.
-    by_worker
-        Breakdown of each worker's time.
-    """
+    """Give findings the causes that a report's breakdowns show; of ``causes``, nanoseconds by worker and name."""
     workers = [worker for worker in by_worker if causes.get(worker)]
     if not workers:
         return tuple(findings)
@@ -126,14 +118,7 @@ def with_lines(
 ) -> tuple[SlowWorker, ...]:
     """Give each finding its line, if most of the waiting of all workers was the straggler's.
 
-    Parameters
-    ----------
-    findings
-        With the causes that breakdowns show.
-    causes
-        By worker and :func:`~dask_efficiency.accounts.buckets.cause_name`, nanoseconds.
-    profile
-        Nanoseconds of all workers together.
+    Causes have nanoseconds by worker and name; the profile those of all workers together.
     """
     rows = list(profile)
 

@@ -12,15 +12,7 @@ Name = TypeVar("Name")
 
 
 class Columns(Generic[Name]):
-    """Assigns a column to each name.
-
-    If none is free, a new name takes the column that was unused for longest.
-
-    Parameters
-    ----------
-    size
-        Number of columns.
-    """
+    """Assigns one of ``size`` columns to each name; if none is free, the one that was unused for longest."""
 
     def __init__(self, size: int) -> None:
         self._columns: dict[Name, int] = {}
@@ -44,27 +36,21 @@ class Columns(Generic[Name]):
         """Number of free columns."""
         return len(self._free)
 
-    def free_since(self) -> int | None:
-        """Last use of the column that the next name would take; None if it is free."""
-        return None if self._free else int(self.used_at.min())
-
     def quiet(self, *, before: int) -> list[Name]:
         """Names whose columns were not used since an instant, the longest unused first."""
-        used = [(int(self.used_at[column]), column, name) for name, column in self._columns.items()]
-        return [name for at, _, name in sorted(used, key=lambda each: each[:2]) if at < before]
+        used = sorted((int(self.used_at[column]), column, name) for name, column in self._columns.items())
+        return [name for at, _, name in used if at < before]
 
-    def add(self, name: Name, *, at: int) -> tuple[int, Name | None]:
-        """Assign a column to a new name; returns it and the name that lost it, if any."""
-        displaced = None
+    def add(self, name: Name, *, at: int) -> int:
+        """Assign a column to a new name."""
         if self._free:
             column = self._free.pop()
         else:
             column = int(np.argmin(self.used_at))
-            displaced = next(old for old, place in self._columns.items() if place == column)
-            del self._columns[displaced]
+            del self._columns[next(old for old, place in self._columns.items() if place == column)]
         self._columns[name] = column
         self.used_at[column] = at
-        return column, displaced
+        return column
 
     def take_away(self, name: Name) -> int:
         """Remove a name's column, which is unavailable until :meth:`put_back`."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
+from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.live_score import CLEARED, MIN_INTERVALS, MIN_RESIDUAL, PERSISTENT, LiveScores
-from dask_efficiency.straggler.peers import Floats, median_of_others
+from dask_efficiency.straggler.peers import Floats, Places, median_of_others
 from dask_efficiency.straggler.signals import (
     BESIDE_TASKS,
     CORE_WAIT,
@@ -53,26 +52,16 @@ class WithPeers:
 
 @dataclass(frozen=True, slots=True)
 class Symptoms:
-    """Figures of a worker whose tasks take longer.
+    """Figures of a worker whose tasks take longer; NaN if unknown."""
 
-    Parameters
-    ----------
-    share
-        Share of its tasks' time on the CPU.
-    lag
-        Seconds between two turns of its event loop.
-    core_wait
-        Wait for a core as a share of the time in which threads want one, less that of the peers; NaN if unknown.
-    beside_tasks
-        CPU seconds a second that its process uses outside its tasks, less those of the peers; NaN if unknown.
-    disk, network
-        Whether its disk, or its transfers, stand out too.
-    """
-
+    #: Share of its tasks' time on the CPU; and seconds between two turns of its event loop.
     share: WithPeers = WithPeers()
     lag: WithPeers = WithPeers()
+    #: Beyond the peers: wait for a core as a share of the time in which threads want one, and CPU seconds a second that
+    #: its process uses outside its tasks.
     core_wait: float = math.nan
     beside_tasks: float = math.nan
+    #: Whether its disk, or its transfers, stand out too.
     disk: bool = False
     network: bool = False
 
@@ -93,7 +82,9 @@ def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
         return taken
     if lower and symptoms.lag.own >= LAGGING * symptoms.lag.peers:
         return Cause.CONTENTION
-    return _of_waiting(symptoms)
+    if symptoms.disk:
+        return Cause.DISK
+    return Cause.NETWORK if symptoms.network else Cause.UNKNOWN
 
 
 def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
@@ -101,12 +92,6 @@ def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
     if symptoms.beside_tasks >= MUCH_BESIDE:
         return Cause.GIL
     return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None
-
-
-def _of_waiting(symptoms: Symptoms) -> Cause:
-    if symptoms.disk:
-        return Cause.DISK
-    return Cause.NETWORK if symptoms.network else Cause.UNKNOWN
 
 
 #: A flagged worker is cleared below this part of the threshold, so that a finding does not flicker; a guess.
@@ -140,34 +125,20 @@ class Group:
 
     workers: list[str]
     hosts: list[str]
-    rows: NDArray[np.intp]
+    rows: Places
 
-    def only(self, some: NDArray[np.bool_]) -> Group:
+    def only(self, some: Bool) -> Group:
         """Some of the workers."""
         picked = np.flatnonzero(some).tolist()
         return Group([self.workers[i] for i in picked], [self.hosts[i] for i in picked], self.rows[some])
 
 
-@dataclass(frozen=True, slots=True)
-class WindowEnd:
-    """End of a window: monotonic nanoseconds, seconds since the epoch, and the window's length."""
-
-    at: int
-    now: float
-    window_ns: int
-
-
 def findings_of(
-    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], SlowWorker], instant: WindowEnd
+    group: Group, scores: LiveScores, history: History, known: Findings, *, at: int, now: float
 ) -> Findings:
-    """Stragglers among the workers of a group.
+    """Stragglers among the workers of a group; of those that are known it takes less to stay one.
 
-    Parameters
-    ----------
-    known
-        Findings so far: it takes less to stay a straggler than to become one.
-    instant
-        End of the last interval.
+    The last interval ended at ``at``, in monotonic nanoseconds, and ``now``, in seconds since the epoch.
     """
     flagged = np.array(
         [(worker, "") in known or ("", host) in known for worker, host in zip(group.workers, group.hosts, strict=True)]
@@ -175,14 +146,14 @@ def findings_of(
     found: Findings = {}
     for i in np.flatnonzero(_suspects(scores, flagged)).tolist():
         worker = group.workers[i]
-        finding = _finding(group, scores, history, i, known.get((worker, "")), instant)
+        finding = _finding(group, scores, history, i, known.get((worker, "")), at, now)
         least = scores.task_spread[i] * (HYSTERESIS if flagged[i] else 1.0)
         if finding.cause not in BY_DURATION_ALONE or not scores.mean[DURATION, i] < least:
             found[worker, ""] = finding
     return _with_hosts(group, scores, found)
 
 
-def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _suspects(scores: LiveScores, flagged: Bool) -> Bool:
     """Mark the workers that are flagged now."""
     if not flagged.any() and not (scores.z >= scores.limit).any():
         return flagged
@@ -190,13 +161,13 @@ def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool
     with np.errstate(invalid="ignore"):
         effect = scores.mean >= MIN_RESIDUAL[:, None] * ease
         lasting = scores.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
-        stands_out: NDArray[np.bool_] = (scores.z >= scores.limit * ease) & effect & lasting
+        stands_out: Bool = (scores.z >= scores.limit * ease) & effect & lasting
         stands_out[_ONLY_WITH_DURATION] &= effect[DURATION]
     return np.asarray(stands_out.any(axis=0))
 
 
 def _finding(
-    group: Group, scores: LiveScores, history: History, i: int, known: SlowWorker | None, instant: WindowEnd
+    group: Group, scores: LiveScores, history: History, i: int, known: SlowWorker | None, at: int, now: float
 ) -> SlowWorker:
     z = np.where(scores.mean[:, i] >= MIN_RESIDUAL / 2, scores.z[:, i], -np.inf)
     if not scores.mean[DURATION, i] > 0:
@@ -208,9 +179,7 @@ def _finding(
     if known is not None:
         since = known.since
     else:
-        row, least = int(group.rows[i]), float(MIN_RESIDUAL[main]) / 2
-        began = history.since(row, main, least, at=instant.at, window_ns=instant.window_ns)
-        since = instant.now - (instant.at - began) / 1e9
+        since = now - (at - history.since(int(group.rows[i]), main, float(MIN_RESIDUAL[main]) / 2, at=at)) / 1e9
     return SlowWorker(
         worker=group.workers[i],
         host=group.hosts[i],
@@ -223,7 +192,7 @@ def _finding(
     )
 
 
-def _symptoms(history: History, rows: NDArray[np.intp], i: int, stands_out: NDArray[np.bool_]) -> Symptoms:
+def _symptoms(history: History, rows: Places, i: int, stands_out: Bool) -> Symptoms:
     def with_peers(means: Floats) -> WithPeers:
         return WithPeers(float(means[i]), float(median_of_others(means[None, :])[0, i]))
 

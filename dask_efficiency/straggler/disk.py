@@ -35,21 +35,14 @@ AGAINST_USUAL = tuple(name for name, signal in FINISHED.items() if signal.agains
 
 @dataclass(frozen=True, slots=True)
 class DiskVerdict:
-    """Verdict on the disks of a run's hosts.
+    """Verdict on the disks of a run's hosts."""
 
-    Parameters
-    ----------
-    scores
-        ``io_wait`` of workers that wait for the disk themselves, and ``blocked`` of those that are suspects, as nothing
-        tells which of their host's workers use the disk.
-    waiting
-        By worker, whether it only waits for another one's use of the disk.
-    whole
-        By worker, how much longer than usual its tasks take with their data, as a logarithm; NaN if unknown.
-    """
-
+    #: ``io_wait`` of workers that wait for the disk themselves, and ``blocked`` of those that are suspects, as nothing
+    #: tells which of their host's workers use the disk.
     scores: tuple[Scores, ...]
+    #: By worker, whether it only waits for another one's use of the disk.
     waiting: Bool
+    #: By worker, how much longer than usual its tasks take with their data, as a logarithm; NaN if unknown.
     whole: Float64
 
     def effect(self, worker: int) -> float:
@@ -65,25 +58,10 @@ def judge_disks(
     A slow disk slows all workers of its host, so they are compared with earlier runs, not with each other. If some
     workers of a host wait for the disk in the kernel for longer than usual, they use it, and the others wait for them.
     If none does, a worker is a suspect if each of its tasks is blocked for longer, and not only those that ran at the
-    same time as another worker's.
+    same time as another worker's. None if times or usual figures are unknown.
 
-    Parameters
-    ----------
-    found
-        Observations by signal.
-    hosts
-        By worker; a worker without a known host has a disk of its own.
-    usuals
-        Usual figures, by signal.
-    behind
-        By worker, how much longer than the others of its host it takes to move data, as a logarithm.
-    limit
-        The z that flags a worker.
-
-    Returns
-    -------
-    DiskVerdict, or None
-        None if times or usual figures are unknown.
+    A worker without a known host has a disk of its own. ``behind`` is how much longer than the others of its host each
+    worker takes to move data, as a logarithm; ``limit`` the z that flags a worker.
     """
     if any(signal not in found or signal not in usuals for signal in (*AGAINST_USUAL, "io_wait")):
         return None

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.straggler.columns import Columns
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
     Floats,
+    Places,
     WeightedSums,
     in_pieces,
     median_of_others,
     variance_of_difference,
 )
+from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
 #: Kernels compared, by prefix and name; and kernels of one worker, those that took most time. A guess.
 MAX_KERNELS = 64
@@ -37,24 +38,20 @@ TOTALS_COST = 2
 TOTALS_AT_ONCE = 20
 
 
-class KernelComparison:
+class KernelComparison(WorkerArrays):
     """Keeps the totals of kernels, and compares the time of a launch since the last comparison.
 
     Kernels with one name and prefix do the same work, apart from the size of their input. They explain why tasks of the
     same size take longer, and accuse nobody alone. This follows the score of NVIDIA's resiliency extension, with the
     median of the peers in place of the fastest peer, which may be an outlier.
-
-    Parameters
-    ----------
-    rows
-        Number of workers there is room for.
     """
+
+    ARRAYS = (("_now", -1, 0.0), ("_base", -1, 0.0))
 
     def __init__(self, rows: int) -> None:
         self._columns: Columns[tuple[str, str]] = Columns(MAX_KERNELS)
         #: Launches and seconds, shape (2, kernels, workers): now, and when they were last compared.
-        self._now = np.zeros((2, MAX_KERNELS, rows))
-        self._base = np.zeros((2, MAX_KERNELS, rows))
+        self._now, self._base = np.zeros((2, 2, MAX_KERNELS, rows))
         #: By row, totals not read yet and when they came.
         self._latest: dict[int, tuple[Sequence[KernelTotals], int]] = {}
 
@@ -63,20 +60,10 @@ class KernelComparison:
         """True once there is any kernel."""
         return bool(self._columns or self._latest)
 
-    @property
-    def nbytes(self) -> int:
-        """Size of the arrays in bytes."""
-        return self._now.nbytes + self._base.nbytes
-
-    def grow(self, rows: int) -> None:
-        """Make room for this many workers."""
-        more = np.zeros((2, MAX_KERNELS, rows - self._now.shape[2]))
-        self._now, self._base = (np.concatenate([sums, more], axis=2) for sums in (self._now, self._base))
-
     def reset(self, row: int) -> None:
         """Clear a row, which another worker has now."""
         self._latest.pop(row, None)
-        self._now[:, :, row] = self._base[:, :, row] = 0.0
+        super().reset(row)
 
     def receive(self, row: int, kernels: Sequence[KernelTotals], *, at: int) -> None:
         """Store a worker's totals, largest first; a total that shrinks has started anew."""
@@ -96,14 +83,10 @@ class KernelComparison:
                 self._columns.used_at[column] = at
                 self._now[:, column, row] = kernel.launches, kernel.ns / 1e9
 
-    def compare(self, rows: NDArray[np.intp]) -> Generator[int, None, tuple[Floats, Floats, Floats]]:
-        """Compare the time of a launch among some workers, piece by piece.
+    def compare(self, rows: Places) -> Generator[int, None, tuple[Floats, Floats, Floats]]:
+        """Compare the time of a launch, piece by piece: mean residual, its variance and launches, by row.
 
-        Returns
-        -------
-        mean, variance, launches
-            Each of shape (rows,). The mean is a residual, weighted by the time that the kernels take on the peers; NaN
-            if unknown.
+        Kernels are weighted by the time that they take on the peers; NaN if unknown.
         """
         for number, row in enumerate(rows.tolist(), 1):
             self._take(row)
@@ -126,11 +109,7 @@ class KernelComparison:
 
     def _column(self, kernel: tuple[str, str], at: int) -> int | None:
         column = self._columns.get(kernel)
-        if column is not None:
-            return column
-        free_since = self._columns.free_since()
-        if free_since is not None and at - free_since < QUIET_NS:
-            return None
-        column, _ = self._columns.add(kernel, at=at)
-        self._now[:, column] = self._base[:, column] = 0.0
+        if column is None and (self._columns.free or at - self._columns.used_at.min() >= QUIET_NS):
+            column = self._columns.add(kernel, at=at)
+            self._now[:, column] = self._base[:, column] = 0.0
         return column

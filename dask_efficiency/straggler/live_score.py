@@ -7,10 +7,10 @@ from collections.abc import Generator, Hashable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.peers import Floats, healthy_spread
+from dask_efficiency.straggler.peers import Floats, Places, healthy_spread
 from dask_efficiency.straggler.signals import DURATION, GPU_KERNEL, LIVE
 
 #: A worker is judged by the last intervals that hold 20 tasks, and at least 7 of them; where tasks are rare, by the
@@ -64,64 +64,39 @@ class LiveScores:
         mean, z, tasks, adverse = np.full((4, len(LIVE), workers), np.nan)
         return cls(mean, z, tasks, adverse, np.full(workers, np.nan), _limit(workers, signals))
 
-    def only(self, workers: NDArray[np.bool_]) -> LiveScores:
+    def only(self, workers: Bool) -> LiveScores:
         """Some of the workers."""
         mean, z, tasks, adverse = (array[:, workers] for array in (self.mean, self.z, self.tasks, self.adverse))
         return LiveScores(mean, z, tasks, adverse, self.task_spread[workers], self.limit)
 
 
 class LiveScoring:
-    """Scores the workers of a group by their history, and learns how much healthy workers differ.
+    """Scores the workers of a group by their history, and learns how much healthy workers differ."""
 
-    Parameters
-    ----------
-    window_ns
-        Length of the window.
-    """
-
-    def __init__(self, window_ns: int) -> None:
-        self._window_ns = window_ns
+    def __init__(self) -> None:
         #: By group, the usual spread of healthy workers in each signal.
         self._spread: dict[Hashable, Floats] = {}
 
     def keep(self, groups: Iterable[Hashable]) -> None:
         """Forget all other groups."""
-        there = set(groups)
-        self._spread = {group: spread for group, spread in self._spread.items() if group in there}
+        self._spread = {group: self._spread[group] for group in groups if group in self._spread}
 
     def score(
-        self, history: History, group: Hashable, rows: NDArray[np.intp], *, kernels: bool, at: int
+        self, history: History, group: Hashable, rows: Places, *, kernels: bool, at: int
     ) -> Generator[int, None, LiveScores | None]:
-        """Score the workers of a group, signal by signal.
+        """Score the workers of a group, signal by signal; None if too few intervals are remembered.
 
-        Parameters
-        ----------
-        rows
-            Rows of the workers, in order.
-        kernels
-            Whether any worker reports kernels of a GPU.
-        at
-            Monotonic nanoseconds.
-
-        Yields
-        ------
-        int
-            Size of the piece, in numbers compared.
-
-        Returns
-        -------
-        LiveScores or None
-            None if too few intervals are remembered.
+        Rows are in order; ``kernels`` is true if any worker reports kernels of a GPU.
         """
-        order = history.within(at=at, window_ns=self._window_ns)
+        order = history.within(at)
         if len(order) < FEW_INTERVALS:
             return None
-        long_enough = at - history.begin(len(order)) >= LONG_ENOUGH * self._window_ns
+        long_enough = at - history.begin(len(order)) >= LONG_ENOUGH * history.window_ns
         signals = range(len(LIVE) if kernels else GPU_KERNEL)
         scores = LiveScores.of(len(rows), len(signals))
         # A slice is several times as fast, where it holds no other rows.
         whole = rows[-1] - rows[0] + 1 == len(rows)
-        place: slice | NDArray[np.intp] = slice(rows[0], rows[-1] + 1) if whole else rows
+        place: slice | Places = slice(rows[0], rows[-1] + 1) if whole else rows
         for signal in signals:
             known = np.isfinite(history.residual[order, signal][:, place])
             if not known.any():  # of nobody, as where nothing is spilled or sent, or there is one worker only
@@ -181,7 +156,7 @@ def _limit(workers: int, signals: int) -> float:
     return SENSITIVITY * by_chance * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
 
 
-def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: NDArray[np.bool_]) -> Floats:
+def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: Bool) -> Floats:
     """Variance of the means from the scatter of their intervals: half from the worker's own, half from its peers'.
 
     It holds for any kind of tasks, and for anything that disturbs the whole system for a while.

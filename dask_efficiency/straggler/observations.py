@@ -26,43 +26,26 @@ CLOCK_SECONDS = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """One signal of a run; larger values are worse. Each array has an entry for each observation.
+    """One signal of a run, of :data:`~dask_efficiency.straggler.signals.FINISHED`; larger values are worse.
 
-    Parameters
-    ----------
-    signal
-        One of :data:`~dask_efficiency.straggler.signals.FINISHED`.
-    worker
-        Index of the worker.
-    work
-        Index in ``kinds``; observations of one kind of work are compared.
-    value
-        Logarithm of a time, of a time a byte, or of a share, so that a difference is the logarithm of a ratio.
-    weight
-        Weight of the observation for its worker, above 0.
-    size
-        Logarithm of the bytes that the value may depend on; NaN if unknown.
-    at
-        Time in seconds.
-    censored
-        Whether the value is only a lower bound, as the task has not ended.
-    kinds
-        Names of the kinds of work, by which runs are compared with earlier ones.
-
-    Raises
-    ------
-    ValueError
-        If there is no such signal.
+    Each array has an entry for each observation.
     """
 
     signal: str
+    #: Index of the worker, and in ``kinds``; observations of one kind of work are compared.
     worker: Int64
     work: Int64
+    #: Logarithm of a time, of a time a byte, or of a share, so that a difference is the logarithm of a ratio.
     value: Float64
+    #: Weight of the observation for its worker, above 0.
     weight: Float64
+    #: Logarithm of the bytes that the value may depend on; NaN if unknown.
     size: Float64
+    #: Seconds.
     at: Float64
+    #: Whether the value is only a lower bound, as the task has not ended.
     censored: Bool
+    #: Names of the kinds of work, by which runs are compared with earlier ones.
     kinds: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -72,35 +55,23 @@ class Observations:
     def take(self, rows: Bool) -> Observations:
         """Some of the observations."""
         names = ("worker", "work", "value", "weight", "size", "at", "censored")
-        columns = {name: getattr(self, name)[rows] for name in names}
-        return Observations(signal=self.signal, kinds=self.kinds, **columns)
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTimes:
-    """Tasks that ran, or still run, in seconds and bytes; NaN if unknown.
+    """Tasks that ran, or still run, in seconds and bytes; NaN if unknown."""
 
-    Parameters
-    ----------
-    worker, kind
-        Index of the worker, and in ``kinds`` of the prefix within a group of comparable workers.
-    start, stop
-        When the task was in its thread; for a task that has not ended, ``stop`` is the last instant of the run.
-    running
-        Whether it has not ended.
-    cpu, disk, io_wait, transfer
-        Seconds on the CPU; moving data between memory and disk before ``start`` or after ``stop``; blocked on the disk
-        between them; and fetching inputs from other workers.
-    input_bytes
-        Size of its inputs.
-    """
-
+    #: Index of the worker, and in ``kinds`` of the prefix within a group of comparable workers.
     worker: Int64
     kind: Int64
     kinds: tuple[str, ...]
+    #: When the task was in its thread; if it has not ended, until the last instant of the run.
     start: Float64
     stop: Float64
     running: Bool
+    #: Seconds on the CPU; moving data between memory and disk before ``start`` or after ``stop``; blocked on the disk
+    #: between them; and fetching inputs from other workers.
     cpu: Float64
     disk: Float64
     io_wait: Float64
@@ -119,34 +90,26 @@ def observations_of(work: TaskTimes) -> list[Observations]:
     spare = np.where(computing, took - cpu + MIN_SHARE * took, np.nan)
     size = np.log(np.fmax(work.input_bytes, 0.0) + 1.0)
     of_time = np.sqrt(np.minimum(took, MAX_WEIGHT * medians(took, work.kind, len(work.kinds))[work.kind]))
-    alike = np.ones(len(took))
-    unsized = np.full(len(took), np.nan)
-    ended = ~work.running
+    alike, unsized, ended = np.ones(len(took)), np.full(len(took), np.nan), ~work.running
+    non_cpu = (np.log(spare) - np.log(share * took + MIN_SHARE * took)) / 2
     moving = np.fmax(work.disk, 0.0)
     whole = np.where(np.isfinite(work.disk) & np.isfinite(work.io_wait), took + moving, np.nan)
-    blocked = whole - cpu
-    found = [
-        _of_tasks(work, "duration", np.log(took), of_time, size, np.ones(len(took), np.bool_)),
-        _of_tasks(work, "cpu_share", -np.log(share), of_time, unsized, ended),
-        _of_tasks(
-            work, "non_cpu", (np.log(spare) - np.log(share * took + MIN_SHARE * took)) / 2, of_time, unsized, ended
-        ),
-        _of_tasks(work, "disk", np.log(np.maximum(work.disk, _tick(work.disk))), alike, size, ended),
-        _of_tasks(work, "io_wait", np.log(work.io_wait + IO_WAIT_SECONDS), alike, unsized, ended),
-        _of_tasks(work, "blocked", np.log(blocked + tick), alike, unsized, ended),
-        _of_tasks(work, "staging", np.log(moving + tick), alike, unsized, ended & np.isfinite(whole)),
-        _of_tasks(work, "whole", np.log(whole), alike, unsized, ended),
-    ]
-    moved = np.maximum(work.input_bytes, 1.0)
-    large = ended & (work.transfer > 0) & ~(moved < MIN_TRANSFER_BYTES)
-    found.append(_of_tasks(work, "receive", np.log(np.where(large, work.transfer, 1.0)), alike, size, large))
+    large = ended & (work.transfer > 0) & ~(np.maximum(work.input_bytes, 1.0) < MIN_TRANSFER_BYTES)
+    found = []
+    for signal, value, weight, size_of, rows in (
+        ("duration", np.log(took), of_time, size, alike > 0),
+        ("cpu_share", -np.log(share), of_time, unsized, ended),
+        ("non_cpu", non_cpu, of_time, unsized, ended),
+        ("disk", np.log(np.maximum(work.disk, _tick(work.disk))), alike, size, ended),
+        ("io_wait", np.log(work.io_wait + IO_WAIT_SECONDS), alike, unsized, ended),
+        ("blocked", np.log(whole - cpu + tick), alike, unsized, ended),
+        ("staging", np.log(moving + tick), alike, unsized, ended & np.isfinite(whole)),
+        ("whole", np.log(whole), alike, unsized, ended),
+        ("receive", np.log(np.where(large, work.transfer, 1.0)), alike, size, large),
+    ):
+        args = (signal, work.worker, work.kind, value, weight, size_of, work.start, work.running, work.kinds)
+        found.append(Observations(*args).take(rows & np.isfinite(value)))
     return [observations for observations in found if len(observations.value)]
-
-
-def _of_tasks(work: TaskTimes, signal: str, value: Float64, weight: Float64, size: Float64, rows: Bool) -> Observations:
-    rows = rows & np.isfinite(value)
-    whole = Observations(signal, work.worker, work.kind, value, weight, size, work.start, work.running, work.kinds)
-    return whole.take(rows)
 
 
 def _tick(seconds: Float64) -> float:
@@ -158,19 +121,10 @@ def _tick(seconds: Float64) -> float:
 def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64, at: Float64) -> Observations:
     """Observations that are compared where something else is equal, such as the other end of a transfer."""
     names, work = np.unique(np.asarray(other, dtype=object).astype(str), return_inverse=True)
-    count = len(value)
-    known = np.isfinite(value)
-    return Observations(
-        signal,
-        worker,
-        work.astype(np.int64),
-        value,
-        np.ones(count),
-        np.full(count, np.nan),
-        at,
-        np.zeros(count, np.bool_),
-        tuple(names.tolist()),
-    ).take(known)
+    alike, unsized, ended = np.ones(len(value)), np.full(len(value), np.nan), np.zeros(len(value), np.bool_)
+    kinds = tuple(names.tolist())
+    found = Observations(signal, worker, work.astype(np.int64), value, alike, unsized, at, ended, kinds)
+    return found.take(np.isfinite(value))
 
 
 def medians(values: Float64, group: Int64, groups: int) -> Float64:

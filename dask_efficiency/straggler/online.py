@@ -8,16 +8,19 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.straggler.comparison import IntervalComparison
-from dask_efficiency.straggler.diagnosis import Findings, Group, WindowEnd, findings_of
-from dask_efficiency.straggler.history import History
+from dask_efficiency.accounts.tables import Bool
+from dask_efficiency.straggler.diagnosis import Findings, Group, findings_of
+from dask_efficiency.straggler.history import History, Interval
+from dask_efficiency.straggler.kernels import KernelComparison
 from dask_efficiency.straggler.live_score import MIN_RESIDUAL, LiveScoring
-from dask_efficiency.straggler.signals import DURATION
-from dask_efficiency.straggler.task_rates import TaskRates
+from dask_efficiency.straggler.prefixes import PrefixComparison
+from dask_efficiency.straggler.processes import ProcessComparison
+from dask_efficiency.straggler.signals import DURATION, GPU_KERNEL
+from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TaskRates
+from dask_efficiency.straggler.transfers import TransferComparison
 
 #: Numbers that a poll compares, or one piece more: 3 ms; and what each piece costs besides its numbers, because NumPy
 #: calls take some time each. ``benchmarks.stragglers_cost`` measures it.
@@ -26,6 +29,9 @@ PIECE_COST = 400
 
 #: Past findings kept.
 MAX_PAST = 200
+
+#: Workers there is room for at first; the room doubles when it is full.
+FIRST_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,15 @@ class PastFinding:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A present worker; its row in all arrays, and what is equal for workers that can be compared."""
+
+    row: int
+    host: str
+    group: Hashable
+
+
 class StragglerWatch:
     """Finds stragglers from workers' heartbeats, interval by interval.
 
@@ -52,21 +67,22 @@ class StragglerWatch:
     its tasks shows it, it must be further than the tasks of a prefix are from each other. Only workers of one group are
     compared. With two of them, or if more than half become slow, a worker's own history decides, if there is one.
 
-    Parameters
-    ----------
-    window_seconds
-        Length of the window it looks at.
+    Memory is bounded by the number of workers present.
     """
 
     def __init__(self, *, window_seconds: float = 240.0) -> None:
-        self._window_ns = round(window_seconds * 1e9)
-        self._comparison = IntervalComparison()
-        self._history = History(self._comparison.capacity, self._window_ns)
-        self._scoring = LiveScoring(self._window_ns)
-        self._hosts: dict[str, str] = {}
-        self._groups: dict[str, Hashable] = {}
-        #: End of the last interval.
-        self._last: int | None = None
+        self._members: dict[str, _Member] = {}
+        self._rows = FIRST_ROWS
+        self._free = list(range(FIRST_ROWS))
+        self._prefixes = PrefixComparison(FIRST_ROWS)
+        self._processes = ProcessComparison(FIRST_ROWS)
+        self._kernels = KernelComparison(FIRST_ROWS)
+        self._transfers = TransferComparison()
+        self._history = History(FIRST_ROWS, round(window_seconds * 1e9))
+        self._by_row = (self._prefixes, self._processes, self._kernels, self._history)
+        self._scoring = LiveScoring()
+        #: End of the last interval, or start of the first one, in monotonic nanoseconds.
+        self.last: int | None = None
         #: The comparison that goes on since an interval ended, and rows that got another worker since then.
         self._work: Generator[int, None, StragglerChange] | None = None
         self._newcomers: list[int] = []
@@ -85,14 +101,9 @@ class StragglerWatch:
         return self._work is not None
 
     @property
-    def last(self) -> int | None:
-        """End of the last interval, or start of the first one, in monotonic nanoseconds."""
-        return self._last
-
-    @property
     def nbytes(self) -> int:
         """Size of the arrays in bytes: 23 kB a worker."""
-        return self._comparison.nbytes + self._history.nbytes
+        return sum(arrays.nbytes for arrays in self._by_row)
 
     def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
         """Present and past stragglers that were slow in a time interval, the most certain first."""
@@ -104,20 +115,33 @@ class StragglerWatch:
 
     def joined(self, worker: str, *, host: str, group: Hashable, at: int) -> None:
         """Add a worker; ``group`` is equal for those that can be compared, with as many threads."""
-        self._comparison.joined(worker, group, at=at)
-        self._hosts[worker], self._groups[worker] = host, group
-        self._history.grow(self._comparison.capacity)
-        row = self._comparison.row_of(worker)
-        self._history.reset(row)
+        self._remove(worker)
+        if not self._free:
+            self._free = list(range(self._rows, 2 * self._rows))
+            self._rows *= 2
+            for arrays in self._by_row:
+                arrays.grow(self._rows)
+        row = self._free.pop()
+        self._members[worker] = _Member(row, host, group)
+        for arrays in self._by_row:
+            arrays.reset(row)
+        self._transfers.joined(worker, row)
+        self._prefixes.begin_group(group, at=at)
         if self._work is not None:
             self._newcomers.append(row)
 
+    def _remove(self, worker: str) -> None:
+        self._transfers.left(worker)
+        member = self._members.pop(worker, None)
+        if member is not None:
+            self._free.append(member.row)
+            if all(other.group != member.group for other in self._members.values()):
+                self._prefixes.end_group(member.group)
+
     def left(self, worker: str, *, now: float) -> None:
         """Remove a worker; ``now`` in seconds since the epoch."""
-        self._comparison.left(worker)
-        self._hosts.pop(worker, None)
-        self._groups.pop(worker, None)
-        self._scoring.keep(self._groups.values())
+        self._remove(worker)
+        self._scoring.keep(self._groups())
         finding = self._flags.pop((worker, ""), None)
         if finding is not None:
             self.past.append(PastFinding(finding, now))
@@ -134,52 +158,37 @@ class StragglerWatch:
         lag: float = math.nan,
         kernels: Sequence[KernelTotals] = (),
     ) -> None:
-        """Take in a heartbeat; that of a worker that has left is ignored, as it may come late.
+        """Take in a heartbeat of these monotonic nanoseconds; that of a worker that has left is ignored.
 
-        Parameters
-        ----------
-        worker, rates
-            The worker, and the totals that its heartbeat carries.
-        at
-            Monotonic nanoseconds.
-        paused, spilling
-            Seconds so far for which its threads were paused, and spilling.
-        held
-            Bytes of the results that it holds; NaN if unknown.
-        lag
-            Seconds between two turns of its event loop; NaN if unknown.
-        kernels
-            Totals of its GPUs' kernels, largest first.
+        It says for how many seconds threads were paused and spilling so far, how many bytes of results the worker
+        holds, and how many seconds are between two turns of its event loop (NaN if unknown); large kernels come first.
         """
-        self._comparison.receive(
-            worker, rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
-        )
+        member = self._members.get(worker)
+        if member is None:
+            return
+        self._prefixes.receive(member.row, rates, at=at)
+        self._transfers.receive(worker, rates)
+        self._processes.receive(member.row, rates.process, at, paused, spilling, held, lag)
+        if kernels:
+            self._kernels.receive(member.row, kernels, at=at)
 
     # -- judging -----------------------------------------------------------------------------
 
     def poll(
         self, *, at: int, now: float, interval_seconds: float, in_time: Callable[[], bool] = lambda: True
     ) -> StragglerChange:
-        """End the interval if it has lasted long enough, and judge.
+        """End the interval if it has lasted long enough, and judge; ``now`` in seconds since the epoch.
 
-        Parameters
-        ----------
-        at
-            Monotonic nanoseconds.
-        now
-            Seconds since the epoch.
-        interval_seconds
-            At least two heartbeats, so that every worker has reported.
-        in_time
-            Called after each piece of a comparison; False leaves the rest to the next poll.
+        An interval has two heartbeats at least, so that every worker has reported. ``in_time`` is called after each
+        piece of a comparison; False leaves the rest to the next poll.
         """
-        if self._last is None:
-            self._last = at
+        if self.last is None:
+            self.last = at
         if self._work is None:
-            if at - self._last < interval_seconds * 1e9 or not self._hosts:
+            if at - self.last < interval_seconds * 1e9 or not self._members:
                 return StragglerChange()
             self._newcomers.clear()
-            self._work = self._compare_and_judge(self._last, WindowEnd(at, now, self._window_ns))
+            self._work = self._compare_and_judge(self.last, at, now)
         done = 0
         try:
             while not done or (done < MAX_A_POLL and in_time()):
@@ -190,49 +199,68 @@ class StragglerWatch:
             return change
         return StragglerChange()
 
-    def _compare_and_judge(self, begin: int, end: WindowEnd) -> Generator[int, None, StragglerChange]:
+    def _compare_and_judge(self, begin: int, at: int, now: float) -> Generator[int, None, StragglerChange]:
         """Compare and judge after an interval, piece by piece; workers may come and go in between."""
-        interval = yield from self._comparison.pieces(at=end.at, learn=self._fit_to_learn_from())
-        self._history.remember(interval, begin=begin, end=end.at, newcomers=self._newcomers)
+        interval = yield from self._compared(at)
+        self._history.remember(interval, begin=begin, end=at, newcomers=self._newcomers)
         self._newcomers.clear()
-        self._last = end.at
+        self.last = at
         found: Findings = {}
-        for key, group in self._by_group().items():
-            scores = yield from self._scoring.score(
-                self._history, key, group.rows, kernels=self._comparison.sees_kernels, at=end.at
-            )
+        for key, group in [(key, self._group(key)) for key in self._groups()]:
+            scores = yield from self._scoring.score(self._history, key, group.rows, kernels=self._kernels.any, at=at)
             if scores is None:
                 continue
-            there = np.array([self._groups.get(worker) == key for worker in group.workers])
+            there = np.array(
+                [worker in self._members and self._members[worker].group == key for worker in group.workers]
+            )
             if there.any():
-                found.update(findings_of(group.only(there), scores.only(there), self._history, self._flags, end))
-        return self._changed(found, end.now)
+                flags = self._flags
+                found.update(findings_of(group.only(there), scores.only(there), self._history, flags, at=at, now=now))
+        return self._changed(found, now)
 
-    def _by_group(self) -> dict[Hashable, Group]:
-        workers_of: dict[Hashable, list[str]] = {}
-        for worker, group in self._groups.items():
-            workers_of.setdefault(group, []).append(worker)
-        groups = {}
-        for group, workers in workers_of.items():
-            workers.sort(key=self._comparison.row_of)
-            rows = np.array([self._comparison.row_of(worker) for worker in workers])
-            groups[group] = Group(workers, [self._hosts[worker] for worker in workers], rows)
-        return groups
+    def _compared(self, at: int) -> Generator[int, None, Interval]:
+        """Growth since the last interval, compared within each group."""
+        yield from self._prefixes.make_room(at=at)
+        interval, learn = Interval.of(self._rows), self._fit_to_learn_from()
+        gained = self._processes.gained()
+        for key in self._groups():
+            rows = self._group(key).rows
+            rows = rows[rows < interval.workers]
+            if not len(rows):  # all have left meanwhile
+                continue
+            yield from self._prefixes.compare(interval, key, rows, at=at, learn=learn)
+            self._processes.compare(interval, rows, gained)
+            yield len(rows) * len(PROCESS_SUMS)
+            if self._kernels.any:
+                interval.put(GPU_KERNEL, rows, *(yield from self._kernels.compare(rows)))
+        yield from self._transfers.compare(interval, at=at)
+        return interval
 
-    def _fit_to_learn_from(self) -> NDArray[np.bool_]:
+    def _groups(self) -> list[Hashable]:
+        return list(dict.fromkeys(member.group for member in self._members.values()))
+
+    def _group(self, key: Hashable) -> Group:
+        """Present workers of a group, by row."""
+        there = sorted((one.row, worker, one.host) for worker, one in self._members.items() if one.group == key)
+        return Group(
+            [worker for _, worker, _ in there],
+            [host for _, _, host in there],
+            np.array([row for row, _, _ in there], np.intp),
+        )
+
+    def _fit_to_learn_from(self) -> Bool:
         """Mark the rows of workers that seem healthy: a slow one must not become its own baseline."""
-        fit = np.ones(self._comparison.capacity, bool)
+        fit = np.ones(self._rows, bool)
         for place in self._history.newest(1):
             with np.errstate(invalid="ignore"):
                 fit &= ~(self._history.residual[place, DURATION] > MIN_RESIDUAL[DURATION])
         for worker, _ in self._flags:
-            if worker in self._groups:
-                fit[self._comparison.row_of(worker)] = False
+            if worker in self._members:
+                fit[self._members[worker].row] = False
         return fit
 
     def _changed(self, found: Findings, now: float) -> StragglerChange:
-        known = self._flags
-        self._flags = found
+        known, self._flags = self._flags, found
         cleared = tuple(finding for key, finding in known.items() if key not in found)
         self.past.extend(PastFinding(finding, now) for finding in cleared)
         return StragglerChange(tuple(finding for key, finding in found.items() if key not in known), cleared)

@@ -11,6 +11,7 @@ import numpy.ma  # np.median imports it when it is first called, which would hol
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 #: Least number of workers to compare: of two, either may be the slow one.
 MIN_PEERS = 3
@@ -20,25 +21,14 @@ MAD_TO_DEVIATION = 1.4826
 
 
 def median_of_others(values: Floats) -> Floats:
-    """Median of all other workers, for each worker and row.
-
-    Parameters
-    ----------
-    values
-        Shape (rows, workers); NaN where a worker has no value.
-
-    Returns
-    -------
-    array, shape (rows, workers)
-        NaN where the worker has no value, or no other one has.
-    """
+    """Median of all other workers, of shape (rows, workers); NaN where the worker has no value, or no other one has."""
     missing = np.isnan(values)
     count = values.shape[1] - missing.sum(axis=1)
     ordered = np.sort(values, axis=1)  # NaN come last
     rows = np.arange(len(values))
     middle = count // 2
 
-    def at(position: NDArray[np.intp]) -> Floats:
+    def at(position: Places) -> Floats:
         picked: Floats = ordered[rows, np.clip(position, 0, np.maximum(count - 1, 0))]
         return picked[:, None]
 
@@ -130,7 +120,7 @@ def variance_of_difference(there: NDArray[np.bool_]) -> Floats:
     return np.asarray(1.0 + math.pi / 2 / others)
 
 
-def in_pieces(columns: NDArray[np.intp], workers: int) -> Iterator[NDArray[np.intp]]:
+def in_pieces(columns: Places, workers: int) -> Iterator[Places]:
     """Columns in pieces of at most :data:`PIECE` numbers, for this many workers."""
     width = max(1, PIECE // max(1, workers))
     for first in range(0, len(columns), width):

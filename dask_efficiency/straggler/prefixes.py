@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.straggler.columns import Columns
 from dask_efficiency.straggler.history import Interval
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
     Floats,
+    Places,
     WeightedSums,
     in_pieces,
     median_by_row,
@@ -22,6 +24,7 @@ from dask_efficiency.straggler.peers import (
 )
 from dask_efficiency.straggler.signals import CPU_SHARE, DURATION
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
+from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
 #: Prefixes compared; and nanoseconds after which a new one may take an unused one's place at the end of an interval.
 #: Heartbeats carry 50 prefixes of a worker; the pause is a guess.
@@ -82,11 +85,11 @@ class _WorkerPrefixes:
 
     prefixes: tuple[str, ...] = ()
     #: Columns of prefixes as of a version of the table of columns, and the indices of these prefixes.
-    columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
-    places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    columns: Places = field(default_factory=lambda: np.zeros(0, np.intp))
+    places: Places = field(default_factory=lambda: np.zeros(0, np.intp))
     version: int = 0
     #: Prefixes without a column, and the ended tasks of each.
-    without: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    without: Places = field(default_factory=lambda: np.zeros(0, np.intp))
     ended: Floats = field(default_factory=lambda: np.zeros(0))
     running: tuple[RunningTask, ...] = ()
 
@@ -111,14 +114,14 @@ class _Sums:
     task_variance: WeightedSums
 
 
-class PrefixComparison:
-    """Keeps totals of tasks by prefix, and compares their growth since the last comparison.
+class PrefixComparison(WorkerArrays):
+    """Keeps totals of tasks by prefix, and compares their growth since the last comparison."""
 
-    Parameters
-    ----------
-    rows
-        Number of workers there is room for.
-    """
+    # Workers are the first axis of the sums, so that what a heartbeat writes lies together.
+    ARRAYS = (
+        *((name, 0, 0.0) for name in ("_now", "_base", "_compared_until")),
+        *(("_usual", 1, np.nan), ("_known", 1, 0.0)),
+    )
 
     def __init__(self, rows: int) -> None:
         self._columns: Columns[str] = Columns(MAX_PREFIXES)
@@ -127,8 +130,7 @@ class PrefixComparison:
         #: Prefixes that have new tasks and no column.
         self._wanted: set[str] = set()
         self._workers: dict[int, _WorkerPrefixes] = {}
-        self._groups: dict[int, _Group] = {}
-        # Workers are the first axis of these, so that what a heartbeat writes lies together.
+        self._groups: dict[Hashable, _Group] = {}
         self._now = np.zeros((rows, MAX_PREFIXES, len(TASK_SUMS)))
         self._base = np.zeros_like(self._now)
         #: Seconds of all tasks of a worker when they were last compared.
@@ -137,35 +139,17 @@ class PrefixComparison:
         self._usual = np.full((MAX_PREFIXES, rows), np.nan)
         self._known = np.zeros((MAX_PREFIXES, rows))
 
-    @property
-    def nbytes(self) -> int:
-        """Size of the arrays in bytes."""
-        arrays = (self._now, self._base, self._compared_until, self._usual, self._known)
-        return sum(array.nbytes for array in arrays)
-
-    def grow(self, rows: int) -> None:
-        """Make room for this many workers."""
-        more = rows - len(self._now)
-        # The new part stays untouched for now: with thousands of workers that would take longer than all the rest.
-        now, base = (np.zeros((rows, *self._now.shape[1:])) for _ in range(2))
-        now[: len(self._now)], base[: len(self._base)] = self._now, self._base
-        self._now, self._base = now, base
-        self._compared_until = np.concatenate([self._compared_until, np.zeros(more)])
-        self._usual = np.concatenate([self._usual, np.full((MAX_PREFIXES, more), np.nan)], axis=1)
-        self._known = np.concatenate([self._known, np.zeros((MAX_PREFIXES, more))], axis=1)
-
     def reset(self, row: int) -> None:
         """Clear a row, which another worker has now."""
         self._workers[row] = _WorkerPrefixes()
-        self._now[row] = self._base[row] = 0.0
-        self._compared_until[row] = 0.0
-        self._usual[:, row], self._known[:, row] = np.nan, 0.0
+        super().reset(row)
 
-    def begin_group(self, group: int, *, at: int) -> None:
-        """Add a group of workers that can be compared."""
-        self._groups[group] = _Group(np.full(MAX_PREFIXES, at, np.int64))
+    def begin_group(self, group: Hashable, *, at: int) -> None:
+        """Add a group of workers that can be compared, unless it is there."""
+        if group not in self._groups:
+            self._groups[group] = _Group(np.full(MAX_PREFIXES, at, np.int64))
 
-    def end_group(self, group: int) -> None:
+    def end_group(self, group: Hashable) -> None:
         """Remove a group that its last worker left."""
         del self._groups[group]
 
@@ -210,23 +194,16 @@ class PrefixComparison:
             self._usual[column], self._known[column] = np.nan, 0.0
             self._columns.put_back(column)
 
-    def compare(
-        self, interval: Interval, group: int, rows: NDArray[np.intp], *, at: int, learn: NDArray[np.bool_]
-    ) -> Iterator[int]:
+    def compare(self, interval: Interval, group: Hashable, rows: Places, *, at: int, learn: Bool) -> Iterator[int]:
         """Compare the workers of a group; yields how many numbers each piece compared.
 
-        Parameters
-        ----------
-        learn
-            By row, whether the worker seems healthy, so that its history may learn from this interval.
+        The histories of the workers of rows that ``learn`` marks, which seem healthy, may learn from this interval.
         """
         if group in self._groups:
             yield from self._compare_ended(interval, self._groups[group], rows, at, learn)
             yield from self._add_running(interval, self._groups.get(group), rows)
 
-    def _compare_ended(
-        self, interval: Interval, group: _Group, rows: NDArray[np.intp], at: int, learn: NDArray[np.bool_]
-    ) -> Iterator[int]:
+    def _compare_ended(self, interval: Interval, group: _Group, rows: Places, at: int, learn: Bool) -> Iterator[int]:
         some, ready = np.zeros((2, MAX_PREFIXES), np.intp)
         for part in _parts(rows):
             counts = self._now[part, :, _N] - self._base[part, :, _N]
@@ -248,7 +225,7 @@ class PrefixComparison:
         interval.put(CPU_SHARE, rows, *sums.cpu_share.mean())
         interval.on_cpu[rows], interval.task_variance[rows] = sums.on_cpu.mean()[0], sums.task_variance.mean()[0]
 
-    def _leave_out_small_parts(self, rows: NDArray[np.intp], sums: _Sums) -> Iterator[int]:
+    def _leave_out_small_parts(self, rows: Places, sums: _Sums) -> Iterator[int]:
         """Leave out workers that spent nearly all their time on prefixes that others do not run."""
         took = np.zeros(len(rows))
         for part, place in zip(_parts(rows), _parts(np.arange(len(rows))), strict=True):
@@ -260,13 +237,7 @@ class PrefixComparison:
         sums.duration.weight[small] = sums.cpu_share.weight[small] = 0.0
 
     def _compare_columns(
-        self,
-        group: _Group,
-        rows: NDArray[np.intp],
-        columns: NDArray[np.intp],
-        least: NDArray[np.intp],
-        learn: NDArray[np.bool_],
-        sums: _Sums,
+        self, group: _Group, rows: Places, columns: Places, least: Places, learn: Bool, sums: _Sums
     ) -> None:
         """Compare by some prefixes, whose sums then start anew."""
         picked = np.ix_(rows, columns)
@@ -294,13 +265,7 @@ class PrefixComparison:
             sums.task_variance.add(np.broadcast_to(noise[:, None], n.shape), np.zeros_like(n), weight, *took)
 
     def _with_history(
-        self,
-        level: Floats,
-        others: Floats,
-        rows: NDArray[np.intp],
-        columns: NDArray[np.intp],
-        there: NDArray[np.bool_],
-        learn: NDArray[np.bool_],
+        self, level: Floats, others: Floats, rows: Places, columns: Places, there: Bool, learn: Bool
     ) -> Floats:
         """Residuals against the peers; or against a worker's own past, where peers are no baseline.
 
@@ -328,7 +293,7 @@ class PrefixComparison:
         self._known[picked] = np.where(new, known + 1, known)
         return residual
 
-    def _add_running(self, interval: Interval, group: _Group | None, rows: NDArray[np.intp]) -> Iterator[int]:
+    def _add_running(self, interval: Interval, group: _Group | None, rows: Places) -> Iterator[int]:
         """Add running tasks that took longer than ended ones, with their time so far."""
         if group is None or len(rows) < MIN_PEERS:
             return
@@ -411,14 +376,14 @@ class PrefixComparison:
             if len(self._wanted) < MAX_PREFIXES:
                 self._wanted.add(prefix)
             return None
-        column, _ = self._columns.add(prefix, at=at)
+        column = self._columns.add(prefix, at=at)
         for group in self._groups.values():
             group.since[column] = at
             group.expected[:, column] = np.nan
         return column
 
 
-def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+def _parts(rows: Places) -> Iterator[Places]:
     """Rows in pieces of which all prefixes are looked at."""
     for first in range(0, len(rows), ROWS_AT_ONCE):
         yield rows[first : first + ROWS_AT_ONCE]

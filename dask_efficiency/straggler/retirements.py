@@ -16,33 +16,14 @@ RETIRE_SHARE = 0.25
 
 
 def most_retired(size: int, share: float = RETIRE_SHARE) -> int:
-    """Number of machines of a fleet that may be retired: a share of it, or one, and two always stay.
-
-    Raises
-    ------
-    ValueError
-        If the share is not in (0, 1).
-    """
+    """Number of machines of a fleet that may be retired: a share of it, or one, and two always stay."""
     if not 0 < share < 1:
         raise ValueError(f"retire_share is {share!r:.80}; expected more than 0 and less than 1")
     return max(0, min(max(1, math.floor(share * size + 1e-9)), size - MIN_LEFT))
 
 
 class Retirements:
-    """Decides which machines are retired, and remembers which were.
-
-    Parameters
-    ----------
-    share
-        Largest share of the fleet that is retired within a day, in (0, 1), or one machine.
-    every_seconds
-        Least time between two retirements.
-
-    Raises
-    ------
-    ValueError
-        If an option is not in its range.
-    """
+    """Decides which machines are retired, with some seconds between two, and remembers which were within a day."""
 
     def __init__(self, *, share: float, every_seconds: float) -> None:
         most_retired(0, share)
@@ -53,17 +34,7 @@ class Retirements:
         self._at: dict[str, float] = {}
 
     def chosen(self, wanted: Sequence[str], fleet: Collection[str], *, at: float) -> tuple[str | None, str]:
-        """Machine that may be retired now, or None and the reason.
-
-        Parameters
-        ----------
-        wanted
-            Machines to retire, the most urgent first.
-        fleet
-            All machines that are present.
-        at
-            Now, in seconds since the epoch.
-        """
+        """Most urgent machine (wanted ones come in that order) that is there and may be retired now, or the reason."""
         self._at = {name: then for name, then in self._at.items() if at - then < FORGET_SECONDS}
         there = [name for name in wanted if name in fleet]
         if not there:

@@ -154,18 +154,12 @@ MAX_SPREAD = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """One signal in runs in which nothing was wrong.
+    """One signal in runs in which nothing was wrong."""
 
-    Parameters
-    ----------
-    level, spread
-        By kind of work: the usual median over the workers, and how much it differs between runs.
-    between
-        Usual spread between workers within a run.
-    """
-
+    #: By kind of work, the usual median over the workers, and how much it differs between runs.
     level: Mapping[str, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
+    #: Usual spread between workers within a run.
     between: float = math.nan
     #: By kind of work, the usual maximum of an observation.
     high: Mapping[str, float] = field(default_factory=dict)
@@ -175,25 +169,16 @@ class Usual:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One signal of all workers. Shapes (workers,).
-
-    Parameters
-    ----------
-    level
-        How far a worker is above its peers, as a logarithm; 0 if it cannot be compared.
-    z
-        Level in units of the spread of the peers, which is larger for a worker with few observations, and of the tail
-        that history shows.
-    observations
-        Number of observations of each worker.
-    enough
-        Whether they, and the peers, are enough to judge by.
-    """
+    """One signal of all workers. Shapes (workers,)."""
 
     signal: str
+    #: How far a worker is above its peers, as a logarithm; 0 if it cannot be compared.
     level: Float64
+    #: Level in units of the spread of the peers, which is larger for a worker with few observations, and of the tail
+    #: that history shows.
     z: Float64
     observations: Int64
+    #: Whether they, and the peers, are enough to judge by.
     enough: Bool
     #: One standard deviation of the peers.
     scale: float
@@ -216,18 +201,7 @@ class _Cells:
 
 
 def score(observations: Observations, workers: int, usual: Usual | None = None) -> Scores:
-    """Compare the workers by one signal, as described at the top of this module.
-
-    Parameters
-    ----------
-    observations
-        Observations of the whole run.
-    workers
-        Number of workers.
-    usual
-        This signal in runs in which nothing was wrong. It shows who is healthy where more than half are slow, and gives
-        the spread of healthy workers.
-    """
+    """Compare the workers by one signal of a run, as described at the top of this module."""
     observations = sized(_without_short_censored(observations), workers)
     cells = _cells(observations, workers)
     floor = FINISHED[observations.signal].floor
@@ -255,14 +229,8 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
         z = z / usual.tail
     without_worst, _ = _levels(_cells(observations.take(~_worst(observations, workers)), workers), peers)
     z = np.where(without_worst < OF_ALL_TASKS * level, np.minimum(z, 0.0), z)
-    return Scores(
-        observations.signal,
-        np.where(judged, level, 0.0),
-        np.where(judged, z, 0.0),
-        cells.count.sum(axis=0),
-        judged,
-        scale,
-    )
+    level, z = np.where(judged, [level, z], 0.0)
+    return Scores(observations.signal, level, z, cells.count.sum(axis=0), judged, scale)
 
 
 def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
@@ -281,13 +249,11 @@ def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
         known = np.clip(level[np.isfinite(level)], -1.0, 1.0)
         if len(known):
             between.append(float(np.sqrt(np.mean(known * known))))
-    middle = {name: float(np.median(of_runs)) for name, of_runs in levels.items()}
-    spread = {
-        name: MAD_TO_DEVIATION * float(np.median(np.abs(np.array(of_runs) - middle[name])))
-        if len(of_runs) > 2
-        else math.inf
-        for name, of_runs in levels.items()
-    }
+    middle, spread = {}, {}
+    for name, of_runs in levels.items():
+        middle[name] = float(np.median(of_runs))
+        deviation = MAD_TO_DEVIATION * float(np.median(np.abs(np.array(of_runs) - middle[name])))
+        spread[name] = deviation if len(of_runs) > 2 else math.inf
     together = {name: np.concatenate(parts) for name, parts in values.items()}
     high = {name: float(np.quantile(one, RARELY)) for name, one in together.items() if len(one)}
     found = Usual(middle, spread, float(np.median(between)) if between else math.nan, high)
@@ -343,9 +309,8 @@ def _cells(observations: Observations, workers: int) -> _Cells:
 
 def _worst(observations: Observations, workers: int) -> Bool:
     """Mark the worst observation of each worker that has enough of them."""
-    off = (
-        observations.value - medians(observations.value, observations.work, len(observations.kinds))[observations.work]
-    )
+    of_work = medians(observations.value, observations.work, len(observations.kinds))
+    off = observations.value - of_work[observations.work]
     order = np.lexsort((off, observations.worker))
     count = np.bincount(observations.worker, minlength=workers)
     worst = np.zeros(len(off), np.bool_)

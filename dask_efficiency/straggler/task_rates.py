@@ -8,9 +8,9 @@ from math import isfinite, log
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts, short, whole
+from dask_efficiency.accounts.tables import Float64
 from dask_efficiency.accounts.wire.heartbeats import Sent
 from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, read_table
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
@@ -69,25 +69,17 @@ class RunningTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskRates:
-    """Totals of a worker, as its heartbeat carries them.
+    """Totals of a worker, as its heartbeat carries them."""
 
-    Parameters
-    ----------
-    prefixes, tasks
-        Names, and an array of shape (prefixes, :data:`TASK_SUMS`).
-    senders, transfers
-        Addresses, and an array of shape (senders, :data:`TRANSFER_SUMS`).
-    process
-        An array of shape (:data:`PROCESS_SUMS`,).
-    running
-        The tasks that have run longest.
-    """
-
+    #: Names, and an array of shape (prefixes, :data:`TASK_SUMS`).
     prefixes: tuple[str, ...]
-    tasks: NDArray[np.float64]
+    tasks: Float64
+    #: Addresses, and an array of shape (senders, :data:`TRANSFER_SUMS`).
     senders: tuple[str, ...]
-    transfers: NDArray[np.float64]
-    process: NDArray[np.float64]
+    transfers: Float64
+    #: Shape (:data:`PROCESS_SUMS`,).
+    process: Float64
+    #: The tasks that have run longest.
     running: tuple[RunningTask, ...] = ()
 
 
@@ -138,22 +130,9 @@ class TaskRateCounter:
         columns = np.stack((np.ones_like(wall), wall, share, log_wall, larger + usual))
         products = columns @ columns.T
         ones, walls, shares, logs, sizes = range(5)
-        more = [
-            products[i, j]
-            for i, j in (
-                (ones, ones),
-                (ones, walls),
-                (shares, walls),
-                (ones, logs),
-                (logs, logs),
-                (ones, sizes),
-                (sizes, sizes),
-                (sizes, logs),
-                (ones, shares),
-                (shares, shares),
-            )
-        ]
-        sums[:-1] = [before + float(each) for before, each in zip(sums, more, strict=False)]
+        first = [ones, ones, shares, ones, logs, ones, sizes, sizes, ones, shares]
+        second = [ones, walls, walls, logs, logs, sizes, sizes, logs, shares, shares]
+        sums[:-1] = [n + more for n, more in zip(sums, products[first, second].tolist(), strict=False)]
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
         """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of input or output."""
@@ -294,21 +273,9 @@ class MissedRates(NamedTuple):
 def read_task_rates(
     payload: object, incarnation: str = "", last: ReceivedRates | None = None
 ) -> ReceivedRates | MissedRates:
-    """Check and read the task rates of a heartbeat.
+    """Check and read the task rates of a heartbeat, which may be changes since the last ones read of this worker.
 
-    Parameters
-    ----------
-    payload
-        As :meth:`TaskRateWriter.heartbeat` returned it.
-    incarnation
-        Incarnation of the snapshot they came with.
-    last
-        The last rates read of this worker, if any.
-
-    Raises
-    ------
-    RefusedPayload
-        On a missing or mistyped field, a number that is not finite, or too many names.
+    Raises RefusedPayload on a missing or mistyped field, a number that is not finite, or too many names.
     """
     if not isinstance(payload, Mapping):
         raise RefusedPayload(f"pace is {type(payload).__name__}; expected a mapping")
@@ -343,10 +310,8 @@ def _table(
 
 
 def _named(
-    table: WireTable[str],
-    units: NDArray[np.float64],
-    before: tuple[WireTable[str], tuple[str, ...], NDArray[np.float64]] | None,
-) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    table: WireTable[str], units: Float64, before: tuple[WireTable[str], tuple[str, ...], Float64] | None
+) -> tuple[tuple[str, ...], Float64]:
     """Names and sums of a table; unchanged ones are returned as the same objects."""
     if before is not None and before[0] is table:
         return before[1], before[2]
@@ -359,7 +324,7 @@ def _named(
     return tuple([name for name in table.names if name is not None]), sums
 
 
-def _process(value: object) -> NDArray[np.float64]:
+def _process(value: object) -> Float64:
     numbers = _listed("process", value, len(PROCESS_SUMS))
     if len(numbers) != len(PROCESS_SUMS) or not {*map(type, numbers)} <= {int, float}:
         raise RefusedPayload(f"pace: process is {short(value)}; expected {len(PROCESS_SUMS)} numbers")

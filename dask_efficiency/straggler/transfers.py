@@ -6,10 +6,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.straggler.history import Interval
-from dask_efficiency.straggler.peers import MIN_PEERS, PIECE, Floats, median_of_others
+from dask_efficiency.straggler.peers import MIN_PEERS, PIECE, Floats, Places, median_of_others
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
 
@@ -40,7 +39,7 @@ class _Receiver:
     #: Growth of the sums since they were last compared; None if there was none.
     gained: Floats | None = None
     #: Rows of the senders, and the membership for which they hold.
-    rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    rows: Places = field(default_factory=lambda: np.zeros(0, np.intp))
     membership: int = -1
 
 
@@ -97,17 +96,17 @@ class TransferComparison:
         if len(sums):
             yield from _compare(interval, receiver, sender, sums, waited / 1e9)
 
-    def _pairs(self, size: int) -> Generator[int, None, tuple[NDArray[np.intp], NDArray[np.intp], Floats]]:
+    def _pairs(self, size: int) -> Generator[int, None, tuple[Places, Places, Floats]]:
         """Present receivers and senders, and what moved between them since the last comparison."""
         receivers = list(self._receivers.values())
-        pieces = [(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros((0, len(TRANSFER_SUMS))))]
+        pieces = [self._some_pairs([], size)]
         for first in range(0, len(receivers), RECEIVERS_AT_ONCE):
             pieces.append(self._some_pairs(receivers[first : first + RECEIVERS_AT_ONCE], size))
             yield PIECE
         receiver, sender, sums = (np.concatenate(part) for part in zip(*pieces, strict=True))
         return receiver, sender, sums
 
-    def _some_pairs(self, receivers: list[_Receiver], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    def _some_pairs(self, receivers: list[_Receiver], size: int) -> tuple[Places, Places, Floats]:
         there = [known for known in receivers if known.gained is not None and known.row < size]
         for known in there:
             if known.membership != self._membership:
@@ -122,9 +121,7 @@ class TransferComparison:
         return receiver[some], sender[some], sums[some]
 
 
-def _compare(
-    interval: Interval, receiver: NDArray[np.intp], sender: NDArray[np.intp], sums: Floats, seconds: float
-) -> Iterator[int]:
+def _compare(interval: Interval, receiver: Places, sender: Places, sums: Floats, seconds: float) -> Iterator[int]:
     """Fit levels of receivers and of senders to the time of a byte."""
     size = interval.workers
     n, cost = sums[:, 0], sums[:, 1] / sums[:, 0]
@@ -143,7 +140,7 @@ def _compare(
 
 
 def _levels_of_ends(
-    cost: Floats, n: Floats, receiver: NDArray[np.intp], sender: NDArray[np.intp], size: int
+    cost: Floats, n: Floats, receiver: Places, sender: Places, size: int
 ) -> Generator[int, None, tuple[Floats, Floats]]:
     """Levels of receivers and of senders whose sums come closest to the costs of all pairs."""
     ends = [np.zeros(size), np.zeros(size)]

@@ -28,10 +28,7 @@ MEANINGS: dict[Cause, tuple[str, str]] = {
         "its process stands still at times",
         "Look for what stops it: SIGSTOP, a debugger, a batch system, a frozen container, a paused virtual machine.",
     ),
-    Cause.SLEEP: (
-        "its tasks sleep longer",
-        "Look at what sleeps in its tasks, and why there, such as retries.",
-    ),
+    Cause.SLEEP: ("its tasks sleep longer", "Look at what sleeps in its tasks, and why there, such as retries."),
     Cause.LOCK: ("its tasks wait for locks", "Look at what holds the lock that they wait for."),
     Cause.DISK: ("its disk is slow", "Look at where it spills to: another disk, or a full or shared one."),
     Cause.NETWORK: ("its transfers are slow", "Look at its network card, its link, and what else its host sends."),
@@ -86,16 +83,7 @@ def long_task(
 ) -> Finding:
     """Finding of a task that took far longer than the others of its prefix.
 
-    Parameters
-    ----------
-    who
-        The task, made harmless for printing.
-    seconds, times_longer
-        Its seconds, and their ratio to the median.
-    times_larger
-        Ratio of its input's size to the usual one; NaN if unknown.
-    alone_seconds
-        Seconds during which nothing else ran.
+    Its name is harmless for printing; ratios are to the medians, NaN if unknown; alone, nothing else ran.
     """
     title, todo = LONG_TASK
     size = f", its input is {times_larger:.3g} times as large" if times_larger >= SIZES_DIFFER else ""

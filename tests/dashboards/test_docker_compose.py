@@ -30,9 +30,11 @@ def test_versions_are_pinned_and_ports_are_open_to_this_machine_only():
 def test_grafana_finds_prometheus_and_the_dashboards_where_they_are():
     provisioning = DASHBOARDS / "grafana" / "provisioning"
     (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
-    assert source["url"] == "http://prometheus:9090"
+    assert (source["url"], source["type"], source["access"]) == ("http://prometheus:9090", "prometheus", "proxy")
+    assert source["jsonData"]["timeInterval"]
     assert "prometheus" in SERVICES
     (provider,) = yaml.safe_load((provisioning / "dashboards" / "dask-efficiency.yml").read_text())["providers"]
+    assert provider["type"] == "file"
     mounted = {there: DASHBOARDS / here for here, there in mounts()}
     assert any(mounted[provider["options"]["path"]].glob("*.json"))
     for kind, name in (("dashboards", "dask-efficiency.yml"), ("datasources", "prometheus.yml")):

@@ -6,8 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
-from itertools import combinations
-from pathlib import Path
+from itertools import chain, combinations
 from typing import Any
 
 import pytest
@@ -22,12 +21,9 @@ from dashboards.generator.boards import BOARDS, TAG
 from dashboards.generator.panels import OTHER
 from dashboards.prove import BUILT_IN, panels, questions
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.sensors import READINGS
-from dask_efficiency.live.prometheus import ClusterCollector, Export
 from dask_efficiency.report.kinds import KINDS, advice
 from dask_efficiency.show.drawn_buckets import COLOURS, OTHER_COLOUR
 from tests.live.prometheus_process import needs_promtool
-from tests.live.test_prometheus import SECOND, Source, straggler, watched
 
 NAMES = [board.uid for board in BOARDS]
 
@@ -83,12 +79,9 @@ def values_of(value: Any, key: str) -> Iterator[Any]:
 # -- the files ---------------------------------------------------------------------------------
 
 
-def test_the_files_are_what_the_generator_makes():
+def test_the_files_are_those_that_the_generator_makes():
     for path, text in files().items():
         assert path.read_text() == text, f"{path.name} is out of date: python -m dashboards.generate"
-
-
-def test_there_are_no_dashboards_that_the_generator_does_not_make():
     assert {path.name for path in FOLDER.rglob("*.json")} == {path.name for path in files()}
 
 
@@ -109,51 +102,38 @@ def test_a_dashboard_is_of_the_classic_kind_and_needs_no_answers_to_be_imported(
     assert not {"__inputs", "__requires", "id", "version", "kind", "apiVersion"} & board.keys()
     assert 8 <= len(board["uid"]) <= 40
     assert TAG in board["tags"]
-    assert board["title"]
-    assert board["description"]
+    assert all(board[key] for key in ("title", "description"))
 
 
-# -- what can be chosen ------------------------------------------------------------------------
+# -- choices -----------------------------------------------------------------------------------
 
 
 def test_the_data_source_is_a_variable_and_everything_uses_it(board):
     datasource = variables(board)["datasource"]
     assert (datasource["type"], datasource["query"], datasource["label"]) == ("datasource", "prometheus", "Data source")
     used = list(values_of(board, "datasource"))
-    expected = {"type": "prometheus", "uid": "${datasource}"}
-    assert all(reference == expected for reference in used)
+    assert all(reference == {"type": "prometheus", "uid": "${datasource}"} for reference in used)
     targets = [target for panel in shown(board) for target in panel["targets"]]
     assert len(used) >= len(shown(board)) + len(targets)
     assert all("datasource" in part for part in (*shown(board), *targets, *board["annotations"]["list"]))
 
 
-def test_the_choices_are_in_the_order_in_which_one_narrows_the_next(board):
+def test_each_choice_narrows_the_next_takes_several_values_is_all_at_first_and_follows_the_time_shown(board):
     names = list(variables(board))
-    assert names[:4] == ["datasource", "cluster", "job", "instance"]
-    assert names[4:] == (["worker"] if "workers" in board["uid"] else [])
+    assert names == ["datasource", "cluster", "job", "instance", *["worker"] * ("workers" in board["uid"])]
     for position, name in enumerate(names[1:], start=1):
-        narrowed_by = re.findall(r"\$(\w+)", variables(board)[name]["query"]["query"])
-        assert narrowed_by == names[1:position]
-
-
-def test_every_choice_takes_several_values_is_all_at_first_and_follows_the_time_shown(board):
-    for variable in variables(board).values():
-        if variable["type"] != "query":
-            continue
+        variable = variables(board)[name]
+        assert re.findall(r"\$(\w+)", variable["query"]["query"]) == names[1:position]
+        assert variable["type"] == "query"
         assert variable["multi"]
         assert variable["includeAll"]
         assert variable["current"]["value"] == ["$__all"]
-        assert variable["label"] == variable["name"].capitalize()
+        assert variable["label"] == name.capitalize()
         assert variable["refresh"] == model.VariableRefresh.ON_TIME_RANGE_CHANGED
+        assert variable["allValue"] == (".*" if name == "cluster" else ".+")  # which matches an absent label too
 
 
-def test_all_matches_any_value_and_for_the_cluster_an_absent_label_too(board):
-    every = {name: variable.get("allValue") for name, variable in variables(board).items() if name != "datasource"}
-    assert every.pop("cluster") == ".*"
-    assert set(every.values()) == {".+"}
-
-
-def test_every_query_keeps_to_what_is_chosen(board):
+def test_every_query_keeps_to_the_choices(board):
     for expr in panel_expressions(board):
         found = SELECTOR.findall(expr)
         assert found
@@ -173,67 +153,31 @@ def test_every_variable_that_is_used_is_defined(board):
 # -- queries -----------------------------------------------------------------------------------
 
 
-def exported() -> dict[str, dict[str, set[str]]]:
-    """Every series that the exporter has, as metric, label and values."""
-    source = Source()
-    source.join("w")
-    source.cluster.work.set(True, at=0)
-    source.poll()
-    source.report("w", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)}))
-    source.poll()
-    source.findings = (straggler("w"),)
-    collector = ClusterCollector()
-    collector._exports.append(Export(source))
-    found: dict[str, dict[str, set[str]]] = {}
-    for family in collector.collect():
-        for sample in family.samples:
-            labels = found.setdefault(sample.name, {})
-            for label, value in sample.labels.items():
-                labels.setdefault(label, set()).add(value)
-    return found
-
-
-def test_every_metric_every_label_and_every_value_is_one_that_is_exported(board):
-    ours = exported()
-    assert len(ours) > 15
+def test_every_metric_every_label_and_every_value_is_one_that_is_exported(board, exported):
+    assert len(exported) > 15
     for expr in expressions(board):
         for metric, matchers in SELECTOR.findall(expr):
-            labels = ours[metric].keys() if metric in ours else OTHERS[metric]
+            labels = exported[metric].keys() if metric in exported else OTHERS[metric]
             for label, _, values in MATCHER.findall(matchers):
                 assert label in {*labels, *SCRAPED}, f"{metric} has no label {label}"
                 if label in ("activity", "bucket", "cause", "outcome", "process"):
-                    assert set(values.split("|")) <= ours[metric][label], f"{metric}: {values}"
+                    assert set(values.split("|")) <= exported[metric][label], f"{metric}: {values}"
         for by in re.findall(r"\b(?:by|on) \(([^)]*)\)", expr):
             metrics = [metric for metric, _ in SELECTOR.findall(expr)]
-            known = {label for metric in metrics for label in ours.get(metric, OTHERS.get(metric, ()))}
+            known = {label for metric in metrics for label in exported.get(metric, OTHERS.get(metric, ()))}
             assert set(by.split(", ")) <= known | SCRAPED, expr
 
 
-def test_every_metric_stands_with_what_is_chosen(board):
-    for expr in expressions(board):
-        assert not re.findall(r"\bdask_\w+(?![\w{])", expr.replace("label_values(dask_efficiency_nthreads, ", "")), expr
-
-
-def test_counters_are_taken_as_rates_or_increases_only(board):
+def test_counters_are_taken_as_rates_or_increases_only_over_the_windows_that_grafana_gives(board):
     for expr in panel_expressions(board):
+        assert not re.findall(r"\bdask_\w+(?![\w{])", expr), expr  # without choices
         for found in SELECTOR.finditer(expr):
-            before = expr[: found.start()]
-            if found[1].endswith("_total"):
-                assert before.endswith(("rate(", "increase(")), expr
-            else:
-                assert not before.endswith(("rate(", "increase(")), expr
-
-
-def test_rates_are_over_the_interval_that_grafana_finds_and_increases_over_the_time_shown(board):
-    for expr in panel_expressions(board):
+            grows = expr[: found.start()].endswith(("rate(", "increase("))
+            assert grows == found[1].endswith("_total"), expr
         for function, window in re.findall(r"\b(\w+)\(\w+\{[^}]*\}\[([^\]]*)\]", expr):
             expected = {"rate": "$__rate_interval", "sum_over_time": "$__range:$__interval"}.get(function, "$__range")
             assert window == expected, expr
-
-
-def test_nothing_is_divided_by_what_may_be_zero(board):
-    for expr in panel_expressions(board):
-        for divisor in re.findall(r"(?<!\w) / (.*)", expr):
+        for divisor in re.findall(r"(?<!\w) / (.*)", expr):  # which is never zero
             assert re.match(r"\d|avg_over_time\(\(.* > 0\)\[|\(.* > 0(\.01)?\)", divisor), expr
 
 
@@ -254,92 +198,80 @@ def test_promtool_can_read_every_query(board, tmp_path):
 # -- panels ------------------------------------------------------------------------------------
 
 
-def test_every_panel_has_an_id_of_its_own_and_every_query_of_a_panel_a_letter(board):
+def test_every_panel_has_an_id_a_description_with_its_metrics_a_unit_and_a_text_without_data(board):
     ids = [panel["id"] for panel in panels(board)]
     assert len(set(ids)) == len(ids)
-    assert all(number > 0 for number in ids)
+    assert min(ids) > 0
+    known = {getattr(units, name) for name in vars(units) if isinstance(getattr(units, name), str)}
     for panel in shown(board):
-        refs = [target["refId"] for target in panel["targets"]]
-        assert refs == list("ABCDEFGH"[: len(refs)])
+        defaults, refs = panel["fieldConfig"]["defaults"], [target["refId"] for target in panel["targets"]]
         assert refs
-
-
-def test_every_panel_says_what_it_shows_from_which_metrics_and_what_stands_there_without_data(board):
-    for panel in shown(board):
+        assert refs == list("ABCDEFGH"[: len(refs)])
         assert panel["title"]
-        assert panel["fieldConfig"]["defaults"]["noValue"]
+        assert defaults["noValue"]
+        assert defaults["unit"] in known, panel["title"]
         for target in panel["targets"]:
+            assert target["legendFormat"], panel["title"]
             for metric, _ in SELECTOR.findall(target["expr"]):
                 assert f"`{metric}`" in panel["description"], panel["title"]
-            assert target["legendFormat"], panel["title"]
-
-
-def test_every_panel_has_a_unit_that_grafana_knows(board):
-    known = {getattr(units, name) for name in vars(units) if isinstance(getattr(units, name), str)}
-    assert {"s", "percentunit", "short"} <= known
-    for panel in shown(board):
-        assert panel["fieldConfig"]["defaults"]["unit"] in known, panel["title"]
 
 
 def test_a_single_number_is_the_last_one_of_an_instant_query(board):
     for panel in shown(board):
         single = panel["type"] != "timeseries"
-        assert all(target["instant"] is single for target in panel["targets"])
-        assert all(target["range"] is not single for target in panel["targets"])
+        assert all((target["instant"], target["range"]) == (single, not single) for target in panel["targets"])
         if single and panel["type"] != "table":
             assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
+        defaults = panel["fieldConfig"]["defaults"]
+        if panel["type"] == "stat" and "thresholds" in defaults:  # no number is neither good nor bad
+            (mapping,) = defaults["mappings"]
+            assert mapping["options"] == {"match": "null+nan", "result": {"color": "text", "text": defaults["noValue"]}}
 
 
-def test_panels_lie_side_by_side_within_24_columns(board):
-    for group in (board["panels"], *(panel["panels"] for panel in board["panels"] if "panels" in panel)):
+def test_panels_lie_side_by_side_within_24_columns_and_folded_ones_below_their_row(board):
+    rows = [panel for panel in board["panels"] if panel["type"] == "row"]
+    for group in (board["panels"], *(row["panels"] for row in rows)):
         places = [panel["gridPos"] for panel in group]
-        for place in places:
-            assert place["x"] >= 0
-            assert place["w"] > 0
-            assert place["x"] + place["w"] <= 24
+        assert all(place["x"] >= 0 < place["w"] and place["x"] + place["w"] <= 24 for place in places)
         for a, b in combinations(places, 2):
             beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
             above = a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
             assert beside or above, (a, b)
+    for row in rows:
+        assert row["collapsed"]
+        assert row["panels"]
+        assert all(inner["gridPos"]["y"] > row["gridPos"]["y"] for inner in row["panels"])
 
 
-def test_folded_panels_come_below_their_row(board):
-    for panel in board["panels"]:
-        if panel["type"] == "row":
-            assert panel["collapsed"]
-            assert panel["panels"]
-            assert all(inner["gridPos"]["y"] > panel["gridPos"]["y"] for inner in panel["panels"])
+def colours(panel: dict[str, Any]) -> dict[str, list[str]]:
+    """Fixed colours by the name of the series."""
+    return {
+        override["matcher"]["options"]: [p["value"]["fixedColor"] for p in override["properties"] if p["id"] == "color"]
+        for override in panel["fieldConfig"]["overrides"]
+    }
 
 
 def test_buckets_have_the_colours_that_they_have_everywhere(board):
-    seen = set()
+    seen = {}
     for panel in shown(board):
-        if panel["type"] == "table":
-            continue
-        for override in panel["fieldConfig"]["overrides"]:
-            name = override["matcher"]["options"]
-            colours = [p["value"]["fixedColor"] for p in override["properties"] if p["id"] == "color"]
-            if name in list(Bucket):
-                assert colours == [COLOURS[Bucket(name)]]
-                seen.add(name)
-            elif name == OTHER:
-                assert colours == [OTHER_COLOUR]
-    assert seen >= {"thread-cpu", "idle", "lost-worker"}
+        if panel["type"] != "table":
+            seen.update(colours(panel))
+    assert seen.keys() >= {"thread-cpu", "idle", "lost-worker"}
+    assert seen.pop(OTHER) == [OTHER_COLOUR]
+    buckets = {name: found for name, found in seen.items() if name in list(Bucket)}
+    assert buckets == {name: [COLOURS[Bucket(name)]] for name in buckets}
 
 
-def test_causes_have_colours_of_their_own_within_a_panel(board):
+def test_causes_have_colours_of_their_own_within_a_panel(board, exported):
     found = [panel for panel in shown(board) if re.search(r"rate.* and on \(cause\)", panel["targets"][0]["expr"])]
     assert len(found) == (3 if "overview" in board["uid"] else 1)
-    known = exported()
     for panel in found:
         ((metric, _), *_) = SELECTOR.findall(panel["targets"][0]["expr"])
-        overrides = panel["fieldConfig"]["overrides"]
-        assert {override["matcher"]["options"] for override in overrides} == known[metric]["cause"]
-        colours = [p["value"]["fixedColor"] for o in overrides for p in o["properties"] if p["id"] == "color"]
-        assert len(set(colours)) == len(overrides)
+        assert colours(panel).keys() == exported[metric]["cause"]
+        assert len(set(map(tuple, colours(panel).values()))) == len(colours(panel))
 
 
-def test_the_number_of_threads_is_a_dotted_line_over_the_stack(board):
+def test_the_stack_holds_every_activity_once_below_a_dotted_line_of_the_threads(board, exported):
     (panel,) = [panel for panel in shown(board) if panel["title"] == "What the threads did"]
     assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
     (line,) = [o for o in panel["fieldConfig"]["overrides"] if o["matcher"]["options"] == "threads"]
@@ -347,86 +279,65 @@ def test_the_number_of_threads_is_a_dotted_line_over_the_stack(board):
     assert properties["custom.stacking"]["mode"] == "none"
     assert properties["custom.lineStyle"]["fill"] == "dot"
     assert properties["custom.fillOpacity"] == 0
-    assert panel["targets"][-1]["legendFormat"] == "threads"
+    *layers, threads = panel["targets"]
+    assert threads["legendFormat"] == "threads"
+    found = [re.findall(r'activity=~"([^"]*)"', layer["expr"])[0].split("|") for layer in layers]
+    assert sorted(chain(*found)) == sorted(exported["dask_efficiency_thread_activity_seconds_total"]["activity"])
 
 
-def test_the_layers_of_the_stack_hold_every_activity_once(board):
-    (panel,) = [panel for panel in shown(board) if panel["title"] == "What the threads did"]
-    layers = [re.search(r'activity=~"([^"]*)"', target["expr"]) for target in panel["targets"][:-1]]
-    found = [activity for layer in layers if layer for activity in layer[1].split("|")]
-    assert sorted(found) == sorted(exported()["dask_efficiency_thread_activity_seconds_total"]["activity"])
+# -- findings ----------------------------------------------------------------------------------
 
 
-# -- what costs most ---------------------------------------------------------------------------
-
-
+@pytest.fixture(scope="module")
 def overview() -> dict[str, Any]:
     (found,) = [json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES if "overview" in name]
     return found
 
 
-def columns() -> dict[str, dict[str, Any]]:
-    """What each column of the findings is told, by its title."""
-    (panel,) = [panel for panel in shown(overview()) if panel["type"] == "table"]
-    told = [{p["id"]: p["value"] for p in o["properties"]} for o in panel["fieldConfig"]["overrides"]]
-    return {look["displayName"]: look for look in told}
+@pytest.fixture(scope="module")
+def table(overview) -> dict[str, Any]:
+    (panel,) = [panel for panel in shown(overview) if panel["type"] == "table"]
+    return panel
 
 
-def words(title: str) -> dict[str, dict[str, str]]:
-    """What stands for each value in a column, and its colour."""
-    (mapping,) = columns()[title]["mappings"]
-    return mapping["options"]
+@pytest.fixture(scope="module")
+def columns(table) -> dict[str, dict[str, Any]]:
+    """Properties of each column of the findings, by its title."""
+    looks = [{p["id"]: p["value"] for p in o["properties"]} for o in table["fieldConfig"]["overrides"]]
+    return {look["displayName"]: look for look in looks}
 
 
-def test_findings_and_efficiency_are_the_first_row_and_the_threads_the_second():
+def test_findings_and_efficiency_are_the_first_row_and_the_threads_the_second(overview):
     by_height: dict[int, list[str]] = {}
-    for panel in overview()["panels"]:
+    for panel in overview["panels"]:
         by_height.setdefault(panel["gridPos"]["y"], []).append(panel["title"])
     first, *_ = by_height.values()
     assert first == ["Efficiency", "What costs most"]
-    places = {panel["title"]: panel["gridPos"] for panel in overview()["panels"]}
-    findings = places["What costs most"]
+    places = {panel["title"]: panel["gridPos"] for panel in overview["panels"]}
+    findings, lost = places["What costs most"], places["Lost thread time"]
     assert places["What the threads did"]["y"] == findings["y"] + findings["h"]
-    lost = places["Lost thread time"]
     assert (lost["x"], lost["y"] + lost["h"]) == (0, findings["h"])
 
 
-def test_each_kind_of_finding_has_its_title_its_advice_and_the_colour_of_its_bucket():
+def test_each_kind_of_finding_has_its_title_its_advice_and_the_colour_of_its_bucket(columns):
+    words, advices, found = (columns[title]["mappings"][0]["options"] for title in ("What", "What to do", "Kind"))
     for kind, known in KINDS.items():
-        assert words("What")[kind]["text"] == known.title
-        assert words("What to do")[kind]["text"] == advice("idle/unknown" if kind == "idle" else kind)
-        assert "nan" not in words("What to do")[kind]["text"].split()
-        assert words("Kind")[kind]["color"] == COLOURS[Bucket(kind.partition("/")[0])]
-        assert "text" not in words("Kind")[kind]
+        assert words[kind]["text"] == known.title
+        assert advices[kind]["text"] == advice("idle/unknown" if kind == "idle" else kind)
+        assert "nan" not in advices[kind]["text"].split()
+        assert found[kind]["color"] == COLOURS[Bucket(kind.partition("/")[0])]
+        assert "text" not in found[kind]
 
 
-def test_a_finding_without_a_prefix_has_an_empty_cell():
-    (panel,) = [panel for panel in shown(overview()) if panel["type"] == "table"]
-    assert panel["fieldConfig"]["defaults"]["noValue"]
-    assert columns()["Mostly in"]["noValue"] == ""
-
-
-def test_the_largest_finding_stands_first():
-    (panel,) = [panel for panel in shown(overview()) if panel["type"] == "table"]
-    assert panel["targets"][0]["format"] == "table"
-    (order,) = panel["options"]["sortBy"]
-    assert order == {"displayName": "Saves up to", "desc": True}
-    assert columns()[order["displayName"]]["custom.cellOptions"]["type"] == "gauge"
-    (organize,) = panel["transformations"]
+def test_the_largest_finding_stands_first_and_one_without_a_prefix_has_an_empty_cell(table, columns):
+    assert table["targets"][0]["format"] == "table"
+    assert table["options"]["sortBy"] == [{"displayName": "Saves up to", "desc": True}]
+    assert columns["Saves up to"]["custom.cellOptions"]["type"] == "gauge"
+    assert columns["Mostly in"]["noValue"] == ""
+    (organize,) = table["transformations"]
     assert organize["options"]["excludeByName"] == {"Time": True}
     places = organize["options"]["indexByName"]
     assert sorted(places, key=places.__getitem__) == ["kind", "finding", "where", "Value", "advice"]
-
-
-# -- what there is no number of ----------------------------------------------------------------
-
-
-def test_a_number_that_is_not_there_is_neither_good_nor_bad(board):
-    for panel in shown(board):
-        told = panel["fieldConfig"]["defaults"]
-        if panel["type"] == "stat" and "thresholds" in told:
-            (mapping,) = told["mappings"]
-            assert mapping["options"] == {"match": "null+nan", "result": {"color": "text", "text": told["noValue"]}}
 
 
 # -- links and annotations ---------------------------------------------------------------------
@@ -464,20 +375,3 @@ def test_alerts_that_fire_are_marked(board):
     names = [rule["alert"] for group in alerts["groups"] for rule in group["rules"] if "alert" in rule]
     assert names
     assert all(re.fullmatch(matched["alertname"], name) for name in names)
-
-
-# -- provisioning ------------------------------------------------------------------------------
-
-
-def provisioned(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / "provisioning" / name).read_text())
-    return found
-
-
-def test_the_provisioning_files_name_a_prometheus_and_a_folder_of_dashboards():
-    (datasource,) = provisioned("datasources/prometheus.yml")["datasources"]
-    assert (datasource["type"], datasource["access"]) == ("prometheus", "proxy")
-    assert datasource["jsonData"]["timeInterval"]
-    (provider,) = provisioned("dashboards/dask-efficiency.yml")["providers"]
-    assert provider["type"] == "file"
-    assert Path(provider["options"]["path"]).is_absolute()

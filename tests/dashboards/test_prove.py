@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -21,6 +20,7 @@ from dashboards.prove import (
     prove,
     questions,
 )
+from tests.fleet.prometheus.answering import answering
 from tests.live.prometheus_process import Prometheus, needs_prometheus, scraping
 from tests.plugin.watch import eventually
 
@@ -73,7 +73,7 @@ def test_efficiency_is_a_share_and_the_ideal_is_shorter_than_the_actual_time(pro
     actual, ideal = (number(prometheus, "Actual and ideal time", ref) for ref in "AB")
     assert 0 < efficiency < 1
     assert 0 < ideal < actual < SHOWN
-    assert ideal / actual == pytest.approx(efficiency, rel=0.2)  # the one is asked for a moment after the other
+    assert ideal / actual == pytest.approx(efficiency, rel=0.2)  # they are asked for a moment apart
 
 
 def _is(prometheus: Prometheus, expr: str, expected: float) -> bool:
@@ -105,7 +105,7 @@ def test_the_slices_of_the_pie_are_all_of_the_thread_time(prometheus):
     assert sum(value for _, value in slices) + rest == pytest.approx(whole, rel=0.2)
 
 
-def test_what_costs_most_is_no_more_than_the_time_shown_and_stands_once_for_each_kind(prometheus):
+def test_each_kind_of_finding_is_listed_once_with_no_more_than_the_time_shown(prometheus):
     findings = eventually(lambda: prometheus.query(question("What costs most").substituted({"job": "dask"})))
     kinds = [labels["kind"] for labels, _ in findings]
     assert len(set(kinds)) == len(kinds)
@@ -114,27 +114,12 @@ def test_what_costs_most_is_no_more_than_the_time_shown_and_stands_once_for_each
         assert 0 < seconds < SHOWN
 
 
-class _Metrics(BaseHTTPRequestHandler):
-    """All that a scheduler needs to be counted."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write(b"dask_efficiency_nthreads 4\n")
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 def test_a_scheduler_that_cannot_be_scraped_any_more_is_a_target_down(tmp_path):
     down = question("Targets down").substituted({})
-    # A scheduler in this process would keep its port when it is closed.
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Metrics) as server:
-        threading.Thread(target=server.serve_forever).start()
-        with scraping(f"127.0.0.1:{server.server_port}", tmp_path, jobs=JOBS) as prometheus:
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(answering(lambda path, body: (200, b"dask_efficiency_nthreads 4\n")))
+        with scraping(scheduler.url.removeprefix("http://"), tmp_path, jobs=JOBS) as prometheus:
             eventually(lambda: prometheus.value("count(dask_efficiency_nthreads)") == len(JOBS))
             assert prometheus.value(down) == 0
-            server.shutdown()
-            server.server_close()
+            stack.close()
             eventually(lambda: prometheus.value(down) == len(JOBS))

@@ -1,4 +1,4 @@
-"""The commands `fleet watch` and `fleet train`: which options go together, and what is wrong with a wrong one."""
+"""The commands `fleet watch` and `fleet train`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qs
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.cli.options import Connection
-from dask_efficiency.fleet import cli, settings
+from dask_efficiency.fleet import assembly, cli
 from dask_efficiency.fleet.minder import train
 from dask_efficiency.fleet.minder.detector import Minder, load_minder
 from dask_efficiency.fleet.settings import WatchSettings
@@ -41,8 +42,6 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 def machines(path: str, body: bytes) -> Answer:
     """Eight machines, of which m3 is hot from a time on."""
-    from urllib.parse import parse_qs
-
     form = {name: float(parse_qs(body.decode())[name][0]) for name in ("start", "end")}
     at = np.arange(form["start"], form["end"] + 1, 10)
     result = []
@@ -61,7 +60,7 @@ def metrics(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_replay_tells_once_that_it_begins_and_once_that_it_ended(metrics: Path) -> None:
+def test_a_replay_shows_one_line_when_a_finding_begins_and_one_when_it_ended(metrics: Path) -> None:
     with answering(machines) as server:
         (metrics.parent / "watch.yaml").write_text("history: 30m")
         given = ("watch", server.url, "--metrics", metrics, "--settings", metrics.parent / "watch.yaml")
@@ -71,38 +70,44 @@ def test_a_replay_tells_once_that_it_begins_and_once_that_it_ended(metrics: Path
         assert "begins m3: Slow worker, its GPU is slow; heat" in begins
         assert "ends   m3: Slow worker, its GPU is slow; since" in ends
         code, out, _ = run(*given, "--between", START + 3600, START + 6300, "--json", "--fail")
+        assert run(*given, "--between", START + 1800, START + 5000, "--fail") == (0, "", "")
     assert code == 1
     assert [json.loads(line)["slow_worker"]["worker"] for line in out.splitlines()] == ["m3"]
 
 
-def test_a_quiet_replay_finds_nobody(metrics: Path) -> None:
-    with answering(machines) as server:
-        past = ("--between", START + 1800, START + 5000)
-        assert run("watch", server.url, "--metrics", metrics, *past, "--fail") == (0, "", "")
-
-
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "wrong"),
     [
-        ("", "Missing argument 'SOURCE'"),
-        ("http://x", "a Prometheus is asked for --metrics FILE"),
-        ("host:1 --between 1 2", "--between is for a Prometheus; a scheduler has no past"),
-        ("http://x --metrics node --once --between 1 2", "--once is now"),
-        ("http://x --metrics node --between 5 4", "4 is earlier than 5"),
-        ("http://x --metrics node --fail", "--fail is for --once and --between"),
-        ("http://x --metrics node --retire", "--retire is for the workers of a scheduler"),
-        ("host:1 --once --retire", "--retire is for a watch that goes on"),
-        ("http://x --metrics node --between yesterday 4", "'yesterday' is not a time such as 2026-03-01T12:00:00Z"),
+        ("watch", "Missing argument 'SOURCE'"),
+        ("watch http://x", "a Prometheus is asked for --metrics FILE"),
+        ("watch host:1 --between 1 2", "--between is for a Prometheus; a scheduler has no past"),
+        ("watch http://x --metrics node --once --between 1 2", "--once is now"),
+        ("watch http://x --metrics node --between 5 4", "4 is earlier than 5"),
+        ("watch http://x --metrics node --fail", "--fail is for --once and --between"),
+        ("watch http://x --metrics node --retire", "--retire is for the workers of a scheduler"),
+        ("watch host:1 --once --retire", "--retire is for a watch that goes on"),
+        (
+            "watch http://x --metrics node --between yesterday 4",
+            "'yesterday' is not a time such as 2026-03-01T12:00:00Z",
+        ),
+        ("train --save x.npz", "Missing argument 'SOURCES...'"),
+        ("train a.csv", "Missing option '--save'"),
+        ("train http://x --metrics node --save x.npz", "the URL of a Prometheus with --metrics and --between"),
+        (
+            "train a.csv http://x --metrics node --between 1 2 --save x.npz",
+            "expected files, or the URL of a Prometheus",
+        ),
+        ("train http://x --metrics node --between 10 20 --save x.npz", "expected a window of 900 s at least"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(arguments: str, said: str) -> None:
-    code, _, err = run("watch", *arguments.split())
+def test_options_that_do_not_go_together_are_refused(arguments: str, wrong: str) -> None:
+    code, _, err = run(*arguments.split())
     assert code == 2
-    assert said in " ".join(err.split())
+    assert wrong in " ".join(err.split())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "said"),
+    ("arguments", "settings", "wrong"),
     [
         ("host:9090 --metrics node", "", "no URL of a Prometheus: expected http://"),
         ("http://x --metrics nod", "", "there is no file 'nod'"),
@@ -117,20 +122,20 @@ def test_options_that_do_not_go_together_are_refused(arguments: str, said: str) 
         ("http://127.0.0.1:1 --metrics node --timeout 5s", "", "no Prometheus answers at http://127.0.0.1:1"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(
-    arguments: str, settings: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_is_one_line(
+    arguments: str, settings: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dask_efficiency.fleet.prometheus.prometheus_query.BACKOFF_SECONDS", 0)
     (tmp_path / "watch.yaml").write_text(settings)
     given = ("watch", *arguments.split(), "--settings", tmp_path / "watch.yaml", "--once")
     code, _, err = run(*given)
     assert code == 1
-    assert said in err
+    assert wrong in err
     assert len(err.splitlines()) == 1
     assert run(*given, "--fail")[0] == 2
 
 
-def test_one_round_says_whether_somebody_could_have_been_found(metrics: Path) -> None:
+def test_one_round_shows_whether_anybody_could_have_been_found(metrics: Path) -> None:
     with answering(machines) as server:
         given = ("watch", server.url, "--metrics", metrics, "--once", "--fail")
         code, out, err = run(*given)
@@ -142,19 +147,16 @@ def test_one_round_says_whether_somebody_could_have_been_found(metrics: Path) ->
         assert "not judged yet: what was reported covers 2" in err
 
 
-def test_a_scheduler_has_the_time_that_is_given() -> None:
-    assert settings.scheduler_source("host:1", Connection(3.5)).timeout_seconds == 3.5
-
-
 def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, object]] = []
     monkeypatch.setattr(
         "dask_efficiency.cli.options.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
     )
-    source = settings.scheduler_source("host:1", Connection(1))
+    source = assembly.scheduler_source("host:1", Connection(3.5))
+    assert source.timeout_seconds == 3.5
     finding = SlowWorker("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
     stub: Any = SimpleNamespace(found=(finding,), present=("w0", "w2", "w3"))
-    retire = settings.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
+    retire = assembly.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
     retire(0.0)
     assert asked == []
     stub.present = ("w0", "w1", "w2", "w3")
@@ -211,31 +213,15 @@ def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
     assert load_minder(model).metrics == ("heat",)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--save x.npz", "Missing argument 'SOURCES...'"),
-        ("a.csv", "Missing option '--save'"),
-        ("http://x --metrics node --save x.npz", "the URL of a Prometheus with --metrics and --between"),
-        ("a.csv http://x --metrics node --between 1 2 --save x.npz", "expected files, or the URL of a Prometheus"),
-        ("http://x --metrics node --between 10 20 --save x.npz", "expected a window of 900 s at least"),
-    ],
-)
-def test_what_there_is_to_learn_from_must_be_given(arguments: str, said: str) -> None:
-    code, _, err = run("train", *arguments.split())
-    assert code == 2
-    assert said in " ".join(err.split())
-
-
-@pytest.fixture
-def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C is pressed while the second of three metrics is learnt."""
+@pytest.mark.parametrize("before", [None, b"the old one"])
+def test_ctrl_c_keeps_the_metrics_that_were_learnt_and_an_older_whole_detector(
+    before: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is pressed while the second of three metrics is learnt."""
     monkeypatch.chdir(tmp_path)
     rows = {"at": np.repeat(np.arange(60.0), 4), "worker": np.tile(list("abcd"), 60)}
-    noise = np.random.default_rng(0)
-    pd.DataFrame({**rows, **{name: noise.random(240) for name in ("cpu", "net", "disk")}}).to_csv(
-        "all-well.csv", index=False
-    )
+    noise = {name: np.random.default_rng(0).random(240) for name in ("cpu", "net", "disk")}
+    pd.DataFrame({**rows, **noise}).to_csv("all-well.csv", index=False)
     learnt = []
 
     def fit(windows: Any, *, steps: int, seed: int, report: Any) -> Any:
@@ -246,25 +232,15 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return random_autoencoder(seed=1)
 
     monkeypatch.setattr(train, "fit", fit)
-
-
-def trained() -> Result:
-    return CliRunner().invoke(main, ["fleet", "train", "all-well.csv", "--save", "minder.npz"])
-
-
-@pytest.mark.usefixtures("interrupted")
-def test_ctrl_c_keeps_the_metrics_that_were_learnt() -> None:
-    result = trained()
-    assert result.exit_code == 130
-    assert result.stderr == "Ctrl-C: stopped after 1 of 3 metrics\n"
-    assert result.stdout == "minder.npz: cpu, of 1 runs or windows.\n"
-    assert load_minder("minder.npz").metrics == ("cpu",)
-
-
-@pytest.mark.usefixtures("interrupted")
-def test_half_a_detector_does_not_replace_a_whole_one() -> None:
-    Path("minder.npz").write_bytes(b"the old one")
-    result = trained()
-    assert result.exit_code == 130
-    assert "minder.npz stays as it was; of the new detector only cpu was learnt" in result.stderr
-    assert Path("minder.npz").read_bytes() == b"the old one"
+    detector = Path("minder.npz")
+    if before is not None:
+        detector.write_bytes(before)
+    code, out, err = run("train", "all-well.csv", "--save", detector)
+    assert code == 130
+    assert err.startswith("Ctrl-C: stopped after 1 of 3 metrics\n")
+    if before is None:
+        assert out == "minder.npz: cpu, of 1 runs or windows.\n"
+        assert load_minder(detector).metrics == ("cpu",)
+    else:
+        assert "minder.npz stays as it was; of the new detector only cpu was learnt" in err
+        assert detector.read_bytes() == before

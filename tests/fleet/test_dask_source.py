@@ -1,5 +1,3 @@
-"""A Dask cluster that is watched: its workers are named by the command, and retired within limits."""
-
 from __future__ import annotations
 
 import asyncio
@@ -26,55 +24,57 @@ def found(name: str, score: float) -> SlowWorker:
     return SlowWorker(name, "", Cause.GPU, score, 0.9, 0.0, None)
 
 
+class Retirees:
+    """Retires workers of a fleet of some; the scheduler's answers are given."""
+
+    def __init__(self, workers: int, share: float, every: float, *answers: bool | Exception) -> None:
+        self.fleet = [f"w{i}" for i in range(workers)]
+        self.asked: list[str] = []
+        self.lines: list[str] = []
+        self._answers = list(answers)
+        limit = Retirements(share=share, every_seconds=every)
+        self._retiring = Retiring(self._ask, limit, self.lines.append)
+
+    def _ask(self, question: Any) -> bool:
+        self.asked.append(question.keywords["name"])
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def retire(self, *findings: SlowWorker, at: float = 0) -> None:
+        self._retiring(findings, self.fleet, at=at)
+
+
 def test_of_a_host_that_is_found_no_worker_is_retired() -> None:
-    said: list[str] = []
-    host = SlowWorker("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2"))
-    Retiring(lambda question: pytest.fail("asked"), Retirements(share=0.5, every_seconds=600), said.append)(
-        [host], [f"w{i}" for i in range(8)], at=0
-    )
-    assert said == []
+    retirees = Retirees(8, 0.5, 600)
+    retirees.retire(SlowWorker("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2")))
+    assert retirees.asked == retirees.lines == []
 
 
 def test_the_worst_is_retired_and_the_next_one_waits() -> None:
-    asked: list[Any] = []
-    said: list[str] = []
-
-    def asking(question: Callable[[Any], Awaitable[Any]]) -> bool:
-        asked.append(question)
-        return True
-
-    retiring = Retiring(asking, Retirements(share=0.5, every_seconds=600), said.append)
-    fleet = [f"w{i}" for i in range(8)]
-    retiring([found("w1", 2.0), found("w2", 3.0)], fleet, at=0)
-    retiring([found("w1", 2.0)], fleet[:2] + fleet[3:], at=480)
-    retiring([], fleet, at=500)
-    assert [question.keywords for question in asked] == [{"name": "w2"}]
-    assert said == ["w2 is retired", "w1 not retired: the last one was retired 480 s ago"]
+    retirees = Retirees(8, 0.5, 600, True)
+    retirees.retire(found("w1", 2.0), found("w2", 3.0))
+    retirees.fleet.remove("w2")
+    retirees.retire(found("w1", 2.0), at=480)
+    retirees.retire(at=500)
+    assert retirees.asked == ["w2"]
+    assert retirees.lines == ["w2 is retired", "w1 not retired: the last one was retired 480 s ago"]
 
 
 def test_a_retirement_that_takes_long_is_not_asked_for_again() -> None:
-    said: list[str] = []
-
-    def asking(question: Any) -> bool:
-        raise TimeoutError
-
-    retiring = Retiring(asking, Retirements(share=0.5, every_seconds=0), said.append)
-    retiring([found("w1", 2.0)], ["w0", "w1", "w2"], at=0)
-    retiring([found("w1", 2.0)], ["w0", "w1", "w2"], at=480)
-    assert said == [
-        "w1 is not yet retired after 60 s",
-        "w1 not retired: 1 of 3 were retired within a day; the most is 1",
-    ]
+    retirees = Retirees(3, 0.5, 0, TimeoutError())
+    for at in (0, 480):
+        retirees.retire(found("w1", 2.0), at=at)
+    limit = "w1 not retired: 1 of 3 were retired within a day; the most is 1"
+    assert retirees.lines == ["w1 is not yet retired after 60 s", limit]
 
 
 def test_a_worker_that_has_gone_by_itself_counts_for_nothing() -> None:
-    said: list[str] = []
-    answers = iter([False, True])
-    limit = Retirements(share=0.34, every_seconds=600)
-    retiring = Retiring(lambda question: next(answers), limit, said.append)
+    retirees = Retirees(3, 0.34, 600, False, True)
     for name in ("w1", "w2"):
-        retiring([found(name, 2.0)], ["w0", "w1", "w2"], at=0)
-    assert said == ["w1 was not retired: the scheduler has no such worker", "w2 is retired"]
+        retirees.retire(found(name, 2.0))
+    assert retirees.lines == ["w1 was not retired: the scheduler has no such worker", "w2 is retired"]
 
 
 def a_scheduler(answer: Callable[..., Awaitable[Any]]) -> Callable[[Callable[[Any], Awaitable[Any]]], Any]:
@@ -89,8 +89,8 @@ def a_scheduler(answer: Callable[..., Awaitable[Any]]) -> Callable[[Callable[[An
 def test_metrics_end_now_by_the_clock_of_the_watch() -> None:
     async def answer(**asked: object) -> dict[str, Any]:
         blank = [""] * 2
-        told = {"metrics": ["cpu"], "workers": ["a", "b"], "groups": blank, "hosts": blank, "step_seconds": 5.0}
-        return told | {"start": 9_000.0, "values": np.zeros((1, 2, 12), np.float32)}
+        reply = {"metrics": ["cpu"], "workers": ["a", "b"], "groups": blank, "hosts": blank, "step_seconds": 5.0}
+        return reply | {"start": 9_000.0, "values": np.zeros((1, 2, 12), np.float32)}
 
     series = SchedulerSource("here", a_scheduler(answer)).pull(start=940.0, stop=1_000.0)
     assert series.start == 940.0

@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-def test_what_a_host_says_is_in_the_trace_and_in_the_series_until_it_is_switched_off(new_cluster):
+def test_sensors_of_a_host_are_in_the_trace_and_in_the_series_until_they_are_switched_off(new_cluster):
     with new_cluster(n_workers=2, threads_per_worker=1) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
 
@@ -52,18 +52,12 @@ def test_what_a_host_says_is_in_the_trace_and_in_the_series_until_it_is_switched
         assert len(set(series.groups)) == len(set(series.hosts)) == 1
         assert series.values.shape == (len(series.metrics), 2, series.values.shape[2])
 
+        with pytest.raises(ValueError, match="seconds is -1; expected a positive number"):
+            dask_efficiency.fleet.worker_series(client, -1)
         client.register_plugin(EfficiencyPlugin(sensors=False))
         workers = cluster.scheduler.workers.values()
         assert eventually(lambda: not any("sensors" in ws.metrics[METRIC] for ws in workers))
         assert all("pace" in ws.metrics[METRIC] for ws in workers)
-
-
-def test_a_series_of_no_time_is_refused(new_cluster):
-    with new_cluster(n_workers=0) as cluster, Client(cluster) as client:
-        client.register_plugin(EfficiencyPlugin())
-        assert dask_efficiency.fleet.worker_series(client).workers == ()
-        with pytest.raises(ValueError, match="seconds is -1; expected a positive number"):
-            dask_efficiency.fleet.worker_series(client, -1)
 
 
 #: Samples are as far apart as heartbeats, and count as if they were as far apart as usual.

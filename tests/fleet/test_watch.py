@@ -1,4 +1,4 @@
-"""The loop of a watch: what is pulled in a round, who is told, and what a failing round changes."""
+"""Rounds of a watch: pulls, receivers, and what a failing round changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.prometheus.receivers import NotReceivedError
+from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, OwnMetrics
 from dask_efficiency.fleet.rounds.rounds import Event
+from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.fleet.watch import FleetWatch, instants, unjudged
 
 
@@ -44,24 +45,11 @@ class Fleet:
 
 
 @dataclass
-class Judge:
-    """A detector that finds what it is told, and remembers what it saw."""
-
-    finds: list[str] = field(default_factory=list)
-    saw: list[tuple[MetricSeries, MetricSeries | None]] = field(default_factory=list)
-
-    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
-        self.saw.append((window, past))
-        return [SlowWorker(name, "", Cause.GPU, 1.5, 0.9, window.start, None) for name in self.finds]
-
-
-@dataclass
-class Told:
-    """A receiver that can be away, and an observer."""
+class Inbox:
+    """A receiver that can be away."""
 
     away: bool = False
     bodies: list[dict[str, Any]] = field(default_factory=list)
-    counted: list[str] = field(default_factory=list)
 
     def tell(self, body: dict[str, Any], /) -> None:
         if self.away:
@@ -71,158 +59,158 @@ class Told:
     def machines(self) -> list[tuple[str, str]]:
         return [(body["status"], alert["labels"]["machine"]) for body in self.bodies for alert in body["alerts"]]
 
-    def judged(self, *, at: float, pull: float, judge: float, machines: int, missing: int) -> None:
-        self.counted.append(f"judged {machines} machines, {missing} missing, {pull:g} + {judge:g} s")
 
-    def failed(self, *, pull: float) -> None:
-        self.counted.append("failed")
-
-    def untold(self) -> None:
-        self.counted.append("untold")
-
-    def ongoing(self, findings: tuple[SlowWorker, ...], /) -> None:
-        self.counted.append(f"{len(findings)} ongoing")
-
-
-@dataclass
 class Scene:
-    fleet: Fleet = field(default_factory=Fleet)
-    judge: Judge = field(default_factory=Judge)
-    told: Told = field(default_factory=Told)
-    shown: list[Event] = field(default_factory=list)
-    warned: list[str] = field(default_factory=list)
+    """A watch of a fleet in which certain machines are found, and all that it says."""
 
-    def watch(self) -> FleetWatch:
+    def __init__(self, *finds: str, **fleet: Any) -> None:
+        self.fleet, self.finds, self.inbox = Fleet(**fleet), list(finds), Inbox()
+        self.windows: list[tuple[MetricSeries, MetricSeries | None]] = []
+        self.shown: list[Event] = []
+        self.warned: list[str] = []
         ticks = iter(range(1000))
-        return FleetWatch(
-            source=self.fleet,
-            detector=self.judge,
-            window_seconds=300,
-            history_seconds=600,
-            show=self.shown.append,
-            warn=self.warned.append,
-            clock=lambda: float(next(ticks)),
-            receivers=(self.told,),
-            observers=(self.told,),
-        )
+        settings = WatchSettings(window=300, history=600, webhook=self.inbox)  # type: ignore[arg-type]
+        shown, warned = self.shown.append, self.warned.append
+        self.watch = FleetWatch(self.fleet, self.detect, settings, shown, warn=warned, clock=lambda: float(next(ticks)))
+
+    def detect(self, window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
+        self.windows.append((window, past))
+        return [SlowWorker(name, "", Cause.GPU, 1.5, 0.9, window.start, None) for name in self.finds]
+
+    def rounds(self, *at: float) -> None:
+        for each in at:
+            self.watch.round(each)
+
+    def fails(self, *at: float) -> None:
+        self.fleet.away = True
+        for each in at:
+            with pytest.raises(OSError, match="no Prometheus"):
+                self.watch.round(each)
+        self.fleet.away = False
+
+    def count(self, name: str, **labels: str) -> float | None:
+        assert self.watch.metrics is not None
+        return self.watch.metrics.registry.get_sample_value(f"dask_efficiency_watch_{name}", labels)
 
 
-def test_the_first_round_pulls_all_and_later_ones_what_is_new() -> None:
+def counted(scene: Scene) -> Scene:
+    pytest.importorskip("prometheus_client")
+    scene.watch.metrics = OwnMetrics()
+    return scene
+
+
+def times(series: MetricSeries | None) -> list[float]:
+    assert series is not None
+    return series.values[0, 0].tolist()
+
+
+def test_the_first_round_pulls_all_and_later_ones_new_samples() -> None:
     scene = Scene()
-    watch = scene.watch()
     for at in (10_000, 10_100, 10_200):
-        watch.round(at)
-        window, past = scene.judge.saw[-1]
-        assert past is not None
+        scene.rounds(at)
+        window, past = scene.windows[-1]
         assert window.start == at - 300
-        np.testing.assert_array_equal(window.values[0, 0], np.arange(at - 300, at + 1, 10))
-        np.testing.assert_array_equal(past.values[0, 0], np.arange(at - 900, at - 300, 10))
+        assert times(window) == list(range(at - 300, at + 1, 10))
+        assert times(past) == list(range(at - 900, at - 300, 10))
     assert scene.fleet.asked == [(9_100, 10_000), (9_950, 10_100), (10_050, 10_200)]
     assert scene.fleet.checked == 1
-    assert scene.told.counted[:2] == ["judged 3 machines, 0 missing, 1 + 1 s", "0 ongoing"]
+
+
+def test_rounds_receivers_that_were_not_reached_and_findings_are_counted() -> None:
+    scene = counted(Scene("a", "c"))
+    scene.inbox.away = True
+    scene.rounds(10_000)
+    scene.fails(10_100, 10_200)
+    for name, expected in (("pull_seconds", 3), ("judge_seconds", 1), ("missing_samples", 0), ("untold", 3)):
+        assert scene.count(f"{name}_total") == expected
+    assert [scene.count("rounds_total", outcome=outcome) for outcome in ("judged", "failed")] == [1, 2]
+    assert scene.count("machines") == 3
+    assert [scene.count("findings", cause=cause) for cause in ("gpu", "disk")] == [2, 0]
+    assert scene.count("last_success_timestamp_seconds") == 10_000
 
 
 def test_a_round_without_an_answer_begins_and_ends_nothing() -> None:
-    scene = Scene(judge=Judge(["a"]))
-    watch = scene.watch()
-    watch.round(10_000)
-    scene.fleet.away = True
-    for at in (10_100, 10_200, 10_300):
-        with pytest.raises(OSError, match="no Prometheus"):
-            watch.round(at)
-    scene.fleet.away = False
-    watch.round(10_400)
+    scene = Scene("a")
+    scene.rounds(10_000)
+    scene.fails(10_100, 10_200, 10_300)
+    scene.rounds(10_400)
     assert [event.change for event in scene.shown] == ["begins"]
     assert scene.fleet.asked[-1] == (9_950, 10_400)
-    assert scene.told.counted.count("failed") == 3
 
 
 def test_the_gap_that_an_absence_longer_than_everything_leaves_is_not_pulled() -> None:
     scene = Scene()
-    watch = scene.watch()
-    watch.round(10_000)
-    watch.round(20_000)
+    scene.rounds(10_000, 20_000)
     assert scene.fleet.asked[-1] == (19_100, 20_000)
-    np.testing.assert_array_equal(scene.judge.saw[-1][0].values[0, 0], np.arange(19_700, 20_001, 10))
+    assert times(scene.windows[-1][0]) == list(range(19_700, 20_001, 10))
 
 
-def test_what_a_machine_does_while_at_fault_does_not_become_its_past() -> None:
-    scene = Scene(fleet=Fleet(faulty_since=9_800), judge=Judge(["a"]))
-    watch = scene.watch()
-    for at in (10_000, 10_400, 11_000):
-        watch.round(at)
-    window, past = scene.judge.saw[-1]
-    assert past is not None
-    np.testing.assert_array_equal(window.values[0, 0], np.arange(10_700, 11_001, 10) + 5_000)
-    np.testing.assert_array_equal(past.values[0, 0], np.arange(10_100, 10_700, 10))
+def test_samples_of_a_machine_at_fault_do_not_become_its_past() -> None:
+    scene = Scene("a", faulty_since=9_800)
+    scene.rounds(10_000, 10_400, 11_000)
+    window, past = scene.windows[-1]
+    assert times(window) == list(range(15_700, 16_001, 10))
+    assert times(past) == list(range(10_100, 10_700, 10))
 
 
-def test_a_receiver_is_told_once_that_it_begins_and_once_that_it_ended() -> None:
-    scene = Scene(judge=Judge(["a"]))
-    watch = scene.watch()
-    watch.round(10_000)
-    watch.round(10_100)
-    scene.judge.finds = ["b"]
-    watch.round(10_200)
-    watch.round(10_300)
-    assert scene.told.machines() == [("firing", "a"), ("firing", "b"), ("resolved", "a")]
+def test_a_receiver_gets_one_message_when_a_finding_begins_and_one_when_it_ended() -> None:
+    scene = Scene("a")
+    scene.rounds(10_000, 10_100)
+    scene.finds = ["b"]
+    scene.rounds(10_200, 10_300)
+    assert scene.inbox.machines() == [("firing", "a"), ("firing", "b"), ("resolved", "a")]
 
 
-def test_a_receiver_is_told_though_nobody_reads_what_is_shown() -> None:
+def test_a_receiver_gets_its_message_though_the_output_is_closed() -> None:
     def show(event: Event) -> None:
         raise BrokenPipeError
 
-    scene = Scene(judge=Judge(["a"]))
+    scene = Scene("a")
     with pytest.raises(BrokenPipeError):
-        replace(scene.watch(), show=show).round(10_000)
-    assert scene.told.machines() == [("firing", "a")]
+        replace(scene.watch, show=show).round(10_000)
+    assert scene.inbox.machines() == [("firing", "a")]
 
 
-def test_a_receiver_that_was_away_is_told_later_in_order() -> None:
-    scene = Scene(judge=Judge(["a", "c"]), told=Told(away=True))
-    watch = scene.watch()
-    watch.round(10_000)
-    scene.judge.finds = []
-    watch.round(10_100)
-    watch.round(10_200)
+def test_a_receiver_that_was_away_gets_its_messages_later_in_order() -> None:
+    scene = Scene("a", "c")
+    scene.inbox.away = True
+    scene.rounds(10_000)
+    scene.finds = []
+    scene.rounds(10_100, 10_200)
     assert [str(event.change) for event in scene.shown] == ["begins", "begins", "ends", "ends"]
     assert scene.warned == ["nobody there; tried again in the next round"] * 3
-    scene.told.away = False
-    scene.fleet.away = True
-    with pytest.raises(OSError, match="no Prometheus"):
-        watch.round(10_300)
-    assert [(body["status"], len(body["alerts"])) for body in scene.told.bodies] == [("firing", 2), ("resolved", 2)]
-    assert scene.told.counted.count("untold") == 3
+    scene.inbox.away = False
+    scene.fails(10_300)
+    assert [(body["status"], len(body["alerts"])) for body in scene.inbox.bodies] == [("firing", 2), ("resolved", 2)]
 
 
-def test_who_is_gone_is_known_at_once_though_the_window_still_has_its_samples() -> None:
+def test_a_machine_that_is_gone_is_not_present_though_the_window_still_has_its_samples() -> None:
     scene = Scene()
-    watch = scene.watch()
-    watch.round(10_000)
-    assert watch.present == ("a", "b", "c")
+    scene.rounds(10_000)
+    assert scene.watch.present == ("a", "b", "c")
     scene.fleet.machines = ("a", "c")
-    watch.round(10_100)
-    assert watch.window is not None
-    assert watch.window.workers == ("a", "b", "c")
-    assert watch.present == ("a", "c")
+    scene.rounds(10_100)
+    assert scene.watch.window is not None
+    assert scene.watch.window.workers == ("a", "b", "c")
+    assert scene.watch.present == ("a", "c")
 
 
 def test_a_host_that_was_found_goes_on_until_it_is_no_longer_found() -> None:
-    scene = Scene(fleet=Fleet(hosts=("x", "x", "y")))
-    watch = replace(scene.watch(), detector=lambda window, past: [SlowWorker("", "x", Cause.DISK, 2.0, 0.9, 0.0, None)])
-    assert [event.finding.host for event in watch.round(10_000)] == ["x"]
-    assert watch.round(10_100) == watch.round(10_200) == []
+    scene = Scene(hosts=("x", "x", "y"))
+    scene.watch.detector = lambda window, past: [SlowWorker("", "x", Cause.DISK, 2.0, 0.9, 0.0, None)]
+    assert [event.finding.host for event in scene.watch.round(10_000)] == ["x"]
+    assert scene.watch.round(10_100) == scene.watch.round(10_200) == []
 
 
 def test_an_empty_fleet_is_not_judged() -> None:
-    scene = Scene(fleet=Fleet(machines=()))
-    assert scene.watch().round(10_000) == []
-    assert scene.judge.saw == []
+    scene = Scene(machines=())
+    scene.rounds(10_000)
+    assert scene.shown == scene.windows == []
 
 
-def test_a_replay_has_rounds_at_even_distances() -> None:
-    assert list(instants(0, 100, every_seconds=40)) == [0, 40, 80]
-    assert list(instants(0, 80, every_seconds=40)) == [0, 40, 80]
+@pytest.mark.parametrize("last", [80, 100])
+def test_a_replay_has_rounds_at_even_distances(last: float) -> None:
+    assert list(instants(0, last, every_seconds=40)) == [0, 40, 80]
 
 
 @pytest.mark.parametrize(
@@ -236,6 +224,6 @@ def test_a_replay_has_rounds_at_even_distances() -> None:
         (3, 80, False, ""),
     ],
 )
-def test_too_little_to_judge_is_told(machines: int, samples: int, past: bool, why: str) -> None:
+def test_a_window_with_too_little_to_judge_has_a_reason(machines: int, samples: int, past: bool, why: str) -> None:
     series = MetricSeries.of(np.ones((1, machines, samples), np.float32), metrics=("load",), step_seconds=5.0)
     assert unjudged(series, series if past else None) == why

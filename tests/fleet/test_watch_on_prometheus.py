@@ -116,12 +116,12 @@ def test_the_faulty_machine_is_named_within_two_rounds(past: Past, after: int) -
     assert [(event["change"], event["slow_worker"]["worker"]) for event in events] == [("begins", past.faulty)]
 
 
-def test_a_live_watch_names_it_and_tells_its_webhook_its_command_and_prometheus(past: Past, tmp_path: Path) -> None:
+def test_a_live_watch_names_it_to_its_webhook_its_command_and_prometheus(past: Past, tmp_path: Path) -> None:
     port = free_port()
-    told = tmp_path / "told.json"
+    body_file = tmp_path / "body.json"
     code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
     with answering(lambda path, body: (200, b"")) as webhook:
-        command = f"{sys.executable} -c {shlex.quote(code)} {told}"
+        command = f"{sys.executable} -c {shlex.quote(code)} {body_file}"
         given = {"every": "1s", "history": "30m", "metrics-port": port, "webhook": webhook.url, "command": command}
         file = settings(past, yaml.safe_dump(given))
         watch = subprocess.Popen(
@@ -140,7 +140,7 @@ def test_a_live_watch_names_it_and_tells_its_webhook_its_command_and_prometheus(
             line = watch.stdout.readline()
             assert f"begins {past.faulty}: " in line
             until = time.monotonic() + 60
-            while not (told.exists() and told.read_text()) and time.monotonic() < until:
+            while not (body_file.exists() and body_file.read_text()) and time.monotonic() < until:
                 time.sleep(0.05)
             rounds = text_of(f"http://127.0.0.1:{port}/metrics")
         finally:
@@ -148,34 +148,26 @@ def test_a_live_watch_names_it_and_tells_its_webhook_its_command_and_prometheus(
             watch.terminate()
             watch.communicate(timeout=60)
     ((_, _, body),) = webhook.asked
-    assert json.loads(body) == json.loads(told.read_text())
+    assert json.loads(body) == json.loads(body_file.read_text())
     (alert,) = json.loads(body)["alerts"]
     assert (alert["status"], alert["labels"]["machine"]) == ("firing", past.faulty)
     assert f"dask_efficiency_watch_machines {MACHINES}.0" in rounds
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "wrong"),
     [
         ("fleet_gpu", "Prometheus has no metric 'fleet_gpu'; there is: 'fleet_"),
         ("avg(fleet_cpu_usage", "Prometheus refuses the query"),
-        (
-            "sum by (rack) (fleet_cpu_usage)",
-            "a series of the query has no label 'instance', the machine's name; there is: 'rack'",
-        ),
-        (
-            "avg by (instance) (fleet_cpu_usage)",
-            "no series of 'm00' has a label 'rack', its group",
-        ),
         ("fleet_cpu_usage > 1e9", "the query returned nothing for the last"),
     ],
 )
-def test_a_wrong_query_is_told_with_its_line(past: Past, tmp_path: Path, query: str, said: str) -> None:
+def test_the_error_of_a_wrong_query_has_its_line(past: Past, tmp_path: Path, query: str, wrong: str) -> None:
     file = tmp_path / "metrics.yaml"
     file.write_text(f"step: 10s\ngroup: rack\nmetrics:\n  cpu:\n    query: {query}\n")
     result = CliRunner().invoke(main, ["fleet", "watch", past.url, "--metrics", str(file), "--once"])
     assert result.exit_code == 1
-    assert f"metrics.yaml, line 5: cpu: {said}" in result.stderr
+    assert f"metrics.yaml, line 5: cpu: {wrong}" in result.stderr
 
 
 def free_port() -> int:

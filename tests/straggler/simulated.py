@@ -22,7 +22,7 @@ LAUNCHES = 10
 
 @dataclass
 class SimulatedWorker:
-    """A worker with one thread; the functions give what holds at an instant."""
+    """A worker with one thread; functions take an instant."""
 
     name: str
     host: str = "host"
@@ -57,10 +57,10 @@ class SimulatedWorker:
 
 
 class SimulatedCluster:
-    """Runs workers beside a watch, and keeps what it said."""
+    """Runs workers under a watch, and keeps its findings."""
 
-    def __init__(self, workers: list[SimulatedWorker], seed: int = 0, **options: float) -> None:
-        self.watch = StragglerWatch(**options)
+    def __init__(self, workers: list[SimulatedWorker], seed: int = 0) -> None:
+        self.watch = StragglerWatch()
         self.workers = workers
         self.at = 0.0
         self.found: list[SlowWorker] = []
@@ -88,48 +88,42 @@ class SimulatedCluster:
         return self
 
     def _work(self, worker: SimulatedWorker) -> None:
-        name, rng = worker.name, self._rng
+        name, rng, at = worker.name, self._rng, round(self.at * 1e9)
         if name not in self._here:
             self._here.add(name)
-            self.watch.joined(name, host=worker.host, group=worker.group, at=round(self.at * 1e9))
+            self.watch.joined(name, host=worker.host, group=worker.group, at=at)
         paused = worker.paused(self.at)
         self._paused[name] += paused * HEARTBEAT_SECONDS
-        counter = self._counters[name]
         while True:
+            busy_until = self._busy_until[name]
             prefix, seconds, nbytes = worker.task(rng)
-            of_kernel = worker.kernel * seconds * worker.gpu_slowness(self._busy_until[name])
-            seconds = (1 - worker.kernel) * seconds * worker.slowness(self._busy_until[name]) + of_kernel
-            ends = self._busy_until[name] + seconds / max(1e-9, 1 - paused)
-            if ends > self.at or paused >= 1:
-                self._busy_until[name] = max(self._busy_until[name], self.at - 1) if paused >= 1 else ends
-                if ends <= self.at + 1e-9 or paused >= 1:
-                    break
-                # It ends before the next heartbeat; reporting it with this one changes nothing.
-                self._count(worker, prefix, seconds, nbytes, of_kernel)
+            of_kernel = worker.kernel * seconds * worker.gpu_slowness(busy_until)
+            seconds = (1 - worker.kernel) * seconds * worker.slowness(busy_until) + of_kernel
+            ends = busy_until + seconds / max(1e-9, 1 - paused)
+            if paused >= 1:
+                self._busy_until[name] = max(busy_until, self.at - 1)
                 break
             self._busy_until[name] = ends
+            # One that ends before the next heartbeat is counted with this one.
             self._count(worker, prefix, seconds, nbytes, of_kernel)
+            if ends > self.at:
+                break
+        counter = self._counters[name]
         for sender, cost in worker.transfers.items():
             for _ in range(3):
                 counter.transfer(sender, seconds=cost * 1e6 * float(rng.lognormal(0, 0.2)), nbytes=1_000_000)
         disk = worker.disk_seconds_per_byte
         spilled = 4e6 * HEARTBEAT_SECONDS if disk else 0.0
         of_tasks = counter.cpu_seconds - float(self._process[name][4])
-        self._process[name] += (
-            spilled * disk * float(rng.lognormal(0, 0.1)),
-            spilled,
-            worker.core_wait * HEARTBEAT_SECONDS,
-            of_tasks + worker.beside * HEARTBEAT_SECONDS,
-            of_tasks,
-        )
-        running = [
-            RunningTask(prefix, self.at - began, size) for prefix, began, size in worker.hanging if self.at > began
-        ]
-        rates = arrived(counter, tuple(map(float, self._process[name])), running)
+        beside, core_wait = worker.beside * HEARTBEAT_SECONDS, worker.core_wait * HEARTBEAT_SECONDS
+        moving = spilled * disk * float(rng.lognormal(0, 0.1))
+        self._process[name] += (moving, spilled, core_wait, of_tasks + beside, of_tasks)
+        hanging = [(prefix, self.at - began, size) for prefix, began, size in worker.hanging if self.at > began]
+        rates = arrived(counter, self._process[name].tolist(), [RunningTask(*task) for task in hanging])
         self.watch.receive(
             name,
             rates,
-            at=round(self.at * 1e9),
+            at=at,
             paused=self._paused[name],
             spilling=worker.spilling * self.at,
             held=worker.held,

@@ -7,7 +7,7 @@ from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.cluster.account import WIDTH, place
 from dask_efficiency.accounts.lines import SampleRow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.straggler.breakdowns import BY_WAITING, RecentWaiting, decided, explained, line_of, with_lines
+from dask_efficiency.straggler.breakdowns import BY_WAITING, RecentWaiting, explained, line_of, with_lines
 from tests.report.profile_samples import CLEAN, SPLIT, UPPER
 
 
@@ -17,6 +17,7 @@ def finding(worker: str = "a", cause: Cause = Cause.UNKNOWN) -> SlowWorker:
 
 def of_report(own: dict[str, int], peers: dict[str, int], cause: Cause = Cause.UNKNOWN) -> Cause:
     """The cause of a finding in a report whose workers' tasks took 100, and waited so long of it."""
+    own, peers = ({f"thread-noncpu/{name}": ns for name, ns in waited.items()} for waited in (own, peers))
     causes = {"a": own, "b": peers, "c": peers, "d": {}}
     by_worker = {worker: Breakdown({"thread-cpu": 50, "thread-noncpu": 50, "idle": 900}) for worker in causes}
     (found,) = explained([finding(cause=cause)], causes, by_worker)
@@ -24,21 +25,29 @@ def of_report(own: dict[str, int], peers: dict[str, int], cause: Cause = Cause.U
 
 
 @pytest.mark.parametrize(("waiting", "cause"), BY_WAITING.items())
-def test_what_a_worker_waits_for_beyond_its_peers_is_its_cause(waiting: str, cause: Cause) -> None:
-    assert of_report({f"thread-noncpu/{waiting}": 30}, {f"thread-noncpu/{waiting}": 15}) == cause
+def test_the_waiting_of_a_worker_beyond_its_peers_is_its_cause(waiting: str, cause: Cause) -> None:
+    assert of_report({waiting: 30}, {waiting: 15}) == cause
 
 
-def test_what_its_peers_wait_for_too_is_none() -> None:
-    assert of_report({"thread-noncpu/sleep": 40, "thread-noncpu/lock": 12}, {"thread-noncpu/sleep": 40}) == Cause.LOCK
-    assert of_report({"thread-noncpu/sleep": 40}, {"thread-noncpu/sleep": 35}) == Cause.UNKNOWN
-    assert of_report({"thread-noncpu/unknown": 50}, {"thread-noncpu/sleep": 1}) == Cause.UNKNOWN
-    assert of_report({"thread-noncpu/child-process": 50}, {"thread-noncpu/sleep": 1}) == Cause.UNKNOWN
+@pytest.mark.parametrize(
+    ("own", "peers", "cause"),
+    [
+        ({"sleep": 40, "lock": 12}, {"sleep": 40}, Cause.LOCK),
+        ({"sleep": 40}, {"sleep": 35}, Cause.UNKNOWN),
+        ({"unknown": 50}, {"sleep": 1}, Cause.UNKNOWN),
+        ({"child-process": 50}, {"sleep": 1}, Cause.UNKNOWN),
+    ],
+)
+def test_waiting_that_peers_share_or_that_has_no_cause_explains_nothing(
+    own: dict[str, int], peers: dict[str, int], cause: Cause
+) -> None:
+    assert of_report(own, peers) == cause
 
 
 @pytest.mark.parametrize("cause", Cause)
 def test_a_cause_that_signals_are_sure_of_stays(cause: Cause) -> None:
     left_open = cause in (Cause.GIL, Cause.CONTENTION, Cause.UNKNOWN)
-    found = of_report({"thread-noncpu/stopped": 50}, {"thread-noncpu/lock": 1}, cause)
+    found = of_report({"stopped": 50}, {"lock": 1}, cause)
     assert found == (Cause.STOPPED if left_open else cause)
 
 
@@ -60,7 +69,7 @@ def account(**ns: int) -> np.ndarray:
     return row
 
 
-def test_while_a_run_goes_on_it_is_what_they_waited_for_of_late() -> None:
+def test_while_a_run_goes_on_only_recent_waiting_counts() -> None:
     recent, total = RecentWaiting(), {worker: account(sleep=100_000) for worker in "abc"}
     recent.follow({})
     recent.follow(total)
@@ -78,11 +87,6 @@ def test_while_a_run_goes_on_it_is_what_they_waited_for_of_late() -> None:
         total = {worker: before + account(lock=900 if worker == "new" else 0) for worker, before in total.items()}
         recent.follow(total)
     assert [recent.cause(worker) for worker in ("b", "new")] == [None, Cause.LOCK]
-
-
-def test_a_finding_without_an_explanation_is_as_it_was() -> None:
-    assert decided(finding(), None) == finding()
-    assert decided(finding(), Cause.SLEEP).cause == Cause.SLEEP
 
 
 SLOW = SlowWorker("a", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 1.5)
@@ -103,7 +107,7 @@ def test_the_line_is_that_of_most_waiting_for_the_cause() -> None:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if cause not in (Cause.SLEEP, Cause.LOCK)])
-def test_what_is_in_a_workers_machine_has_no_line(cause: Cause) -> None:
+def test_a_cause_in_a_workers_machine_has_no_line(cause: Cause) -> None:
     assert line_of(cause, PLACES.items()) == ""
 
 

@@ -30,7 +30,7 @@ def test_the_pattern_of_the_signals_names_the_cause(symptoms: Symptoms, cause: C
     assert cause_of_slow_tasks(symptoms) == cause
 
 
-def test_what_takes_the_cpu_is_told_without_tasks():
+def test_the_cause_that_takes_the_cpu_is_known_without_tasks():
     assert who_takes_the_cpu(Symptoms(core_wait=0.3)) == Cause.CONTENTION
     assert who_takes_the_cpu(Symptoms(beside_tasks=0.3)) == Cause.GIL
     assert who_takes_the_cpu(Symptoms()) is None

@@ -26,7 +26,7 @@ def remembering(seconds: int, intervals: int) -> History:
 def test_all_intervals_of_the_window_are_there_newest_first(seconds: int, intervals: int) -> None:
     history = remembering(seconds, intervals)
     at = seconds * intervals
-    order = history.within(at=at, window_ns=WINDOW)
+    order = history.within(at)
     expected = [number for number in range(intervals) if at - seconds * (number + 1) < WINDOW][::-1][:MAX_INTERVALS]
     assert history.residual[order, DURATION, 1].tolist() == expected
     assert np.isnan(history.residual[order, DURATION, 0]).all()

@@ -1,8 +1,8 @@
-"""Kernels of workers' GPUs beside those of their peers."""
-
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,12 +27,14 @@ def reported(*rows: list[KernelTotals], comparison: KernelComparison | None = No
 
 
 def compared(comparison: KernelComparison) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    pieces = comparison.compare(WORKERS[: comparison._now.shape[2]])
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as done:
-            return done.value
+    found: list[Any] = []
+
+    def drain() -> Generator[int, None, None]:
+        found[:] = yield from comparison.compare(WORKERS[: comparison._now.shape[2]])
+
+    list(drain())
+    mean, variance, launches = found
+    return mean, variance, launches
 
 
 def test_a_launch_is_compared_with_the_median_of_the_others() -> None:
@@ -43,7 +45,7 @@ def test_a_launch_is_compared_with_the_median_of_the_others() -> None:
     assert variance[1] < variance[2] < variance[0]
 
 
-def test_only_what_came_since_is_compared() -> None:
+def test_only_the_growth_since_the_last_comparison_counts() -> None:
     comparison = reported(*[[gemm(10, 2)]] * 4)
     compared(comparison)
     reported(

@@ -20,7 +20,7 @@ def observations(value: np.ndarray, size: np.ndarray) -> Observations:
     )
 
 
-def test_size_explains_what_differs_with_it_within_workers() -> None:
+def test_size_explains_differences_within_workers() -> None:
     size = np.tile(np.log([1.0, 2.0, 4.0, 8.0]), 20)
     level = np.repeat([0.0, 0.0, 0.0, 0.3], 20)
     given_sizes = observations(level + size, size)

@@ -1,7 +1,10 @@
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,21 +12,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.straggler.comparison import IntervalComparison
+from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TASK_SUMS, TRANSFER_SUMS, TaskRates
 from tests.straggler.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
+
+#: Chooses a task's prefix, seconds and bytes.
+Task = Callable[[np.random.Generator], tuple[str, float, float]]
 
 
 def names(findings: list[SlowWorker]) -> list[str]:
     return [finding.worker for finding in findings]
 
 
+def among(count: int, changes: dict[int, dict[str, Any]], **common: Any) -> list[SimulatedWorker]:
+    """Alike workers, of which some differ."""
+    return [dataclasses.replace(worker, **changes.get(i, {})) for i, worker in enumerate(healthy(count, **common))]
+
+
+def on_hosts(cluster: list[SimulatedWorker]) -> list[SimulatedWorker]:
+    """Workers of whom two share a host."""
+    return [dataclasses.replace(worker, host=f"host{i // 2}") for i, worker in enumerate(cluster)]
+
+
 @pytest.mark.parametrize("workers", [3, 4, 8, 40])
 @pytest.mark.parametrize("factor", [1.3, 2.0])
 def test_a_worker_that_takes_longer_is_found_with_its_effect(workers: int, factor: float) -> None:
-    cluster = healthy(workers)
-    cluster[1].slowness = slow(factor, since=60)
-    run = SimulatedCluster(cluster).run(150)
+    run = SimulatedCluster(among(workers, {1: {"slowness": slow(factor, since=60)}})).run(150)
     assert names(run.found) == ["w1"]
     (finding,) = run.watch.findings
     assert finding.effect == pytest.approx(factor, rel=0.1)
@@ -33,34 +47,8 @@ def test_a_worker_that_takes_longer_is_found_with_its_effect(workers: int, facto
     assert finding.evidence[0].value > finding.evidence[0].high >= finding.evidence[0].peers
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_nobody_is_blamed_among_healthy_workers(seed: int) -> None:
-    assert SimulatedCluster(healthy(8), seed).run(240).found == []
-
-
-def test_workers_that_differ_a_little_are_not_stragglers() -> None:
-    cluster = healthy(8)
-    for i, worker in enumerate(cluster):
-        worker.slowness = slow(1 + 0.01 * i)
-    assert SimulatedCluster(cluster).run(120).found == []
-
-
-def test_a_burst_of_jitter_is_not_a_straggler() -> None:
-    cluster = healthy(6)
-    cluster[2].slowness = slow(2.0, since=60, until=66)
-    assert SimulatedCluster(cluster).run(120).found == []
-
-
-def test_contention_that_comes_and_goes_every_second_is_found() -> None:
-    cluster = healthy(6)
-    cluster[2].slowness = lambda at: 2.5 if int(at) % 2 else 1.0
-    assert names(SimulatedCluster(cluster).run(120).found) == ["w2"]
-
-
 def test_a_straggler_that_recovers_is_cleared_once_and_remembered() -> None:
-    cluster = healthy(6)
-    cluster[0].slowness = slow(2.0, since=40, until=120)
-    run = SimulatedCluster(cluster).run(240)
+    run = SimulatedCluster(among(6, {0: {"slowness": slow(2.0, since=40, until=120)}})).run(240)
     assert names(run.found) == names(run.cleared) == ["w0"]
     assert run.watch.findings == ()
     (past,) = run.watch.past
@@ -70,295 +58,224 @@ def test_a_straggler_that_recovers_is_cleared_once_and_remembered() -> None:
     assert run.watch.findings_between(1e9 + 0, 1e9 + 10) == ()
 
 
-def test_a_straggler_near_the_edge_is_not_found_and_cleared_in_turns() -> None:
-    for factor in (1.1, 1.12, 1.14, 1.16):
-        cluster = healthy(8)
-        cluster[3].slowness = slow(factor)
-        run = SimulatedCluster(cluster).run(300)
-        assert len(run.found) <= 1
-        assert run.cleared == []
+@pytest.mark.parametrize("factor", [1.1, 1.12, 1.14, 1.16])
+def test_a_straggler_near_the_edge_is_not_found_and_cleared_in_turns(factor: float) -> None:
+    run = SimulatedCluster(among(8, {3: {"slowness": slow(factor)}})).run(300)
+    assert len(run.found) <= 1
+    assert run.cleared == []
 
 
-# -- the cases in which a worker is slow and not to blame, or cannot be told ---------------------
-
-
-def test_of_two_workers_none_is_blamed_without_a_history() -> None:
-    cluster = healthy(2)
-    cluster[0].slowness = slow(2.0)
-    assert SimulatedCluster(cluster).run(240).found == []
-
-
-def test_of_two_workers_the_one_that_became_slow_is_blamed_by_its_history() -> None:
-    cluster = healthy(2)
-    cluster[0].slowness = slow(2.0, since=60)
-    assert names(SimulatedCluster(cluster).run(180).found) == ["w0"]
-
-
-def test_of_two_workers_none_is_blamed_when_the_other_becomes_faster() -> None:
-    cluster = healthy(2)
-    cluster[0].slowness = slow(2.0, until=60)
-    assert SimulatedCluster(cluster).run(180).found == []
-
-
-def test_a_worker_alone_is_never_blamed() -> None:
-    cluster = healthy(1)
-    cluster[0].slowness = slow(3.0, since=60)
-    assert SimulatedCluster(cluster).run(180).found == []
-
-
-def test_more_than_half_that_become_slow_are_found_by_their_history() -> None:
-    cluster = healthy(8)
-    for worker in cluster[:5]:
-        worker.slowness = slow(1.8, since=60)
-    assert sorted(names(SimulatedCluster(cluster).run(180).found)) == ["w0", "w1", "w2", "w3", "w4"]
-
-
-def test_nobody_is_blamed_when_the_work_becomes_slower_for_all() -> None:
-    cluster = healthy(8)
-    for worker in cluster:
-        worker.slowness = slow(2.0, since=60)
-    assert SimulatedCluster(cluster).run(180).found == []
-
-
-def test_workers_of_another_kind_are_not_compared() -> None:
-    cluster = healthy(8)
-    for worker in cluster[:4]:
-        worker.slowness, worker.group = slow(2.0), "small"
-    assert SimulatedCluster(cluster).run(120).found == []
-    cluster = healthy(8)
-    for worker in cluster[:4]:
-        worker.slowness = slow(2.0)  # half and half of one kind: nobody can tell
-    assert SimulatedCluster(cluster).run(120).found == []
-
-
-def sized(low: float, high: float):  # type: ignore[no-untyped-def]
+def sized(low: float, high: float) -> Task:
     """Tasks that take 0.2 s a megabyte, of sizes between these."""
 
-    def task(rng):  # type: ignore[no-untyped-def]
+    def task(rng: np.random.Generator) -> tuple[str, float, float]:
         megabytes = math.exp(rng.uniform(math.log(low), math.log(high)))
         return "f", 0.2 * megabytes * float(rng.lognormal(0, 0.1)), megabytes * 1e6
 
     return task
 
 
-def test_a_worker_with_larger_partitions_is_not_slow() -> None:
-    cluster = healthy(6, task=sized(0.3, 3))
-    cluster[4].task = sized(1.5, 6)
-    assert SimulatedCluster(cluster).run(180).found == []
+def of_prefix(prefix: str, seconds: float) -> Task:
+    return lambda rng: (prefix, seconds * float(rng.lognormal(0, 0.1)), 1e6)
 
 
-def test_a_worker_is_slow_whatever_the_sizes_of_its_partitions() -> None:
-    cluster = healthy(6, task=sized(0.3, 3))
-    cluster[4].slowness = slow(1.6)
-    assert names(SimulatedCluster(cluster).run(180).found) == ["w4"]
-
-
-def test_one_huge_partition_is_not_a_slow_worker() -> None:
-    cluster = healthy(6)
-    done = []
-
-    def task(rng):  # type: ignore[no-untyped-def]
-        if rng.random() < 0.01 and not done:
-            done.append(1)
-            return "f", 20.0, 1e6
-        return "f", 0.2 * float(rng.lognormal(0, 0.1)), 1e6
-
-    cluster[2].task = task
-    assert SimulatedCluster(cluster).run(180).found == []
-
-
-def test_other_work_is_not_slower_work() -> None:
-    cluster = healthy(6)
-    cluster[2].task = lambda rng: ("g", 1.0 * float(rng.lognormal(0, 0.1)), 1e6)
-    assert SimulatedCluster(cluster).run(180).found == []
-
-
-def by_turns(seconds: Callable[[int], float]) -> Callable[[np.random.Generator], tuple[str, float, float]]:
-    """Tasks of one prefix whose seconds go round."""
+def by_turns(tasks: Callable[[int], tuple[str, float, float]]) -> Task:
+    """Tasks by their number."""
     counter = itertools.count()
-    return lambda rng: ("f", seconds(next(counter)), 1e6)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_tasks_that_are_meant_to_differ_within_a_prefix_accuse_nobody(seed: int) -> None:
-    cluster = healthy(4)
-    for i, worker in enumerate(cluster):
-        worker.task = by_turns(lambda n, i=i: 0.1 * (0.5 + (4 * n + i) * 7 % 11 / 10))
-    assert SimulatedCluster(cluster, seed).run(150).found == []
-
-
-@pytest.mark.parametrize("share", [0.95, 0.02])
-def test_a_worker_that_has_the_longer_ones_of_different_tasks_is_not_accused(share: float) -> None:
-    cluster = healthy(4, share=share)
-    for i, worker in enumerate(cluster):
-        worker.task = by_turns(lambda n, i=i: 0.1 * (0.5 + n * 7 % 11 / 10 + 0.25 * (i == 2)))
-    assert SimulatedCluster(cluster).run(150).found == []
-    cluster[2].slowness = slow(2.0)
-    assert names(SimulatedCluster(cluster).run(150).found) == ["w2"]
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("tail", ["lognormal", "pareto"])
-def test_heavy_tails_accuse_nobody(tail: str, seed: int) -> None:
-    draw = {"lognormal": lambda rng: rng.lognormal(0, 1), "pareto": lambda rng: min(50, 0.3 * (1 + rng.pareto(1.3)))}
-    cluster = healthy(4, task=lambda rng: ("f", 0.2 * float(draw[tail](rng)), 1e6))
-    assert SimulatedCluster(cluster, seed).run(150).found == []
-
-
-def test_a_worker_is_not_judged_by_the_little_that_others_do_too() -> None:
-    cluster = healthy(4)
-    turns = itertools.count()
-    cluster[1].task = lambda rng: ("f", 0.3, 1e6) if next(turns) % 20 == 0 else ("own", 0.4, 1e6)
-    for worker in (cluster[0], *cluster[2:]):
-        worker.task = lambda rng: ("f", 0.2 * float(rng.lognormal(0, 0.1)), 1e6)
-    assert SimulatedCluster(cluster).run(300).found == []
-
-
-def test_a_new_worker_has_time_to_show_what_it_does() -> None:
-    cluster = healthy(6)
-    cluster[5].joins_at = 100
-    cluster[5].slowness = slow(3.0, until=108)  # imports, warms up
-    assert SimulatedCluster(cluster).run(180).found == []
-    cluster[5].slowness = slow(3.0)
-    late = SimulatedCluster(cluster).run(104)
-    assert late.found == []
-    assert names(late.run(60).found) == ["w5"]
-
-
-def test_a_worker_whose_tasks_do_not_end_is_found_by_those_that_run() -> None:
-    cluster = healthy(6)
-    cluster[1].slowness = slow(1e6, since=60)
-    cluster[1].hanging = (("f", 60.0, 1e6), ("f", 61.0, 1e6), ("f", 62.0, 1e6))
-    assert names(SimulatedCluster(cluster).run(400).found) == ["w1"]
-
-
-def test_a_long_task_of_another_prefix_that_runs_is_no_straggler() -> None:
-    cluster = healthy(6)
-    cluster[1].hanging = (("other", 60.0, 1e6),)
-    assert SimulatedCluster(cluster).run(300).found == []
+    return lambda rng: tasks(next(counter))
 
 
 def partitions(rng: np.random.Generator) -> tuple[str, float, float]:
     return "f", float(rng.lognormal(0, 0.05)), 1e8
 
 
-@pytest.mark.parametrize("nbytes", [2e9, 0.0], ids=["its input is as large", "its size is not known"])
-def test_one_task_that_runs_on_is_no_slow_worker(nbytes: float) -> None:
-    cluster = healthy(4, task=partitions)
-    cluster[1].hanging = (("f", 60.0, nbytes),)
-    assert SimulatedCluster(cluster).run(90).found == []
+def with_a_giant(every: int) -> Task:
+    """Partitions, of which one is 20 times as large in each so many passes over the data."""
+    number = itertools.count()
 
-
-def test_running_tasks_whose_inputs_are_as_much_larger_are_no_slow_worker() -> None:
-    cluster = healthy(4, task=partitions)
-    cluster[1].hanging = (("f", 60.0, 2e9), ("f", 60.0, 2e9))
-    assert SimulatedCluster(cluster).run(80).found == []
-
-
-@pytest.mark.parametrize("every", [1, 8])
-def test_one_partition_that_is_20_times_as_large_is_no_slow_worker(every: int) -> None:
-    """Of each so many passes over the data."""
-    cluster = healthy(4, task=partitions)
-    number = iter(range(10_000))
-
-    def with_a_giant(rng: np.random.Generator) -> tuple[str, float, float]:
+    def task(rng: np.random.Generator) -> tuple[str, float, float]:
         prefix, seconds, nbytes = partitions(rng)
         times = 20.0 if next(number) % (10 * every) == 5 else 1.0
         return prefix, times * seconds, times * nbytes
 
-    cluster[1].task = with_a_giant
-    assert SimulatedCluster(cluster).run(400).found == []
+    return task
 
 
-def test_a_paused_worker_is_short_of_memory() -> None:
-    cluster = healthy(6)
-    cluster[1].paused = lambda at: 0.6 if at > 40 else 0.0
-    run = SimulatedCluster(cluster).run(120)
+SLOW = {"slowness": slow(2.0)}
+SMALL = {**SLOW, "group": "small"}
+
+
+def different(**changes: Any) -> dict[int, dict[str, Any]]:
+    """Tasks that differ within a prefix, of which one worker has the longer ones."""
+
+    def task(i: int) -> Task:
+        return by_turns(lambda n: ("f", 0.1 * (0.5 + n * 7 % 11 / 10 + 0.25 * (i == 2)), 1e6))
+
+    return {i: {"task": task(i), **(changes if i == 2 else {})} for i in range(4)}
+
+
+#: Cases in which a worker is slow and not to blame, or cannot be told: the workers, and seconds.
+NOBODY: dict[str, tuple[list[SimulatedWorker], float]] = {
+    "healthy workers": (healthy(8), 240),
+    "workers that differ a little": (among(8, {i: {"slowness": slow(1 + 0.01 * i)} for i in range(8)}), 120),
+    "a burst of jitter": (among(6, {2: {"slowness": slow(2.0, since=60, until=66)}}), 120),
+    "one of two without a history": (among(2, {0: SLOW}), 240),
+    "one of two when the other becomes faster": (among(2, {0: {"slowness": slow(2.0, until=60)}}), 180),
+    "a worker alone": (among(1, {0: {"slowness": slow(3.0, since=60)}}), 180),
+    "work that becomes slower for all": (healthy(8, slowness=slow(2.0, since=60)), 180),
+    "workers of another kind": (among(8, dict.fromkeys(range(4), SMALL)), 120),
+    "half and half": (among(8, dict.fromkeys(range(4), SLOW)), 120),
+    "larger partitions": (among(6, {4: {"task": sized(1.5, 6)}}, task=sized(0.3, 3)), 180),
+    "one huge partition": (among(6, {2: {"task": by_turns(lambda n: ("f", 20.0 if n == 99 else 0.2, 1e6))}}), 180),
+    "other work": (among(6, {2: {"task": of_prefix("g", 1.0)}}), 180),
+    "longer ones of different tasks": (among(4, different()), 150),
+    "longer ones of different tasks that wait": (among(4, different(), share=0.02), 150),
+    "little that others do too": (
+        among(4, {1: {"task": by_turns(lambda n: ("f", 0.3, 1e6) if n % 20 == 0 else ("own", 0.4, 1e6))}}),
+        300,
+    ),
+    "a new worker that warms up": (among(6, {5: {"joins_at": 100, "slowness": slow(3.0, until=108)}}), 180),
+    "a long task of another prefix": (among(6, {1: {"hanging": (("other", 60.0, 1e6),)}}), 300),
+    "one task that runs on": (among(4, {1: {"hanging": (("f", 60.0, 2e9),)}}, task=partitions), 90),
+    "one task of unknown size that runs on": (among(4, {1: {"hanging": (("f", 60.0, 0.0),)}}, task=partitions), 90),
+    "running tasks with as much larger inputs": (
+        among(4, {1: {"hanging": (("f", 60.0, 2e9), ("f", 60.0, 2e9))}}, task=partitions),
+        80,
+    ),
+    "a giant in each pass": (among(4, {1: {"task": with_a_giant(1)}}, task=partitions), 400),
+    "a giant in one of eight passes": (among(4, {1: {"task": with_a_giant(8)}}, task=partitions), 400),
+    "spilling more as it holds more": (among(6, {1: {"spilling": 0.5, "held": 1e10}}), 120),
+    "waits for a core without longer tasks": (among(6, {3: {"core_wait": 0.9}, 4: {"beside": 0.9}}), 120),
+    "kernels of larger inputs": (among(8, {3: {"task": sized(2, 8)}}, kernel=0.9, task=sized(0.5, 2)), 180),
+}
+
+
+@pytest.mark.parametrize("case", NOBODY)
+def test_nobody_is_blamed_for(case: str) -> None:
+    cluster, seconds = NOBODY[case]
+    assert SimulatedCluster(cluster).run(seconds).found == []
+
+
+DRAWS: dict[str, Callable[[np.random.Generator], float]] = {
+    "healthy": lambda rng: rng.lognormal(0, 0.1),
+    "lognormal": lambda rng: rng.lognormal(0, 1),
+    "pareto": lambda rng: min(50, 0.3 * (1 + rng.pareto(1.3))),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tail", DRAWS)
+def test_nobody_is_blamed_for_the_tails_of_a_distribution(tail: str, seed: int) -> None:
+    cluster = healthy(4, task=lambda rng: ("f", 0.2 * float(DRAWS[tail](rng)), 1e6))
+    assert SimulatedCluster(cluster, seed).run(150).found == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tasks_that_are_meant_to_differ_within_a_prefix_accuse_nobody(seed: int) -> None:
+    def task(i: int) -> Task:
+        return by_turns(lambda n: ("f", 0.1 * (0.5 + (4 * n + i) * 7 % 11 / 10), 1e6))
+
+    assert SimulatedCluster(among(4, {i: {"task": task(i)} for i in range(4)}), seed).run(150).found == []
+
+
+MESH = [SimulatedWorker(f"w{i}", transfers={f"w{j}": 2e-8 for j in range(6) if j != i}) for i in range(6)]
+SLOW_RECEIVER = [
+    dataclasses.replace(w, transfers=dict.fromkeys(w.transfers, 8e-8)) if w.name == "w3" else w for w in MESH
+]
+SLOW_SENDER = [dataclasses.replace(w, transfers={**w.transfers, "w3": 8e-8}) if w.name != "w3" else w for w in MESH]
+OFF_CPU = {**SLOW, "share": 0.48}
+LATE = {"slowness": slow(2.0, since=60)}
+HANGING = {"slowness": slow(1e6, since=60), "hanging": (("f", 60.0, 1e6), ("f", 61.0, 1e6), ("f", 62.0, 1e6))}
+A_DISK = {"disk_seconds_per_byte": 1e-8}
+
+#: The workers, seconds, those that are found, the cause, and signals among the evidence of the first one.
+FOUND: dict[str, tuple[list[SimulatedWorker], float, str, Cause | None, set[str]]] = {
+    "contention that comes and goes every second": (
+        among(6, {2: {"slowness": lambda at: 2.5 if int(at) % 2 else 1.0}}), 120, "w2", None, {"duration"}
+    ),
+    "the one of two that became slow": (among(2, {0: LATE}), 180, "w0", None, {"duration"}),
+    "more than half that became slow": (
+        among(8, {i: {"slowness": slow(1.8, since=60)} for i in range(5)}), 180, "w0 w1 w2 w3 w4", None, {"duration"}
+    ),
+    "whatever the sizes of its partitions": (
+        among(6, {4: {"slowness": slow(1.6)}}, task=sized(0.3, 3)), 180, "w4", None, {"duration"}
+    ),
+    "the longer ones of different tasks and slow": (
+        among(4, different(**SLOW)), 150, "w2", None, {"duration"}
+    ),
+    "the longer ones of different tasks that wait and slow": (
+        among(4, different(**SLOW), share=0.02), 150, "w2", None, {"duration"}
+    ),
+    "tasks that do not end": (among(6, {1: HANGING}), 400, "w1", None, {"duration"}),
+    "paused all the time": (
+        among(6, {1: {"paused": lambda at: 1.0 if at > 40 else 0.0}}), 120, "w1", Cause.MEMORY, {"memory"}
+    ),
+    "spilling more of as much": (among(6, {1: {"spilling": 0.5}}), 120, "w1", Cause.MEMORY, {"memory"}),
+    "one slow worker of a host": (on_hosts(among(8, {2: {"slowness": slow(1.6)}})), 180, "w2", None, {"duration"}),
+    "waits for a core": (
+        among(6, {3: {**OFF_CPU, "core_wait": 0.5}}), 120, "w3", Cause.CONTENTION, {"duration", "cpu_share"}
+    ),
+    "waits while its process computes": (
+        among(6, {3: {**OFF_CPU, "beside": 0.5, "lag": 0.03}}), 120, "w3", Cause.GIL, {"cpu_share"}
+    ),
+    "stopped in turns": (among(6, {3: {**OFF_CPU, "lag": 0.2}}), 120, "w3", Cause.CONTENTION, {"cpu_share"}),
+    "kernels that are not slower": (among(6, {3: SLOW}, kernel=0.3), 120, "w3", Cause.SLOW_CPU, {"duration"}),
+    "kernels of two workers only": (
+        among(6, {0: {"kernel": 0.6, "gpu_slowness": slow(3.0)}, 1: {"kernel": 0.6}}), 120, "w0", Cause.SLOW_CPU,
+        {"duration"},
+    ),
+    "a disk that waits for a core": (
+        among(6, {3: {**OFF_CPU, "disk_seconds_per_byte": 2e-8, "core_wait": 0.5}}, **A_DISK), 120, "w3",
+        Cause.CONTENTION, {"disk"},
+    ),
+    "a disk that waits for the gil": (
+        among(6, {3: {**OFF_CPU, "disk_seconds_per_byte": 2e-7, "beside": 0.7}}, **A_DISK), 120, "w3", Cause.GIL,
+        {"disk"},
+    ),
+    "a slow disk": (among(6, {3: {"disk_seconds_per_byte": 4e-8}}, **A_DISK), 120, "w3", Cause.DISK, {"disk"}),
+    "a slow receiver": (SLOW_RECEIVER, 120, "w3", Cause.NETWORK, {"receive"}),
+    "a slow sender": (SLOW_SENDER, 120, "w3", Cause.NETWORK, {"send"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_a_straggler_is_found_with_its_cause(case: str) -> None:
+    cluster, seconds, expected, cause, signals = FOUND[case]
+    run = SimulatedCluster(cluster).run(seconds)
+    assert sorted(names(run.found)) == expected.split()
+    first = (run.watch.findings or run.found)[0]
+    assert cause in (None, first.cause)
+    shown = {evidence.signal for evidence in first.evidence}
+    assert signals <= shown
+    assert "gpu_kernel" not in shown or case != "kernels of two workers only"
+    if cause is Cause.NETWORK:
+        assert {first.evidence[0].signal} == signals
+
+
+def test_a_new_worker_has_time_to_show_its_speed() -> None:
+    run = SimulatedCluster(among(6, {5: {"joins_at": 100, "slowness": slow(3.0)}})).run(104)
+    assert run.found == []
+    assert names(run.run(60).found) == ["w5"]
+
+
+def test_a_paused_worker_is_short_of_memory_with_its_effect() -> None:
+    run = SimulatedCluster(among(6, {1: {"paused": lambda at: 0.6 if at > 40 else 0.0}})).run(120)
     assert names(run.found) == ["w1"]
     (finding,) = run.watch.findings
     assert finding.cause == Cause.MEMORY
     assert finding.effect == pytest.approx(2.5, rel=0.2)
 
 
-def test_a_worker_that_is_paused_all_the_time_is_found() -> None:
-    cluster = healthy(6)
-    cluster[1].paused = lambda at: 1.0 if at > 40 else 0.0
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w1", Cause.MEMORY)
-
-
-def test_a_worker_that_spills_more_of_as_much_is_short_of_memory() -> None:
-    cluster = healthy(6)
-    cluster[1].spilling = 0.5
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w1", Cause.MEMORY)
-
-
-def test_a_worker_that_spills_more_as_it_holds_more_is_not_to_blame() -> None:
-    cluster = healthy(6)
-    cluster[1].spilling, cluster[1].held = 0.5, 1e10
-    assert SimulatedCluster(cluster).run(120).found == []
-
-
 def test_all_workers_of_a_slow_host_are_one_finding() -> None:
-    cluster = healthy(8)
-    for i, worker in enumerate(cluster):
-        worker.host = f"host{i // 2}"
-    cluster[2].slowness = cluster[3].slowness = slow(1.6)
-    run = SimulatedCluster(cluster).run(180)
-    (finding,) = run.watch.findings
+    slower = {"slowness": slow(1.6)}
+    (finding,) = SimulatedCluster(on_hosts(among(8, {2: slower, 3: slower}))).run(180).watch.findings
     assert (finding.worker, finding.host) == ("", "host1")
-
-
-def test_one_slow_worker_of_a_host_does_not_blame_the_host() -> None:
-    cluster = healthy(8)
-    for i, worker in enumerate(cluster):
-        worker.host = f"host{i // 2}"
-    cluster[2].slowness = slow(1.6)
-    assert names(SimulatedCluster(cluster).run(180).found) == ["w2"]
-
-
-# -- causes --------------------------------------------------------------------------------------
-
-
-def test_tasks_that_wait_for_a_core_are_in_contention() -> None:
-    cluster = healthy(6)
-    worker = cluster[3]
-    worker.slowness, worker.share, worker.core_wait = slow(2.0), 0.48, 0.5
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
-    assert {evidence.signal for evidence in finding.evidence} >= {"duration", "cpu_share"}
-
-
-def test_tasks_that_wait_while_their_process_computes_wait_for_the_gil() -> None:
-    cluster = healthy(6)
-    worker = cluster[3]
-    worker.slowness, worker.share, worker.beside, worker.lag = slow(2.0), 0.48, 0.5, 0.03
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w3", Cause.GIL)
-
-
-def test_a_process_that_is_stopped_in_turns_is_in_contention() -> None:
-    cluster = healthy(6)
-    worker = cluster[3]
-    worker.slowness, worker.share, worker.lag = slow(2.0), 0.48, 0.2
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w3", Cause.CONTENTION)
-
-
-def test_waiting_for_a_core_without_longer_tasks_is_no_slowness() -> None:
-    cluster = healthy(6)
-    cluster[3].core_wait = 0.9
-    cluster[4].beside = 0.9
-    assert SimulatedCluster(cluster).run(120).found == []
 
 
 @pytest.mark.parametrize("share", [0.95, 0.3])  # it waits for the GPU, with the CPU or without
 @pytest.mark.parametrize("workers", [4, 8])
 def test_a_slow_gpu_is_found_by_the_kernels_that_its_peers_run_too(share: float, workers: int) -> None:
-    cluster = healthy(workers, kernel=0.6, share=share)
-    cluster[3].gpu_slowness = slow(1.5, since=60)
-    run = SimulatedCluster(cluster).run(180)
+    run = SimulatedCluster(among(workers, {3: {"gpu_slowness": slow(1.5, since=60)}}, kernel=0.6, share=share)).run(180)
     assert [found.cause for found in run.found] == [Cause.GPU]
     (finding,) = run.watch.findings
     assert (finding.worker, finding.cause) == ("w3", Cause.GPU)
@@ -368,79 +285,12 @@ def test_a_slow_gpu_is_found_by_the_kernels_that_its_peers_run_too(share: float,
     assert of_kernels.low <= of_kernels.peers <= of_kernels.high < 1.1
 
 
-def test_a_gpu_is_not_to_blame_for_what_its_tasks_do_elsewhere() -> None:
-    cluster = healthy(6, kernel=0.3)
-    cluster[3].slowness = slow(2.0)
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w3", Cause.SLOW_CPU)
-
-
-def test_kernels_take_longer_for_larger_inputs_and_accuse_nobody() -> None:
-    cluster = healthy(8, kernel=0.9, task=sized(0.5, 2))
-    cluster[3].task = sized(2, 8)
-    assert SimulatedCluster(cluster).run(180).found == []
-
-
-def test_kernels_of_few_workers_are_compared_by_nobody() -> None:
-    cluster = healthy(6)
-    for worker in cluster[:2]:
-        worker.kernel = 0.6
-    cluster[0].gpu_slowness = slow(3.0)
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w0", Cause.SLOW_CPU)
-    assert "gpu_kernel" not in {evidence.signal for evidence in finding.evidence}
-
-
-@pytest.mark.parametrize(
-    ("symptom", "disk", "cause"),
-    [({"core_wait": 0.5}, 2e-8, Cause.CONTENTION), ({"beside": 0.7}, 2e-7, Cause.GIL)],
-    ids=["cpu", "gil"],
-)
-def test_a_disk_that_waits_for_something_else_is_not_to_blame(
-    symptom: dict[str, float], disk: float, cause: Cause
-) -> None:
-    cluster = healthy(6, disk_seconds_per_byte=1e-8)
-    slowed = {"slowness": slow(2.0), "share": 0.48, "disk_seconds_per_byte": disk, **symptom}
-    cluster[3] = dataclasses.replace(cluster[3], **slowed)
-    (finding,) = SimulatedCluster(cluster).run(120).watch.findings
-    assert "disk" in {evidence.signal for evidence in finding.evidence}
-    assert (finding.worker, finding.cause) == ("w3", cause)
-
-
-def test_a_slow_disk_is_found_by_its_seconds_a_byte() -> None:
-    cluster = healthy(6, disk_seconds_per_byte=1e-8)
-    cluster[3].disk_seconds_per_byte = 4e-8
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w3", Cause.DISK)
-
-
-def mesh(count: int) -> list[SimulatedWorker]:
-    return [SimulatedWorker(f"w{i}", transfers={f"w{j}": 2e-8 for j in range(count) if j != i}) for i in range(count)]
-
-
-def test_a_slow_receiver_is_told_from_its_senders() -> None:
-    cluster = mesh(6)
-    cluster[3].transfers = dict.fromkeys(cluster[3].transfers, 8e-8)
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w3", Cause.NETWORK)
-    assert finding.evidence[0].signal == "receive"
-
-
-def test_a_slow_sender_is_told_from_those_that_fetch_from_it() -> None:
-    cluster = mesh(6)
-    for worker in cluster:
-        worker.transfers = {sender: 8e-8 if sender == "w3" else cost for sender, cost in worker.transfers.items()}
-    (finding,) = SimulatedCluster(cluster).run(120).found
-    assert (finding.worker, finding.cause) == ("w3", Cause.NETWORK)
-    assert finding.evidence[0].signal == "send"
-
-
 # -- invariants ----------------------------------------------------------------------------------
 
 
 @settings(max_examples=10, deadline=None)
 @given(slowest=st.integers(0, 4), factor=st.sampled_from([1.5, 2.0, 5.0]), scale=st.sampled_from([0.02, 0.2, 1.0]))
-def test_who_is_found_depends_neither_on_the_order_of_workers_nor_on_the_length_of_tasks(
+def test_findings_depend_neither_on_the_order_of_workers_nor_on_the_length_of_tasks(
     slowest: int, factor: float, scale: float
 ) -> None:
     cluster = healthy(5, task=lambda rng: ("f", scale * float(rng.lognormal(0, 0.1)), 1e6))
@@ -541,7 +391,7 @@ def test_prefixes_that_go_on_keep_their_columns_however_many_there_are() -> None
         return f"f{rng.integers(100)}", 0.01 * float(rng.lognormal(0, 0.1)), 1e6
 
     run = SimulatedCluster(healthy(4, task=task)).run(5)
-    columns = run.watch._comparison._prefixes._columns
+    columns = run.watch._prefixes._columns
     first = {prefix: columns.get(prefix) for prefix in (f"f{i}" for i in range(100))}
     assert sum(column is None for column in first.values()) == 36
     run.run(60)
@@ -557,7 +407,7 @@ def test_a_prefix_that_is_over_makes_room_for_one_that_goes_on() -> None:
 
     run = SimulatedCluster(healthy(4, task=task))
     run.run(30)
-    columns = run.watch._comparison._prefixes._columns
+    columns = run.watch._prefixes._columns
     held = [columns.get(f"after-{i}") for i in range(60)]
     assert sum(column is None for column in held) == 56
     run.run(30)
@@ -568,15 +418,15 @@ def test_a_prefix_that_is_over_makes_room_for_one_that_goes_on() -> None:
 
 def test_no_piece_of_a_comparison_grows_with_the_number_of_transfers_or_prefixes() -> None:
     workers = 1_000
-    comparison = IntervalComparison()
+    watch = StragglerWatch()
     names = [f"w{i}" for i in range(workers)]
     for name in names:
-        comparison.joined(name, "group", at=0)
+        watch.joined(name, host="h", group="group", at=0)
     tasks, transfers = np.ones((50, len(TASK_SUMS))), np.ones((16, len(TRANSFER_SUMS)))
     prefixes = tuple(f"f{i}" for i in range(50))
     rates = TaskRates(prefixes, 5 * tasks, tuple(names[:16]), 5 * transfers, np.ones(len(PROCESS_SUMS)))
     for name in names:
-        comparison.receive(name, rates, at=1, paused=0.0, spilling=0.0, held=0.0, lag=0.0)
-    pieces = list(comparison.pieces(at=2, learn=np.ones(comparison.capacity, bool)))
+        watch.receive(name, rates, at=1)
+    pieces = list(watch._compared(2))
     assert len(pieces) > 20
     assert max(pieces) <= 5 * workers

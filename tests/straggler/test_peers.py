@@ -24,7 +24,7 @@ def test_the_median_of_others_is_the_median_without_oneself(values):
 
 
 @given(tables)
-def test_medians_leave_out_what_is_missing(values):
+def test_medians_leave_out_missing_values(values):
     for own, found in zip(values, median_by_row(values), strict=True):
         known = own[~np.isnan(own)]
         assert np.isnan(found) if not len(known) else np.isclose(found, np.median(known))

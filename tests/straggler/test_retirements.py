@@ -1,5 +1,3 @@
-"""Retirements: one at a time, and never more than a part of the fleet."""
-
 from __future__ import annotations
 
 import pytest
@@ -13,36 +11,33 @@ def fleet(count: int) -> list[str]:
     return [f"w{i}" for i in range(count)]
 
 
-def test_the_most_urgent_one_that_is_there_is_retired() -> None:
-    limit = Retirements(share=0.1, every_seconds=0)
-    assert limit.chosen(["away", "w3", "w1"], fleet(10), at=0) == ("w3", "")
-    assert limit.chosen([], fleet(10), at=0) == (None, "")
-
-
-def test_the_next_one_waits() -> None:
-    limit = Retirements(share=0.5, every_seconds=100)
-    limit.retired("w0", at=0)
-    assert limit.chosen(["w1"], fleet(10)[1:], at=60) == (None, "the last one was retired 60 s ago")
-    assert limit.chosen(["w1"], fleet(10)[1:], at=100) == ("w1", "")
-
-
-def test_a_share_that_is_less_than_one_worker_retires_one() -> None:
-    limit = Retirements(share=0.1, every_seconds=0)
-    assert limit.chosen(["w0"], fleet(9), at=0) == ("w0", "")
-    limit.retired("w0", at=0)
-    assert limit.chosen(["w1"], fleet(9)[1:], at=1) == (None, "1 of 9 were retired within a day; the most is 1")
-
-
-def test_of_two_nobody_is_retired() -> None:
-    limit = Retirements(share=0.9, every_seconds=0)
-    assert limit.chosen(["w0"], fleet(2), at=0) == (None, "0 of 2 were retired within a day; the most is 0")
-
-
-def test_retirements_are_forgotten_after_a_day() -> None:
-    limit = Retirements(share=0.1, every_seconds=0)
-    limit.retired("w0", at=0)
-    assert limit.chosen(["w1"], fleet(10)[1:], at=FORGET_SECONDS - 1)[0] is None
-    assert limit.chosen(["w1"], fleet(10), at=FORGET_SECONDS)[0] == "w1"
+@pytest.mark.parametrize(
+    ("share", "every", "retired", "count", "at", "wanted", "chosen"),
+    [
+        (0.1, 0, [], 10, 0, ["away", "w3", "w1"], ("w3", "")),
+        (0.1, 0, [], 10, 0, [], (None, "")),
+        (0.5, 100, ["w0"], 10, 60, ["w1"], (None, "the last one was retired 60 s ago")),
+        (0.5, 100, ["w0"], 10, 100, ["w1"], ("w1", "")),
+        (0.1, 0, [], 9, 0, ["w0"], ("w0", "")),  # the share is less than one worker
+        (0.1, 0, ["w0"], 9, 1, ["w1"], (None, "1 of 9 were retired within a day; the most is 1")),
+        (0.9, 0, [], 2, 0, ["w0"], (None, "0 of 2 were retired within a day; the most is 0")),
+        (0.1, 0, ["w0"], 10, FORGET_SECONDS - 1, ["w1"], (None, "1 of 10 were retired within a day; the most is 1")),
+        (0.1, 0, ["w0"], 10, FORGET_SECONDS, ["w1"], ("w1", "")),
+    ],
+)
+def test_the_most_urgent_machine_is_retired_within_the_limits(
+    share: float,
+    every: float,
+    retired: list[str],
+    count: int,
+    at: float,
+    wanted: list[str],
+    chosen: tuple[str | None, str],
+) -> None:
+    limit = Retirements(share=share, every_seconds=every)
+    for name in retired:
+        limit.retired(name, at=0)
+    assert limit.chosen(wanted, [name for name in fleet(count) if name not in retired], at=at) == chosen
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1])

@@ -1,5 +1,3 @@
-"""The score: what it is blind to, and what history adds, on observations made up by hand."""
-
 from __future__ import annotations
 
 import math
@@ -60,7 +58,7 @@ def test_a_run_that_is_slower_as_a_whole_is_compared_with_itself() -> None:
     assert (score(observations([1.0] * 6, noise=0.05), 6, before).z < 3).all()
 
 
-def test_the_threshold_grows_with_what_is_looked_at() -> None:
+def test_the_threshold_grows_with_workers_and_signals() -> None:
     assert threshold(8, 2, 1.0) == pytest.approx(math.sqrt(2 * math.log(16)))
     assert threshold(1000, 5, 1.0) > threshold(8, 5, 1.0)
     assert threshold(8, 5, 2.0) == 2 * threshold(8, 5, 1.0)

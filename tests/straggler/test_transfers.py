@@ -16,7 +16,7 @@ SECOND = 1_000_000_000
 
 
 def rates(receiver: str, times: int, cost: dict[tuple[str, str], float]) -> TaskRates:
-    """What a receiver got so far: so many transfers of a megabyte from each other worker, of 10 ns a byte."""
+    """Rates of a receiver: so many transfers of a megabyte from each other worker, of 10 ns a byte."""
     counter = TaskRateCounter()
     for sender in WORKERS:
         for _ in range(times if sender != receiver else 0):
@@ -39,7 +39,7 @@ def comparison() -> TransferComparison:
 
 
 @pytest.mark.parametrize(("signal", "other", "end"), [(RECEIVE, SEND, 1), (SEND, RECEIVE, 0)])
-def test_what_one_end_adds_to_the_time_of_a_byte_is_not_put_down_to_the_other(
+def test_time_that_one_end_adds_to_a_byte_is_not_put_down_to_the_other(
     comparison: TransferComparison, signal: int, other: int, end: int
 ) -> None:
     slow = {(s, r): 4.0 for s in WORKERS for r in WORKERS if (s, r)[end] == "w3"}
@@ -60,7 +60,7 @@ def test_few_transfers_wait_for_more_but_not_for_ever(comparison: TransferCompar
     assert np.isfinite(compared(comparison, at=MAX_WAIT_NS + SECOND).residual[RECEIVE]).all()
 
 
-def test_what_was_compared_does_not_count_again(comparison: TransferComparison) -> None:
+def test_transfers_that_were_compared_do_not_count_again(comparison: TransferComparison) -> None:
     for worker in WORKERS:
         comparison.receive(worker, rates(worker, MIN_TRANSFERS, {}))
     assert np.isfinite(compared(comparison, at=SECOND).residual[SEND]).all()

@@ -26,16 +26,16 @@ def test_a_finding_is_two_bounded_lines() -> None:
     assert len(first) < 200
 
 
-def test_how_much_longer_is_not_said_where_it_is_not_known() -> None:
+def test_an_unknown_effect_is_left_out() -> None:
     assert as_finding(replace(SLOW, effect=None)).where == "Worker w"
 
 
-def test_the_line_on_which_its_tasks_wait_is_said_where_it_is_known() -> None:
+def test_the_line_on_which_its_tasks_wait_is_part_of_a_finding() -> None:
     slow = replace(SLOW, cause=Cause.SLEEP, line="etl.py:88")
     assert as_finding(slow).where == "Worker w, 1.52x as long for the same work, in etl.py:88"
 
 
-def test_a_host_is_told_from_a_worker() -> None:
+def test_a_host_has_a_finding_of_its_own_kind() -> None:
     host = as_finding(replace(SLOW, worker=""))
     assert (host.kind, host.lines[0]) == (
         "slow-host",
@@ -50,14 +50,14 @@ def test_signals_are_evidence_as_far_as_they_are_finite() -> None:
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_a_saving_is_replayed_or_not_known() -> None:
+def test_a_saving_is_replayed_or_unknown() -> None:
     assert (as_finding(SLOW).saves_seconds, as_finding(SLOW).basis) == (None, Basis.UNKNOWN)
     known = as_finding(replace(SLOW, seconds_lost=3.0))
     assert (known.saves_seconds, known.basis) == (3.0, Basis.REPLAYED)
 
 
 @pytest.mark.parametrize(
-    ("slow", "said"),
+    ("slow", "headline"),
     [
         ((), "None of 8 workers is slow"),
         ((SLOW,), "1 of 8 workers is slow"),
@@ -66,5 +66,5 @@ def test_a_saving_is_replayed_or_not_known() -> None:
         ((replace(SLOW, worker=""), SLOW), "1 host and 1 of 8 workers are slow"),
     ],
 )
-def test_a_headline_counts_the_slow_ones(slow: tuple[SlowWorker, ...], said: str) -> None:
-    assert how_many(slow, 8) == said
+def test_a_headline_counts_the_slow_ones(slow: tuple[SlowWorker, ...], headline: str) -> None:
+    assert how_many(slow, 8) == headline

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, SlowWorker
+from dask_efficiency.accounts.tables import Bool
 from dask_efficiency.files.storage import FileTooLargeError, Members, stored, writing
 from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
 from dask_efficiency.fleet.outliers.metric_series import (
@@ -23,7 +24,7 @@ from dask_efficiency.fleet.outliers.metric_series import (
     finding_of,
     metric_series_of,
 )
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,21 +124,20 @@ class Minder:
                 continue
             scores = robust_scores(self.embeddings(series, metric, stride=stride))
             first = lasting(scores > self.threshold, length=length, share=self.share)
-            found = [
-                self._finding(series, metric, worker, int(first[worker]) * stride, scores[worker])
-                for worker in np.flatnonzero(first >= 0).tolist()
-            ]
-            found = [finding for finding in found if _is_worse(series, finding)]
+            found = []
+            for worker in np.flatnonzero(first >= 0).tolist():
+                start = int(first[worker]) * stride
+                score = float(np.median(scores[worker][scores[worker] > self.threshold])) / self.threshold
+                seen = evidence_of(series, metric, worker, start, score * self.threshold)
+                if (seen.value - seen.peers) * series.meaning(metric).worse >= 0:
+                    found.append(finding_of(series, worker, start, score, [seen], WRONG_BY_METRICS))
             if found:
                 return found
         return []
 
     def embeddings(self, series: MetricSeries, metric: str, *, stride: int = 1) -> NDArray[np.float32]:
         """Windows of a metric as its autoencoder reconstructs them; shape (workers, windows, length)."""
-        values = series.values[[series.metrics.index(metric)]]
-        reach = max(int(REACH_SECONDS / series.step_seconds), 1)
-        smooth = filled(normalised(values)[0], reach=reach)
-        return embedded(self.models[metric], windowed(smooth, length=WINDOW_SAMPLES, stride=stride))
+        return embedded(self.models[metric], windowed(smooth(series, metric), length=WINDOW_SAMPLES, stride=stride))
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the detector to a file, which :func:`load_minder` reads.
@@ -160,14 +160,6 @@ class Minder:
             arrays.update({f"{number}.{name}": getattr(model, name) for name in _WEIGHTS})
         with writing(path, **storage_options) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-
-    def _finding(
-        self, series: MetricSeries, metric: str, worker: int, start: int, scores: NDArray[np.float32]
-    ) -> SlowWorker:
-        score = float(np.median(scores[scores > self.threshold])) / self.threshold
-        return finding_of(
-            series, worker, start, score, [evidence_of(series, metric, worker, start, score * self.threshold)]
-        )
 
 
 def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
@@ -202,78 +194,28 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
         ) from error
 
 
+def smooth(series: MetricSeries, metric: str) -> NDArray[np.float32]:
+    """A metric between 0 and 1, with gaps filled; shape (workers, samples)."""
+    values = normalised(series.values[[series.metrics.index(metric)]])[0]
+    return filled(values, reach=max(int(REACH_SECONDS / series.step_seconds), 1))
+
+
 def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Reconstruct windows of one metric, of shape (workers, windows, length)."""
     flat = windows.reshape(-1, windows.shape[2], 1)
     return model.reconstruct(flat).reshape(windows.shape)
 
 
-def _is_worse(series: MetricSeries, finding: SlowWorker) -> bool:
-    evidence = finding.evidence[0]
-    return (evidence.value - evidence.peers) * series.meaning(evidence.signal).worse >= 0
-
-
-#: Peers that a worker is compared with one by one; of more, this many are taken evenly. The paper has no bound.
-MAX_PEERS = 256
-
 #: Least spread of the distances, in normalised units; less is noise of the embedding. A guess.
 MIN_SPREAD = 0.01
 
 
-def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The paper's normal score: sum of a worker's distances to all others, less their mean, over their SD.
-
-    Parameters
-    ----------
-    embeddings
-        Shape (workers, windows, length); NaN where a worker was absent.
-
-    Returns
-    -------
-    array, shape (workers, windows)
-        Dimensionless, at most sqrt(N - 1) for N workers; NaN where a worker was absent.
-
-    References
-    ----------
-    Deng et al., NSDI 2025, section 4.4. We differ: of more than 256 workers, each is compared with 256 of them.
-    """
-    count = len(embeddings)
-    peers = embeddings[np.unique(np.linspace(0, count - 1, min(count, MAX_PEERS)).astype(int))]
-    sums = np.empty(embeddings.shape[:2], np.float32)
-    for window in range(embeddings.shape[1]):
-        mine, theirs = embeddings[:, window], peers[:, window]
-        theirs = theirs[np.isfinite(theirs).all(axis=1)]
-        squares = (mine**2).sum(axis=1)[:, None] + (theirs**2).sum(axis=1) - 2 * mine @ theirs.T
-        sums[:, window] = np.sqrt(np.maximum(squares, 0)).sum(axis=1)
-    return standardised(sums)
-
-
-def standardised(sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sums less their mean over the workers, over their standard deviation; shape (workers, windows)."""
-    known = np.isfinite(sums)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, sums, 0).sum(axis=0) / count
-    spread = np.sqrt(np.where(known, (sums - mean) ** 2, 0).sum(axis=0) / count)
-    return np.asarray((sums - mean) / np.maximum(spread, 1e-9), np.float32)
-
-
 def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Distance of a worker from the median embedding, less the median distance, over their MAD.
+    """Distance of a worker from the median embedding, less the median distance, over their MAD; by window.
 
-    Parameters
-    ----------
-    embeddings
-        Shape (workers, windows, length); NaN where a worker was absent.
-
-    Returns
-    -------
-    array, shape (workers, windows)
-        Dimensionless and not bounded by the number of workers; NaN where a worker was absent.
-
-    Notes
-    -----
-    A worker hardly moves the median, so this works from 4 workers on, where :func:`pairwise_scores` can reach 1.7 at
-    most.
+    Shape (workers, windows, length) becomes (workers, windows); NaN where a worker was absent. A worker hardly moves
+    the median, so this works from 4 workers on, where the paper's sum of distances to all others, less their mean, over
+    their standard deviation, can reach 1.7 at most.
     """
     distances = np.sqrt(((embeddings - _median(embeddings)) ** 2).sum(axis=2))
     beyond = distances - _median(distances)
@@ -284,12 +226,11 @@ def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
 def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Median over the workers; np.nanmedian is many times slower where nothing is missing."""
     missing = np.isnan(values).reshape(len(values), -1)
-    if not missing.any():
-        return np.asarray(np.median(values, axis=0), np.float32)
-    values = values[~missing.all(axis=1)]
-    if not np.isnan(values).any():
-        return np.asarray(np.median(values, axis=0), np.float32)
-    return np.asarray(np.nanmedian(values, axis=0), np.float32)
+    if missing.any():
+        values = values[~missing.all(axis=1)]
+        if np.isnan(values).any():
+            return np.asarray(np.nanmedian(values, axis=0), np.float32)
+    return np.asarray(np.median(values, axis=0), np.float32)
 
 
 #: Name and version of the file format.
@@ -344,25 +285,11 @@ def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: 
     return part
 
 
-def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[np.intp]:
-    """Instants at which something began to hold for most of a stretch, unlike a burst.
+def lasting(holds: Bool, *, length: int, share: float) -> Places:
+    """Instants, by row, at which something began to hold for a share of a stretch of some instants, unlike a burst.
 
-    Parameters
-    ----------
-    holds
-        Shape (rows, instants).
-    length
-        Length of the stretch, in instants.
-    share
-        Share of the stretch for which it must hold, in (0, 1].
-
-    Returns
-    -------
-    array, shape (rows,)
-        The first instant of the first such stretch, without stray instants at its start; -1 if there is none.
+    The first instant of the first such stretch, without stray instants at its start; -1 if there is none.
     """
-    if not 0 < share <= 1 or length < 1:
-        raise ValueError(f"share is {share!r}, length {length!r}; expected a share in (0, 1] of 1 or more")
     rows, instants = holds.shape
     if instants < length:
         return np.full(rows, -1, np.intp)

@@ -13,15 +13,8 @@ from dask_efficiency.fleet.outliers.metric_series import Values
 
 
 def normalised(values: Values) -> Values:
-    """Scale each metric to lie between 0 and 1 over all workers.
+    """Scale each metric of (metrics, workers, samples) to lie between 0 and 1; one that never changes becomes 0.
 
-    Parameters
-    ----------
-    values
-        Shape (metrics, workers, samples). A metric that never changes becomes 0.
-
-    Notes
-    -----
     After this, neither the unit of a metric nor its zero matters.
     """
     known = np.isfinite(values)
@@ -34,18 +27,7 @@ def normalised(values: Values) -> Values:
 
 
 def windowed(series: Values, *, length: int, stride: int = 1) -> NDArray[np.float32]:
-    """Windows of consecutive samples.
-
-    Parameters
-    ----------
-    series
-        Shape (workers, samples).
-
-    Returns
-    -------
-    array, shape (workers, windows, length)
-        A view; there are no windows where there are too few samples for one.
-    """
+    """Windows of consecutive samples, of shape (workers, windows, length); a view."""
     if series.shape[1] < length:
         return np.empty((len(series), 0, length), np.float32)
     return sliding_window_view(series, length, axis=1)[:, ::stride]
@@ -59,32 +41,18 @@ _BATCH = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Autoencoder:
-    """The weights of a trained LSTM-VAE; each LSTM's gates are input, forget, cell, output.
+    """The finite weights of a trained LSTM-VAE, of the shapes of :func:`_shapes`.
 
-    Parameters
-    ----------
-    encoder_input, encoder_state, encoder_bias
-        Shapes (channels, 4 hidden), (hidden, 4 hidden), (4 hidden,).
-    latent, latent_bias
-        From the encoder's last state to the mean of the latent: (hidden, latents), (latents,).
-    start, start_bias
-        From the latent to what the decoder gets at each step: (latents, hidden), (hidden,).
-    decoder_input, decoder_state, decoder_bias
-        Shapes (hidden, 4 hidden), (hidden, 4 hidden), (4 hidden,).
-    output, output_bias
-        Shapes (hidden, channels), (channels,).
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit each other, or a weight is not finite.
+    Each LSTM's gates are input, forget, cell, output.
     """
 
     encoder_input: Weights
     encoder_state: Weights
     encoder_bias: Weights
+    #: From the encoder's last state to the mean of the latent.
     latent: Weights
     latent_bias: Weights
+    #: From the latent to the decoder's input at each step.
     start: Weights
     start_bias: Weights
     decoder_input: Weights
@@ -112,17 +80,9 @@ class Autoencoder:
         return int(self.output.shape[1])
 
     def reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Reconstruct windows; the results are the embeddings whose distances are compared.
+        """Reconstruct windows of shape (windows, steps, channels): the embeddings whose distances are compared.
 
-        Parameters
-        ----------
-        windows
-            Shape (windows, steps, channels).
-
-        Returns
-        -------
-        array, of the same shape
-            In the same unit; NaN for a window with NaN in it.
+        NaN for a window with NaN in it.
         """
         if windows.ndim != 3 or windows.shape[2] != self.channels:
             raise ValueError(f"windows have shape {windows.shape}; expected (windows, steps, {self.channels})")
@@ -134,16 +94,13 @@ class Autoencoder:
 
     def _reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
         count, steps, _ = windows.shape
-        hidden = self.output.shape[0]
-        state = np.zeros((count, hidden), np.float32)
-        cell = np.zeros((count, hidden), np.float32)
+        state, cell = np.zeros((2, count, self.output.shape[0]), np.float32)
         for step in range(steps):
             gates = windows[:, step] @ self.encoder_input + self.encoder_bias
             state, cell = _turn(gates, state, cell, self.encoder_state)
         given = (state @ self.latent + self.latent_bias) @ self.start + self.start_bias
         gates = given @ self.decoder_input + self.decoder_bias
-        state = np.zeros((count, hidden), np.float32)
-        cell = np.zeros((count, hidden), np.float32)
+        state, cell = np.zeros((2, count, self.output.shape[0]), np.float32)
         result = np.empty_like(windows)
         for step in range(steps):
             state, cell = _turn(gates, state, cell, self.decoder_state)

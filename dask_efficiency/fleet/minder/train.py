@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder
-from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
-from dask_efficiency.fleet.outliers.metric_series import REACH_SECONDS, MetricSeries, filled, metric_series_of
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, smooth
+from dask_efficiency.fleet.minder.network import Autoencoder, windowed
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, metric_series_of
 from dask_efficiency.show.progress import progress, until_stopped
 
 if TYPE_CHECKING:
@@ -102,11 +102,8 @@ def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generat
     each = max(_MAX_WINDOWS // max(len(having), 1), 1)
     chosen = []
     for part in having:
-        j = part.metrics.index(name)
-        reach = max(int(REACH_SECONDS / part.step_seconds), 1)
-        smooth = filled(normalised(part.values[j : j + 1])[0], reach=reach)
-        smooth = smooth[np.isfinite(smooth).all(axis=1)]
-        windows = windowed(smooth, length=WINDOW_SAMPLES)
+        rows = smooth(part, name)
+        windows = windowed(rows[np.isfinite(rows).all(axis=1)], length=WINDOW_SAMPLES)
         count = windows.shape[0] * windows.shape[1]
         if count:
             picked = random.choice(count, min(each, count), replace=False)
@@ -199,20 +196,8 @@ def prioritised(
 ) -> tuple[str, ...]:
     """Order metrics by how much a decision tree uses their largest absolute z-score: the best at telling faults first.
 
-    Parameters
-    ----------
-    series
-        Comparable workers of each run.
-    faulty
-        For each series, the names of the workers at fault.
-    metrics
-        Metrics to order.
-
-    Returns
-    -------
-    tuple
-        The same metrics. Without scikit-learn (the extra ``minder``), they are ordered by how well each one alone tells
-        the faults; where no example has a fault, or all have, they keep their order.
+    Without scikit-learn (the extra ``minder``), they are ordered by how well each one alone tells the faults; where no
+    example has a fault, or all have, they keep their order. Each series has comparable workers, some of them faulty.
     """
     examples = [
         (_features(part, metrics), not {*part.workers}.isdisjoint(names))

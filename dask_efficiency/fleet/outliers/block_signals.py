@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, least_change
+from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, SlowWorker
+from dask_efficiency.fleet.outliers.metric_series import (
+    KINDS,
+    MetricSeries,
+    Values,
+    evidence_of,
+    finding_of,
+    least_change,
+)
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
 #: Length of a block in seconds, and its least number of samples.
@@ -40,40 +48,48 @@ _MEAN_TO_DEVIATION = 1.2533
 
 @dataclass(frozen=True, slots=True)
 class BlockSignals:
-    """Differences from the peers by block: for all metrics the levels, then the swings, then the movements.
+    """Differences of comparable workers from their peers by block: of all metrics, levels, then swings, then movements.
 
     Swings are logarithms of the variance of a worker's difference from its peers: a fault that adds noise raises them.
     Movements are mean logarithms of the worker's own squared changes from one block to the next, whatever the peers do:
     a process that hangs, or an exporter that is stuck, no longer follows the job's step, often at its own mean, so that
     neither its level nor its swings tell.
-
-    Parameters
-    ----------
-    differences
-        Shape (3 x metrics, workers, blocks), each block averaged with its neighbour, so that changes within a minute
-        cancel; NaN where a worker was absent.
-    levels
-        Shape (3 x metrics, blocks): the peers' median level, NaN for metrics that are not positive all the time; then
-        their median variance and squared change.
-    least
-        By signal, the least change that matters.
-    block_seconds
-        Length of a block.
-    floor
-        By metric, the least variance that is assumed.
-    peers
-        Shape (metrics, samples): the median of the peers at each sample.
-    means
-        Shape (metrics, blocks): its mean; 0 where nobody was there.
     """
 
+    series: MetricSeries
+    #: Shape (3 x metrics, workers, blocks), each block averaged with its neighbour, so that changes within a minute
+    #: cancel; NaN where a worker was absent.
     differences: Values
+    #: Shape (3 x metrics, blocks): the peers' median level, NaN for metrics that are not positive all the time; then
+    #: their median variance and squared change.
     levels: Values
+    #: By signal, the least change that matters; and by metric, the least variance that is assumed.
     least: Values
-    block_seconds: float
     floor: Values
+    #: Shape (metrics, samples): the median of the peers at each sample; and by block its mean, 0 where nobody was.
     peers: Values
     means: Values
+
+    @property
+    def block_samples(self) -> int:
+        """Number of samples in a block."""
+        return block_samples(self.series)
+
+    @property
+    def block_seconds(self) -> float:
+        """Length of a block."""
+        return self.block_samples * self.series.step_seconds
+
+    def name(self, signal: int) -> tuple[str, str]:
+        """Metric of a signal, and which of :data:`KINDS` it is."""
+        kind, metric = divmod(signal, len(self.series.metrics))
+        return self.series.metrics[metric], KINDS[kind]
+
+    @property
+    def worse(self) -> NDArray[np.int64]:
+        """Which way each signal is worse: 1, -1, or 0 where any difference counts."""
+        levels = [self.series.meaning(name).worse for name in self.series.metrics]
+        return np.array(levels + [1] * len(levels) + [-1] * len(levels))
 
     def usual(self) -> Values:
         """Median over time, by signal and worker; 0 if the worker was never present."""
@@ -89,11 +105,30 @@ class BlockSignals:
             spread[signal] = _MEAN_TO_DEVIATION * np.abs(every).mean()
         return np.asarray(spread, np.float32)
 
+    def finding(
+        self, worker: int, block: int, parts: Values, score: float, wrong: float = WRONG_BY_METRICS
+    ) -> SlowWorker:
+        """Finding of a worker from a block on, with its strongest signals, by what each contributes to the score."""
+        start = block * self.block_samples
+        evidence = []
+        for signal in strongest(parts):
+            metric, kind = self.name(signal)
+            z = float(parts[signal])
+            evidence.append(evidence_of(self.series, metric, worker, start, z, kind, self.peers))
+        return finding_of(self.series, worker, start, score, evidence, wrong=wrong)
 
-def worse_ways(series: MetricSeries) -> NDArray[np.int64]:
-    """Which way each signal is worse: 1, -1, or 0 where any difference counts."""
-    levels = [series.meaning(name).worse for name in series.metrics]
-    return np.array(levels + [1] * len(levels) + [-1] * len(levels))
+
+#: Share of the strongest signal below which a signal is no evidence; a guess.
+MIN_WEIGHT = 0.3
+
+#: Most signals of a finding.
+MAX_EVIDENCE = 5
+
+
+def strongest(parts: Values) -> list[int]:
+    """Signals that are evidence, by what each contributes to a worker's score; the strongest first."""
+    order = np.argsort(-parts, kind="stable").tolist()
+    return [signal for signal in order if parts[signal] >= MIN_WEIGHT * parts[order[0]]][:MAX_EVIDENCE]
 
 
 def evenly(workers: int) -> NDArray[np.intp]:
@@ -127,10 +162,10 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     levels[~((levels > 0) | np.isnan(levels)).all(axis=1)] = np.nan
     levels = np.concatenate([levels, np.exp(middle[len(values) :, 0])])
     return BlockSignals(
+        series,
         _with_neighbour(signals),
         (levels[:, 1:] + levels[:, :-1]) * np.float32(0.5),
         np.concatenate([least, np.full_like(least, _MIN_SWINGS), np.full_like(least, _MIN_MOVEMENT)]),
-        each * series.step_seconds,
         floor,
         usual[:, 0],
         (level[:, 1:] + level[:, :-1]) * np.float32(0.5),
@@ -138,10 +173,8 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
 
 
 def _moments(differs: Values, each: int) -> tuple[Values, Values]:
-    """Mean and variance by block, of differences of shape (metrics, workers, samples).
+    """Mean and variance by block, of differences of shape (metrics, workers, samples), which are overwritten.
 
-    Notes
-    -----
     The sums are products with a matrix of zeros and ones, which is several times faster than sums over short axes.
     """
     metrics, workers, samples = differs.shape

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dask_efficiency.accounts.tables import Float64
 from dask_efficiency.fleet.outliers.block_signals import BlockSignals, evenly, median_of_last
 from dask_efficiency.fleet.outliers.metric_series import KINDS, Values
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, Places
 
 #: Least length of a worker's past in seconds; a guess.
 MIN_PAST_SECONDS = 120.0
@@ -38,129 +37,187 @@ _MAX_BLOCK = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Usual figures of each worker in its history.
+    """Usual figures of each worker in its history."""
 
-    Parameters
-    ----------
-    kept
-        Shape (signals, workers): the median difference from the peers; NaN if a worker, or a metric, has no history.
-    levels, spread, least
-        By signal, the level of the peers then, the standard deviation of a worker over time, and the least change that
-        matters.
-    own
-        Shape (signals, workers): the standard deviation of each worker over time. One that is noisier than others, as
-        with an exporter that is refreshed less often than the job takes for a step, must go further from its past.
-    slopes, centres
-        Shapes (metrics, workers, 1) and (metrics, 1): change of the difference by the peers' level, and the latter's
-        mean, see :func:`_slopes`.
-    """
-
+    #: Shape (signals, workers): the median difference from the peers; NaN if a worker, or a metric, has no history.
     kept: Values
+    #: By signal, the level of the peers then, the standard deviation of a worker over time, and the least change that
+    #: matters.
     levels: Values
     spread: Values
     least: Values
+    #: Shape (signals, workers): the standard deviation of each worker over time. One that is noisier than others, as
+    #: with an exporter that is refreshed less often than the job takes for a step, must go further from its past.
     own: Values
+    #: Shapes (metrics, workers, 1) and (metrics, 1): change of the difference by the peers' level, and the latter's
+    #: mean, see :func:`_slopes`.
     slopes: Values
     centres: Values
 
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Distances of workers from their past, by stretch of blocks.
+    """Distances of workers from their past, by stretch of blocks."""
 
-    Parameters
-    ----------
-    squares
-        Shape (workers, stretches): the sum over the signals of the squared deviation that a worker keeps for the share
-        of the stretch.
-    starts
-        By stretch, its first block.
-    signal, worker, stretch, deviation
-        The terms of these sums.
-    """
-
+    #: Shape (workers, stretches): the sum over the signals of the squared deviation that a worker keeps for the share
+    #: of the stretch.
     squares: Values
-    starts: NDArray[np.intp]
-    signal: NDArray[np.intp]
-    worker: NDArray[np.intp]
-    stretch: NDArray[np.intp]
+    #: By stretch, its first block.
+    starts: Places
+    #: The terms of these sums.
+    signal: Places
+    worker: Places
+    stretch: Places
     deviation: Values
 
 
-def departures(
-    signals: BlockSignals, worse: NDArray[Any], past: Baseline | None, *, length: int, share: float
-) -> Departures | None:
-    """Distances of workers from their past for a share of each stretch of blocks; None without any stretch.
+def departures(signals: BlockSignals, past: Baseline | None, *, length: int, share: float) -> Departures | None:
+    """Distances of workers from their past for a share of each stretch of some blocks; None without any stretch.
 
-    Parameters
-    ----------
-    worse
-        By signal, which way it is worse: 1, -1, or 0 where any difference counts.
-    past
-        Usual figures of the workers' history; without it, a stretch is compared with the part of the window before it.
-    length, share
-        Length of a stretch in blocks; and share of it for which a worker must be away.
+    Without a history, a stretch is compared with the part of the window before it.
     """
-    count = signals.differences.shape[2]
-    shortest = round(MIN_PAST_SECONDS / signals.block_seconds) - 1
-    starts = np.arange(0 if past is not None else shortest, count - length + 1)
+    window = _Window(signals, past, length, spare=length - math.ceil(share * length - 1e-9))
+    starts = window.starts
     if not len(starts):
         return None
-    usual = signals.usual()
-    spread, least = signals.spread_over_time(usual), signals.least
-    if past is not None:  # a window in which the job has halted is quieter than what came before
-        spread, least = np.fmax(spread, past.spread), np.fmax(least, past.least)
-    scale = np.maximum(spread, least / np.float32(MIN_DEVIATIONS))
-    scale = np.where(scale > 0, scale, np.float32(np.inf))[:, None]
-    away = np.asarray((signals.differences - usual[:, :, None]) / scale[:, :, None], np.float32)
-    absent = np.isnan(away)
-    away[absent] = 0
-    usual = np.asarray(usual / scale, np.float32)
-    chance = 4 * (spread / scale[:, 0]) ** 2 / count
-    between = MAD_TO_DEVIATION * np.median(np.abs(usual), axis=1)
-    lasting = np.asarray(LASTING_RANGE * np.sqrt(np.maximum(between**2 - chance, 0)), np.float32)
-    none = np.full(usual.shape, np.nan, np.float32)
-    kept = none if past is None else np.asarray(past.kept / scale, np.float32)
-    own = np.zeros_like(usual) if past is None else np.asarray(np.nan_to_num(past.own / scale), np.float32)
-    slopes, centres = _slopes(signals, starts) if past is None else (past.slopes, past.centres)
-    if past is None:
-        slopes *= (starts / (starts + SPREAD_PRIOR)).astype(np.float32)
-    first = _first_look(away, usual, kept, starts, shortest, length)
-    moved = _moved(away, usual, kept, starts, length)
-    worse = worse[:, None, None]
+    first = window.first_look()
+    moved = window.moved()
+    worse = signals.worse[:, None, None]
     signal, worker, stretch = np.nonzero(np.where(worse == 0, np.abs(first), worse * first) > _MIN_MEAN)
     sign = np.asarray(np.sign(first[signal, worker, stretch]), np.float32)
-    spare = length - math.ceil(share * length - 1e-9)
     far = np.zeros(len(signal), np.float32)
     order = np.argsort(stretch, kind="stable")
     for rows in np.split(order, np.searchsorted(stretch[order], np.arange(1, len(starts)))):
         if len(rows):
-            at = signal[rows], worker[rows]
             number = int(stretch[rows[0]])
-            begin = int(starts[number])
-            followed = np.zeros((len(rows), length), np.float32)
-            level, column = at[0] < len(signals.means), 0 if past is not None else number
-            metric, of = (one[level] for one in at)
-            change = signals.means[metric, begin : begin + length] - centres[metric, column, None]
-            followed[level] = slopes[metric, of, column, None] * change / scale[metric]
-            far[rows] = _deviation(
-                (away[at] + usual[at][:, None]) * sign[rows, None],
-                absent[at],
-                kept[at] * sign[rows],
-                _levels(signals, past, begin, length)[at[0]],
-                lasting[at[0]],
-                moved[at[0], number],
-                own[at],
-                followed * sign[rows, None],
-                start=begin,
-                length=length,
-                spare=spare,
-                shortest=shortest,
-                sure=round(SURE_PAST_SECONDS / signals.block_seconds),
-            )
+            at = signal[rows], worker[rows]
+            far[rows] = window.deviation(*at, sign[rows], number, moved[at[0], number])
     squares = np.zeros(first.shape[1:], np.float32)
     np.add.at(squares, (worker, stretch), far**2)
     return Departures(squares, starts, signal, worker, stretch, far)
+
+
+class _Window:
+    """Differences of a window in units of what is usual, and the figures of the past that they are compared with."""
+
+    def __init__(self, signals: BlockSignals, past: Baseline | None, length: int, *, spare: int) -> None:
+        self.signals, self.past, self.length, self.spare = signals, past, length, spare
+        count = signals.differences.shape[2]
+        self.shortest = round(MIN_PAST_SECONDS / signals.block_seconds) - 1
+        self.starts: Places = np.arange(0 if past is not None else self.shortest, count - length + 1)
+        if not len(self.starts):
+            return
+        usual = signals.usual()
+        spread, least = signals.spread_over_time(usual), signals.least
+        if past is not None:  # a window in which the job has halted is quieter than what came before
+            spread, least = np.fmax(spread, past.spread), np.fmax(least, past.least)
+        scale = np.maximum(spread, least / np.float32(MIN_DEVIATIONS))
+        self.scale = scale = np.where(scale > 0, scale, np.float32(np.inf))[:, None]
+        self.away = np.asarray((signals.differences - usual[:, :, None]) / scale[:, :, None], np.float32)
+        self.absent = np.isnan(self.away)
+        self.away[self.absent] = 0
+        self.usual = usual = np.asarray(usual / scale, np.float32)
+        chance = 4 * (spread / scale[:, 0]) ** 2 / count
+        between = MAD_TO_DEVIATION * np.median(np.abs(usual), axis=1)
+        self.lasting = np.asarray(LASTING_RANGE * np.sqrt(np.maximum(between**2 - chance, 0)), np.float32)
+        if past is None:
+            self.kept, self.own = np.full(usual.shape, np.nan, np.float32), np.zeros_like(usual)
+            self.slopes, self.centres = _slopes(signals, self.starts)
+            self.slopes *= (self.starts / (self.starts + SPREAD_PRIOR)).astype(np.float32)
+        else:
+            self.kept = np.asarray(past.kept / scale, np.float32)
+            self.own = np.asarray(np.nan_to_num(past.own / scale), np.float32)
+            self.slopes, self.centres = past.slopes, past.centres
+
+    def first_look(self) -> Values:
+        """Approximate distance of each stretch's mean from that of the past; 0 if a worker's past is too short."""
+        starts = self.starts
+        sums = _sums(np.clip(self.away, -_MAX_BLOCK, _MAX_BLOCK))
+        before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
+        before[:, :, starts < self.shortest] = np.nan
+        known = np.isfinite(self.kept)
+        if known.any():
+            before[known] = np.clip(self.kept - self.usual, -_MAX_BLOCK, _MAX_BLOCK)[known][:, None]
+        means = (sums[:, :, starts + self.length] - sums[:, :, starts]) / np.float32(self.length)
+        return np.asarray(np.nan_to_num(means - before, copy=False), np.float32)
+
+    def moved(self) -> Values:
+        """Usual distance of workers from their past, beyond chance, by signal and stretch.
+
+        Samples taken once in many steps of a job show each machine at another place of its step, and the place drifts:
+        machines then differ in ways that change within the hour, and most of them do.
+        """
+        starts, some = self.starts, evenly(self.away.shape[1])
+        kept = self.kept[:, some]
+        sums = _sums(self.away[:, some])
+        means = (sums[:, :, starts + self.length] - sums[:, :, starts]) / np.float32(self.length)
+        before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
+        known = np.isfinite(kept)
+        before[known] = (kept - self.usual[:, some])[known][:, None]
+        np.subtract(means, before, out=means)
+        middle = median_of_last(np.abs(means).transpose(0, 2, 1))
+        chance = 4 / self.length + np.where(np.isfinite(self.kept).any(), 0, 4 / np.maximum(starts, 1))
+        far = (MAD_TO_DEVIATION * np.nan_to_num(middle)) ** 2 - chance
+        return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
+
+    def deviation(self, signal: Places, worker: Places, sign: Values, number: int, moved: Values) -> Values:
+        """Distance of workers beyond the usual one, for all blocks of a stretch except the spare ones.
+
+        The sign makes more further away. When all workers do less, because one is slow or the job halts, a machine's
+        lasting difference shrinks in proportion, or stays. Only a distance that neither explains is a departure.
+        """
+        at = signal, worker
+        start, length = int(self.starts[number]), self.length
+        absent, kept, own = self.absent[at], self.kept[at] * sign, self.own[at]
+        rows = (self.away[at] + self.usual[at][:, None]) * sign[:, None]
+        stretch = np.where(absent, -np.inf, rows)[:, start : start + length]
+        levels, followed = self._levels(start)[signal], self._followed(signal, worker, number) * sign[:, None]
+
+        def beyond(base: Values) -> Values:
+            expected = base[:, None] + np.maximum(np.maximum(0, base[:, None] * (levels - 1)), followed)
+            return np.asarray(np.partition(stretch - expected, self.spare, axis=1)[:, self.spare], np.float32)
+
+        known = np.isfinite(kept)
+        result = np.zeros(len(rows), np.float32)
+        if known.any():
+            result[known] = ((beyond(np.where(known, kept, 0)) - moved) / np.maximum(own, 1))[known]
+        judged = ~known & ((~absent[:, :start]).sum(axis=1) >= self.shortest)
+        if judged.any():
+            before = np.sort(rows[:, :start], axis=1)
+            lasting = self.lasting[signal]
+            found = np.minimum(beyond(before[:, start // 2]) - moved, beyond(np.zeros_like(kept)) - lasting)
+            if start >= round(SURE_PAST_SECONDS / self.signals.block_seconds):
+                found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]) - moved)
+            own = MAD_TO_DEVIATION * np.median(np.abs(rows[:, :start] - before[:, start // 2, None]), axis=1)
+            weight = start / (start + SPREAD_PRIOR)
+            result[judged] = (found / np.maximum(np.sqrt(weight * own**2 + 1 - weight), 1))[judged]
+        return np.asarray(np.maximum(result, 0), np.float32)
+
+    def _levels(self, start: int) -> Values:
+        """Level of the peers over that in the past, by signal and block of a stretch."""
+        of_peers = self.signals.levels
+        before = median_of_last(of_peers[:, :start]) if self.past is None else self.past.levels
+        levels = of_peers[:, start : start + self.length] / before[:, None]
+        swings = len(levels) // len(KINDS)
+        np.minimum(levels[swings:], 1, out=levels[swings:])  # differences of logarithms do not grow with their level
+        return np.asarray(np.nan_to_num(levels, nan=1.0), np.float32)
+
+    def _followed(self, signal: Places, worker: Places, number: int) -> Values:
+        """Differences that follow from the peers' level, by block of a stretch."""
+        means, start = self.signals.means, int(self.starts[number])
+        followed = np.zeros((len(signal), self.length), np.float32)
+        level, column = signal < len(means), 0 if self.past is not None else number
+        metric, of = signal[level], worker[level]
+        change = means[metric, start : start + self.length] - self.centres[metric, column, None]
+        followed[level] = self.slopes[metric, of, column, None] * change / self.scale[metric]
+        return followed
+
+
+def _sums(values: Values) -> Values:
+    """Sums of the blocks before each block, and of all."""
+    sums = np.zeros((*values.shape[:2], values.shape[2] + 1), np.float32)
+    np.cumsum(values, axis=2, out=sums[:, :, 1:])
+    return sums
 
 
 def past_of(signals: BlockSignals) -> Baseline:
@@ -175,17 +232,12 @@ def past_of(signals: BlockSignals) -> Baseline:
     return Baseline(kept, levels, signals.spread_over_time(usual), signals.least, own, slopes, centres)
 
 
-def _slopes(signals: BlockSignals, ends: NDArray[np.intp]) -> tuple[Values, Values]:
+def _slopes(signals: BlockSignals, ends: Places) -> tuple[Values, Values]:
     """Change of each worker's difference by the peers' level, in the blocks before each end; and their mean level.
 
     A machine that follows the job's rhythm less than others is above them whenever they wait: when all come to wait for
-    a faulty one, it would seem to be one.
-
-    Returns
-    -------
-    slopes, array, shape (metrics, workers, ends)
-        By least squares; 0 where the peers' level varies by less than matters: nothing follows from that.
-    levels, array, shape (metrics, ends)
+    a faulty one, it would seem to be one. By least squares, of shape (metrics, workers, ends), and 0 where the peers'
+    level varies by less than matters: nothing follows from that.
     """
     metrics = len(signals.floor)
     level = signals.means.astype(np.float64)
@@ -193,7 +245,7 @@ def _slopes(signals: BlockSignals, ends: NDArray[np.intp]) -> tuple[Values, Valu
     level -= level_of_all
     differs = np.nan_to_num(signals.differences[:metrics] - signals.usual()[:metrics, :, None])
 
-    def until(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def until(values: Float64) -> Float64:
         sums = np.cumsum(values, axis=-1)[..., np.maximum(ends - 1, 0)]
         return np.asarray(np.where(ends > 0, sums, 0))
 
@@ -205,98 +257,3 @@ def _slopes(signals: BlockSignals, ends: NDArray[np.intp]) -> tuple[Values, Valu
     with np.errstate(invalid="ignore", divide="ignore"):
         slopes = np.where(shared[:, None] > 0, together / shared[:, None], 0.0)
     return np.asarray(slopes, np.float32), np.asarray(means + level_of_all, np.float32)
-
-
-def _first_look(
-    away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], shortest: int, length: int
-) -> Values:
-    """Approximate distance of each stretch's mean from that of the past; 0 if a worker's past is too short."""
-    sums = np.zeros((*away.shape[:2], away.shape[2] + 1), np.float32)
-    np.cumsum(np.clip(away, -_MAX_BLOCK, _MAX_BLOCK), axis=2, out=sums[:, :, 1:])
-    before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
-    before[:, :, starts < shortest] = np.nan
-    known = np.isfinite(kept)
-    if known.any():
-        before[known] = np.clip(kept - usual, -_MAX_BLOCK, _MAX_BLOCK)[known][:, None]
-    means = (sums[:, :, starts + length] - sums[:, :, starts]) / np.float32(length)
-    return np.asarray(np.nan_to_num(means - before, copy=False), np.float32)
-
-
-def _moved(away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], length: int) -> Values:
-    """Usual distance of workers from their past, beyond chance, by signal and stretch.
-
-    Samples taken once in many steps of a job show each machine at another place of its step, and the place drifts:
-    machines then differ in ways that change within the hour, and most of them do.
-    """
-    some = evenly(away.shape[1])
-    sums = np.zeros((len(away), len(some), away.shape[2] + 1), np.float32)
-    np.cumsum(away[:, some], axis=2, out=sums[:, :, 1:])
-    means = (sums[:, :, starts + length] - sums[:, :, starts]) / np.float32(length)
-    before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
-    known = np.isfinite(kept[:, some])
-    before[known] = (kept - usual)[:, some][known][:, None]
-    means -= before
-    middle = median_of_last(np.abs(means).transpose(0, 2, 1))
-    chance = 4 / length + np.where(np.isfinite(kept).any(), 0, 4 / np.maximum(starts, 1))
-    far = (MAD_TO_DEVIATION * np.nan_to_num(middle)) ** 2 - chance
-    return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
-
-
-def _levels(signals: BlockSignals, past: Baseline | None, start: int, length: int) -> Values:
-    """Level of the peers over that in the past, by signal and block of a stretch."""
-    before = median_of_last(signals.levels[:, :start]) if past is None else past.levels
-    levels = signals.levels[:, start : start + length] / before[:, None]
-    swings = len(levels) // len(KINDS)
-    np.minimum(levels[swings:], 1, out=levels[swings:])  # differences of logarithms do not grow with what they are of
-    return np.asarray(np.nan_to_num(levels, nan=1.0), np.float32)
-
-
-def _deviation(
-    rows: Values,
-    absent: NDArray[np.bool_],
-    kept: Values,
-    levels: Values,
-    lasting: Values,
-    moved: Values,
-    own: Values,
-    followed: Values,
-    *,
-    start: int,
-    length: int,
-    spare: int,
-    shortest: int,
-    sure: int,
-) -> Values:
-    """Distance of workers beyond the usual one, for all blocks of a stretch except the spare ones.
-
-    Parameters
-    ----------
-    rows
-        Shape (rows, blocks): differences from the peers, with the sign that makes more further away; the usual one
-        where a worker was absent.
-
-    Notes
-    -----
-    When all workers do less, because one is slow or the job halts, a machine's lasting difference shrinks in
-    proportion, or stays. Only a distance that neither explains is a departure.
-    """
-    stretch = np.where(absent, -np.inf, rows)[:, start : start + length]
-
-    def beyond(base: Values) -> Values:
-        expected = base[:, None] + np.maximum(np.maximum(0, base[:, None] * (levels - 1)), followed)
-        return np.asarray(np.partition(stretch - expected, spare, axis=1)[:, spare], np.float32)
-
-    known = np.isfinite(kept)
-    result = np.zeros(len(rows), np.float32)
-    if known.any():
-        result[known] = ((beyond(np.where(known, kept, 0)) - moved) / np.maximum(own, 1))[known]
-    judged = ~known & ((~absent[:, :start]).sum(axis=1) >= shortest)
-    if judged.any():
-        before = np.sort(rows[:, :start], axis=1)
-        found = np.minimum(beyond(before[:, start // 2]) - moved, beyond(np.zeros_like(kept)) - lasting)
-        if start >= sure:
-            found = np.maximum(found, beyond(before[:, int(SURE_SHARE * (start - 1))]) - moved)
-        own = MAD_TO_DEVIATION * np.median(np.abs(rows[:, :start] - before[:, start // 2, None]), axis=1)
-        weight = start / (start + SPREAD_PRIOR)
-        result[judged] = (found / np.maximum(np.sqrt(weight * own**2 + 1 - weight), 1))[judged]
-    return np.asarray(np.maximum(result, 0), np.float32)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.outliers.block_signals import BlockSignals, block_signals, median_of_last, worse_ways
-from dask_efficiency.fleet.outliers.metric_series import KINDS, MetricSeries, Values, evidence_of, finding_of, strongest
+from dask_efficiency.fleet.outliers.block_signals import BlockSignals, median_of_last
+from dask_efficiency.fleet.outliers.metric_series import KINDS, Values
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 #: Multiple of the largest lasting difference among the other workers from which on one is unlike them; among few
@@ -33,51 +32,34 @@ MOVES = 4.0
 WRONG_FROM_START = 0.7
 
 
-def unlike_from_start(series: MetricSeries, workers: Collection[int], *, dominance: float) -> list[SlowWorker]:
-    """Workers that are unlike their peers all the time, of those whose past is not known.
+def unlike_from_start(signals: BlockSignals, workers: Collection[int], *, dominance: float) -> list[SlowWorker]:
+    """Workers that are unlike their peers, which do the same work, all the time; of some whose past is not known.
 
     Healthy machines differ lastingly, some of them by much: what is rare among many is found among many. So the
-    measure is not their spread, but the largest difference of any peer.
-
-    Parameters
-    ----------
-    series
-        Comparable workers, which do the same work.
-    workers
-        Positions of those that may be found.
-    dominance
-        Those that are nearer to their peers than this share of the furthest are its victims.
+    measure is not their spread, but the largest difference of any peer. Those that are nearer to their peers than the
+    share ``dominance`` of the furthest are its victims.
     """
-    if len(series.workers) < MIN_PEERS + 1 or not workers:
+    count = len(signals.series.workers)
+    if count < MIN_PEERS + 1 or not workers:
         return []
-    signals = block_signals(series)
-    far = _multiples(signals, worse_ways(series), len(series.metrics))
-    by_metric = np.sort(far.reshape(len(KINDS), -1, far.shape[1]).max(axis=0), axis=0)
+    far = _multiples(signals)
+    by_metric = np.sort(far.reshape(len(KINDS), -1, count).max(axis=0), axis=0)
     if len(by_metric) < METRICS_UNLIKE:
         return []
-    score = by_metric[-METRICS_UNLIKE] / (FAR * (1 + FEW_PEERS / len(series.workers)))
+    score = by_metric[-METRICS_UNLIKE] / (FAR * (1 + FEW_PEERS / count))
     named = [i for i in np.argsort(-score).tolist() if i in workers and score[i] >= max(1.0, dominance * score.max())]
-    return [_finding(series, signals, far[:, i], i, float(score[i])) for i in named]
+    return [signals.finding(i, 0, far[:, i], float(score[i]), WRONG_FROM_START) for i in named]
 
 
-def _multiples(signals: BlockSignals, worse: NDArray[np.int64], metrics: int) -> Values:
+def _multiples(signals: BlockSignals) -> Values:
     """Difference of each worker on the worse side, over the largest of its peers; shape (signals, workers)."""
     usual = signals.usual()
     size = np.abs(usual)
     workers = size.shape[1]
     at_fault = min(MOST_AT_FAULT, max(1, int(workers * MOST_SHARE_AT_FAULT)))
     largest = np.maximum(np.sort(size, axis=1)[:, -at_fault - 1], signals.least)
-    moving = median_of_last(signals.levels[-metrics:]) > MOVES * signals.floor
+    moving = median_of_last(signals.levels[-len(signals.floor) :]) > MOVES * signals.floor
     largest[~np.tile(moving, len(KINDS))] = np.inf
-    worse = worse[:, None]
+    worse = signals.worse[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.nan_to_num(np.where(worse == 0, size, usual * worse) / largest[:, None]), np.float32)
-
-
-def _finding(series: MetricSeries, signals: BlockSignals, far: Values, worker: int, score: float) -> SlowWorker:
-    count = len(series.metrics)
-    evidence = []
-    for signal in strongest(far):
-        kind, metric = KINDS[signal // count], series.metrics[signal % count]
-        evidence.append(evidence_of(series, metric, worker, 0, float(far[signal]), kind=kind, peers=signals.peers))
-    return finding_of(series, worker, 0, score, evidence, wrong=WRONG_FROM_START)

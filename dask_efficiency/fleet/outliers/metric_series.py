@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, Cause, Evidence, SlowWorker, confidence_of
-from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
+from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Series
 
@@ -28,30 +28,20 @@ MIN_CHANGE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of a worker in a recorded run.
+    """Meaning of a metric of a worker."""
 
-    Parameters
-    ----------
-    worse
-        Which way it is worse: 1 if more of it is, -1 if less is, and 0 if unknown, so that any difference counts.
-    cause
-        Cause of slowness of an outlier in this metric; None if the metric does not tell.
-    of_busy_time
-        Whether it is a share of the time in which the worker's slots have work. Time without work is a consequence and
-        never a cause.
-    least
-        Least change that matters, as a share of the usual level; of a share of busy time, in shares.
-    least_value
-        The least change in the metric's unit, where known; it overrides the share.
-    of_host
-        Whether it is the host's, and equal for all workers there.
-    """
-
+    #: Which way it is worse: 1 if more of it is, -1 if less is, and 0 if unknown, so that any difference counts.
     worse: int = 0
+    #: Cause of slowness of an outlier in this metric; None if the metric does not tell.
     cause: Cause | None = None
+    #: Whether it is a share of the time in which the worker's slots have work. Time without work is a consequence and
+    #: never a cause.
     of_busy_time: bool = False
+    #: Least change that matters, as a share of the usual level; of a share of busy time, in shares.
     least: float = MIN_CHANGE
+    #: The least change in the metric's unit, where known; it overrides the share.
     least_value: float | None = None
+    #: Whether it is the host's, and equal for all workers there.
     of_host: bool = False
 
 
@@ -117,12 +107,6 @@ MIN_BUSY = 0.05
 #: Signals of a metric: its mean, the variance of its difference from the peers, and how far it moves by itself. In
 #: evidence, the metric's name is followed by the signal's, except for the mean's.
 LEVEL, SWINGS, MOVEMENT = KINDS = ("level", "swings", "movement")
-
-#: Share of the strongest signal below which a signal is no evidence; a guess.
-MIN_WEIGHT = 0.3
-
-#: Most signals of a finding.
-MAX_EVIDENCE = 5
 
 #: Most steps of time; a longer run has longer steps. Bounds memory.
 MAX_STEPS = 20_000
@@ -206,19 +190,7 @@ class MetricSeries:
 
 
 def metric_series_of(run: MetricSeries | RunTrace | pd.DataFrame) -> MetricSeries:
-    """Metric series of a recorded run, or of a table.
-
-    Parameters
-    ----------
-    run
-        A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and ``host``,
-        and one column for each metric.
-
-    Raises
-    ------
-    ValueError
-        If there is no sample, or a column is missing.
-    """
+    """Metric series of a recorded run, or of a table; ValueError without a sample, or a column that is needed."""
     if isinstance(run, MetricSeries):
         return run
     return _of_trace(run) if isinstance(run, RunTrace) else _of_table(run)
@@ -245,7 +217,7 @@ def _of_trace(trace: RunTrace) -> MetricSeries:
     )
 
 
-def _busy_shares(series: Series) -> dict[str, NDArray[np.float64]]:
+def _busy_shares(series: Series) -> dict[str, Float64]:
     """Share of busy time that slots spent in each way; NaN if there was hardly any."""
     seconds = {name: np.nan_to_num(getattr(series, name)) for name, metric in METRICS.items() if metric.of_busy_time}
     busy = sum(seconds.values(), start=np.zeros(len(series)))
@@ -280,7 +252,7 @@ def _of_table(table: pd.DataFrame) -> MetricSeries:
     )
 
 
-def _grid(at: NDArray[np.float64], workers: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
+def _grid(at: Float64, workers: NDArray[Any]) -> tuple[Float64, float]:
     """Even steps: the median time between two samples of a worker, at least a second."""
     if not np.isfinite(at).all():
         raise ValueError(f"'at' holds {at[~np.isfinite(at)][0]!r}; expected seconds")
@@ -294,12 +266,7 @@ def _grid(at: NDArray[np.float64], workers: NDArray[Any]) -> tuple[NDArray[np.fl
 
 
 def _on_grid(
-    at: NDArray[np.float64],
-    workers: NDArray[Any],
-    columns: Sequence[NDArray[np.float64]],
-    count: int,
-    grid: NDArray[np.float64],
-    step: float,
+    at: Float64, workers: NDArray[Any], columns: Sequence[Float64], count: int, grid: Float64, step: float
 ) -> Values:
     """Sample nearest to each instant, if one is in reach."""
     reach = max(REACH_STEPS * step, REACH_SECONDS)
@@ -315,9 +282,7 @@ def _on_grid(
     return values
 
 
-def _nearest(
-    at: NDArray[np.float64], column: NDArray[np.float64], grid: NDArray[np.float64], reach: float
-) -> NDArray[np.float64]:
+def _nearest(at: Float64, column: Float64, grid: Float64, reach: float) -> Float64:
     after = np.clip(np.searchsorted(at, grid), 0, len(at) - 1)
     before = np.maximum(after - 1, 0)
     nearest = np.where(np.abs(at[before] - grid) <= np.abs(at[after] - grid), before, after)
@@ -346,8 +311,6 @@ def least_change(series: MetricSeries, levels: Values) -> Values:
 def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -> Cause:
     """Cause of slowness of an outlier in these metrics, of which the strongest comes first.
 
-    Notes
-    -----
     Every kind of waiting lowers the share of CPU time. Where no metric tells which kind it was, it was for a core.
     """
     known = [cause for name in metrics if (cause := meanings.get(name, _UNKNOWN).cause) is not None]
@@ -355,13 +318,7 @@ def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -
 
 
 def finding_of(
-    series: MetricSeries,
-    worker: int,
-    start: int,
-    score: float,
-    evidence: Sequence[Evidence],
-    *,
-    wrong: float = WRONG_BY_METRICS,
+    series: MetricSeries, worker: int, start: int, score: float, evidence: Sequence[Evidence], wrong: float
 ) -> SlowWorker:
     """Finding of a worker that is an outlier from a sample on; its evidence has the strongest metric first."""
     metrics = [item.signal.removesuffix(f" {SWINGS}").removesuffix(f" {MOVEMENT}") for item in evidence]
@@ -377,29 +334,12 @@ def finding_of(
     )
 
 
-def strongest(parts: Values) -> list[int]:
-    """Signals that are evidence, by what each contributes to a worker's score; the strongest first."""
-    order = np.argsort(-parts, kind="stable").tolist()
-    return [signal for signal in order if parts[signal] >= MIN_WEIGHT * parts[order[0]]][:MAX_EVIDENCE]
-
-
 def evidence_of(
-    series: MetricSeries,
-    metric: str,
-    worker: int,
-    start: int,
-    z: float,
-    *,
-    kind: str = LEVEL,
-    peers: Values | None = None,
+    series: MetricSeries, metric: str, worker: int, start: int, z: float, kind: str = LEVEL, peers: Values | None = None
 ) -> Evidence:
     """A signal of a worker from a sample on, and the peers' figures: the mean, or a standard deviation.
 
-    Parameters
-    ----------
-    kind, peers
-        One of :data:`KINDS`. Swings are about the peers' medians, of shape (metrics, samples): a movement of all
-        workers is nobody's own.
+    Swings are about the peers' medians, of shape (metrics, samples): a movement of all workers is nobody's own.
     """
     row = series.metrics.index(metric)
     values = series.values[row, :, start:].astype(np.float64)
@@ -418,13 +358,7 @@ def evidence_of(
 
 
 def filled(values: Values, *, reach: int) -> Values:
-    """Replace each missing sample by the nearest one in time, at most ``reach`` steps away.
-
-    Parameters
-    ----------
-    values
-        Shape (..., samples).
-    """
+    """Replace each missing sample by the nearest one on the last axis, at most ``reach`` steps away."""
     missing = np.isnan(values)
     if not missing.any():
         return values

@@ -12,22 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.outliers.block_signals import block_samples, block_signals, worse_ways
+from dask_efficiency.accounts.tables import Bool, Float64
+from dask_efficiency.fleet.outliers.block_signals import BlockSignals, block_samples, block_signals, strongest
 from dask_efficiency.fleet.outliers.departures import Baseline, departures, past_of
 from dask_efficiency.fleet.outliers.from_start import unlike_from_start
-from dask_efficiency.fleet.outliers.metric_series import (
-    KINDS,
-    LEVEL,
-    MOVEMENT,
-    MetricSeries,
-    Values,
-    evidence_of,
-    finding_of,
-    metric_series_of,
-    strongest,
-)
+from dask_efficiency.fleet.outliers.metric_series import LEVEL, MOVEMENT, MetricSeries, Values, metric_series_of
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS, Places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,31 +44,15 @@ _CROWD, _CROWD_SHARE = 2, 0.25
 
 @dataclass(frozen=True, slots=True)
 class OutlierScores:
-    """Distances of workers from their peers, in the stretch in which each is furthest.
+    """Distances of workers from their peers, in the stretch in which each is furthest."""
 
-    Parameters
-    ----------
-    signals
-        The metric, and one of :data:`KINDS`.
-    scores
-        By worker, in multiples of the distance that chance brings among as many workers and signals without a fault.
-    begins
-        By worker, the first block of the first stretch in which it is at least half as far.
-    parts
-        Shape (signals, workers): contribution of each signal, in deviations.
-    peers
-        Shape (metrics, samples): the median of all workers at each sample.
-    """
-
-    signals: tuple[tuple[str, str], ...]
-    scores: NDArray[np.float32]
-    begins: NDArray[np.intp]
+    signals: BlockSignals
+    #: By worker, in multiples of the distance that chance brings among as many workers and signals without a fault.
+    scores: Values
+    #: By worker, the first block of the first stretch in which it is at least half as far.
+    begins: Places
+    #: Shape (signals, workers): contribution of each signal, in deviations.
     parts: Values
-    peers: Values
-
-    def evidence(self, worker: int) -> list[int]:
-        """Signals that a worker is an outlier in, the strongest first."""
-        return strongest(self.parts[:, worker])
 
 
 def find_outliers(
@@ -138,16 +113,17 @@ def find_outliers(
     past = None if history is None else metric_series_of(history)
 
     def found(part: MetricSeries, before: MetricSeries | None) -> list[SlowWorker]:
-        findings = []
+        findings: list[SlowWorker] = []
         for group in part.comparable():
-            always: list[SlowWorker] = []
-            if same_work and group.values.shape[2] * group.step_seconds >= continuity_seconds:
-                always = unlike_from_start(group, _without_history(group, before), dominance=dominance)
-            scores = outlier_scores(group, before, continuity_seconds=continuity_seconds, share=share)
-            named = []
-            if scores is not None:
-                named = culprits(group, scores, threshold=threshold, dominance=dominance).tolist()
-            departed = [_finding(group, scores, worker, threshold) for worker in named if scores is not None]
+            samples = group.values.shape[2]
+            short = samples < 2 * block_samples(group) or samples * group.step_seconds < continuity_seconds
+            if short or len(group.workers) < MIN_PEERS or not group.metrics:
+                continue
+            signals = block_signals(group)
+            unknown = _without_history(group, before) if same_work else ()
+            always = unlike_from_start(signals, unknown, dominance=dominance)
+            scores = outlier_scores(signals, before, continuity_seconds=continuity_seconds, share=share)
+            departed = [] if scores is None else _departed(scores, threshold, dominance)
             always = [one for one in always if one.worker not in {each.worker for each in departed}]
             # What others do after a fault that is there from the start may be its consequence.
             least = max((one.score for one in always), default=0.0)
@@ -163,36 +139,26 @@ def find_outliers(
 
 
 def outlier_scores(
-    series: MetricSeries, history: MetricSeries | None = None, *, continuity_seconds: float, share: float
+    signals: BlockSignals, history: MetricSeries | None = None, *, continuity_seconds: float, share: float
 ) -> OutlierScores | None:
-    """Distances of comparable workers from their past and their peers; None with too few workers or samples.
-
-    Parameters
-    ----------
-    history
-        Of any workers; see :func:`find_outliers`.
-    """
-    each = block_samples(series)
-    length = max(round(continuity_seconds / (each * series.step_seconds)), 1)
-    few = series.values.shape[2] < each * (length + 1)
-    if len(series.workers) < MIN_PEERS or not series.metrics or few:
+    """Distances of workers from their past and their peers, by a history of any workers; None with too few samples."""
+    length = max(round(continuity_seconds / signals.block_seconds), 1)
+    if signals.series.values.shape[2] < signals.block_samples * (length + 1):
         return None
-    kinds = tuple((name, kind) for kind in KINDS for name in series.metrics)
-    worse = worse_ways(series)
-    signals = block_signals(series)
-    past = None if history is None else _past(history, series, signals.floor)
-    found = departures(signals, worse, past, length=length, share=share)
+    past = None if history is None else _past(history, signals.series, signals.floor)
+    found = departures(signals, past, length=length, share=share)
     if found is None:
         return None
     worst = found.squares.argmax(axis=1)
     workers = np.arange(len(worst))
-    usual = math.sqrt(2 * math.log(max(len(kinds) * len(workers), 2)))
-    parts = np.zeros((len(kinds), len(workers)), np.float32)
+    count = len(signals.differences)
+    usual = math.sqrt(2 * math.log(max(count * len(workers), 2)))
+    parts = np.zeros((count, len(workers)), np.float32)
     at_worst = found.stretch == worst[found.worker]
     parts[found.signal[at_worst], found.worker[at_worst]] = found.deviation[at_worst]
     most = found.squares[workers, worst]
     begins = found.starts[(found.squares >= most[:, None] / 4).argmax(axis=1)]
-    return OutlierScores(kinds, np.sqrt(most) / np.float32(usual), begins, parts, signals.peers)
+    return OutlierScores(signals, np.sqrt(most) / np.float32(usual), begins, parts)
 
 
 def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baseline | None:
@@ -219,18 +185,29 @@ def _without_history(series: MetricSeries, history: MetricSeries | None) -> set[
     """Positions of workers without a history."""
     if history is None:
         return set(range(len(series.workers)))
-    there: NDArray[np.bool_] = np.asarray(np.isfinite(history.values).any(axis=(0, 2)))
+    there: Bool = np.asarray(np.isfinite(history.values).any(axis=(0, 2)))
     known = {name for name, has in zip(history.workers, there.tolist(), strict=True) if has}
     return {i for i, name in enumerate(series.workers) if name not in known}
 
 
-def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, dominance: float) -> NDArray[np.intp]:
+def _departed(found: OutlierScores, threshold: float, dominance: float) -> list[SlowWorker]:
+    """Findings of the outliers that are nobody's victims."""
+    return [
+        found.signals.finding(
+            worker, int(found.begins[worker]), found.parts[:, worker], float(found.scores[worker]) / threshold
+        )
+        for worker in culprits(found, threshold=threshold, dominance=dominance).tolist()
+    ]
+
+
+def culprits(found: OutlierScores, *, threshold: float, dominance: float) -> Places:
     """Outliers that are nobody's victims; see :func:`find_outliers`."""
     least = _ALIKE_DOMINANCE * dominance * found.scores.max(initial=0)
     named = np.flatnonzero((found.scores > threshold) & (found.scores >= least))
     if len(named) < 2:
         return named
-    at = _onsets(series, found, named)
+    series = found.signals.series
+    at = _onsets(found, named)
     unsure = 1.5 * series.step_seconds
     strong = found.scores[named] >= dominance * found.scores.max()
     alike = (np.abs(at[:, None] - at[None, strong]) <= max(_ALIKE_SECONDS, unsure)) & (at > 0)[:, None]
@@ -240,42 +217,21 @@ def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, do
     return found_ones if len(found_ones) <= max(_CROWD, _CROWD_SHARE * len(series.workers)) else found_ones[:0]
 
 
-def _onsets(series: MetricSeries, found: OutlierScores, workers: NDArray[np.intp]) -> NDArray[np.float64]:
+def _onsets(found: OutlierScores, workers: Places) -> Float64:
     """Times when workers became outliers, in seconds since the first sample."""
-    each = block_samples(series)
-    return np.array(
-        [
-            onset(
-                series,
-                found.peers,
-                worker,
-                each * int(found.begins[worker]),
-                [found.signals[signal] for signal in found.evidence(worker)],
-            )
-            for worker in workers.tolist()
-        ]
-    )
-
-
-def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold: float) -> SlowWorker:
-    start = int(found.begins[worker]) * block_samples(series)
-    evidence = []
-    for signal in found.evidence(worker):
-        metric, kind = found.signals[signal]
-        z = float(found.parts[signal, worker])
-        evidence.append(evidence_of(series, metric, worker, start, z, kind=kind, peers=found.peers))
-    return finding_of(series, worker, start, float(found.scores[worker]) / threshold, evidence)
+    signals, at = found.signals, []
+    for worker in workers.tolist():
+        names = [signals.name(signal) for signal in strongest(found.parts[:, worker])]
+        begin = signals.block_samples * int(found.begins[worker])
+        at.append(onset(signals.series, signals.peers, worker, begin, names))
+    return np.array(at)
 
 
 def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
     """Metrics of the workers themselves, and those of their hosts, by the hosts' names.
 
-    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker.
-
-    Returns
-    -------
-    workers, hosts
-        No hosts if none has several workers: then all metrics are the worker's.
+    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker. There are
+    no hosts if none has several workers: then all metrics are the worker's.
     """
     of_host = np.array([series.meaning(name).of_host for name in series.metrics], np.bool_)
     counts = Counter(host for host in series.hosts if host)
@@ -331,18 +287,8 @@ _MIN_SWINGS = 0.01
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
     """Time when a worker began to be an outlier, in seconds since the first sample.
 
-    A change from one value to another, over some seconds, is fitted to all signals, at one time for all.
-
-    Parameters
-    ----------
-    series
-        All comparable workers.
-    peers
-        Shape (metrics, samples): their median at each sample.
-    worker, begin
-        Its position, and the sample at which it seems to have begun; 0 if it was there from the beginning.
-    signals
-        Metrics that it is an outlier in, each with its kind.
+    A change from one value to another, over some seconds, is fitted to all its signals (metrics with their kinds), at
+    one time for all, near the sample at which it seems to have begun; 0 if it was there from the beginning.
     """
     if begin == 0:
         return 0.0
@@ -361,7 +307,7 @@ def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals:
     return first * series.step_seconds + step * _change(np.array(steps), (begin - first) // each, step)
 
 
-def _means(samples: Values, each: int) -> NDArray[np.float64]:
+def _means(samples: Values, each: int) -> Float64:
     """Means of so many samples each; the value before where all of them are missing."""
     parts = samples[: len(samples) // each * each].reshape(-1, each).astype(np.float64)
     known = np.isfinite(parts)
@@ -371,14 +317,14 @@ def _means(samples: Values, each: int) -> NDArray[np.float64]:
     return np.asarray(means[last], np.float64)
 
 
-def _swings(samples: Values, each: int) -> NDArray[np.float64]:
+def _swings(samples: Values, each: int) -> Float64:
     """Logarithms of the mean squared change between samples, which do not depend on the level."""
     squares = _means(np.diff(samples, prepend=samples[:1]) ** 2, each)
     some = squares[squares > 0]
     return np.log(np.maximum(squares, _MIN_SWINGS * np.median(some))) if len(some) else np.zeros(len(squares))
 
 
-def _change(rows: NDArray[np.float64], guess: int, step: float) -> float:
+def _change(rows: Float64, guess: int, step: float) -> float:
     """Step from which on the rows change, near a guess: the mean over all likely steps and ramps."""
     steps = np.arange(rows.shape[1])
     reach = round(_REACH_SECONDS / step)
@@ -397,17 +343,10 @@ def _change(rows: NDArray[np.float64], guess: int, step: float) -> float:
     return float((likely.sum(axis=1) * starts).sum() / likely.sum())
 
 
-def independent(begins: NDArray[Any], *, together: float, follow: float) -> NDArray[np.bool_]:
+def independent(begins: NDArray[Any], *, together: float, follow: float) -> Bool:
     """Mark the faults that are no consequence of another one that began shortly before.
 
-    Parameters
-    ----------
-    begins
-        Instants at which they begin, in any unit of time.
-    together
-        Faults that begin at most this far apart began at the same time.
-    follow
-        A fault that begins later than that, but at most this much later, is a consequence.
+    Those that begin at most ``together`` apart began at the same time; later ones, up to ``follow``, are consequences.
     """
     kept: list[float] = []
     result = np.zeros(len(begins), np.bool_)

@@ -16,20 +16,13 @@ _KEYS = {"basic_auth", "authorization", "bearer_token_file", "tls_config", "http
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """Passwords, tokens and certificates for an HTTP server.
+    """Passwords, tokens and certificates for an HTTP server."""
 
-    Parameters
-    ----------
-    headers
-        Sent with each request.
-    authorization
-        Makes the header of that name; called for each request, as tokens in files are renewed.
-    tls
-        Certificates; None for those of the system.
-    """
-
+    #: Sent with each request.
     headers: dict[str, str] = field(default_factory=dict)
+    #: Makes the header of that name; called for each request, as tokens in files are renewed.
     authorization: Callable[[], str] | None = None
+    #: Certificates; None for those of the system.
     tls: ssl.SSLContext | None = None
 
     def opener(self) -> urllib.request.OpenerDirector:
@@ -39,15 +32,7 @@ class HttpConfig:
         return urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=self.tls))
 
     def sent_headers(self) -> dict[str, str]:
-        """Headers of a request.
-
-        Raises
-        ------
-        OSError
-            If a file with a password or token cannot be read.
-        ValueError
-            If it has several lines.
-        """
+        """Headers of a request; raises OSError or ValueError if a file with a password or token cannot be used."""
         return self.headers if self.authorization is None else {**self.headers, "Authorization": self.authorization()}
 
 
@@ -61,46 +46,33 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def read_http_config(path: str) -> HttpConfig:
     """Read a file as ``promtool --http.config.file`` takes it; file names in it are relative to it.
 
-    Raises
-    ------
-    TextFileError
-        With the line, its content and what was expected.
-    ValueError
-        If a file with a password or token has several lines.
-    OSError
-        If it, or a file that it names, cannot be read.
+    Raises TextFileError with the line, ValueError if a file with a password or token has several lines, and OSError if
+    it, or a file that it names, cannot be read.
     """
     given = YamlSection(composed(read_text(path), path), path, _KEYS)
     ways = [name for name in ("basic_auth", "authorization", "bearer_token_file") if name in given]
     if len(ways) > 1:
         raise given.error(ways[1], f"{ways[1]} is given along with {ways[0]}; expected one of them")
     folder = Path(path).parent
-    authorization: Callable[[], str] | None = None
-    if "basic_auth" in given:
-        authorization = _basic(
-            YamlSection(given.node("basic_auth"), path, {"username", "password", "password_file"}), folder
-        )
-    elif "authorization" in given:
-        section = YamlSection(given.node("authorization"), path, {"type", "credentials", "credentials_file"})
-        kind = section.get("type", _one_line, "Bearer")
-        secret = _secret(section, "credentials", folder)
-        authorization = lambda: f"{kind} {secret()}"  # noqa: E731
-    elif "bearer_token_file" in given:
-        token = given.get("bearer_token_file", folder.joinpath, folder)
-        authorization = lambda: f"Bearer {_content(token)}"  # noqa: E731
+    authorization = _authorization(given, path, folder)
     if authorization is not None:
         authorization()  # a missing file is an error at once
     return HttpConfig(_headers(given, path), authorization, _tls(given, path, folder))
 
 
-def _basic(section: YamlSection, folder: Path) -> Callable[[], str]:
-    user = section.get("username", str, "")
-    secret = _secret(section, "password", folder)
-
-    def header() -> str:
-        return f"Basic {base64.b64encode(f'{user}:{secret()}'.encode()).decode()}"
-
-    return header
+def _authorization(given: YamlSection, path: str, folder: Path) -> Callable[[], str] | None:
+    if "basic_auth" in given:
+        section = YamlSection(given.node("basic_auth"), path, {"username", "password", "password_file"})
+        user, password = section.get("username", str, ""), _secret(section, "password", folder)
+        return lambda: f"Basic {base64.b64encode(f'{user}:{password()}'.encode()).decode()}"
+    if "authorization" in given:
+        section = YamlSection(given.node("authorization"), path, {"type", "credentials", "credentials_file"})
+        kind, secret = section.get("type", _one_line, "Bearer"), _secret(section, "credentials", folder)
+        return lambda: f"{kind} {secret()}"
+    if "bearer_token_file" in given:
+        token = given.get("bearer_token_file", folder.joinpath, folder)
+        return lambda: f"Bearer {_content(token)}"
+    return None
 
 
 def _secret(section: YamlSection, name: str, folder: Path) -> Callable[[], str]:

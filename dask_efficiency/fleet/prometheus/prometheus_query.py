@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import http.client
 import json
 import time
 import urllib.error
@@ -12,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from http.client import HTTPException, HTTPResponse
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -41,50 +41,20 @@ class NotPrometheusError(ValueError):
 
 
 class QueryRefusedError(ValueError):
-    """Prometheus refused a query.
-
-    Parameters
-    ----------
-    kind
-        As Prometheus names it: ``bad_data``, ``execution``; empty if it gave none.
-    wrong
-        Its message.
-    """
+    """Prometheus refused a query; the kind is ``bad_data`` or ``execution``, empty if it gave none."""
 
     def __init__(self, kind: str, wrong: str) -> None:
         super().__init__(wrong)
         self.kind = kind
 
 
-class _Response(Protocol):
-    def read(self, amount: int = -1, /) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class PrometheusClient:
-    """Client of a Prometheus, or of anything with its API.
-
-    Parameters
-    ----------
-    url
-        Up to ``/api/v1``.
-    config
-        Passwords and certificates.
-    timeout_seconds
-        How long a server may send nothing; also how long it may evaluate.
-    sleep
-        Waits between attempts.
-
-    Raises
-    ------
-    ValueError
-        If the URL is none of HTTP.
-    """
+    """Client of a Prometheus, or of anything with its API, by its URL of HTTP up to ``/api/v1``."""
 
     url: str
     config: HttpConfig = field(default_factory=HttpConfig)
+    #: Seconds for which a server may send nothing, and may evaluate.
     timeout_seconds: float = 30.0
     sleep: Callable[[float], None] = time.sleep
 
@@ -103,14 +73,7 @@ class PrometheusClient:
     ) -> None:
         """Pass each series of the answer to a function as it arrives; more than once if the answer breaks off.
 
-        Raises
-        ------
-        QueryRefusedError
-            If the query is wrong, or too large.
-        NotPrometheusError
-            If something else answers.
-        PrometheusAwayError
-            If no attempt is answered in time.
+        Raises QueryRefusedError if the query is wrong, or too large, and PrometheusAwayError after some attempts.
         """
         asked = {
             "query": query,
@@ -120,7 +83,7 @@ class PrometheusClient:
             "timeout": f"{self.timeout_seconds:.3f}",  # as durations, Prometheus takes whole ones only
         }
 
-        def answered(response: _Response) -> None:
+        def answered(response: HTTPResponse) -> None:
             for series in matrix(response):
                 take(series)
 
@@ -131,25 +94,25 @@ class PrometheusClient:
         found = self._persistently("label/__name__/values", {}, _content)
         return [str(name) for name in found.get("data") or ()]
 
-    def _persistently(self, what: str, asked: Mapping[str, str], use: Callable[[_Response], Result]) -> Result:
+    def _persistently(self, what: str, asked: Mapping[str, str], use: Callable[[HTTPResponse], Result]) -> Result:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 with closing(self._open(what, asked)) as response:
                     return use(response)
-            except (OSError, http.client.HTTPException, AnswerError) as error:
+            except (OSError, HTTPException, AnswerError) as error:
                 if attempt == ATTEMPTS:
                     raise PrometheusAwayError(f"no Prometheus answers at {self.url}: {_why(error)}") from error
             self.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
         raise AssertionError
 
-    def _open(self, what: str, asked: Mapping[str, str]) -> _Response:
+    def _open(self, what: str, asked: Mapping[str, str]) -> HTTPResponse:
         # As a form, because queries may be longer than URLs.
         data = urllib.parse.urlencode(asked).encode() if asked else None
         request = urllib.request.Request(
             f"{self.url.rstrip('/')}/api/v1/{what}", data, {"Accept": "application/json", **self.config.sent_headers()}
         )
         try:
-            response: _Response = self.config.opener().open(request, timeout=self.timeout_seconds)
+            response: HTTPResponse = self.config.opener().open(request, timeout=self.timeout_seconds)
         except urllib.error.HTTPError as error:
             with error:
                 raise _refusal(error) from error
@@ -161,20 +124,15 @@ def _refusal(error: urllib.error.HTTPError) -> Exception:
     try:
         answer = json.loads(content)
         kind, wrong = str(answer["errorType"]), str(answer["error"])
+        refusal: Exception = QueryRefusedError(kind, wrong)
     except (ValueError, KeyError, TypeError):
         text = " ".join(content.decode("utf-8", "replace").split())[:200]
         wrong = f"HTTP status {error.code} {error.reason}: {text}".rstrip(": ")
-        return (
-            OSError(wrong)
-            if error.code in _BUSY
-            else NotPrometheusError(f"{error.url[:200]}: {wrong}; expected a Prometheus")
-        )
-    if error.code in _BUSY:
-        return OSError(wrong)
-    return QueryRefusedError(kind, wrong)
+        refusal = NotPrometheusError(f"{error.url[:200]}: {wrong}; expected a Prometheus")
+    return OSError(wrong) if error.code in _BUSY else refusal
 
 
-def _content(response: _Response) -> dict[str, Any]:
+def _content(response: Readable) -> dict[str, Any]:
     try:
         content = json.loads(response.read(_MAX_BYTES))
     except ValueError as error:
@@ -227,13 +185,7 @@ class Answered:
 
 
 def matrix(source: Readable) -> Iterator[Answered]:
-    """Series of an answer to a range query, one after the other.
-
-    Raises
-    ------
-    AnswerError
-        If it is none, or ends too early.
-    """
+    """Series of an answer to a range query, one after the other; AnswerError if it is none, or ends too early."""
     text = _Text(source)
     text.skip_past('"result"')
     text.expect(":")

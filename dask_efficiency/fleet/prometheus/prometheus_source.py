@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,21 +35,10 @@ _KEYWORDS = frozenset({"and", "or", "unless", "bool", "offset", "inf", "nan", "g
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSource:
-    """Pulls the metrics of a file.
-
-    Parameters
-    ----------
-    client
-        The server.
-    file
-        The queries.
-    threads
-        Queries at a time.
-    """
+    """Pulls the metrics of a file of queries from a server."""
 
     client: PrometheusClient
     file: MetricsFile
-    threads: int = THREADS
 
     @property
     def name(self) -> str:
@@ -63,12 +53,7 @@ class PrometheusSource:
     def pull(self, *, start: float, stop: float) -> MetricSeries:
         """Metrics between two instants, in seconds since the epoch, at multiples of the step.
 
-        Raises
-        ------
-        TextFileError
-            If Prometheus refuses a query of the file, or answers with something else than a series a machine.
-        PrometheusAwayError
-            If it does not answer.
+        Raises TextFileError if Prometheus refuses a query, or answers with something else than a series a machine.
         """
         step = self.file.step_seconds
         first, last = math.ceil(start / step - 1e-6) * step, math.floor(stop / step + 1e-6) * step
@@ -78,7 +63,7 @@ class PrometheusSource:
             for part in slices(first, last, step, steps=SLICE_STEPS)
             for number in range(len(self.file.metrics))
         ]
-        with ThreadPoolExecutor(self.threads) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             asked = [pool.submit(self._ask, gathered, number, *part) for number, part in tasks]
             try:
                 for done in wait(asked, return_when=FIRST_EXCEPTION).done:
@@ -88,13 +73,7 @@ class PrometheusSource:
         return gathered.series()
 
     def check(self, series: MetricSeries) -> None:
-        """Raise TextFileError if a metric that is not optional has no value.
-
-        Raises
-        ------
-        TextFileError
-            With the line of the query, and the metric that Prometheus lacks, if any.
-        """
+        """Raise TextFileError if a metric that is not optional has no value, or Prometheus has no such metric."""
         for j, metric in enumerate(self.file.metrics):
             if not metric.optional and not np.isfinite(series.values[j]).any():
                 raise self.file.error(metric, self._why_empty(metric, series))
@@ -111,12 +90,13 @@ class PrometheusSource:
         """Ask for a part of the time; in halves, if it is too much for the server."""
         metric = self.file.metrics[number]
 
-        def take(series: Answered) -> None:
-            gathered.add(number, series.labels, series.at, series.values)
-
         try:
             self.client.range_query(
-                metric.query, start=start, stop=stop, step_seconds=self.file.step_seconds, take=take
+                metric.query,
+                start=start,
+                stop=stop,
+                step_seconds=self.file.step_seconds,
+                take=partial(gathered.add, number),
             )
         except QueryRefusedError as error:
             steps = round((stop - start) / self.file.step_seconds) + 1
@@ -146,17 +126,7 @@ class TooLargeError(ValueError):
 
 
 class Gathered:
-    """Answers to the queries of a file, for some even steps of time. Several threads may fill it.
-
-    Parameters
-    ----------
-    file
-        The queries.
-    start
-        Time of the first sample, in seconds since the epoch.
-    samples
-        Number of samples, each ``file.step_seconds`` after the one before.
-    """
+    """Answers to the queries of a file, for so many steps since an instant. Several threads may fill it."""
 
     def __init__(self, file: MetricsFile, *, start: float, samples: int) -> None:
         self.file = file
@@ -168,32 +138,34 @@ class Gathered:
         self._values = 0
         self._lock = threading.Lock()
 
-    def add(self, number: int, labels: Labels, at: NDArray[np.float64], values: NDArray[np.float32]) -> None:
+    def add(self, number: int, series: Answered) -> None:
         """Add a series of the query of this number.
 
-        Raises
-        ------
-        TextFileError
-            If it names no machine, or the machine has another series at the same time.
-        TooLargeError
-            If there are too many values.
+        Raises TextFileError if it names no machine, or the machine has another series at the same time.
         """
-        metric = self.file.metrics[number]
+        metric, labels = self.file.metrics[number], series.labels
         name = labels.get(metric.machine, "")
         if not name:
             there = known_names(metric.machine, sorted(labels))
             raise self.file.error(
                 metric, f"a series of the query has no label {metric.machine!r}, the machine's name; {there}"
             )
-        positions = np.rint((at - self.start) / self.file.step_seconds).astype(np.intp)
+        positions = np.rint((series.at - self.start) / self.file.step_seconds).astype(np.intp)
         inside = (positions >= 0) & (positions < self.samples)
+        positions, values = positions[inside], series.values[inside]
         with self._lock:
             row = self._row(number, name)
             known = self._labels[number].setdefault(name, labels)
-            if known != labels:
-                _check_same(self.file, metric, name, row[positions[inside]], values[inside], (known, labels))
-                self._labels[number][name] = labels
-            row[positions[inside]] = np.where(np.isfinite(values[inside]), values[inside], row[positions[inside]])
+            both = int((np.isfinite(row[positions]) & np.isfinite(values)).sum())
+            if known != labels and both > _MAX_SHARED * int(np.isfinite(values).sum()):
+                differ = ", ".join(sorted({label for label, _ in known.items() ^ labels.items()}))[:80]
+                raise self.file.error(
+                    metric,
+                    f"the query has several series of {name[:80]!r}, which differ in {differ}; expected one a machine, "
+                    f"as 'avg by ({metric.machine}) (...)' makes",
+                )
+            self._labels[number][name] = labels
+            row[positions] = np.where(np.isfinite(values), values, row[positions])
             if metric.group and metric.group in labels:
                 self._groups[name] = labels[metric.group]
 
@@ -210,13 +182,7 @@ class Gathered:
         return row
 
     def series(self) -> MetricSeries:
-        """Series of all machines; NaN for a metric without an answer.
-
-        Raises
-        ------
-        TextFileError
-            If machines have no label of their group.
-        """
+        """Series of all machines; NaN for a metric without an answer, and TextFileError for one without a group."""
         machines = sorted({name for rows in self._rows for name in rows})
         self._check_groups(machines)
         values = np.full((len(self._rows), len(machines), self.samples), np.nan, np.float32)
@@ -237,32 +203,10 @@ class Gathered:
 
     def _check_groups(self, machines: Sequence[str]) -> None:
         """Check that each machine has a group; a query that sums up may drop it, if another one has it."""
-        asking = [j for j, metric in enumerate(self.file.metrics) if metric.group]
         without = [name for name in machines if name not in self._groups]
-        for j in asking:
-            for name in without:
-                if name in self._labels[j]:
-                    metric = self.file.metrics[j]
-                    there = known_names(metric.group, sorted(self._labels[j][name]))
-                    raise self.file.error(
-                        metric, f"no series of {name[:80]!r} has a label {metric.group!r}, its group; {there}"
-                    )
-
-
-def _check_same(
-    file: MetricsFile,
-    metric: MetricQuery,
-    name: str,
-    known: NDArray[np.float32],
-    values: NDArray[np.float32],
-    labels: tuple[Labels, Labels],
-) -> None:
-    both = int((np.isfinite(known) & np.isfinite(values)).sum())
-    if both > _MAX_SHARED * int(np.isfinite(values).sum()):
-        one, other = labels
-        differ = sorted(label for label in one.keys() | other.keys() if one.get(label) != other.get(label))
-        raise file.error(
-            metric,
-            f"the query has several series of {name[:80]!r}, which differ in {', '.join(differ)[:80]}; expected one "
-            f"a machine, as 'avg by ({metric.machine}) (...)' makes",
-        )
+        for metric, labels in zip(self.file.metrics, self._labels, strict=True):
+            lacking = next((name for name in without if metric.group and name in labels), None)
+            if lacking is not None:
+                there = known_names(metric.group, sorted(labels[lacking]))
+                wrong = f"no series of {lacking[:80]!r} has a label {metric.group!r}, its group; {there}"
+                raise self.file.error(metric, wrong)

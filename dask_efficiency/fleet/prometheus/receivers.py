@@ -46,13 +46,7 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Posts JSON to a URL.
-
-    Raises
-    ------
-    ValueError
-        If the URL is none of HTTP, or has a password or control characters.
-    """
+    """Posts JSON to a URL of HTTP, which has no password and no control characters."""
 
     url: str
     config: HttpConfig = field(default_factory=HttpConfig)
@@ -109,13 +103,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Runs a program with arguments, which reads JSON from its standard input.
-
-    Raises
-    ------
-    ValueError
-        If there is no such program.
-    """
+    """Runs a program with arguments, which reads JSON from its standard input."""
 
     arguments: Sequence[str]
     timeout_seconds: float = TIMEOUT_SECONDS
@@ -141,11 +129,7 @@ class Command:
             sent.seek(0)
             try:
                 process = subprocess.Popen(
-                    list(self.arguments),
-                    stdin=sent,
-                    stdout=subprocess.DEVNULL,
-                    stderr=written,
-                    start_new_session=True,
+                    list(self.arguments), stdin=sent, stdout=subprocess.DEVNULL, stderr=written, start_new_session=True
                 )
             except OSError as error:
                 raise NotReceivedError(f"{self.arguments[0]} was not reached: {error}") from error
@@ -175,13 +159,7 @@ PREFIX = "dask_efficiency_watch"
 
 
 class OwnMetrics:
-    """Counters and gauges of a watch.
-
-    Raises
-    ------
-    ImportError
-        If prometheus_client is not installed; the extra ``prometheus`` has it.
-    """
+    """Counters and gauges of a watch; they need prometheus_client, which the extra ``prometheus`` has."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Gauge
@@ -189,26 +167,27 @@ class OwnMetrics:
 
         self.registry = CollectorRegistry()
 
-        def counted(name: str, meaning: str, labels: Iterable[str] = ()) -> Any:
-            return Counted(f"{PREFIX}_{name}", meaning, labels, registry=self.registry)
+        def made(kind: Any, name: str, meaning: str, *labels: str) -> Any:
+            return kind(f"{PREFIX}_{name}", meaning, labels, registry=self.registry)
 
-        def gauge(name: str, meaning: str, labels: Iterable[str] = ()) -> Any:
-            return Gauge(f"{PREFIX}_{name}", meaning, labels, registry=self.registry)
-
-        self._rounds = counted("rounds", "Rounds, by whether they ended with a verdict", ["outcome"])
-        self._pull = counted("pull_seconds", "Time for which rounds waited for samples")
-        self._judge = counted("judge_seconds", "Time that rounds took to judge them")
-        self._missing = counted("missing_samples", "Samples that were missing in windows, of machines that had others")
-        self._untold = counted("untold", "Times that a receiver of findings was not reached")
-        self._machines = gauge("machines", "Machines in the last window")
-        self._findings = gauge("findings", "Machines that are unlike their peers now", ["cause"])
-        self._success = gauge("last_success_timestamp_seconds", "When the last round with a verdict was")
+        self._rounds = made(Counted, "rounds", "Rounds, by whether they ended with a verdict", "outcome")
+        self._pull = made(Counted, "pull_seconds", "Time for which rounds waited for samples")
+        self._judge = made(Counted, "judge_seconds", "Time that rounds took to judge them")
+        missing = "Samples that were missing in windows, of machines that had others"
+        self._missing = made(Counted, "missing_samples", missing)
+        self._untold = made(Counted, "untold", "Times that a receiver of findings was not reached")
+        self._machines = made(Gauge, "machines", "Machines in the last window")
+        self._findings = made(Gauge, "findings", "Machines that are unlike their peers now", "cause")
+        self._success = made(Gauge, "last_success_timestamp_seconds", "When the last round with a verdict was")
         for outcome in ("judged", "failed"):
             self._rounds.labels(outcome)
-        self.ongoing(())
+        self._set_findings(())
 
-    def judged(self, *, at: float, pull: float, judge: float, machines: int, missing: int) -> None:
-        """Count a round with a verdict."""
+    def judged(
+        self, findings: Iterable[SlowWorker], *, at: float, pull: float, judge: float, machines: int, missing: int
+    ) -> None:
+        """Count a round with a verdict, after which these findings go on."""
+        self._set_findings(findings)
         self._rounds.labels("judged").inc()
         self._pull.inc(pull)
         self._judge.inc(judge)
@@ -221,24 +200,17 @@ class OwnMetrics:
         self._rounds.labels("failed").inc()
         self._pull.inc(pull)
 
-    def untold(self) -> None:
+    def not_reached(self) -> None:
         """Count a receiver that was not reached."""
         self._untold.inc()
 
-    def ongoing(self, findings: Iterable[SlowWorker]) -> None:
-        """Set the present findings."""
+    def _set_findings(self, findings: Iterable[SlowWorker]) -> None:
         counts = Counter(str(finding.cause) for finding in findings)
         for cause in Cause:
             self._findings.labels(str(cause)).set(counts[str(cause)])
 
     def serve(self, port: int, address: str) -> Any:
-        """Answer scrapes until the process ends; returns the server.
-
-        Raises
-        ------
-        OSError
-            If the port is taken, or the address is none of this host's.
-        """
+        """Answer scrapes until the process ends; returns the server."""
         from prometheus_client import start_http_server
 
         try:

@@ -41,46 +41,23 @@ _KEYS = {"query", "machine", "group", "worse", "cause", "least", "optional"}
 
 @dataclass(frozen=True, slots=True)
 class MetricQuery:
-    """A metric of a fleet.
-
-    Parameters
-    ----------
-    name
-        Its name in findings.
-    query
-        PromQL; one series a machine.
-    machine, group
-        Labels: the machine's name, and what comparable machines have in common, which may be empty.
-    meaning
-        Which way it is worse, the cause of slowness that it shows, and which change is too small to matter.
-    optional
-        Whether it may return nothing.
-    line
-        Line in its file.
-    """
+    """A metric of a fleet, by its name in findings, and a query in PromQL that has one series a machine."""
 
     name: str
     query: str
+    #: Labels: the machine's name, and what comparable machines have in common, which may be empty.
     machine: str
     group: str
     meaning: Metric
+    #: Whether it may return nothing.
     optional: bool
+    #: Line in its file.
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsFile:
-    """Content of a file of metrics.
-
-    Parameters
-    ----------
-    path
-        Of the file, for errors.
-    step_seconds
-        Seconds between two samples.
-    metrics
-        In the order of the file.
-    """
+    """Content of a file of metrics; its path is for errors, its step between two samples."""
 
     path: str
     step_seconds: float
@@ -92,20 +69,7 @@ class MetricsFile:
 
 
 def read_metrics_file(given: str | os.PathLike[str]) -> MetricsFile:
-    """Read a file of metrics.
-
-    Parameters
-    ----------
-    given
-        Its path, or one of :data:`READY`.
-
-    Raises
-    ------
-    TextFileError
-        With the line, its content and what was expected.
-    OSError
-        If the file cannot be read.
-    """
+    """Read a file of metrics, by its path or one of :data:`READY`; raises TextFileError with a line, and OSError."""
     name = os.fspath(given)
     if name in READY:
         file = resources.files("dask_efficiency.fleet.rounds").joinpath("metrics", f"{name}.yaml")
@@ -192,13 +156,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
 
 
 def duration_of(text: str) -> float:
-    """Seconds of a duration as Prometheus writes it, such as ``15s`` or ``1h30m``; more than 0.
-
-    Raises
-    ------
-    ValueError
-        With what was expected.
-    """
+    """Seconds of a duration as Prometheus writes it, such as ``15s`` or ``1h30m``; more than 0."""
     if _PARTS.fullmatch(text.strip()):
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
         if 0 < seconds < math.inf:

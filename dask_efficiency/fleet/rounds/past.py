@@ -15,14 +15,9 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
 
 
 def extended(known: MetricSeries | None, latest: MetricSeries, *, start: float) -> MetricSeries:
-    """Series of both from an instant on; where both have samples, the latest count.
+    """Series of both from an instant on, at instants of one grid; where both have samples, the latest count.
 
-    Parameters
-    ----------
-    known
-        With the step of ``latest``, and at instants of one grid.
-    start
-        Earlier samples are dropped, and machines without later ones.
+    Earlier samples are dropped, and machines without later ones.
     """
     if known is None or known.step_seconds != latest.step_seconds:
         return latest
@@ -44,17 +39,18 @@ def extended(known: MetricSeries | None, latest: MetricSeries, *, start: float) 
         | dict(zip(latest.workers, getattr(latest, name), strict=True))
         for name in ("groups", "hosts")
     )
-    joined = MetricSeries(
+    there = np.flatnonzero(np.isfinite(values).any(axis=(0, 2)))
+    names = tuple(machines[i] for i in there)
+    return MetricSeries(
         metrics,
-        machines,
-        tuple(groups[name] for name in machines),
-        tuple(hosts[name] for name in machines),
+        names,
+        tuple(groups[name] for name in names),
+        tuple(hosts[name] for name in names),
         known.start + skipped * step,
         step,
-        values,
+        values if len(there) == len(machines) else values[:, there],
         {**known.meanings, **latest.meanings},
     )
-    return _there(joined)
 
 
 def parted(known: MetricSeries, *, window_start: float) -> tuple[MetricSeries | None, MetricSeries]:
@@ -85,11 +81,6 @@ def _places(series: MetricSeries, metrics: Sequence[str], machines: Sequence[str
     return mine[:, None], np.array([columns[name] for name in series.workers], np.intp)[None]
 
 
-def _there(series: MetricSeries) -> MetricSeries:
-    found = np.isfinite(series.values).any(axis=(0, 2))
-    return series if found.all() else series.only(np.flatnonzero(found))
-
-
 class Habits:
     """Differences of machines from their peers before they were found, kept for as long as they are at fault.
 
@@ -102,15 +93,7 @@ class Habits:
         self._kept: dict[str, tuple[tuple[str, ...], Values]] = {}
 
     def keep(self, findings: Iterable[SlowWorker], past: MetricSeries | None) -> None:
-        """Remember machines that were found, as they were until their fault began, and forget all others.
-
-        Parameters
-        ----------
-        findings
-            All that go on.
-        past
-            Series before the window, of all machines.
-        """
+        """Remember machines of all findings that go on, as they were until their fault began; forget all others."""
         ongoing = {name: finding.since for finding in findings for name in finding.workers or (finding.subject,)}
         self._kept = {name: kept for name, kept in self._kept.items() if name in ongoing}
         if past is None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.show.figures import harmless
 from dask_efficiency.straggler.wording import as_finding
 
@@ -31,74 +31,47 @@ class FindingChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A finding that begins or has ended.
-
-    Parameters
-    ----------
-    change
-        Which of these.
-    at
-        Time of the round, in seconds since the epoch.
-    finding
-        As it was last; ``since`` as it was when it began.
-    """
+    """A finding that begins or has ended, in the round of an instant."""
 
     change: FindingChange
     at: float
+    #: As it was last; ``since`` as it was when it began.
     finding: SlowWorker
-
-
-@dataclass(frozen=True, slots=True)
-class _Ongoing:
-    finding: SlowWorker
-    #: Rounds in a row without it.
-    missed: int = 0
 
 
 class Rounds:
     """Ongoing findings, from one round to the next."""
 
     def __init__(self) -> None:
-        self._ongoing: dict[str, _Ongoing] = {}
+        #: By machine, its finding, and rounds in a row without it.
+        self._ongoing: dict[str, tuple[SlowWorker, int]] = {}
 
     @property
     def ongoing(self) -> tuple[SlowWorker, ...]:
         """Ongoing findings, the oldest first."""
-        return tuple(one.finding for one in self._ongoing.values())
+        return tuple(finding for finding, _ in self._ongoing.values())
 
     def judged(self, findings: Iterable[SlowWorker], present: Collection[str], *, at: float) -> list[Event]:
-        """Take the findings of a round.
+        """Take the findings of a round, of which the first one of each machine counts, and the machines with samples.
 
-        Parameters
-        ----------
-        findings
-            The first one of each machine counts.
-        present
-            Machines with samples.
-        at
-            Time of the round, in seconds since the epoch.
-
-        Returns
-        -------
-        list
-            Events: first ends, in the order in which the findings began, then beginnings.
+        The events are first ends, in the order in which the findings began, then beginnings.
         """
         found: dict[str, SlowWorker] = {}
         for finding in findings:
             found.setdefault(finding.subject, finding)
         ended = []
-        for name, one in list(self._ongoing.items()):
+        for name, (finding, missed) in list(self._ongoing.items()):
             if name in found:
-                self._ongoing[name] = _Ongoing(replace(found[name], since=one.finding.since))
-            elif name not in present or one.missed + 1 >= END_ROUNDS:
+                self._ongoing[name] = replace(found[name], since=finding.since), 0
+            elif name not in present or missed + 1 >= END_ROUNDS:
                 del self._ongoing[name]
-                ended.append(Event(FindingChange.ENDS if name in present else FindingChange.GONE, at, one.finding))
+                ended.append(Event(FindingChange.ENDS if name in present else FindingChange.GONE, at, finding))
             else:
-                self._ongoing[name] = replace(one, missed=one.missed + 1)
+                self._ongoing[name] = finding, missed + 1
         begun = []
         for name, finding in found.items():
             if name not in self._ongoing:
-                self._ongoing[name] = _Ongoing(finding)
+                self._ongoing[name] = finding, 0
                 begun.append(Event(FindingChange.BEGINS, at, finding))
         return ended + begun
 
@@ -118,19 +91,15 @@ _NO_END = "0001-01-01T00:00:00Z"
 
 def as_line(event: Event) -> str:
     """Event as a line for people."""
-    return harmless(_line(event))
-
-
-def _line(event: Event) -> str:
     slow, title = event.finding, as_finding(event.finding).title
     text = f"{format_instant(event.at)} {event.change:<6} {slow.subject[:200]}"
     since = f"since {format_instant(slow.since)}"
     if event.change is not FindingChange.BEGINS:
-        return f"{text}: {title}; {since}"
-    signals = "".join(f"; {_signal(evidence)}" for evidence in slow.evidence[:_SHOWN])
+        return harmless(f"{text}: {title}; {since}")
+    signals = "".join(f"; {one.signal} {one.value:.4g}, peers {one.peers:.4g}" for one in slow.evidence[:_SHOWN])
     if slow.workers:
         text += f" (workers {', '.join(slow.workers)[:200]})"
-    return f"{text}: {title}{signals}; {since}, confidence {slow.confidence:.0%}"
+    return harmless(f"{text}: {title}{signals}; {since}, confidence {slow.confidence:.0%}")
 
 
 def as_record(event: Event) -> dict[str, Any]:
@@ -144,15 +113,7 @@ def _details(slow: SlowWorker) -> dict[str, Any]:
 
 
 def as_webhook(events: Sequence[Event], *, source: str) -> dict[str, Any]:
-    """Body that Alertmanager would send: all events fire, or all are resolved.
-
-    Parameters
-    ----------
-    events
-        At least one, and all of one kind.
-    source
-        URL of the metrics, or a scheduler's address.
-    """
+    """Body that Alertmanager would send of some events of a source, which all fire, or all are resolved."""
     firing = events[0].change is FindingChange.BEGINS
     common = {"alertname": ALERT, "source": source}
     return {
@@ -196,7 +157,3 @@ def format_instant(at: float) -> str:
     if not math.isfinite(at):
         return _NO_END
     return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _signal(evidence: Evidence) -> str:
-    return f"{evidence.signal} {evidence.value:.4g}, peers {evidence.peers:.4g}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
@@ -22,42 +21,17 @@ WINDOW_SECONDS = 900.0
 Found = tuple[list[SlowWorker], MetricSeries | None]
 
 
-class _Result(Protocol):
-    def done(self) -> bool: ...
-    def result(self) -> Found: ...
-
-
-def _elsewhere(call: Callable[[], Found]) -> _Result:
-    """Call on a thread of the event loop's executor."""
-    return asyncio.get_running_loop().run_in_executor(None, call)
-
-
 class OutlierWatch:
     """Adds to the watch for stragglers, which compares tasks, a comparison of metrics, which needs none.
 
     numpy releases the GIL for most of a look, so that the event loop goes on. A failure is logged once, and ends the
-    watch.
-
-    Parameters
-    ----------
-    series
-        Returns a reader of the workers' metrics of so many seconds, for any thread.
-    enabled
-        Whether to look at all.
-    elsewhere
-        Calls off the event loop.
+    watch. Series returns a reader of the workers' metrics of so many seconds, for any thread.
     """
 
-    def __init__(
-        self,
-        series: Callable[[float], Callable[[], MetricSeries]],
-        enabled: Callable[[], bool],
-        elsewhere: Callable[[Callable[[], Found]], _Result] = _elsewhere,
-    ) -> None:
+    def __init__(self, series: Callable[[float], Callable[[], MetricSeries]], enabled: Callable[[], bool]) -> None:
         self._series = series
         self._enabled = enabled
-        self._elsewhere = elsewhere
-        self._look: _Result | None = None
+        self._look: asyncio.Future[Found] | None = None
         self._due = 0
         self._before: MetricSeries | None = None
         self._findings: tuple[SlowWorker, ...] = ()
@@ -81,21 +55,10 @@ class OutlierWatch:
         """Remove a worker of this name."""
         if self._look is not None:
             self._gone.add(worker)
-        gone = [finding for finding in self._findings if finding.worker == worker]
-        if gone:
-            self._findings = tuple(finding for finding in self._findings if finding.worker != worker)
-            self.past.extend(PastFinding(finding, now) for finding in gone)
+        self._take([finding for finding in self._findings if finding.worker != worker], now)
 
     def poll(self, *, at: int, now: float) -> None:
-        """Start a look when it is due, or take the result of one.
-
-        Parameters
-        ----------
-        at
-            Monotonic nanoseconds.
-        now
-            Seconds since the epoch.
-        """
+        """Start a look when it is due, or take the result of one; at monotonic nanoseconds, and now by the epoch."""
         self._guard(self._poll, at, now)
 
     def _poll(self, at: int, now: float) -> None:
@@ -112,7 +75,7 @@ class OutlierWatch:
             self._due = at + round(EVERY_SECONDS * 1e9)
             self._gone.clear()
             read, before = self._series(WINDOW_SECONDS), self._before
-            self._look = self._elsewhere(lambda: _found(read(), before))
+            self._look = asyncio.get_running_loop().run_in_executor(None, lambda: _found(read(), before))
 
     def _take(self, found: list[SlowWorker], now: float) -> None:
         there = {(finding.worker, finding.host) for finding in found}

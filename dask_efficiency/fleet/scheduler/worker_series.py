@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from operator import sub
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import place
-from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.sensors import GPU_SENSORS, HOST_SENSORS, gpu_sensors
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MIN_BUSY, REACH_SECONDS, MetricSeries, Values, filled
 from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
@@ -38,15 +37,7 @@ STEP_SECONDS = 5.0
 
 
 class SeriesRing:
-    """Last minutes of one worker; a sample is the mean of the reports within its step.
-
-    Parameters
-    ----------
-    metrics
-        Number of metrics.
-    steps
-        Number of steps remembered: 4 bytes of each metric, and 8 more.
-    """
+    """Last steps of one worker: 4 bytes of each metric, and 8 more; a sample is the mean of the reports in its step."""
 
     __slots__ = ("_counts", "_first", "_held", "_step", "_sums", "_values")
 
@@ -56,8 +47,7 @@ class SeriesRing:
         self._held = np.full(steps, -1, np.int64)
         #: Newest step; sum of its reports, and number of them by metric.
         self._step = -1
-        self._sums = np.zeros(metrics)
-        self._counts = np.zeros(metrics)
+        self._sums, self._counts = np.zeros((2, metrics))
         #: First report of it, not yet in the sums: with many workers there is one report a step.
         self._first: Sequence[float] | None = None
 
@@ -67,15 +57,7 @@ class SeriesRing:
         return sum(array.nbytes for array in (self._values, self._held, self._sums, self._counts))
 
     def add(self, values: Sequence[float], step: int) -> None:
-        """Add a report; one of an older step than the newest came late, and is left out.
-
-        Parameters
-        ----------
-        values
-            By metric; NaN if not reported.
-        step
-            Its number, not negative.
-        """
+        """Add a report, NaN where it has no number; one of an older step than the newest came late, and is left out."""
         if step < self._step:
             return
         place = step % len(self._held)
@@ -106,36 +88,36 @@ class SeriesRing:
         return found
 
 
+@dataclass(slots=True, eq=False)
+class RememberedWorker:
+    """Memory of a present worker, and its account at its last heartbeat."""
+
+    name: str
+    host: str
+    group: str
+    ring: SeriesRing
+    account: Sequence[int] | None = None
+
+
+_SHARES = tuple(name for name, metric in METRICS.items() if metric.of_busy_time)
+_OF_DASK = tuple(name for name in METRICS if name in DASK_METRICS)
+
+#: Metrics that are remembered, in this order.
+NAMES = (*_SHARES, *_OF_DASK, *HOST_SENSORS, *GPU_SENSORS)
+
+
 def series_of(
-    rings: Sequence[SeriesRing],
-    *,
-    metrics: Sequence[str],
-    workers: Sequence[str],
-    groups: Sequence[str],
-    hosts: Sequence[str],
-    first: int,
-    last: int,
-    start: float,
+    workers: Sequence[RememberedWorker], first: int, last: int, *, ahead: float, metrics: Sequence[str] = NAMES
 ) -> MetricSeries:
-    """Metric series of some workers over some steps, of the metrics that any of them has.
+    """Metric series of some workers over some steps since the first report, of the metrics that any of them has.
 
-    Where a worker's heartbeats are further apart than a step, the sample nearest in time counts, as in a trace.
-
-    Parameters
-    ----------
-    rings, workers, groups, hosts
-        By worker.
-    metrics
-        In the order of the rings.
-    first, last
-        Numbers of the first and the last step. Those before the first report are left out.
-    start
-        Seconds since the epoch at which the first step begins.
+    Where a worker's heartbeats are further apart than a step, the sample nearest in time counts, as in a trace. Step 0
+    began ``ahead`` seconds after the epoch.
     """
     steps = np.arange(first, last + 1)
-    samples = np.full((len(rings), len(steps), len(metrics)), np.nan, np.float32)
-    for worker, ring in enumerate(rings):
-        samples[worker] = ring.read(steps)
+    samples = np.full((len(workers), len(steps), len(metrics)), np.nan, np.float32)
+    for row, worker in enumerate(workers):
+        samples[row] = worker.ring.read(steps)
     there = np.flatnonzero(~np.isnan(samples).all(axis=(0, 2)))
     begin = int(there[0]) if len(there) else len(steps)
     samples = samples[:, begin:]
@@ -145,20 +127,14 @@ def series_of(
         values[at] = filled(samples[:, :, metric], reach=int(REACH_SECONDS / STEP_SECONDS))
     return MetricSeries(
         metrics=tuple(metrics[j] for j in known),
-        workers=tuple(workers),
-        groups=tuple(groups),
-        hosts=tuple(hosts),
-        start=start + begin * STEP_SECONDS,
+        workers=tuple(worker.name for worker in workers),
+        groups=tuple(worker.group for worker in workers),
+        hosts=tuple(worker.host for worker in workers),
+        start=first * STEP_SECONDS + ahead + begin * STEP_SECONDS,
         step_seconds=STEP_SECONDS,
         values=values,
     )
 
-
-_SHARES = tuple(name for name, metric in METRICS.items() if metric.of_busy_time)
-_OF_DASK = tuple(name for name in METRICS if name in DASK_METRICS)
-
-#: Metrics that are remembered, in this order.
-NAMES = (*_SHARES, *_OF_DASK, *HOST_SENSORS, *GPU_SENSORS)
 
 #: Positions in an account of the time with work by activity, and of the time without.
 _BUSY = [place("activity", Bucket(name.replace("_", "-"))) for name in _SHARES]
@@ -167,167 +143,91 @@ _PLACES = np.array([*_BUSY, *_FREE])
 _NO_SHARES = (math.nan,) * len(_SHARES)
 
 
-@dataclass(slots=True, eq=False)
-class _Worker:
-    """A present worker, and its account at its last heartbeat."""
-
-    name: str
-    host: str
-    group: str
-    ring: SeriesRing
-    account: Sequence[int] | None = field(default=None)
+def _shares(before: Sequence[int] | None, now: Sequence[int]) -> Sequence[float]:
+    """Share of busy time that slots spent in each way; NaN if there was hardly any."""
+    if before is None:
+        return _NO_SHARES
+    gained = list(map(sub, now, before))
+    busy = sum(gained[: len(_BUSY)])
+    return [ns / busy for ns in gained[: len(_BUSY)]] if busy > MIN_BUSY * sum(gained) else _NO_SHARES
 
 
-class WorkerSeries:
-    """Remembers present workers. If it fails, it logs that once and the meter goes on without it.
+class WorkerSeries(SchedulerPart):
+    """Part of the scheduler that remembers the workers' metrics, and adds the outliers among them to the stragglers.
 
-    Parameters
-    ----------
-    cluster
-        The accounts.
-    seconds
-        How far back it remembers.
+    If it fails, it logs that once and the meter goes on without it.
     """
 
-    def __init__(self, cluster: ClusterLedger, seconds: float) -> None:
-        self._cluster = cluster
-        self._workers: dict[str, _Worker] = {}
-        self._seconds = seconds
+    def __init__(self, accounts: ClusterAccounts, options: Callable[[], Options]) -> None:
+        self._accounts = accounts
+        self._options = options
+        self._seconds = options().worker_series
+        self._workers: dict[str, RememberedWorker] = {}
         self._guard = Guard("the workers' series", "dask_efficiency remembers the workers' metrics no more")
+        accounts.stragglers.outliers = OutlierWatch(self.reader, lambda: options().outliers)
 
-    @property
-    def off(self) -> str | None:
-        """Reason why it has failed; None while it works."""
-        return self._guard.off
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter.accounts, lambda: meter.options)
 
     @property
     def nbytes(self) -> int:
         """Size of the arrays in bytes: 50 kB a worker for twenty minutes."""
         return sum(worker.ring.nbytes for worker in self._workers.values())
 
-    def limit(self, seconds: float) -> None:
-        """Set how much is remembered; another length forgets everything."""
-        if seconds != self._seconds:
-            self._seconds = seconds
+    async def configured(self) -> None:
+        """Apply the option ``worker_series``; another length forgets everything."""
+        if self._options().worker_series != self._seconds:
+            self._seconds = self._options().worker_series
             for worker in self._workers.values():
                 worker.ring = self._new_ring()
 
     def _new_ring(self) -> SeriesRing:
         return SeriesRing(len(NAMES), max(1, round(self._seconds / STEP_SECONDS)))
 
-    def worker_joined(self, address: str, ws: WorkerState) -> None:
-        """Add a worker."""
+    def worker_joined(self, address: str, ws: WorkerState) -> None:  # noqa: D102
         self._guard(self._join, address, ws)
 
     def _join(self, address: str, ws: WorkerState) -> None:
         group = json.dumps(comparable(ws), default=str)
-        self._workers[address] = _Worker(str(ws.name), str(ws.host), group, self._new_ring())
+        self._workers[address] = RememberedWorker(str(ws.name), str(ws.host), group, self._new_ring())
 
-    def worker_left(self, address: str) -> None:
-        """Remove a worker, and forget its metrics."""
+    def worker_left(self, address: str, stimulus_id: str | None) -> None:  # noqa: D102
         self._workers.pop(address, None)
 
-    def take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:
-        """Take in a heartbeat that came at this instant, in monotonic nanoseconds."""
+    def take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:  # noqa: D102
         self._guard(self._take_heartbeat, address, ws, at)
 
     def _take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:
-        worker, presence = self._workers.get(address), self._cluster.present.get(address)
+        cluster = self._accounts.cluster
+        worker, presence = self._workers.get(address), cluster.present.get(address)
         if worker is None or presence is None:
             return
         before, worker.account = worker.account, presence.account[_PLACES].tolist()
         row = [
-            *(_NO_SHARES if before is None else _shares(before, worker.account)),
+            *_shares(before, worker.account),
             *[dask_metric(ws.metrics, name) for name in _OF_DASK],
             *host_sensors(ws.metrics).tolist(),
-            *gpu_sensors(self._cluster.gpu_readings(address)),
+            *gpu_sensors(cluster.gpu_readings(address)),
         ]
         worker.ring.add(row, int(at / (STEP_SECONDS * 1e9)))
 
     def reader(self, seconds: float) -> Callable[[], MetricSeries]:
-        """Function that gives the last seconds of present workers, on any thread.
+        """Function that gives the last seconds of present workers, as far as remembered, on any thread.
 
-        Parameters
-        ----------
-        seconds
-            How far back; no further than is remembered.
-
-        Raises
-        ------
-        RuntimeError
-            If remembering has failed.
+        Raises RuntimeError if remembering has failed.
         """
-        if self.off is not None:
-            raise RuntimeError(self.off)
+        if self._guard.off is not None:
+            raise RuntimeError(self._guard.off)
         now = time.monotonic_ns()
-        ahead = time.time() - now / 1e9
         last = int(now / (STEP_SECONDS * 1e9))
         first = max(0, last + 1 - max(1, round(min(seconds, self._seconds) / STEP_SECONDS)))
-        workers = list(self._workers.values())
-        return partial(
-            series_of,
-            [worker.ring for worker in workers],
-            metrics=NAMES,
-            workers=[worker.name for worker in workers],
-            groups=[worker.group for worker in workers],
-            hosts=[worker.host for worker in workers],
-            first=first,
-            last=last,
-            start=first * STEP_SECONDS + ahead,
-        )
-
-
-def _shares(before: Sequence[int], now: Sequence[int]) -> Sequence[float]:
-    """Share of busy time that slots spent in each way; NaN if there was hardly any."""
-    gained = list(map(sub, now, before))
-    busy = sum(gained[: len(_BUSY)])
-    return [ns / busy for ns in gained[: len(_BUSY)]] if busy > MIN_BUSY * sum(gained) else _NO_SHARES
-
-
-class Metrics(SchedulerPart):
-    """Part of the scheduler that remembers the workers' metrics, and adds the outliers among them to the stragglers.
-
-    Parameters
-    ----------
-    accounts
-        The cluster's accounts.
-    options
-        Returns the options in force.
-    """
-
-    def __init__(self, accounts: ClusterAccounts, options: Callable[[], Options]) -> None:
-        self._accounts = accounts
-        self._options = options
-        self.series = WorkerSeries(accounts.cluster, options().worker_series)
-        accounts.stragglers.outliers = OutlierWatch(self.series.reader, lambda: options().outliers)
-
-    @classmethod
-    def of(cls, meter: Any) -> Self:  # noqa: D102
-        return cls(meter.accounts, lambda: meter.options)
-
-    async def configured(self) -> None:
-        """Apply the option ``worker_series``."""
-        self.series.limit(self._options().worker_series)
-
-    def worker_joined(self, address: str, ws: WorkerState) -> None:  # noqa: D102
-        self.series.worker_joined(address, ws)
-
-    def worker_left(self, address: str, stimulus_id: str | None) -> None:  # noqa: D102
-        self.series.worker_left(address)
-
-    def take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:  # noqa: D102
-        self.series.take_heartbeat(address, ws, at)
+        return partial(series_of, list(self._workers.values()), first, last, ahead=time.time() - now / 1e9)
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Metrics of the last seconds; collected on a thread, as they may be megabytes."""
         await self._accounts.poll_all()
-        series = await asyncio.to_thread(self.series.reader(asked["seconds"]))
-        return {
-            "metrics": list(series.metrics),
-            "workers": list(series.workers),
-            "groups": list(series.groups),
-            "hosts": list(series.hosts),
-            "start": series.start,
-            "step_seconds": series.step_seconds,
-            "values": to_serialize(series.values),
-        }
+        series = await asyncio.to_thread(self.reader(asked["seconds"]))
+        lists = {name: list(getattr(series, name)) for name in ("metrics", "workers", "groups", "hosts")}
+        figures = {"start": series.start, "step_seconds": series.step_seconds}
+        return {**lists, **figures, "values": to_serialize(series.values)}

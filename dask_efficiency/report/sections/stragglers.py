@@ -33,7 +33,7 @@ from dask_efficiency.show.figures import (
     named,
 )
 from dask_efficiency.show.finding import MAX_SHOWN, Finding
-from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
+from dask_efficiency.straggler.signals import FINISHED, LIVE, Unit
 from dask_efficiency.straggler.wording import MEANINGS, how_many
 
 #: Stragglers listed; of the rest only the number is given. By eye.
@@ -49,7 +49,7 @@ MAX_EVIDENCE = 4
 WITH_SIGNALS = 3
 
 #: Names of signals in words.
-SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for name, signal in SIGNALS.items()}
+SIGNAL_NAMES = {name: signal.words for table in (FINISHED, LIVE) for name, signal in table.items()}
 
 #: Signals that are shares; the others are multiples of the peers' median.
 SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.SHARE)
@@ -196,7 +196,8 @@ def _signals(one: SlowWorker) -> Section:
 def _signal_row(item: Evidence) -> tuple[str, ...]:
     figures = (item.value, item.peers, item.low, item.high)
     shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
-    words = SIGNALS[item.signal].words if item.signal in SIGNALS else name_of(item.signal)
+    signal = FINISHED.get(item.signal) or LIVE.get(item.signal)
+    words = signal.words if signal is not None else name_of(item.signal)
     return (words, *shown, str(item.tasks))
 
 

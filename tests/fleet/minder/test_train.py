@@ -44,12 +44,9 @@ def test_labels_decide_the_order_of_the_metrics():
     assert train_minder(series, [[], ["2"]], steps=0).metrics == ("rate", "cpu")
 
 
-def test_runs_that_are_too_short_are_refused():
+def test_runs_that_are_too_short_and_labels_of_other_runs_are_refused():
     with pytest.raises(ValueError, match="1 runs have no 8 samples"):
         train_minder([MetricSeries.of(healthy(4)[:, :, :5], metrics=METRICS)])
-
-
-def test_labels_of_other_runs_are_refused():
     with pytest.raises(ValueError, match="workers of 2 runs; expected those of 1"):
         train_minder([MetricSeries.of(healthy(4), metrics=METRICS)], [[], []], steps=0)
 
@@ -74,7 +71,7 @@ def test_without_any_fault_the_order_is_the_one_given():
     assert prioritised(series, faulty=[()], metrics=("rate", "cpu")) == ("rate", "cpu")
 
 
-def test_a_stump_gains_all_there_is_where_one_threshold_tells():
+def test_a_stump_gains_most_where_one_threshold_separates_the_labels():
     labels = np.array([False, False, True, True])
     assert stump_gain(np.array([1.0, 2.0, 3.0, 4.0]), labels) == pytest.approx(0.5)
     assert stump_gain(np.array([1.0, 3.0, 2.0, 4.0]), labels) == pytest.approx(0.5 - 1 / 3)

@@ -30,7 +30,7 @@ def test_a_metric_that_is_not_positive_has_no_level_to_be_a_multiple_of():
     assert levels[1].tolist() == [2.0] * 3
 
 
-def test_noise_that_is_small_beside_the_least_effect_swings_nowhere():
+def test_noise_far_below_the_least_effect_swings_nowhere():
     values = _steady(50, 50, 50, seconds=150)
     values[0, 1] += np.random.default_rng(0).normal(0, 0.02, 150)
     assert np.abs(block_signals(MetricSeries.of(values, metrics=["rate"])).differences[1]).max() == 0
@@ -43,7 +43,7 @@ def test_one_worker_with_errors_gives_a_spread_where_the_median_is_zero():
     assert signals.spread_over_time(signals.usual())[0] > 0
 
 
-def test_medians_leave_out_what_is_missing():
+def test_medians_leave_out_missing_values():
     values = np.array([[[1, np.nan], [3, np.nan], [np.nan, np.nan]]], np.float32)
     np.testing.assert_array_equal(median_of_workers(values), [[[2, np.nan]]])
     np.testing.assert_array_equal(median_of_last(values), [[1, 3, np.nan]])

@@ -8,15 +8,13 @@ from dask_efficiency.fleet.outliers.departures import departures, past_of
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
-WORSE = np.array([0, 0, 1, 1, -1, -1])
-
 
 def _signals(values: np.ndarray):
     return block_signals(MetricSeries.of(values, metrics=METRICS))
 
 
 def test_a_stretch_counts_from_when_the_worker_departs():
-    found = departures(_signals(with_fault(8, worker=5, onset=240)), WORSE, None, length=16, share=0.9)
+    found = departures(_signals(with_fault(8, worker=5, onset=240)), None, length=16, share=0.9)
     assert found is not None
     worker, stretch = np.unravel_index(found.squares.argmax(), found.squares.shape)
     assert (worker, found.starts[stretch] * 15) == (5, pytest.approx(240, abs=30))
@@ -25,8 +23,8 @@ def test_a_stretch_counts_from_when_the_worker_departs():
 
 def test_without_a_past_nothing_is_judged():
     signals = _signals(with_fault(8, worker=5)[:, :, :300])
-    assert departures(signals, WORSE, None, length=16, share=0.9) is None
-    found = departures(signals, WORSE, past_of(_signals(healthy(8, seed=1))), length=16, share=0.9)
+    assert departures(signals, None, length=16, share=0.9) is None
+    found = departures(signals, past_of(_signals(healthy(8, seed=1))), length=16, share=0.9)
     assert found is not None
     assert found.starts[0] == 0
 

@@ -12,33 +12,19 @@ from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.fleet.outliers.metric_series import METRICS, MetricSeries, cause_of, filled, metric_series_of
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.runs.trace.schema import Series
+from dask_efficiency.runs.trace.schema import Runs, Series, Tasks
 
 
 def _trace(**columns: list[float]) -> RunTrace:
-    """Two workers with 2 and 4 threads that say something each second."""
+    """Two workers with 2 and 4 threads that report each second."""
     seconds = len(next(iter(columns.values()))) // 2
     at = np.repeat(np.arange(seconds, dtype=np.int64) * 1_000_000_000, 2)
     series = Series.from_columns({"at": at, "worker": np.tile([0, 1], seconds).astype(np.int32)} | columns)
     workers = tuple(WorkerSpec(f"w{i}", f"tcp://{i}", "host", nthreads=2 + 2 * i, memory_limit=0) for i in range(2))
     empty = np.empty(0, np.int64)
-    return replace(
-        RunTrace("run", 0, seconds * 1_000_000_000, Texts.of([]), _tasks(), np.zeros(1, np.int64), empty, _runs()),
-        workers=workers,
-        series=series,
-    )
-
-
-def _tasks():
-    from dask_efficiency.runs.trace.schema import Tasks
-
-    return Tasks.empty()
-
-
-def _runs():
-    from dask_efficiency.runs.trace.schema import Runs
-
-    return Runs.empty()
+    stop, tasks, runs = seconds * 1_000_000_000, Tasks.empty(), Runs.empty()
+    run = RunTrace("run", 0, stop, Texts.of([]), tasks, np.zeros(1, np.int64), empty, runs)
+    return replace(run, workers=workers, series=series)
 
 
 def test_shares_are_of_the_busy_time_and_idling_changes_none():
@@ -48,7 +34,7 @@ def test_shares_are_of_the_busy_time_and_idling_changes_none():
     assert idle.values[0].round(6).tolist() == [[0.75, 0.5], [0.75, 0.75]]
 
 
-def test_a_heartbeat_with_hardly_any_work_says_nothing_of_its_kind():
+def test_a_heartbeat_with_hardly_any_work_has_no_shares():
     columns = {"thread_cpu": [0.5, 0.5, 0.001, 0.5], "spill": [0.5, 0.1, 0.0, 0.5], "idle": [0.0, 0.0, 1.0, 0.0]}
     series = metric_series_of(_trace(**columns))
     spill = series.values[series.metrics.index("spill")]
@@ -98,7 +84,7 @@ def test_gaps_are_filled_from_the_nearer_side_within_reach():
     assert np.isnan(result[7:]).all()
 
 
-def test_less_cpu_is_a_wait_for_a_core_unless_another_metric_says_for_what():
+def test_less_cpu_is_a_wait_for_a_core_unless_another_metric_explains_it():
     assert cause_of(["thread_cpu", "paused"]) == Cause.MEMORY
     assert cause_of(["thread_cpu", "memory"]) == Cause.CONTENTION
     assert cause_of(["rate"]) == Cause.UNKNOWN

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.slow_worker import Cause
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import by_host, find_outliers, independent, onset
 from tests.fleet.outliers.jobs import METRICS as JOB
@@ -20,45 +21,116 @@ def _series(values: np.ndarray, metrics: tuple[str, ...] = METRICS) -> MetricSer
     return MetricSeries.of(values, metrics=metrics)
 
 
-@pytest.mark.parametrize("workers", [4, 64, 300])
-def test_a_worker_that_stays_lower_is_found_with_few_and_with_many(workers):
-    (finding,) = find_outliers(_series(with_fault(workers, worker=2)))
-    assert finding.worker == "2"
-    assert finding.evidence[0].signal == "cpu"
-    assert finding.evidence[0].value < finding.evidence[0].low
-    assert 150 <= finding.since <= 250
+def workers_of(found: list[SlowWorker]) -> set[str]:
+    return {finding.worker for finding in found}
 
 
-@pytest.mark.parametrize("workers", [4, 64])
-def test_healthy_workers_are_left_alone(workers):
-    assert [find_outliers(_series(healthy(workers, seed=seed))) for seed in range(10)] == [[]] * 10
+def noise(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def test_two_workers_get_no_blame():
-    assert find_outliers(_series(with_fault(2, worker=1))) == []
+def changed(values: np.ndarray, where: tuple[Any, ...], by: Any) -> np.ndarray:
+    """Values of which some are larger by so much."""
+    values[where] += by
+    return values
 
 
-def test_a_burst_of_three_minutes_is_no_fault():
-    values = healthy(16)
-    values[0, 3, 200:380] -= 10
-    assert find_outliers(_series(values)) == []
+def halted(seconds: slice) -> np.ndarray:
+    """Machines that differ lastingly, of which all do less."""
+    values = np.float32(50) + np.float32(0.1) * noise(2, 16, 700)
+    values *= 1 + np.linspace(-0.06, 0.06, 16, dtype=np.float32)[None, :, None]
+    values[:, :, seconds] *= np.float32(0.05)
+    return values
 
 
-def test_a_worker_that_swings_is_found_though_its_mean_is_usual():
-    values = healthy(16)
-    values[1, 5, 200:] += 5 * np.random.default_rng(1).standard_normal(400).astype(np.float32)
-    (finding,) = find_outliers(_series(values))
-    assert (finding.worker, finding.evidence[0].signal) == ("5", "rate swings")
+def quiet() -> np.ndarray:
+    """Machines of which some are steadier than others, until all of them become quiet."""
+    values = noise(2, 64, 900)
+    values[:, :8] *= np.float32(0.2)
+    values += 10
+    values[:, :, 400:] = 0.3 + np.float32(0.001) * noise(2, 64, 500, seed=1)
+    return values
 
 
-def test_the_evidence_of_swings_shows_those_that_no_peer_shares():
-    values = healthy(16)
-    values[1] += 20 * np.sin(np.arange(values.shape[2]) / 3).astype(np.float32)
-    values[1, 5, 200:] += 5 * np.random.default_rng(1).standard_normal(400).astype(np.float32)
+def small(onset: int) -> np.ndarray:
+    """A change that is too small to matter."""
+    values = np.float32(0.1) * (healthy(16) - np.array([50, 8], np.float32)[:, None, None]) + np.float32(50)
+    return changed(values, (0, 3, slice(onset, None)), -1)
+
+
+def missing(values: np.ndarray, *where: tuple[Any, ...]) -> np.ndarray:
+    for part in where:
+        values[part] = np.nan
+    return values
+
+
+def often_missing() -> np.ndarray:
+    values = healthy(8)
+    values[:, 2, 150:][:, np.random.default_rng(0).random(450) < 0.4] = np.nan
+    return values
+
+
+ALL = slice(None)
+
+NOBODY: dict[str, np.ndarray] = {
+    **{f"healthy {workers} {seed}": healthy(workers, seed=seed) for workers in (4, 64) for seed in range(10)},
+    "two workers": with_fault(2, worker=1),
+    "a burst of three minutes": changed(healthy(16), (0, 3, slice(200, 380)), -10),
+    "a burst at the beginning": changed(healthy(16), (0, 3, slice(0, 150)), -10),
+    "a difference for the whole run": with_fault(16, worker=7, onset=0),
+    "a small change from the beginning": small(0),
+    "a small change": small(300),
+    "machines that differ, when all do less": halted(slice(320, None)),
+    "machines that were steadier, when all become quiet": quiet(),
+    "a machine that differs and joins late": missing(
+        changed(healthy(16, seconds=900), (ALL, 5), 4), (ALL, 5, slice(0, 300))
+    ),
+    "samples that are often missing": often_missing(),
+    "missing samples": missing(healthy(8), (ALL, 4, slice(100, None)), (ALL, ALL, slice(250, 300))),
+}
+
+
+@pytest.mark.parametrize("case", NOBODY)
+def test_nobody_is_accused_for(case):
+    assert find_outliers(_series(NOBODY[case])) == []
+
+
+def errors() -> np.ndarray:
+    """Errors of one worker, where nobody else has any."""
+    values = np.zeros((2, 8, 600), np.float32)
+    values[0, 2, 200:] = np.random.default_rng(0).poisson(2, 400)
+    return values
+
+
+def swinging(values: np.ndarray) -> np.ndarray:
+    return changed(values, (1, 5, slice(200, None)), 5 * noise(400, seed=1))
+
+
+ALL_SWING = healthy(16)
+ALL_SWING[1] += 20 * np.sin(np.arange(600) / 3).astype(np.float32)
+
+FOUND: dict[str, tuple[np.ndarray, str, str]] = {
+    **{f"lower, of {workers}": (with_fault(workers, worker=2), "2", "cpu") for workers in (4, 64, 300)},
+    "swings about its usual mean": (swinging(healthy(16)), "5", "rate swings"),
+    "swings that no peer shares": (swinging(ALL_SWING), "5", "rate swings"),
+    "errors": (errors(), "2", "cpu swings"),
+    "on and off within a minute": (
+        changed(healthy(32), (1, 5, slice(200, None)), 3 * (np.arange(400) % 60 < 40)), "5", "rate"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_a_worker_that_leaves_its_peers_is_found(case):
+    values, worker, signal = FOUND[case]
     (finding,) = find_outliers(_series(values))
     (evidence, *_) = finding.evidence
-    assert evidence.signal == "rate swings"
-    assert evidence.value > 2 * evidence.high
+    assert (finding.worker, evidence.signal) == (worker, signal)
+    assert 150 <= finding.since <= 250
+    if signal == "rate swings":  # those that no peer shares
+        assert evidence.value > 2 * evidence.high
+    if case.startswith("lower"):
+        assert evidence.value < evidence.low
 
 
 STUCK = {
@@ -84,6 +156,10 @@ def test_a_machine_that_stands_still_at_its_own_mean_is_found(stuck, history):
     assert finding.since == pytest.approx(400, abs=60)
 
 
+def against_before(values: np.ndarray, before: np.ndarray) -> set[str]:
+    return workers_of(find_outliers(_series(values, JOB), history=_series(before, JOB)))
+
+
 def test_a_pause_of_all_machines_is_nobodys():
     values = breathing(16)
     values[:, :, 400:] = values[:, :, 400:].mean(axis=2, keepdims=True)
@@ -96,9 +172,9 @@ def test_a_machine_that_was_noisy_before_must_go_further():
         slow = np.repeat(random.standard_normal((3, rows.shape[2] // 60)), 60, axis=1)
         rows[:, 4] += 3 * slow.astype(np.float32)
     values[:, 4, 400:] += 4
-    assert find_outliers(_series(values, JOB), history=_series(before, JOB)) == []
+    assert against_before(values, before) == set()
     values[:, 7, 400:] += 4
-    assert [found.worker for found in find_outliers(_series(values, JOB), history=_series(before, JOB))] == ["7"]
+    assert against_before(values, before) == {"7"}
 
 
 def test_a_machine_with_a_weaker_rhythm_is_not_accused_when_all_come_to_wait():
@@ -106,121 +182,73 @@ def test_a_machine_with_a_weaker_rhythm_is_not_accused_when_all_come_to_wait():
     values[:, :, 400:] = 5 + np.random.default_rng(3).standard_normal(values[:, :, 400:].shape)
     for rows in (values, before):
         rows[:, 4] = 50 + 0.6 * (rows[:, 4] - 50)
-    assert find_outliers(_series(values, JOB), history=_series(before, JOB)) == []
+    assert against_before(values, before) == set()
 
 
 def test_a_third_of_all_machines_is_no_outlier():
-    values = breathing(18)
+    values, before = breathing(18), breathing(18, seed=1)
     values[0, :6, 400:] -= 15
-    assert find_outliers(_series(values, JOB), history=_series(breathing(18, seed=1), JOB)) == []
+    assert against_before(values, before) == set()
     values[0, 1:6] = breathing(18, seed=4)[0, 1:6]
-    (finding,) = find_outliers(_series(values, JOB), history=_series(breathing(18, seed=1), JOB))
-    assert finding.worker == "0"
+    assert against_before(values, before) == {"0"}
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_what_differs_for_the_whole_run_is_new_only_against_a_history(sign):
+def test_a_difference_for_the_whole_run_is_new_only_against_a_history(sign):
     run, history = sign * with_fault(16, worker=7, onset=0), sign * healthy(16, seed=1)
-    assert find_outliers(_series(run)) == []
     (finding,) = find_outliers(_series(run), history=_series(history))
     assert (finding.worker, finding.since) == ("7", 0.0)
     assert find_outliers(_series(run), history=_series(run)) == []
 
 
-def test_a_history_of_other_workers_says_nothing():
+def test_a_history_of_other_workers_changes_nothing():
     history = replace(_series(with_fault(16, worker=7, onset=0)), workers=tuple("abcdefghijklmnop"))
     assert find_outliers(_series(healthy(16)), history=history) == []
-    assert [f.worker for f in find_outliers(_series(with_fault(16, worker=3)), history=history)] == ["3"]
-
-
-@pytest.mark.parametrize("onset", [0, 300])
-def test_a_change_that_is_too_small_to_matter_accuses_nobody(onset):
-    values = np.float32(0.1) * (healthy(16) - np.array([50, 8], np.float32)[:, None, None]) + np.float32(50)
-    values[0, 3, onset:] -= 1
-    assert find_outliers(_series(values)) == []
-
-
-def test_machines_that_differ_lastingly_are_not_accused_when_all_of_them_do_less():
-    values = np.float32(50) + np.float32(0.1) * np.random.default_rng(0).standard_normal((2, 16, 700), np.float32)
-    values *= 1 + np.linspace(-0.06, 0.06, 16, dtype=np.float32)[None, :, None]
-    values[:, :, 320:] *= np.float32(0.05)
-    assert find_outliers(_series(values)) == []
-
-
-def test_a_machine_that_differs_and_joins_late_is_not_accused():
-    values = healthy(16, seconds=900)
-    values[:, 5] += 4
-    values[:, 5, :300] = np.nan
-    assert find_outliers(_series(values)) == []
-
-
-def test_a_burst_at_the_beginning_is_not_taken_for_the_usual_level():
-    values = healthy(16)
-    values[0, 3, :150] -= 10
-    assert find_outliers(_series(values)) == []
-
-
-def test_errors_of_a_worker_count_where_nobody_else_has_any():
-    values = np.zeros((1, 8, 600), np.float32)
-    values[0, 2, 200:] = np.random.default_rng(0).poisson(2, 400)
-    assert [f.worker for f in find_outliers(_series(values, ("errors",)))] == ["2"]
+    assert workers_of(find_outliers(_series(with_fault(16, worker=3)), history=history)) == {"3"}
 
 
 def test_a_metric_whose_worse_direction_is_known_accuses_nobody_who_does_better():
-    better = with_fault(16, worker=3)
-    metrics = ("spill", "rate")
+    better, metrics = with_fault(16, worker=3), ("spill", "rate")
     assert find_outliers(_series(better, metrics)) == []
     (finding,) = find_outliers(_series(-better, metrics))
     assert (finding.worker, finding.cause) == ("3", Cause.DISK)
 
 
-def test_only_workers_of_a_group_are_compared():
-    values = healthy(12)
-    values[0, 6:] -= 8
-    frame = pd.concat(
-        pd.DataFrame({"at": np.arange(600.0), "worker": f"w{i}", "group": i // 6, "cpu": values[0, i]})
-        for i in range(12)
-    )
-    assert find_outliers(frame) == []
-
-
-def test_a_fault_in_any_group_is_found():
-    values = np.concatenate([healthy(5), with_fault(5, worker=2, seed=1)], axis=1)
-    frame = pd.concat(
-        pd.DataFrame({"at": np.arange(600.0), "worker": f"w{i}", "group": i // 5, "cpu": values[0, i]})
-        for i in range(10)
-    )
-    assert [f.worker for f in find_outliers(frame)] == ["w7"]
-
-
-def test_a_worker_whose_samples_are_often_missing_is_not_accused_for_that():
-    values = healthy(8)
-    values[:, 2, 150:][:, np.random.default_rng(0).random(450) < 0.4] = np.nan
-    assert find_outliers(_series(values)) == []
-
-
-def test_missing_samples_accuse_nobody():
-    values = healthy(8)
-    values[:, 4, 100:] = np.nan
-    values[:, :, 250:300] = np.nan
-    assert find_outliers(_series(values)) == []
-
-
-@pytest.mark.parametrize(("onset", "found"), [(200, {"3", "9"}), (270, {"3"}), (420, {"3", "9"})])
-def test_faults_that_begin_together_or_long_apart_are_two_and_what_follows_shortly_is_a_victim(onset, found):
-    values = np.concatenate([with_fault(32, worker=3), with_fault(32, worker=3)[:, :, 420:]], axis=2)
-    values[0, 9, onset:] -= 8
-    assert {f.worker for f in find_outliers(_series(values))} == found
+SHIFTED = healthy(12)
+SHIFTED[0, 6:] -= 8
 
 
 @pytest.mark.parametrize(
-    ("onset", "height", "found"),
-    [(200, 3.5, {"3", "9"}), (225, 3.5, {"3"}), (225, 12, {"3"}), (175, 12, {"9"})],
+    ("values", "size", "found"),
+    [(SHIFTED, 6, set()), (np.concatenate([healthy(5), with_fault(5, worker=2, seed=1)], axis=1), 5, {"w7"})],
 )
-def test_those_that_begin_within_seconds_have_a_fault_in_common_and_who_follows_later_is_a_victim(onset, height, found):
+def test_only_workers_of_a_group_are_compared(values, size, found):
+    frame = pd.concat(
+        pd.DataFrame({"at": np.arange(600.0), "worker": f"w{i}", "group": i // size, "cpu": row})
+        for i, row in enumerate(values[0])
+    )
+    assert workers_of(find_outliers(frame)) == found
+
+
+@pytest.mark.parametrize(
+    ("onset", "height", "seconds", "found"),
+    [
+        (200, 8, 780, {"3", "9"}),  # together, or long apart
+        (420, 8, 780, {"3", "9"}),
+        (270, 8, 780, {"3"}),
+        (200, 3.5, 600, {"3", "9"}),  # within seconds
+        (225, 3.5, 600, {"3"}),
+        (225, 12, 600, {"3"}),
+        (175, 12, 600, {"9"}),
+    ],
+)
+def test_faults_that_begin_together_are_two_and_one_that_follows_shortly_is_a_consequence(
+    onset, height, seconds, found
+):
     values = with_fault(32, worker=3)
+    values = np.concatenate([values, values[:, :, 600 - (seconds - 600) :]], axis=2) if seconds > 600 else values
     values[0, 9, onset:] -= height
-    assert {f.worker for f in find_outliers(_series(values))} == found
+    assert workers_of(find_outliers(_series(values))) == found
 
 
 @pytest.mark.parametrize("step_seconds", [1, 5, 15])
@@ -230,16 +258,7 @@ def test_faults_of_four_machines_at_once_are_four(step_seconds):
         values[0, worker] -= height * np.clip((np.arange(900) - 400) / (1 + worker / 2), 0, 1)
     whole = values[:, :, : 900 // step_seconds * step_seconds].reshape(2, 64, -1, step_seconds).mean(axis=3)
     series = replace(_series(whole), step_seconds=float(step_seconds))
-    assert {f.worker for f in find_outliers(series)} == {"3", "20", "41", "60"}
-
-
-def test_machines_that_were_steadier_than_others_are_not_accused_when_all_of_them_become_quiet():
-    random = np.random.default_rng(0)
-    noise = random.standard_normal((2, 64, 900), np.float32)
-    noise[:, :8] *= np.float32(0.2)
-    values = 10 + noise
-    values[:, :, 400:] = 0.3 + np.float32(0.001) * random.standard_normal((2, 64, 500), np.float32)
-    assert find_outliers(_series(values)) == []
+    assert workers_of(find_outliers(series)) == {"3", "20", "41", "60"}
 
 
 def test_machines_that_wander_as_most_do_are_not_accused():
@@ -250,34 +269,24 @@ def test_machines_that_wander_as_most_do_are_not_accused():
     history = replace(_series(past - 6 * places), step_seconds=10.0)
     assert find_outliers(replace(_series(now + 6 * places), step_seconds=10.0), history=history) == []
     now[0, 5] -= 40
-    (finding,) = find_outliers(replace(_series(now), step_seconds=10.0), history=history)
-    assert finding.worker == "5"
+    assert workers_of(find_outliers(replace(_series(now), step_seconds=10.0), history=history)) == {"5"}
 
 
 @pytest.mark.parametrize("metric", ["retransmits", "cpu"])
 def test_the_sensors_of_a_host_accuse_the_host_and_never_one_of_its_workers(metric):
     values = -with_fault(8, worker=0)
     if metric == "retransmits":
-        values[0, 1] = np.roll(values[0, 0], 1)  # the worker beside the first one reads the same host a bit later
+        values[0, 1] = np.roll(values[0, 0], 1)  # another worker reads the sensors of its host a bit later
     series = replace(_series(values, (metric, "rate")), hosts=tuple("aabbccdd"), groups=("",) * 8)
     (finding,) = find_outliers(series)
-    if metric == "retransmits":
-        assert (finding.worker, finding.host, finding.workers) == ("", "a", ("0", "1"))
-    else:
-        assert (finding.worker, finding.host, finding.workers) == ("0", "a", ())
+    expected = ("", "a", ("0", "1")) if metric == "retransmits" else ("0", "a", ())
+    assert (finding.worker, finding.host, finding.workers) == expected
 
 
 def test_on_a_single_host_its_sensors_accuse_nobody():
-    values = with_fault(8, worker=3)
-    series = replace(_series(-values, ("retransmits", "rate")), hosts=("here",) * 8)
+    series = replace(_series(-with_fault(8, worker=3), ("retransmits", "rate")), hosts=("here",) * 8)
     assert find_outliers(series) == []
-    assert [f.worker for f in find_outliers(replace(series, metrics=("loop_interval", "rate")))] == ["3"]
-
-
-def test_a_fault_that_goes_on_and_off_within_a_minute_is_found():
-    values = healthy(32)
-    values[1, 5, 200:] += 3 * (np.arange(400) % 60 < 40)
-    assert [f.worker for f in find_outliers(_series(values))] == ["5"]
+    assert workers_of(find_outliers(replace(series, metrics=("loop_interval", "rate")))) == {"3"}
 
 
 @given(scale=st.floats(1e-3, 1e6), seed=st.integers(0, 50))
@@ -291,7 +300,7 @@ def test_units_and_the_order_of_the_workers_do_not_matter(scale, seed):
     assert [f.score for f in after] == pytest.approx([f.score for f in before], rel=0.02)
 
 
-def test_a_short_run_says_nothing():
+def test_in_a_short_run_nobody_is_found():
     values = with_fault(8, worker=1)
     assert [find_outliers(_series(values[:, :, 200 : 200 + seconds])) for seconds in (200, 270, 284)] == [[], [], []]
 
@@ -320,7 +329,7 @@ def test_a_sensor_that_is_nearly_0_everywhere_accuses_nobody(pressure, named):
     assert [found.worker for found in find_outliers(series)] == named
 
 
-def test_a_host_has_the_mean_of_what_its_workers_read_and_who_is_alone_keeps_all():
+def test_a_host_has_the_mean_of_its_workers_readings_and_a_worker_alone_keeps_all():
     values = np.array([[[1, 2], [3, np.nan], [5, np.nan]], [[7, 7], [8, 8], [9, 9]]], np.float32)
     series = replace(MetricSeries.of(values, metrics=("steal", "memory")), hosts=("a", "a", "b"))
     workers, hosts = by_host(series)
@@ -371,11 +380,11 @@ def test_samples_that_are_missing_and_a_window_that_ends_soon_do_no_harm():
     assert _of(np.full((2, 16, 60), np.nan, np.float32), begin=50, step_seconds=15.0) >= 0
 
 
-def test_what_was_there_from_the_beginning_has_no_other_onset():
+def test_a_difference_from_the_beginning_has_no_other_onset():
     assert _of(healthy(16), begin=0) == 0
 
 
-def test_what_follows_shortly_is_a_consequence_and_what_begins_together_or_much_later_is_none():
+def test_a_fault_that_follows_shortly_is_a_consequence_and_one_that_begins_together_or_much_later_is_none():
     begins = np.array([50, 10, 11, 14, 30])
     assert independent(begins, together=1, follow=20).tolist() == [True, True, True, False, False]
 

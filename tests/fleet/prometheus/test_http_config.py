@@ -1,5 +1,3 @@
-"""Files of HTTP options, as promtool takes them."""
-
 from __future__ import annotations
 
 import base64
@@ -37,7 +35,7 @@ def test_a_token_is_sent_as_it_is_now(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "wrong"),
     [
         ("bearer_token_file: token", "token: expected a password or token on one line"),
         ("basic_auth: {username: me, password_file: token}", "token: expected a password or token on one line"),
@@ -45,11 +43,11 @@ def test_a_token_is_sent_as_it_is_now(tmp_path: Path, text: str) -> None:
         (r'http_headers: {X-Key: {values: ["SECRET\nSECRET"]}}', "line 1: 'X-Key' has a value of several lines"),
     ],
 )
-def test_a_secret_of_several_lines_is_refused_and_not_quoted(tmp_path: Path, text: str, said: str) -> None:
+def test_a_secret_of_several_lines_is_refused_and_not_quoted(tmp_path: Path, text: str, wrong: str) -> None:
     (tmp_path / "token").write_text("SECRET\nSECRET\n")
     with pytest.raises(ValueError, match="line") as caught:
         read_http_config(written(tmp_path, text))
-    assert said in str(caught.value)
+    assert wrong in str(caught.value)
     assert "SECRET" not in str(caught.value)
 
 
@@ -58,17 +56,15 @@ def test_headers_are_sent(tmp_path: Path) -> None:
     assert config.sent_headers() == {"X-Scope-OrgID": "a, b"}
 
 
-def test_certificates_need_not_be_checked_where_that_is_asked_for(tmp_path: Path) -> None:
-    config = read_http_config(written(tmp_path, "tls_config: {insecure_skip_verify: true}"))
+@pytest.mark.parametrize(("text", "checked"), [("{insecure_skip_verify: true}", False), ("{}", True)])
+def test_certificates_are_checked_unless_that_is_switched_off(tmp_path: Path, text: str, checked: bool) -> None:
+    config = read_http_config(written(tmp_path, f"tls_config: {text}"))
     assert config.tls is not None
-    assert not config.tls.check_hostname
-    config = read_http_config(written(tmp_path, "tls_config: {}"))
-    assert config.tls is not None
-    assert config.tls.check_hostname
+    assert config.tls.check_hostname is checked
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "wrong"),
     [
         ("basic_auth: {}\nbearer_token_file: x", "line 2: bearer_token_file is given along with basic_auth"),
         ("basic_auth: {username: me}", "expected either password or password_file"),
@@ -78,15 +74,15 @@ def test_certificates_need_not_be_checked_where_that_is_asked_for(tmp_path: Path
         ("http_headers: {X: {}}", "'X' has no 'values'"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_an_error_names_its_line(tmp_path: Path, text: str, wrong: str) -> None:
     with pytest.raises(TextFileError) as caught:
         read_http_config(written(tmp_path, text))
-    assert said in str(caught.value)
+    assert wrong in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "text", ["bearer_token_file: gone", "basic_auth: {password_file: gone}", "tls_config: {ca_file: gone}"]
 )
-def test_a_file_that_is_not_there_is_told_at_once(tmp_path: Path, text: str) -> None:
+def test_a_missing_file_is_an_error_at_once(tmp_path: Path, text: str) -> None:
     with pytest.raises(FileNotFoundError):
         read_http_config(written(tmp_path, text))

@@ -1,8 +1,4 @@
-"""What a watch tells Prometheus of itself."""
-
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
@@ -13,39 +9,18 @@ from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.prometheus.receivers import OwnMetrics
 from tests.live.prometheus_process import lint, needs_promtool
 
-FOUND = SlowWorker("a", "", Cause.GPU, 2.0, 0.9, 0.0, None)
 
-
+@pytest.fixture
 def metrics() -> OwnMetrics:
+    """Metrics after a round with findings; :mod:`tests.fleet.test_watch` has their values."""
     own = OwnMetrics()
-    own.judged(at=1000, pull=2.5, judge=0.5, machines=64, missing=7)
-    own.failed(pull=1.5)
-    own.untold()
-    own.ongoing([FOUND, FOUND])
+    found = SlowWorker("secret", "secret", Cause.GPU, 2.0, 0.9, 0.0, None, line="secret", workers=("secret",))
+    own.judged([found], at=1000, pull=2.5, judge=0.5, machines=64, missing=7)
     return own
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "value"),
-    [
-        ("rounds_total", {"outcome": "judged"}, 1),
-        ("rounds_total", {"outcome": "failed"}, 1),
-        ("pull_seconds_total", {}, 4),
-        ("judge_seconds_total", {}, 0.5),
-        ("missing_samples_total", {}, 7),
-        ("untold_total", {}, 1),
-        ("machines", {}, 64),
-        ("findings", {"cause": "gpu"}, 2),
-        ("findings", {"cause": "disk"}, 0),
-        ("last_success_timestamp_seconds", {}, 1000),
-    ],
-)
-def test_rounds_are_counted(name: str, labels: dict[str, str], value: float) -> None:
-    assert metrics().registry.get_sample_value(f"dask_efficiency_watch_{name}", labels) == value
-
-
-def test_they_are_served_on_the_address_that_was_given_and_on_no_other() -> None:
-    server = metrics().serve(0, "127.0.0.1")
+def test_metrics_are_served_on_the_address_that_was_given_and_on_no_other(metrics: OwnMetrics) -> None:
+    server = metrics.serve(0, "127.0.0.1")
     try:
         assert server.server_address[0] == "127.0.0.1"
     finally:
@@ -53,18 +28,15 @@ def test_they_are_served_on_the_address_that_was_given_and_on_no_other() -> None
         server.server_close()
 
 
-def test_an_address_of_another_host_is_refused_by_its_name() -> None:
+def test_an_address_of_another_host_is_refused_by_its_name(metrics: OwnMetrics) -> None:
     with pytest.raises(OSError, match=r"metrics-address 192\.0\.2\.1, metrics-port 9469: "):
-        metrics().serve(9469, "192.0.2.1")
+        metrics.serve(9469, "192.0.2.1")
 
 
-def test_they_name_no_machine() -> None:
-    """As exporters do, they are served on all addresses where nothing else is asked for."""
-    own = metrics()
-    own.ongoing([replace(FOUND, worker="secret", host="secret", workers=("secret",), line="secret")])
-    assert b"secret" not in generate_latest(own.registry)
+def test_metrics_name_no_machine(metrics: OwnMetrics) -> None:  # by default, they are on all addresses of the host
+    assert b"secret" not in generate_latest(metrics.registry)
 
 
 @needs_promtool
-def test_promtool_finds_nothing_wrong_with_them() -> None:
-    assert lint(generate_latest(metrics().registry).decode()) == ""
+def test_promtool_finds_nothing_wrong_with_the_metrics(metrics: OwnMetrics) -> None:
+    assert lint(generate_latest(metrics.registry).decode()) == ""

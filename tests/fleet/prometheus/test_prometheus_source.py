@@ -12,6 +12,7 @@ import yaml
 
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.fleet.prometheus import prometheus_source as module
+from dask_efficiency.fleet.prometheus.prometheus_query import Answered
 from dask_efficiency.fleet.prometheus.prometheus_source import Gathered, TooLargeError, metric_names
 from dask_efficiency.fleet.rounds.metrics_file import READY, parse_metrics_file, read_metrics_file
 from tests.live.prometheus_process import needs_promtool
@@ -57,10 +58,10 @@ FILE = parse_metrics_file(
 
 
 def filled(gathered: Gathered, number: int, at: list[float], values: list[float], **labels: str) -> None:
-    gathered.add(number, labels, np.array(at), np.array(values, np.float32))
+    gathered.add(number, Answered(labels, np.array(at), np.array(values, np.float32)))
 
 
-def test_samples_lie_on_the_grid_and_what_is_missing_is_missing() -> None:
+def test_samples_lie_on_the_grid_and_missing_ones_are_missing() -> None:
     gathered = Gathered(FILE, start=100, samples=4)
     filled(gathered, 0, [100, 110.001], [1, 2], instance="b", rack="r1")
     filled(gathered, 1, [105], [3], instance="b")
@@ -75,23 +76,28 @@ def test_samples_lie_on_the_grid_and_what_is_missing_is_missing() -> None:
     )
 
 
-def test_a_series_without_the_machine_is_told_with_the_line_of_the_query() -> None:
-    with pytest.raises(TextFileError, match=r"m.yaml, line 5: cpu: a series .* no label 'instance'.* 'rack'"):
-        filled(Gathered(FILE, start=0, samples=4), 0, [0], [1], rack="r1")
-
-
-def test_a_machine_without_its_group_is_told() -> None:
-    gathered = Gathered(FILE, start=0, samples=4)
-    filled(gathered, 0, [0], [1], instance="a", job="x")
-    with pytest.raises(TextFileError, match=r"line 5: cpu: no series of 'a' has a label 'rack', its group; .* 'job'"):
+@pytest.mark.parametrize(
+    ("labels", "wrong"),
+    [
+        ([{"rack": "r1"}], r"m.yaml, line 5: cpu: a series .* no label 'instance'.* 'rack'"),
+        ([{"instance": "a", "job": "x"}], r"line 5: cpu: no series of 'a' has a label 'rack', its group; .* 'job'"),
+        (
+            [{"instance": "a", "rack": "r", "gpu": "0"}, {"instance": "a", "rack": "r", "gpu": "1"}],
+            r"several series of 'a', which differ in gpu; .*avg by \(instance\)",
+        ),
+    ],
+)
+def test_series_without_one_machine_and_group_each_are_an_error_with_the_line_of_the_query(
+    labels: list[dict[str, str]], wrong: str
+) -> None:
+    def answered() -> None:
+        gathered = Gathered(FILE, start=0, samples=4)
+        for each in labels:
+            filled(gathered, 0, [0, 5, 10], [1, 1, 1], **each)
         gathered.series()
 
-
-def test_several_series_of_a_machine_are_told_by_what_they_differ_in() -> None:
-    gathered = Gathered(FILE, start=0, samples=4)
-    filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", gpu="0")
-    with pytest.raises(TextFileError, match=r"several series of 'a', which differ in gpu; .*avg by \(instance\)"):
-        filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", gpu="1")
+    with pytest.raises(TextFileError, match=wrong):
+        answered()
 
 
 def test_a_machine_that_gets_other_labels_goes_on() -> None:

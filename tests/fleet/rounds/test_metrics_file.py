@@ -1,5 +1,3 @@
-"""Files of metrics: what they say, and the line of what is wrong."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -37,7 +35,7 @@ metrics:
 """
 
 
-def test_a_file_says_what_is_asked_and_what_it_means() -> None:
+def test_a_file_has_queries_and_their_meanings() -> None:
     file = parse_metrics_file(GOOD, "m.yaml")
     cpu, errors = file.metrics
     assert file.step_seconds == 90
@@ -56,7 +54,7 @@ def test_the_files_that_come_with_the_package_can_be_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "wrong"),
     [
         ("1m30s", "15", "m.yaml, line 1: step: expected a duration above 0 such as 15s, 8m or 1h30m, got '15'"),
         ("1m30s", "5 parsecs", "line 1: step: expected a duration"),
@@ -74,13 +72,13 @@ def test_the_files_that_come_with_the_package_can_be_read(name: str) -> None:
         ("metrics:", "metrics: [", "this is not YAML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(old: str, new: str, said: str) -> None:
+def test_an_error_names_its_line(old: str, new: str, wrong: str) -> None:
     with pytest.raises(TextFileError) as caught:
         parse_metrics_file(GOOD.replace(old, new), "m.yaml")
-    assert said in str(caught.value)
+    assert wrong in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_names_the_ready_ones(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no file 'nod'; expected .* node, dcgm, dask-efficiency"):
         read_metrics_file("nod")
 

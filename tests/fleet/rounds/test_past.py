@@ -1,8 +1,9 @@
-"""What is known of a fleet: new samples are put to old ones, machines come and go."""
-
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
@@ -24,23 +25,20 @@ def rows_of(found: MetricSeries) -> dict[str, list[float | None]]:
     }
 
 
-def test_the_latest_samples_win_and_gaps_keep_the_old_ones() -> None:
-    known = series(0, {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8]})
-    found = extended(known, series(20, {"a": [30, 40, 50], "b": [NAN, 80, 90]}), start=10)
-    assert found.start == 10
-    assert rows_of(found) == {"a": [2, 30, 40, 50], "b": [6, 7, 80, 90]}
-
-
-def test_machines_come_and_go() -> None:
-    known = series(0, {"gone": [1, 2, 3, NAN], "b": [5, 6, 7, 8]})
-    found = extended(known, series(40, {"b": [9], "new": [1]}), start=30)
-    assert rows_of(found) == {"b": [8, 9], "new": [None, 1]}
-    assert found.groups == ("group of b", "group of new")
-
-
-def test_a_gap_between_two_pulls_is_missing() -> None:
-    found = extended(series(0, {"a": [1, 2]}), series(40, {"a": [5]}), start=0)
-    assert rows_of(found) == {"a": [1, 2, None, None, 5]}
+@pytest.mark.parametrize(
+    ("known", "at", "latest", "start", "rows"),
+    [  # the latest samples win, and gaps keep the old ones
+        ({"a": [1, 2, 3, 4], "b": [5, 6, 7, 8]}, 20, {"a": [30, 40, 50], "b": [NAN, 80, 90]}, 10,
+         {"a": [2, 30, 40, 50], "b": [6, 7, 80, 90]}),
+        ({"gone": [1, 2, 3, NAN], "b": [5, 6, 7, 8]}, 40, {"b": [9], "new": [1]}, 30, {"b": [8, 9], "new": [None, 1]}),
+        ({"a": [1, 2]}, 40, {"a": [5]}, 0, {"a": [1, 2, None, None, 5]}),
+    ],
+)  # fmt: skip
+def test_new_samples_are_added_to_old_ones(known: Any, at: float, latest: Any, start: float, rows: Any) -> None:
+    found = extended(series(0, known), series(at, latest), start=start)
+    assert found.start == start
+    assert rows_of(found) == rows
+    assert found.groups == tuple(f"group of {name}" for name in rows)
 
 
 def test_metrics_come_and_go() -> None:
@@ -76,7 +74,7 @@ def test_there_is_no_past_where_nothing_came_before_the_window() -> None:
     assert rows_of(window) == {"a": [2]}
 
 
-def test_samples_are_missing_only_of_what_a_machine_has() -> None:
+def test_samples_are_missing_only_of_metrics_that_a_machine_has() -> None:
     assert missing_samples(series(0, {"a": [1, NAN, 3], "never": [NAN] * 3})) == 1
 
 
@@ -112,16 +110,11 @@ def test_the_past_is_as_it_was_until_the_fault_began() -> None:
     expected = [102.0] * 6 + [np.nan] * 4
     np.testing.assert_array_equal(row(habits.applied(past(5000, 100, of_a=30))), expected)
     assert row(habits.applied(past(5000, 100, of_a=30)), 1) == [100] * 10
-
-
-def test_what_is_kept_is_what_was_there_when_it_was_found() -> None:
-    habits = Habits()
-    habits.keep([found(since=60)], past(0, 50, of_a=2))
-    habits.keep([found(since=60)], past(40, 50, of_a=30))
+    habits.keep([found(since=60)], past(40, 50, of_a=30))  # what was there when it was found stays
     assert row(habits.applied(past(80, 50, of_a=30)))[:6] == [52] * 6
 
 
-def test_who_is_no_longer_at_fault_has_the_past_that_there_is() -> None:
+def test_a_machine_that_is_no_longer_at_fault_has_the_past_that_there_is() -> None:
     habits = Habits()
     habits.keep([found(since=60)], past(0, 50, of_a=2))
     habits.keep([], past(0, 50, of_a=30))

@@ -11,6 +11,7 @@ import pytest
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.scheduler import outlier_watch
 from dask_efficiency.fleet.scheduler.outlier_watch import EVERY_SECONDS, WINDOW_SECONDS, OutlierWatch
 from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 
@@ -26,18 +27,20 @@ def series(faulty: int | None, onset: int = 60) -> MetricSeries:
 
 
 class Bench:
-    """A watch whose other thread does what it is given when it is told to."""
+    """A watch whose other thread finishes when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = SimpleNamespace(run_in_executor=lambda executor, call: self.elsewhere(call))
+        monkeypatch.setattr(outlier_watch, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
         self.faulty: int | None = 3
         self.onset = 60
         self.enabled = True
         self.asked: list[float] = []
         self.waiting: list[SimpleNamespace] = []
-        self.watch = OutlierWatch(self.series, lambda: self.enabled, self.elsewhere)
+        self.watch = OutlierWatch(self.series, lambda: self.enabled)
         self.now = 0.0
 
-    def series(self, seconds: float) -> Callable[[], MetricSeries]:
+    def series(self, seconds: float) -> Callable[[], Any]:
         self.asked.append(seconds)
         return lambda: series(self.faulty, self.onset)
 
@@ -45,16 +48,19 @@ class Bench:
         self.waiting.append(SimpleNamespace(done=lambda: False, result=call))
         return self.waiting[-1]
 
+    def names(self) -> list[str]:
+        return [finding.worker for finding in self.watch.findings]
+
     def poll(self, seconds: float = 0.5) -> tuple[list[str], list[str]]:
-        """Who is new among the findings, and who is not there any more."""
+        """New workers among the findings, and those that are no longer there."""
         self.now += seconds
-        before = [finding.worker for finding in self.watch.findings]
+        before = self.names()
         self.watch.poll(at=round(self.now * SECOND), now=self.now)
-        after = [finding.worker for finding in self.watch.findings]
+        after = self.names()
         return [name for name in after if name not in before], [name for name in before if name not in after]
 
     def look(self) -> tuple[list[str], list[str]]:
-        """The same of a whole look, a minute later."""
+        """The changes of a whole look, a minute later."""
         self.poll(EVERY_SECONDS)
         self.finish()
         return self.poll()
@@ -64,36 +70,28 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
 
 
-def test_an_outlier_is_told_once_and_again_when_it_is_none_any_more(bench):
+def test_an_outlier_is_new_once_and_over_once(bench):
     assert bench.poll() == ([], [])
     assert bench.poll() == ([], [])  # nobody waits for the other thread
     bench.finish()
     assert bench.poll() == (["3"], [])
-    assert [finding.worker for finding in bench.watch.findings] == ["3"]
+    assert bench.names() == ["3"]
     assert bench.look() == ([], [])
-    bench.faulty = None
-    assert bench.look() == ([], ["3"])
-    assert bench.watch.findings == ()
-    assert [finding.worker for finding in bench.watch.findings_between(0, 1e9)] == ["3"]
-    assert bench.watch.findings_between(1e8, 1e9) == ()
-
-
-def test_what_lasts_longer_than_is_looked_at_is_not_over(bench):
-    bench.poll()
-    bench.finish()
-    assert bench.poll() == (["3"], [])
-    bench.onset = 0
+    bench.onset = 0  # it lasts longer than the window
     for _ in range(3):
         assert bench.look() == ([], [])
     bench.faulty = None
     assert bench.look() == ([], ["3"])
+    assert bench.names() == []
+    assert [finding.worker for finding in bench.watch.findings_between(0, 1e9)] == ["3"]
+    assert bench.watch.findings_between(1e8, 1e9) == ()
 
 
-def test_it_looks_once_a_minute_and_at_one_thing_at_a_time(bench):
+def test_it_looks_once_a_minute_and_at_one_window_at_a_time(bench):
     for _ in range(1_000):
         bench.poll()
     assert len(bench.waiting) == 1
@@ -106,26 +104,30 @@ def test_it_looks_once_a_minute_and_at_one_thing_at_a_time(bench):
     assert set(bench.asked) == {WINDOW_SECONDS}
 
 
-def test_switched_off_it_looks_at_nothing_and_forgets_what_it_found(bench):
-    bench.poll()
-    bench.finish()
-    bench.poll()
+def test_switched_off_it_looks_at_nothing_and_forgets_its_findings(bench):
+    bench.look()
     bench.enabled = False
     assert bench.poll(EVERY_SECONDS) == ([], ["3"])
     assert not bench.waiting
 
 
-def test_a_worker_that_left_is_no_outlier_any_more(bench):
-    bench.poll()
-    bench.finish()
-    bench.poll()
+def test_a_worker_that_left_is_no_outlier_any_more_and_is_not_found_by_a_look_that_began_before(bench):
+    bench.look()
     bench.watch.left("3", now=bench.now)
-    assert bench.watch.findings == ()
+    assert bench.names() == []
     assert len(bench.watch.past) == 1
+    bench.poll(EVERY_SECONDS)
+    bench.watch.left("3", now=bench.now)
+    bench.finish()
+    assert bench.poll() == ([], [])
 
 
-def test_a_failure_ends_it_and_goes_no_further(bench, caplog, monkeypatch):
-    monkeypatch.setattr(bench, "series", lambda seconds: None)
+def test_workers_that_leave_while_nobody_looks_are_not_remembered(bench):
+    bench.watch.left("w", now=1.0)
+    assert not bench.watch._gone
+
+
+def test_a_failure_ends_it_and_goes_no_further(bench, caplog):
     bench.watch._series = lambda seconds: lambda: None
     with caplog.at_level(logging.ERROR, "dask_efficiency"):
         bench.poll()
@@ -135,14 +137,19 @@ def test_a_failure_ends_it_and_goes_no_further(bench, caplog, monkeypatch):
     assert caplog.text.count("looks for outliers no more") == 1
 
 
-def test_the_watch_for_stragglers_tells_of_outliers_too(bench, caplog):
+def reporter(bench: Bench, on_straggler: Any, log_event: Callable[..., Any]) -> StragglerReporter:
+    scheduler: Any = SimpleNamespace(workers={}, log_event=log_event)
+    made = StragglerReporter(scheduler, ClusterLedger(at=0), lambda: on_straggler)
+    made.outliers = bench.watch
+    return made
+
+
+def test_the_watch_for_stragglers_reports_outliers_too(bench, caplog):
     events: list[dict[str, Any]] = []
-    scheduler: Any = SimpleNamespace(workers={}, log_event=lambda topic, event: events.append(event))
     called: list[str] = []
-    stragglers = StragglerReporter(
-        scheduler, ClusterLedger(at=0), lambda: lambda _, finding: called.append(finding.worker)
+    stragglers = reporter(
+        bench, lambda _, finding: called.append(finding.worker), lambda topic, event: events.append(event)
     )
-    stragglers.outliers = bench.watch
     with caplog.at_level(logging.WARNING, "dask_efficiency"):
         stragglers.poll(SECOND)
         bench.finish()
@@ -154,17 +161,17 @@ def test_the_watch_for_stragglers_tells_of_outliers_too(bench, caplog):
     assert [finding["worker"] for finding in stragglers.between(0, 1e12)] == ["3"]
 
 
-def test_an_outlier_is_told_once_its_tasks_say_nothing_any_more(bench, monkeypatch):
+def test_findings_by_tasks_go_before_an_outlier_which_is_reported_when_they_are_over(bench, monkeypatch):
     events: list[str] = []
-    scheduler: Any = SimpleNamespace(workers={}, log_event=lambda topic, event: events.append(event["action"]))
-    stragglers = StragglerReporter(scheduler, ClusterLedger(at=0), lambda: "warn")
-    stragglers.outliers = bench.watch
+    stragglers = reporter(bench, "warn", lambda topic, event: events.append(event["action"]))
     bench.poll()
     (finding,), _ = bench.waiting[0].result()
+    by_tasks = replace(finding, effect=2.0)
     with monkeypatch.context() as patched:
-        patched.setattr(type(stragglers._watch), "findings", (replace(finding, effect=2.0),))
+        patched.setattr(type(stragglers._watch), "findings", (by_tasks,))
         bench.finish()
         stragglers.poll(2 * SECOND)
+        assert stragglers.findings == (by_tasks,)
         assert events == []
     stragglers.poll(3 * SECOND)
     stragglers.poll(4 * SECOND)
@@ -173,31 +180,3 @@ def test_an_outlier_is_told_once_its_tasks_say_nothing_any_more(bench, monkeypat
     stragglers.poll(5 * SECOND)
     stragglers.poll(6 * SECOND)
     assert events == ["straggler", "straggler-cleared"]
-
-
-def test_who_leaves_where_nobody_looks_is_not_remembered(bench):
-    bench.enabled = False
-    for number in range(100):
-        bench.watch.left(f"w{number}", now=1.0)
-        bench.poll()
-    assert not bench.watch._gone
-
-
-def test_who_left_while_it_looked_is_not_found(bench):
-    bench.poll()
-    bench.watch.left("3", now=1.0)
-    bench.finish()
-    assert bench.poll() == ([], [])
-
-
-def test_what_tasks_say_of_a_worker_goes_before_what_metrics_say(bench, monkeypatch):
-    scheduler: Any = SimpleNamespace(workers={}, log_event=lambda *event: pytest.fail("it is known already"))
-    stragglers = StragglerReporter(scheduler, ClusterLedger(at=0), lambda: "warn")
-    stragglers.outliers = bench.watch
-    bench.poll()
-    (finding,), _ = bench.waiting[0].result()
-    by_tasks = replace(finding, effect=2.0)
-    monkeypatch.setattr(type(stragglers._watch), "findings", (by_tasks,))
-    bench.finish()
-    stragglers.poll(2 * SECOND)
-    assert stragglers.findings == (by_tasks,)

@@ -1,12 +1,10 @@
-"""Comparison of workers' processes: which figures are enough to compare by."""
-
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.comparison import ProcessComparison
 from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.processes import ProcessComparison
 from dask_efficiency.straggler.signals import DISK
 
 
@@ -17,7 +15,7 @@ def test_disks_are_compared_from_a_megabyte_on(nbytes: float, compared: bool) ->
         for row in rows.tolist():
             seconds = 1.0 + (row == 3)
             process = np.array([beat * seconds, beat * nbytes, 0.0, 1.0, 1.0])
-            comparison.receive(row, process, at=beat * 10**9, paused=0.0, spilling=0.0, held=1.0, lag=0.0)
+            comparison.receive(row, process, beat * 10**9, 0.0, 0.0, 1.0, 0.0)
         gained = comparison.gained()
     interval = Interval.of(4)
     comparison.compare(interval, rows, gained)

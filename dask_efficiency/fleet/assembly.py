@@ -1,0 +1,103 @@
+"""Source, detector and watch, as the options and settings of a command ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from dask_efficiency.cli.inputs import scheduler_address
+from dask_efficiency.cli.options import Connection
+from dask_efficiency.files.text_files import known_names
+from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource
+from dask_efficiency.fleet.minder.detector import load_minder
+from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_outliers
+from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
+from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
+from dask_efficiency.fleet.prometheus.receivers import OwnMetrics
+from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
+from dask_efficiency.fleet.rounds.rounds import Event
+from dask_efficiency.fleet.scheduler.worker_series import NAMES
+from dask_efficiency.fleet.settings import WatchSettings
+from dask_efficiency.fleet.watch import Detector, FleetWatch
+from dask_efficiency.straggler.retirements import Retirements
+
+#: Sources of a watch's metrics.
+Source = SchedulerSource | PrometheusSource
+
+#: Least number of samples in a window; fewer show too little. A guess.
+MIN_SAMPLES = 16
+
+
+def scheduler_source(scheduler: str, connection: Connection) -> SchedulerSource:
+    """Metrics that a scheduler keeps of its workers."""
+    address = scheduler_address(scheduler, "a scheduler, or a Prometheus with --metrics")
+
+    def asking(question: Callable[[Any], Awaitable[Any]]) -> Any:
+        try:
+            return connection.reply(address, question)
+        except click.ClickException as error:  # a scheduler without the plugin may have it in the next round
+            raise ValueError(error.message) from error
+
+    return SchedulerSource(address, asking, connection.timeout_seconds)
+
+
+def prometheus_source(url: str, metrics: str, settings: WatchSettings, timeout_seconds: float) -> PrometheusSource:
+    """Metrics of a file of queries, from a Prometheus."""
+    return PrometheusSource(PrometheusClient(url, settings.http_config, timeout_seconds), read_metrics_file(metrics))
+
+
+def fleet_watch(
+    source: Source,
+    settings: WatchSettings,
+    *,
+    show: Callable[[Event], None],
+    warn: Callable[[str], None],
+    clock: Callable[[], float],
+) -> FleetWatch:
+    """Watch of a source; raises OSError, ValueError or ImportError if a file or a setting cannot be used."""
+    detector = _detector(source, settings)
+    samples = settings.window / source.step_seconds
+    if samples < MIN_SAMPLES:
+        raise ValueError(
+            f"a window of {settings.window:g} s has {samples:.0f} samples, one in {source.step_seconds:g} s; "
+            f"expected {MIN_SAMPLES} at least"
+        )
+    metrics = None
+    if settings.metrics_port:
+        metrics = OwnMetrics()
+        metrics.serve(settings.metrics_port, settings.metrics_address)
+    return FleetWatch(source, detector, settings, show, warn, clock, metrics)
+
+
+def _detector(source: Source, settings: WatchSettings) -> Detector:
+    if not settings.model:
+        # A scheduler gives its workers what it likes.
+        return outlier_detector(settings.continuity, same_work=not isinstance(source, SchedulerSource))
+    minder = load_minder(settings.model)
+    names, whose = list(NAMES), f"a scheduler such as {source.name}"
+    if isinstance(source, PrometheusSource):
+        names, whose = [metric.name for metric in source.file.metrics], source.file.path
+    unknown = [name for name in minder.metrics if name not in names]
+    if unknown:
+        raise ValueError(
+            f"{settings.model} was trained on {unknown[0][:80]!r}, which {whose} does not have; "
+            f"{known_names(unknown[0], names)}; expected a model of the same metrics, as `fleet train` makes"
+        )
+    return lambda window, past: minder.find(window)
+
+
+def retiring(
+    source: SchedulerSource, settings: WatchSettings, watch: FleetWatch, say: Callable[[str], None]
+) -> Callable[[float], None]:
+    """Function that retires, at an instant, one of those that the last round found."""
+    limit = Retirements(share=settings.retire_share, every_seconds=settings.retire_every)
+    retire = Retiring(source.asking, limit, say)
+    return lambda at: retire(watch.found, watch.present, at=at)
+
+
+def outlier_detector(continuity_seconds: float | None = None, *, same_work: bool = True) -> Detector:
+    """:func:`~dask_efficiency.fleet.find_outliers` as the detector of a watch."""
+    seconds = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
+    return lambda window, past: find_outliers(window, history=past, continuity_seconds=seconds, same_work=same_work)

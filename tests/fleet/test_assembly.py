@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.fleet.assembly import outlier_detector
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.prometheus.prometheus_query import Answered
+from dask_efficiency.fleet.prometheus.prometheus_source import Gathered
+from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
+from dask_efficiency.fleet.rounds.past import parted
+
+FILE = parse_metrics_file(
+    """metrics:
+  heat: {query: heat, worse: more, cause: gpu, least: 5}
+  memory: {query: rate, worse: less, least: 10%}
+  load: {query: load, cause: contention}
+""",
+    "m.yaml",
+)
+
+
+def judged(metric: str, change: float, *, level: float = 60.0) -> list[SlowWorker]:
+    """Of eight machines that have been alike for half an hour, one changes in a metric."""
+    gathered = Gathered(FILE, start=0, samples=540)
+    number = [one.name for one in FILE.metrics].index(metric)
+    random, at = np.random.default_rng(1), np.arange(540) * FILE.step_seconds
+    for machine in range(8):
+        values = level + random.normal(0, 0.5, 540) + change * ((at >= 7600) & (machine == 3))
+        gathered.add(number, Answered({"instance": f"m{machine}"}, at, values.astype(np.float32)))
+    past, window = parted(gathered.series(), window_start=7200)
+    return outlier_detector()(window, past)
+
+
+@pytest.mark.parametrize(
+    ("metric", "change", "counts"),
+    [
+        ("heat", 12, True),
+        ("heat", 3, False),
+        ("heat", -12, False),
+        ("memory", -15, True),
+        ("memory", -3, False),
+        ("memory", 15, False),
+        ("load", 12, True),
+        ("load", -12, True),
+    ],
+)
+def test_a_change_that_is_better_or_too_small_is_nobodys_fault(metric: str, change: float, counts: bool) -> None:
+    """A file's metric means what the file says, whatever a metric of that name means elsewhere."""
+    assert [finding.worker for finding in judged(metric, change)] == ["m3"] * counts
+
+
+@pytest.mark.parametrize(("metric", "cause"), [("heat", Cause.GPU), ("load", Cause.CONTENTION)])
+def test_the_cause_is_that_of_the_file(metric: str, cause: Cause) -> None:
+    (found,) = judged(metric, 12)
+    assert found.cause is cause
+
+
+def test_outliers_are_judged_with_the_continuity_of_the_settings() -> None:
+    random = np.random.default_rng(1)
+    values = random.normal(10, 1, (1, 8, 120)).astype(np.float32)
+    values[0, 3, 84:] += 30
+    series = MetricSeries.of(values, metrics=("load",), step_seconds=5.0)
+    assert [found.worker for found in outlier_detector(120.0)(series, None)] == ["3"]
+    assert outlier_detector(400.0)(series, None) == []
