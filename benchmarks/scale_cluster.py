@@ -19,7 +19,7 @@ from dask_efficiency.accounts.buckets import CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.lines import Frame, HolderRow, SampleRow
-from dask_efficiency.accounts.skew import LargestResult, LongestTask, TaskSizes
+from dask_efficiency.accounts.skew import Most, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter
 from dask_efficiency.accounts.wire.snapshots import (
     CORE_WAIT,
@@ -153,9 +153,7 @@ class Kind:
 
     def _sizes(self, prefix: str) -> TaskSizes:
         lengths = [round(1e7 * self._random.lognormvariate(0, 0.2)) for _ in range(5)]
-        sizes = TaskSizes(
-            longest=LongestTask(max(lengths), f"{prefix}-0"), largest=LargestResult(1_000_000, f"{prefix}-0")
-        )
+        sizes = TaskSizes(longest=Most(max(lengths), f"{prefix}-0"), largest=Most(1_000_000, f"{prefix}-0"))
         sizes.ns.add(lengths)
         sizes.nbytes.add([1_000_000] * len(lengths))
         return sizes

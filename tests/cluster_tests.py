@@ -76,7 +76,7 @@ PROVES = {
     },
     "live/test_activity_on_a_cluster.py": {
         "test_every_scrape_of_a_worker_adds_up_to_its_threads_times_its_time": "a live view's sum",
-        "test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape": "what runs is seen while it runs",
+        "test_a_long_task_shows_at_every_scrape[sleeps]": "what runs is seen while it runs",
     },
     "report/test_what_a_report_tells_on_a_cluster.py": {
         "test_the_timeline_agrees_with_the_accounts": "the timeline",

@@ -16,12 +16,12 @@ from dask_efficiency.accounts.buckets import (
     cause_name,
     causes_of,
     fit_causes,
-    in_proportion,
 )
 from dask_efficiency.accounts.details import HolderRow, Holdup, SampleRow, WindowDetails
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.metered import Metered
-from dask_efficiency.accounts.skew import LargestResult, LongestTask, TaskSizes
+from dask_efficiency.accounts.rows import divide
+from dask_efficiency.accounts.skew import Most, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import (
@@ -95,7 +95,7 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
     whole = sum(tasks) + sum(free) + running
     held = draw(st.dictionaries(names, st.integers(0, n), max_size=1))
     again = draw(st.dictionaries(names, st.integers(1, 9), max_size=3))
-    recomputed = in_proportion([*again.values()], tasks[TASK_BUCKETS.index("recomputed")]) if again else []
+    recomputed = divide(again, tasks[TASK_BUCKETS.index("recomputed")]) if again else {}
     return Balance(
         nthreads=n,
         elapsed=whole // n,
@@ -105,7 +105,7 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
         active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks) - spilling, 0, 0, spilling, running]),
         holding={prefix: (running, slots) for prefix, slots in held.items()},
-        recomputed={mark: (ns, again[mark]) for mark, ns in zip(again, recomputed, strict=True)},
+        recomputed={mark: (ns, again[mark]) for mark, ns in recomputed.items()},
     )
 
 
@@ -165,8 +165,8 @@ def sizes_of(tasks: Mapping[str, Sequence[tuple[str, int, int]]]) -> dict[str, T
         found[prefix] = sizes = TaskSizes()
         sizes.ns.add([ns for _, ns, _ in of_prefix])
         sizes.nbytes.add([nbytes for _, _, nbytes in of_prefix if nbytes >= 0])
-        sizes.longest = max((LongestTask(ns, key) for key, ns, _ in of_prefix), default=None)
-        sizes.largest = max((LargestResult(nbytes, key) for key, _, nbytes in of_prefix if nbytes >= 0), default=None)
+        sizes.longest = max((Most(ns, key) for key, ns, _ in of_prefix), default=None)
+        sizes.largest = max((Most(nbytes, key) for key, _, nbytes in of_prefix if nbytes >= 0), default=None)
     return found
 
 

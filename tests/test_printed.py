@@ -35,7 +35,7 @@ PRINTS = {"print", "echo", "secho", "warn", "warn_explicit"}
 #: All that print something that is not harmless by its form, and why it is.
 PRINTED = {
     "cli/output.py": ["text"],  # of `tell`, made harmless line by line
-    "live/top.py": ["plain(view, width=width, height=self._height)", "gap"],  # drawn: tests/live/test_terminal.py
+    "live/top.py": ["plain(view, width=width, height=height)", "next(gaps)"],  # drawn: tests/live/test_terminal.py
     "fleet/watch.py": ["error"],  # given to `tell`
     # its own names and numbers
     "report/demo.py": [

@@ -2,73 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+from dask_efficiency.accounts.rows import add, cap
 
 
 class Bucket(StrEnum):
     """One place where thread time goes; every thread is in exactly one at any instant."""
 
-    THREAD_CPU = "thread-cpu"
-    GPU = "gpu"
-    LIBRARY_THREADS = "library-threads"
-    THREAD_NONCPU = "thread-noncpu"
-    SPILL = "spill"
-    OVERHEAD = "overhead"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    RECOMPUTED = "recomputed"
-    PAUSED = "paused"
-    RETIRING = "retiring"
-    WAITING_ON_DATA = "waiting-on-data"
-    CONSTRAINED = "constrained"
-    IDLE = "idle"
-    NO_WORK = "no-work"
-    LOST_WORKER = "lost-worker"
-    UNMEASURED = "unmeasured"
-    RUNNING = "running"
+    #: For a reader who does not know Dask's internals.
+    meaning: str
+
+    THREAD_CPU = "thread-cpu", "CPU time of tasks that succeeded for the first time"
+    GPU = "gpu", "tasks that stood in a CUDA call while a kernel of their own ran"
+    LIBRARY_THREADS = "library-threads", "tasks that waited while threads of a library (Arrow, BLAS, OpenMP) computed"
+    THREAD_NONCPU = "thread-noncpu", "inside tasks, but not on the CPU: the GIL, cores, locks, sleep, I/O, GPU waits"
+    SPILL = "spill", "waiting for results to be written to disk or read back"
+    OVERHEAD = "overhead", "the rest of the time tasks held a thread: event loop, hand-over"
+    FAILED = "failed", "held by tasks that erred, earlier tries included"
+    CANCELLED = "cancelled", "held by tasks that were cancelled or cut off"
+    RECOMPUTED = "recomputed", "held by tasks whose result had been in memory and was lost"
+    PAUSED = "paused", "free threads of workers paused for lack of memory, where tasks could run"
+    RETIRING = "retiring", "free threads of workers that were closing gracefully"
+    WAITING_ON_DATA = "waiting-on-data", "free threads whose next task waited for a transfer"
+    CONSTRAINED = "constrained", "free threads whose next task waited for a resource"
+    IDLE = "idle", "free threads while there was work elsewhere or yet to be scheduled"
+    NO_WORK = "no-work", "free threads while nothing was outstanding: the client was thinking"
+    LOST_WORKER = "lost-worker", "from a worker's last report to the moment it was found dead"
+    UNMEASURED = "unmeasured", "threads that nobody metered, for a reason that is given"
+    RUNNING = "running", "held by tasks that have not ended, so that nothing is known of them yet"
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:  # noqa: D102
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
 
 
-#: Meaning of each bucket, for a reader who does not know Dask's internals.
-BUCKET_DESCRIPTIONS: dict[Bucket, str] = {
-    Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
-    Bucket.GPU: "tasks that stood in a CUDA call while a kernel of their own ran",
-    Bucket.LIBRARY_THREADS: "tasks that waited while threads of a library (Arrow, BLAS, OpenMP) computed",
-    Bucket.THREAD_NONCPU: "inside tasks, but not on the CPU: the GIL, cores, locks, sleep, I/O, GPU waits",
-    Bucket.SPILL: "waiting for results to be written to disk or read back",
-    Bucket.OVERHEAD: "the rest of the time tasks held a thread: event loop, hand-over",
-    Bucket.FAILED: "held by tasks that erred, earlier tries included",
-    Bucket.CANCELLED: "held by tasks that were cancelled or cut off",
-    Bucket.RECOMPUTED: "held by tasks whose result had been in memory and was lost",
-    Bucket.PAUSED: "free threads of workers paused for lack of memory, where tasks could run",
-    Bucket.RETIRING: "free threads of workers that were closing gracefully",
-    Bucket.WAITING_ON_DATA: "free threads whose next task waited for a transfer",
-    Bucket.CONSTRAINED: "free threads whose next task waited for a resource",
-    Bucket.IDLE: "free threads while there was work elsewhere or yet to be scheduled",
-    Bucket.NO_WORK: "free threads while nothing was outstanding: the client was thinking",
-    Bucket.LOST_WORKER: "from a worker's last report to the moment it was found dead",
-    Bucket.UNMEASURED: "threads that nobody metered, for a reason that is given",
-    Bucket.RUNNING: "held by tasks that have not ended, so that nothing is known of them yet",
-}
-
+BUCKET_DESCRIPTIONS = {bucket: bucket.meaning for bucket in Bucket}
 #: Time that produced a result for the first time.
 GOOD = (Bucket.THREAD_CPU, Bucket.GPU, Bucket.LIBRARY_THREADS)
-
 #: Time in which a task held a slot, whatever its outcome. ``running`` is the part that is not finalized.
 HELD = (
-    Bucket.THREAD_CPU,
-    Bucket.GPU,
-    Bucket.LIBRARY_THREADS,
-    Bucket.THREAD_NONCPU,
-    Bucket.SPILL,
-    Bucket.OVERHEAD,
-    Bucket.FAILED,
-    Bucket.CANCELLED,
-    Bucket.RECOMPUTED,
-    Bucket.RUNNING,
+    *(*GOOD, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD),
+    *(Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED, Bucket.RUNNING),
 )
-
 #: Buckets that only grow; ``running`` is the one gauge.
 FINALIZED = tuple(bucket for bucket in Bucket if bucket is not Bucket.RUNNING)
 
@@ -168,51 +147,8 @@ def combine(breakdowns: Iterable[Breakdown]) -> Breakdown:
     """The sum of several breakdowns."""
     total: dict[str, int] = {}
     for breakdown in breakdowns:
-        for bucket, ns in breakdown._nanoseconds.items():
-            total[bucket] = total.get(bucket, 0) + ns
+        add(total, breakdown.to_nanoseconds())
     return Breakdown(total)
-
-
-def scale_down(row: Sequence[int], total: int) -> list[int]:
-    """Scale whole numbers to a smaller total, exactly: the result sums to ``total``.
-
-    Parameters
-    ----------
-    row
-        Non-negative, summing to at least ``total``.
-    total
-        Sum of the result, at least 0.
-
-    Returns
-    -------
-    list
-        Each value at most its original: differences of the floors of the scaled running sum, so
-        no value is off by more than one.
-    """
-    whole = sum(row)
-    if not 0 <= total <= whole:
-        raise ValueError(f"cannot scale a row of {whole} to {total}; expected 0 to {whole}")
-    return in_proportion(row, total) if whole else [0] * len(row)
-
-
-def in_proportion(weights: Sequence[int], total: int) -> list[int]:
-    """Divide a total into whole numbers in proportion to weights: differences of the floors of the running sum.
-
-    Parameters
-    ----------
-    weights
-        Non-negative, not all 0.
-    total
-        At least 0.
-    """
-    whole = sum(weights)
-    found, running, given = [], 0, 0
-    for weight in weights:
-        running += weight
-        upto = running * total // whole
-        found.append(upto - given)
-        given = upto
-    return found
 
 
 def _known(bucket: str) -> Bucket:
@@ -224,26 +160,7 @@ def _known(bucket: str) -> Bucket:
 
 #: Stands for a cause that was not observed; never divided among the others.
 UNKNOWN = "unknown"
-
-#: The causes of each bucket that has any, in the order in which they are shown.
-CAUSES: dict[Bucket, tuple[str, ...]] = {
-    Bucket.THREAD_NONCPU: (
-        "gil",
-        "core",
-        "throttled",
-        "stopped",
-        "lock",
-        "sleep",
-        "file",
-        "network",
-        "child-process",
-        UNKNOWN,
-    ),
-    Bucket.OVERHEAD: ("hand-over", "event-loop", "rescheduled", UNKNOWN),
-    Bucket.IDLE: ("scheduler", "round-trips", "imbalance", "restricted", "graph", "parallelism", UNKNOWN),
-}
-
-#: Meaning of each cause, in a line.
+#: The causes of each bucket that has any, in the order in which they are shown, and their meanings.
 CAUSE_DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
     Bucket.THREAD_NONCPU: {
         "gil": "waited for Python's global interpreter lock, which another thread of the worker held",
@@ -274,79 +191,42 @@ CAUSE_DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
     },
 }
 
+#: The causes of each of these buckets, in that order.
+CAUSES = {bucket: tuple(causes) for bucket, causes in CAUSE_DESCRIPTIONS.items()}
+
 
 def cause_name(bucket: str, cause: str) -> str:
     """Name of a cause in a row, ``"thread-noncpu/gil"``; without a cause, the bucket's name."""
     return f"{bucket}/{cause}" if cause else str(bucket)
 
 
-#: Names of each bucket's causes, in their order; cached, because building one takes half a microsecond.
-CAUSE_NAMES_BY_BUCKET = {
-    bucket: tuple(cause_name(bucket, cause) for cause in causes) for bucket, causes in CAUSES.items()
-}
-
+#: Name of each cause of each bucket; cached, because building one takes half a microsecond.
+_NAMES = {bucket: {cause: cause_name(bucket, cause) for cause in causes} for bucket, causes in CAUSES.items()}
 #: All names that a row may have.
-CAUSE_NAMES = tuple(name for names in CAUSE_NAMES_BY_BUCKET.values() for name in names)
+CAUSE_NAMES = tuple(name for names in _NAMES.values() for name in names.values())
 
 
 def causes_of(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
     """Nanoseconds of one bucket by bare cause; zeros are left out."""
-    return {
-        cause: ns
-        for cause, name in zip(CAUSES[bucket], CAUSE_NAMES_BY_BUCKET[bucket], strict=True)
-        if (ns := row.get(name, 0))
-    }
+    return {cause: ns for cause, name in _NAMES[bucket].items() if (ns := row.get(name, 0))}
 
 
 def named_causes(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
     """Convert a row by bare cause to one by :func:`cause_name`; zeros are left out."""
-    return {
-        name: ns
-        for cause, name in zip(CAUSES[bucket], CAUSE_NAMES_BY_BUCKET[bucket], strict=True)
-        if (ns := row.get(cause, 0))
-    }
+    return {name: ns for cause, name in _NAMES[bucket].items() if (ns := row.get(cause, 0))}
 
 
 def fit_causes(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
-    """Divide a bucket's nanoseconds by cause.
-
-    Parameters
-    ----------
-    weights
-        Known nanoseconds by bare cause.
-    bucket
-        One of :data:`CAUSES`.
-    ns
-        Nanoseconds in the bucket.
-
-    Returns
-    -------
-    dict
-        By :func:`cause_name`; sums to ``ns``. Weights beyond it are scaled down; what they lack is :data:`UNKNOWN`.
-    """
-    known = [max(0, weights.get(cause, 0)) for cause in CAUSES[bucket]]
-    whole = sum(known)
-    if whole > ns:
-        known = scale_down(known, ns)
-    else:
-        known[-1] += ns - whole
-    return {name: n for name, n in zip(CAUSE_NAMES_BY_BUCKET[bucket], known, strict=True) if n}
+    """Divide a bucket's time by :func:`cause_name`: known weights, capped, and the rest :data:`UNKNOWN`."""
+    known = cap({name: max(0, weights.get(cause, 0)) for cause, name in _NAMES[bucket].items()}, ns)
+    known[_NAMES[bucket][UNKNOWN]] += ns - sum(known.values())
+    return {name: n for name, n in known.items() if n}
 
 
 def fit_known_causes(
     weights: Mapping[str, int], buckets: Mapping[str, int], known: Collection[Bucket] = ()
 ) -> dict[str, int]:
-    """Fit the causes of each bucket that has known ones, see :func:`fit_causes`.
-
-    Parameters
-    ----------
-    weights
-        Nanoseconds by :func:`cause_name`.
-    buckets
-        Nanoseconds by bucket.
-    known
-        Buckets whose causes are known elsewhere; here they are reported too, if only as :data:`UNKNOWN`.
-    """
+    """Fit the causes of each bucket that has known ones here, and of those in ``known``, that has them elsewhere."""
     found: dict[str, int] = {}
     for bucket in CAUSES:
         causes = causes_of(weights, bucket)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,17 +11,15 @@ from dask_efficiency.accounts.buckets import CAUSES, Bucket
 from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, short, text, whole
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
 from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
 #: Frames of a stack that are sent, the innermost; a guess above what samplers keep (48).
 MAX_DEPTH = 60
-
 #: Rows of a window's merged profile, the costliest first: 2.5 MB, as a row takes some 500 bytes. A guess.
 MAX_ROWS = 5_000
-
 #: Long holds of each kind that are kept, the longest first. A guess: reports show fewer.
 MAX_HOLDS = 20
-
 _NONCPU = frozenset(CAUSES[Bucket.THREAD_NONCPU])
 _OVERHEAD = frozenset(CAUSES[Bucket.OVERHEAD])
 
@@ -49,20 +47,19 @@ class WindowDetails:
 def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
     """Encode as plain data for msgpack, with the ``limit`` costliest rows of each profile; the rest as ``(other)``."""
     stacks = StackNumbers()
+
+    def rows(table: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+        """Rows, whose stacks travel as numbers."""
+        return [[stacks.number(value) if isinstance(value, tuple) else value for value in row] for row in table]
+
     return {
         "causes": [[span, prefix, dict(row)] for (span, prefix), row in details.causes.items()],
         "overhead": dict(details.overhead),
         "beside": [[span, prefix, ns] for (span, prefix), ns in details.free_slot_library.items()],
-        "profile": [
-            [place.bucket, place.cause, place.prefix, stacks.number(place.stack), ns]
-            for place, ns in costliest(details.profile, limit).items()
-        ],
-        "holders": [
-            [holder.prefix, holder.holder, stacks.number(holder.stack), ns]
-            for holder, ns in costliest(details.holders, limit).items()
-        ],
-        "gil_holds": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.gil_holds],
-        "loop_blocks": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.loop_blocks],
+        "profile": rows((*place, ns) for place, ns in costliest(details.profile, limit).items()),
+        "holders": rows((*holder, ns) for holder, ns in costliest(details.holders, limit).items()),
+        "gil_holds": rows(details.gil_holds),
+        "loop_blocks": rows(details.loop_blocks),
         "skew": encode_sizes(details.skew),
         "metered": [[*metered, value] for metered, value in details.metered.items()],
         "frames": [list(frame) for frame in stacks.frames],
@@ -71,62 +68,44 @@ def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
 
 
 def decode_details(payload: object) -> WindowDetails:
-    """Check and read what :func:`encode_details` made.
-
-    Raises
-    ------
-    RefusedPayload
-        If a field is missing, mistyped or out of range.
-    """
+    """Check and read what :func:`encode_details` made; raises :class:`RefusedPayload`."""
     fields = mapping("details", payload)
-    frames = [_frame(entry) for entry in listed("details.frames", fields.get("frames"))]
+
+    def rows(field: str, **columns: Callable[[str, Any], Any]) -> Iterator[list[Any]]:
+        """Rows of a field, each value read by the function of its column."""
+        for entry in listed(f"details.{field}", fields.get(field)):
+            if not isinstance(entry, (list, tuple)) or len(entry) != len(columns):
+                raise RefusedPayload(f"a row of details.{field} is {short(entry)}; expected {len(columns)} values")
+            values = zip(columns.items(), entry, strict=True)
+            yield [read(f"details.{field}.{name}", value) for (name, read), value in values]
+
+    def noncpu(name: str, row: object) -> dict[str, int]:
+        return counts(name, row, _NONCPU)
+
+    frames = [Frame(*values) for values in rows("frames", function=text, file=text, line=whole)]
     stacks = [
         tuple(_one_of("details.frames", frames, i) for i in listed("details.stacks", entry))
         for entry in listed("details.stacks", fields.get("stacks"))
     ]
 
-    def stack(number: object) -> Stack:
+    def stack(_: str, number: object) -> Stack:
         found: Stack = _one_of("details.stacks", stacks, number)
         return found
 
-    causes = {}
-    for span, prefix, row in _entries("causes", fields, 3):
-        causes[text("details.span", span), text("details.prefix", prefix)] = counts("details.causes", row, _NONCPU)
-    library = {}
-    for span, prefix, ns in _entries("beside", fields, 3):
-        library[text("details.span", span), text("details.prefix", prefix)] = whole("details.beside", ns)
-    profile = {}
-    for bucket, cause, prefix, at, ns in _entries("profile", fields, 5):
-        place = SampleRow(
-            text("details.bucket", bucket),
-            text("details.cause", cause),
-            text("details.prefix", prefix),
-            stack(at),
-        )
-        profile[place] = whole("details.profile", ns)
-    holders = {}
-    for prefix, holder, at, ns in _entries("holders", fields, 4):
-        key = HolderRow(text("details.prefix", prefix), text("details.holder", holder), stack(at))
-        holders[key] = whole("details.holders", ns)
-
-    def holds(name: str) -> tuple[Holdup, ...]:
-        return tuple(
-            Holdup(whole(f"details.{name}", ns), text(f"details.{name}", holder), stack(at))
-            for ns, holder, at in _entries(name, fields, 3)
-        )
-
     return WindowDetails(
-        causes=causes,
+        causes={(span, prefix): row for span, prefix, row in rows("causes", span=text, prefix=text, causes=noncpu)},
         overhead=counts("details.overhead", fields.get("overhead"), _OVERHEAD),
-        free_slot_library=library,
-        profile=profile,
-        holders=holders,
-        gil_holds=holds("gil_holds"),
-        loop_blocks=holds("loop_blocks"),
+        free_slot_library={(span, prefix): ns for span, prefix, ns in rows("beside", span=text, prefix=text, ns=whole)},
+        profile={
+            SampleRow(*key): ns
+            for *key, ns in rows("profile", bucket=text, cause=text, prefix=text, stack=stack, ns=whole)
+        },
+        holders={HolderRow(*key): ns for *key, ns in rows("holders", prefix=text, holder=text, stack=stack, ns=whole)},
+        gil_holds=tuple(Holdup(*values) for values in rows("gil_holds", ns=whole, holder=text, stack=stack)),
+        loop_blocks=tuple(Holdup(*values) for values in rows("loop_blocks", ns=whole, holder=text, stack=stack)),
         skew=decode_sizes(fields.get("skew")),
         metered={
-            Metered(*(text("details.metered", name) for name in names)): whole("details.metered", value)
-            for *names, value in _entries("metered", fields, len(Metered._fields) + 1)
+            Metered(*key): value for *key, value in rows("metered", **dict.fromkeys(Metered._fields, text), value=whole)
         },
     )
 
@@ -155,7 +134,7 @@ class MergedProfiles:
             kept = (worker, metered), ("", metered), ("", metered.rest)
             room = len(self.metered) < MAX_ROWS, len(self.metered) < 2 * MAX_ROWS, True
             key = next(key for key, free in zip(kept, room, strict=True) if free or key in self.metered)
-            self.metered[key] = self.metered.get(key, 0) + value
+            add(self.metered, {key: value})
 
 
 def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:
@@ -165,14 +144,12 @@ def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:
     kept = dict(heapq.nlargest(limit, rows.items(), key=lambda item: item[1]))
     for key, ns in rows.items():
         if key not in kept:
-            rest = key._replace(stack=())
-            kept[rest] = kept.get(rest, 0) + ns
+            add(kept, {key._replace(stack=()): ns})
     return kept
 
 
 def _merged(rows: dict[Any, int], more: Mapping[Any, int]) -> dict[Any, int]:
-    for key, ns in more.items():
-        rows[key] = rows.get(key, 0) + ns
+    add(rows, more)
     # Cut only at twice the bound, so that it is not cut for each worker.
     return costliest(rows, MAX_ROWS) if len(rows) > 2 * MAX_ROWS else rows
 
@@ -197,20 +174,6 @@ class StackNumbers:
             self._numbers[stack] = len(self.rows)
             self.rows.append([self.frames.setdefault(frame, len(self.frames)) for frame in stack])
         return self._numbers[stack]
-
-
-def _entries(name: str, fields: Mapping[str, Any], length: int) -> Iterable[list[Any] | tuple[Any, ...]]:
-    for entry in listed(f"details.{name}", fields.get(name)):
-        if not isinstance(entry, (list, tuple)) or len(entry) != length:
-            raise RefusedPayload(f"a row of details.{name} is {short(entry)}; expected {length} values")
-        yield entry
-
-
-def _frame(entry: object) -> Frame:
-    if not isinstance(entry, (list, tuple)) or len(entry) != 3:
-        raise RefusedPayload(f"a frame of details is {short(entry)}; expected a function, a file and a line")
-    function, file, line = entry
-    return Frame(text("details.function", function), text("details.file", file), whole("details.line", line))
 
 
 def _one_of(name: str, values: list[Any], index: object) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from dask_efficiency.accounts.rows import OTHER, add, growth, kept_apart
 
 
 class GpuUse(NamedTuple):
@@ -30,7 +32,6 @@ class DeviceTotals:
     name: str = ""
     #: From the start of the meter to the last instant whose records are complete.
     elapsed: int = 0
-    #: Time in which at least one kernel ran.
     kernels: int = 0
     #: Time in which no kernel ran, but a copy or fill did.
     copies: int = 0
@@ -45,19 +46,9 @@ class DeviceTotals:
     #: Work whose records came too late: its time is counted as idle or as other work.
     late: int = 0
 
-    def since(self, earlier: DeviceTotals) -> DeviceTotals:
-        """Growth since ``earlier``, totals of the same device and worker."""
-        return replace(
-            self,
-            elapsed=self.elapsed - earlier.elapsed,
-            kernels=self.kernels - earlier.kernels,
-            copies=self.copies - earlier.copies,
-            idle=self.idle - earlier.idle,
-            shares=_gained(self.shares, earlier.shares),
-            unattributed=self.unattributed - earlier.unattributed,
-            tail=self.tail - earlier.tail,
-            late=self.late - earlier.late,
-        )
+
+#: The fields of a device that add up.
+DEVICE_NUMBERS = ("elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late")
 
 
 class KernelTotals(NamedTuple):
@@ -91,7 +82,6 @@ class GpuTotals:
     dropped: int = 0
     #: Nanoseconds during which the meter gave way to a profiler.
     gaps: int = 0
-    #: CPU nanoseconds of the meter itself.
     cost: int = 0
     #: Tasks finalized before their use of the device was known, so that none of their time is ``gpu``.
     unknown_tasks: int = 0
@@ -106,39 +96,35 @@ class GpuTotals:
     def since(self, earlier: GpuTotals) -> GpuTotals:
         """Growth since ``earlier``, totals of the same worker incarnation; readings are the latest."""
         devices = {device.uuid: device for device in earlier.devices}
-        kernels = {(kernel.prefix, kernel.name): kernel for kernel in earlier.kernels}
-        known = [(now, kernels.get((now.prefix, now.name))) for now in self.kernels]
+        before = {(kernel.prefix, kernel.name): kernel for kernel in earlier.kernels}
+        kernels = [(now, before.get(now[:2], KernelTotals(*now[:2], 0, 0))) for now in self.kernels]
         return replace(
             self,
-            devices=tuple(now.since(devices[now.uuid]) if now.uuid in devices else now for now in self.devices),
+            devices=tuple(_grown(now, devices.get(now.uuid, DeviceTotals(now.uuid))) for now in self.devices),
             kernels=tuple(
-                KernelTotals(now.prefix, now.name, now.launches - then.launches, now.ns - then.ns) if then else now
-                for now, then in known
-                if then is None or now.launches > then.launches
+                KernelTotals(*now[:2], now.launches - then.launches, now.ns - then.ns)
+                for now, then in kernels
+                if now[:2] not in before or now.launches > then.launches
             ),
-            hidden=_gained(self.hidden, earlier.hidden),
-            kernel_ns=self.kernel_ns - earlier.kernel_ns,
-            attributed_ns=self.attributed_ns - earlier.attributed_ns,
-            bounds=_gained(self.bounds, earlier.bounds),
-            dropped=self.dropped - earlier.dropped,
-            gaps=self.gaps - earlier.gaps,
-            cost=self.cost - earlier.cost,
-            unknown_tasks=self.unknown_tasks - earlier.unknown_tasks,
+            hidden=growth(self.hidden, earlier.hidden),
+            bounds=growth(self.bounds, earlier.bounds),
+            **{name: getattr(self, name) - getattr(earlier, name) for name in NUMBERS},
         )
 
 
-def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
-    """Growth by prefix."""
-    return {prefix: ns - then.get(prefix, 0) for prefix, ns in now.items() if ns > then.get(prefix, 0)}
-
+#: The fields of the totals that add up.
+NUMBERS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
 
 #: Kernels that a sum lists, those that took most time. A guess: pages show 20.
 MAX_KERNELS = 100
-
 #: Devices that a sum lists. A guess: in a cloud, each departed worker may have had another device.
 MAX_DEVICES = 200
 
-OTHER = "(other)"
+
+def _grown(now: DeviceTotals, then: DeviceTotals) -> DeviceTotals:
+    """Growth between totals of the same device and worker."""
+    grown = {name: getattr(now, name) - getattr(then, name) for name in DEVICE_NUMBERS}
+    return replace(now, shares=growth(now.shares, then.shares), **grown)
 
 
 def add_totals(former: GpuTotals, latter: GpuTotals) -> GpuTotals:
@@ -151,36 +137,23 @@ def add_totals(former: GpuTotals, latter: GpuTotals) -> GpuTotals:
         shown,
         devices=_devices((*former.devices, *latter.devices)),
         kernels=_kernels((*former.kernels, *latter.kernels)),
-        hidden=_counts(former.hidden, latter.hidden),
-        bounds=_counts(former.bounds, latter.bounds),
+        hidden=_sum(former.hidden, latter.hidden),
+        bounds=_sum(former.bounds, latter.bounds),
         readings={**former.readings, **latter.readings},
-        **{name: getattr(former, name) + getattr(latter, name) for name in _NUMBERS},
+        **{name: getattr(former, name) + getattr(latter, name) for name in NUMBERS},
     )
-
-
-_NUMBERS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
-
-#: The fields of a device that add up.
-_DEVICE_NUMBERS = tuple(f.name for f in fields(DeviceTotals) if f.name not in ("uuid", "name", "shares"))
 
 
 def _devices(devices: Iterable[DeviceTotals]) -> tuple[DeviceTotals, ...]:
+    """One for each device; the parts of a sum add up if those of both do."""
     found: dict[str, DeviceTotals] = {}
     for device in devices:
-        if device.uuid not in found and len(found) >= MAX_DEVICES:
-            device = replace(device, uuid=OTHER, name="")
-        known = found.get(device.uuid)
-        found[device.uuid] = device if known is None else add_devices(known, device)
+        uuid = kept_apart(device.uuid, found, MAX_DEVICES)
+        known = found.get(uuid, DeviceTotals(uuid))
+        numbers = {name: getattr(known, name) + getattr(device, name) for name in DEVICE_NUMBERS}
+        name = device.name if uuid == device.uuid else ""
+        found[uuid] = DeviceTotals(uuid, name, shares=_sum(known.shares, device.shares), **numbers)
     return tuple(found.values())
-
-
-def add_devices(one: DeviceTotals, other: DeviceTotals) -> DeviceTotals:
-    """Add two totals of one device. The parts of the result add up if those of both do."""
-    return replace(
-        other,
-        shares=_counts(one.shares, other.shares),
-        **{name: getattr(one, name) + getattr(other, name) for name in _DEVICE_NUMBERS},
-    )
 
 
 def _kernels(kernels: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
@@ -196,9 +169,11 @@ def _kernels(kernels: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
 
 def _add_kernel(found: dict[tuple[str, str], KernelTotals], kernel: KernelTotals) -> None:
     key = kernel.prefix, kernel.name
-    known = found.get(key)
-    found[key] = kernel if known is None else KernelTotals(*key, known.launches + kernel.launches, known.ns + kernel.ns)
+    known = found.get(key, KernelTotals(*key, 0, 0))
+    found[key] = KernelTotals(*key, known.launches + kernel.launches, known.ns + kernel.ns)
 
 
-def _counts(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    found = dict(one)
+    add(found, other)
+    return found

@@ -8,14 +8,12 @@ import re
 import sysconfig
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 #: Rows of a table: 1 MB, as a row of 20 shared frames takes some 500 bytes.
 MAX_ROWS = 2_000
-
 #: Stands for a prefix: the worker's event loop.
 EVENT_LOOP = "(event loop)"
-
 #: Frames of a stack that are kept, the innermost. A guess: below them are mostly the callers of a library.
 MAX_DEPTH = 48
 
@@ -40,7 +38,6 @@ class SampleRow(NamedTuple):
     bucket: str
     #: Empty for a bucket without causes.
     cause: str
-    #: Prefix of the tasks.
     prefix: str
     #: Stack of the task, without Dask's frames below it; empty where it is not kept.
     stack: Stack
@@ -49,11 +46,9 @@ class SampleRow(NamedTuple):
 class HolderRow(NamedTuple):
     """Row of a profile of the GIL: its holder while tasks of a prefix waited for it."""
 
-    #: Prefix of the tasks that waited.
     prefix: str
     #: Prefix of the holder's task; in parentheses if it was no task.
     holder: str
-    #: Stack of the holder.
     stack: Stack
 
 
@@ -61,30 +56,15 @@ class Holdup(NamedTuple):
     """One stretch of time in which one thread blocked others."""
 
     ns: int
-    #: As in :class:`HolderRow`.
     holder: str
     stack: Stack
 
 
-class _HasStack(Protocol):
-    def __hash__(self) -> int: ...
-
-    def _replace(self, *, stack: Stack) -> Self: ...
-
-
-_Row = TypeVar("_Row", bound=_HasStack)
+_Row = TypeVar("_Row", SampleRow, HolderRow)
 
 
 class StackTable(Generic[_Row]):
-    """Adds up nanoseconds by row.
-
-    A full table adds new stacks without their frames, so that the sums by the other fields stay right.
-
-    Parameters
-    ----------
-    max_rows
-        Rows kept apart, at least 1; the others take at most one row more for each combination of the other fields.
-    """
+    """Adds up nanoseconds by row; beyond ``max_rows`` new stacks lose their frames, so that other sums stay right."""
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self._max_rows = max_rows
@@ -104,7 +84,6 @@ class StackTable(Generic[_Row]):
 
 #: Packages that are not the user's own code wherever they are installed, in a checkout as well.
 NOT_THE_USERS = ("dask", "distributed", "dask_efficiency")
-
 #: Folders of libraries on any machine: installed packages, and the standard library on Unix (lib/python3.12,
 #: lib64/python3.13t, python312.zip) and on Windows (Python312\Lib).
 _LIBRARY = re.compile(
@@ -114,10 +93,8 @@ _LIBRARY = re.compile(
 
 #: cloudpickle's file name for functions that travel by value, as those of notebooks and scripts do.
 BY_VALUE = "dynamic-code"
-
 #: Starts of the names, in angle brackets, of code that was typed in; generated code of libraries has others.
 _TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", BY_VALUE)
-
 #: Part of the qualified name of a nested function, such as a decorator's wrapper.
 _LOCAL = "locals>."
 
@@ -129,14 +106,10 @@ NOWHERE = Frame("", "", 0)
 
 
 def blamed(stack: Stack) -> Frame:
-    """The line of code that is blamed for a stack.
+    """The line of code that is blamed for a stack: that of the innermost frame of the user's own code, or else of all.
 
-    Returns
-    -------
-    Frame
-        File and line of the innermost frame of the user's own code, or of the innermost frame of all where none is the
-        user's; its function is the one that the line was calling, or the line's own where it called none. A decorator's
-        wrapper is not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
+    Its function is the one that the line was calling, or the line's own where it called none. A decorator's wrapper is
+    not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
     """
     imports = next((i for i, frame in enumerate(stack) if _IMPORTS in frame.file), len(stack))
     # Code that a library generates as it is imported may be named like code that was typed in.
@@ -193,7 +166,6 @@ MAX_GRAPHS, MAX_PREFIXES, MAX_WANTED = 1_000, 10_000, 10_000
 
 #: Name of all graphs that are not kept apart.
 NAMELESS = ""
-
 _NOBODY = {"": ""}
 
 
@@ -226,19 +198,10 @@ class SentGraphs:
 
 
 def sending_lines(sent: Mapping[str, Iterable[str]], lines: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Lines of code that sent the tasks of each prefix, in words.
+    """Lines of code that sent the tasks of each prefix, in words; prefixes with a graph of unknown origin are left out.
 
-    Parameters
-    ----------
-    sent
-        Prefixes by graph, from :meth:`SentGraphs.to_dict`.
-    lines
-        The lines that sent each graph, ``"etl.py:42"``, with their source; both are empty where no line is known.
-
-    Returns
-    -------
-    dict
-        In words by prefix; prefixes with a graph of unknown origin are left out.
+    ``sent`` has the prefixes by graph, from :meth:`SentGraphs.to_dict`; ``lines`` those that sent each graph,
+    ``"etl.py:42"``, with their source, both empty where no line is known.
     """
     found: dict[str, dict[str, str]] = {}
     for name, prefixes in sent.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dask_efficiency.accounts.rows import OTHER
+
 #: Units of ``context_meter``, if users give no others.
 SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 
@@ -23,34 +25,25 @@ RECEIVE, FLUSH = "receive", "flush"
 
 #: Disk, and the (de)serialising and (de)compressing that goes with it.
 SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
-
 #: Labels of reading inputs back, before a task starts; the others are of writing, after it stops.
 UNSPILL_LABELS = frozenset({"disk-read", "deserialize", "decompress"})
-
 #: Dask's own labels inside a task; any other is the user's, or begins with :data:`OF_SHUFFLES`.
-DASK_LABELS = SPILL_LABELS | {
-    "thread-cpu",
-    "thread-noncpu",
-    "executor",
-    "other",
-    "failed",
-    "cancelled",
-    "memory-read",
-}
-
+DASK_LABELS = SPILL_LABELS | {"thread-cpu", "thread-noncpu", "executor", "other", "failed", "cancelled", "memory-read"}
 #: Prefix of the labels of P2P shuffles in tasks.
 OF_SHUFFLES = "p2p-"
-
 #: Prefixes of the keys of P2P shuffles' barriers, of tables and of rechunked arrays.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
-
 #: Ways of data: results are made, spilled, read back, found in memory, received, and sent to workers and clients;
 #: inputs of P2P shuffles are shuffled.
-WAYS = ("made", "spilled", "read-back", "found-in-memory", "received", "sent", "shuffled")
-
-#: Stands for labels beyond those that are kept apart.
-OTHER = "(other)"
-
+WAYS = (
+    "made",
+    "spilled",
+    "read-back",
+    "found-in-memory",
+    "received",
+    "sent",
+    "shuffled",
+)
 #: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
 MAX_METERED = 1_000
 
@@ -61,12 +54,10 @@ class Metered(NamedTuple):
     #: :data:`EXECUTE`, :data:`P2P`, :data:`TRANSFERS`, :data:`MEMORY`, or where else a worker spills: ``gather-dep``,
     #: ``get-data``, ``memory-monitor``.
     context: str
-    #: Id of the span.
     span: str
     #: Of the tasks; in the background of a shuffle, which part of it: ``background-comms`` or ``background-disk``; of
     #: results that were received, the sender's address.
     prefix: str
-    #: The user's own, or Dask's.
     label: str
     unit: str
 

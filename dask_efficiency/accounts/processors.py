@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from dask_efficiency.accounts.checks import RefusedPayload, mapping, short, text
 
 #: Bound of the processors of a machine; more are refused. A guess, above any real machine's.
 MAX_PROCESSORS = 1 << 16
-
 #: Pattern of an affinity mask.
 _MASK = f"0*[1-9a-f][0-9a-f]{{0,{MAX_PROCESSORS // 4}}}"
 
@@ -61,20 +60,7 @@ Both = tuple[Processors, Processors]
 
 
 def others_share(workers: Iterable[Both], scheduler: Both | None = None) -> float | None:
-    """Share of some processes' processor time that other processes used.
-
-    Parameters
-    ----------
-    workers
-        Each process.
-    scheduler
-        The scheduler, wherever it runs.
-
-    Returns
-    -------
-    float or None
-        In [0, 1]. None if no machine's is known; it is not where the affinities of two processes overlap only partly.
-    """
+    """Share of some processes' processor time that others used; None if unknown, as where affinities overlap partly."""
     machines: dict[str, dict[int, list[ProcessorTime]]] = {}
     for then, now in workers:
         used = _between(then, now) or ProcessorTime(0, 0, 0)
@@ -136,23 +122,12 @@ def _count(masks: Iterable[int]) -> int:
 
 def encode_processors(processors: Processors) -> dict[str, Any]:
     """Plain data, as it travels."""
-    return {
-        "machine": processors.machine,
-        "group": processors.group,
-        "affinity": f"{processors.affinity:x}",
-        "quota": processors.quota,
-        "used": None if processors.used is None else list(processors.used),
-    }
+    used = None if processors.used is None else list(processors.used)
+    return {**asdict(processors), "affinity": f"{processors.affinity:x}", "used": used}
 
 
 def decode_processors(payload: object) -> Processors:
-    """Check and read what :func:`encode_processors` made.
-
-    Raises
-    ------
-    RefusedPayload
-        If a field is missing, mistyped or out of range.
-    """
+    """Check and read what :func:`encode_processors` made; raises :class:`RefusedPayload`."""
     given = mapping("processors", payload)
     affinity, quota, used = given.get("affinity"), given.get("quota"), given.get("used")
     if not (isinstance(affinity, str) and re.fullmatch(_MASK, affinity)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -82,32 +83,21 @@ READINGS: dict[str, str] = {
 }
 
 
-def _mean(values: Iterable[float]) -> float:
-    known = list(values)
-    return sum(known) / len(known)
-
-
 #: By sensor, the readings that are summed, and how several GPUs are combined: a fault of one of them must show.
 _OF_READINGS: dict[str, tuple[tuple[str, ...], Callable[[Iterable[float]], float]]] = {
-    "gpu_utilisation": (("utilisation_ratio",), _mean),
+    "gpu_utilisation": (("utilisation_ratio",), fmean),
     "gpu_memory": (("memory_used_bytes",), sum),
     "gpu_clock": (("sm_clock_hertz",), min),
     "gpu_temperature": (("temperature_celsius",), max),
     "gpu_power": (("power_watts",), sum),
-    "gpu_throttled": (("throttled_thermal",), _mean),
+    "gpu_throttled": (("throttled_thermal",), fmean),
     "gpu_pcie": (("pcie_received_bytes_per_second", "pcie_sent_bytes_per_second"), sum),
     "gpu_nvlink": (("nvlink_received_bytes_per_second", "nvlink_sent_bytes_per_second"), sum),
 }
 
 
 def gpu_sensors(readings: Mapping[str, Mapping[str, float]] | None) -> Sequence[float]:
-    """The sensors :data:`~dask_efficiency.accounts.sensors.GPU_SENSORS`, in order; NaN where no GPU has one.
-
-    Parameters
-    ----------
-    readings
-        By GPU, as of :data:`~dask_efficiency.accounts.sensors.READINGS`; None where there is no GPU.
-    """
+    """The :data:`GPU_SENSORS`, in order, of :data:`READINGS` by GPU; NaN where no GPU has one."""
     if not readings:
         return _NO_GPU
     found = []
@@ -121,7 +111,6 @@ _NO_GPU = (math.nan,) * len(GPU_SENSORS)
 
 
 Name = TypeVar("Name", bound=Hashable)
-
 #: Range of a counter of 32 bits.
 WRAP = 1 << 32
 #: A counter that fell from the last sixteenth of that range to the first has wrapped; else it was reset. A guess.
@@ -129,25 +118,14 @@ _NEAR = WRAP // 16
 
 
 class Rates(Generic[Name]):
-    """Growth rates of the counters of several devices between two readings.
-
-    A counter that is new, was reset, or was missing last time has no rate, so devices that come or go cause no jump.
-    """
+    """Growth rates of counters between two readings; one that is new, was reset, or was missing last time has none."""
 
     def __init__(self) -> None:
         self._at: float | None = None
         self._last: Mapping[Name, float] = {}
 
     def take(self, counters: Mapping[Name, float], *, at: float) -> dict[Name, float]:
-        """Growth of each counter since it was read last, in units a second.
-
-        Parameters
-        ----------
-        counters
-            By name; each of them only grows, until it wraps or is reset.
-        at
-            Seconds of a clock that is never set.
-        """
+        """Growth of each counter since it was read last, in units a second; ``at`` is of a clock that is never set."""
         last, self._last = self._last, counters
         before, self._at = self._at, at
         if before is None or at <= before:
@@ -177,19 +155,7 @@ def encode_sensors(readings: Mapping[str, float]) -> list[float | None]:
 
 
 def decode_sensors(payload: object) -> NDArray[np.float32]:
-    """Check and read what :func:`encode_sensors` made.
-
-    Returns
-    -------
-    array, shape (sensors,)
-        In the order of :data:`~dask_efficiency.accounts.sensors.HOST_SENSORS`; NaN for what the host does not
-        have.
-
-    Raises
-    ------
-    RefusedPayload
-        If it is no such list.
-    """
+    """Check and read what :func:`encode_sensors` made, by :data:`HOST_SENSORS`; NaN for what the host does not have."""
     if not isinstance(payload, (list, tuple)) or len(payload) != len(HOST_SENSORS):
         raise RefusedPayload(f"sensors are {short(payload)}; expected {len(HOST_SENSORS)} numbers")
     for name, value in zip(HOST_SENSORS, payload, strict=True):

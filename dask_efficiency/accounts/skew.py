@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload, listed, short, text, whole
+from dask_efficiency.accounts.rows import OTHER, kept_apart
 
 #: Largest relative error of a quantile. A guess: reports show two digits.
 MAX_ERROR = 0.01
-
 #: Bins of a sketch; beyond, the lowest are merged. They span a factor of 28,000 without a gap.
 MAX_BINS = 512
-
 #: A bin ends at this multiple of its start.
 _GROWTH = (1 + MAX_ERROR) / (1 - MAX_ERROR)
 _BINS_PER_LOG = 1 / math.log(_GROWTH)
-
 #: The bin of the largest number that travels.
 MAX_INDEX = math.ceil(math.log(MAX_NANOSECONDS) * _BINS_PER_LOG)
 
@@ -31,12 +29,10 @@ class Sketch:
     Bin ``i`` counts the numbers in (g**(i - 1), g**i], with g = 1.01 / 0.99. Merging the sketches of the parts of some
     numbers gives the sketch of all of them, whatever the parts and their order.
 
-    References
-    ----------
-    Masson, Rim, Lee: DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error Guarantees, VLDB 2019,
-    algorithms 3 and 4. Of the libraries, ``ddsketch`` 3.0.1 takes 0.64 us a value, one at a time, needs ``six`` and
-    travels by protobuf; the t-digests (``crick`` 0.0.8, ``fastdigest``) are compiled and bound the error of the rank,
-    not of the value. So the rule is written out here, for whole numbers and many at a time.
+    Source: Masson, Rim, Lee: DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error Guarantees, VLDB
+    2019, algorithms 3 and 4. Of the libraries, ``ddsketch`` 3.0.1 takes 0.64 us a value, one at a time, needs ``six``
+    and travels by protobuf; the t-digests (``crick`` 0.0.8, ``fastdigest``) are compiled and bound the error of the
+    rank, not of the value. So the rule is written out here, for whole numbers and many at a time.
     """
 
     __slots__ = ("bins", "zeros")
@@ -113,13 +109,7 @@ def encode_sketch(sketch: Sketch) -> list[int]:
 
 
 def decode_sketch(name: str, payload: object) -> Sketch:
-    """Check a sketch and read it.
-
-    Raises
-    ------
-    RefusedPayload
-        On anything but whole numbers, on a bin without a number in it, bins out of order or too many of them.
-    """
+    """Check and read a sketch; refuses empty bins, bins out of order and too many of them."""
     numbers = listed(name, payload)
     if not numbers:
         raise RefusedPayload(f"{name} is empty; expected zeros, then index and count of each bin")
@@ -138,78 +128,37 @@ def decode_sketch(name: str, payload: object) -> Sketch:
     return sketch
 
 
-#: Prefixes that a window keeps apart; later tasks count under :data:`OTHER`. A guess that bounds an answer.
+#: Prefixes that a window keeps apart; later ones are one. A guess that bounds an answer.
 MAX_PREFIXES = 200
 
-#: Stands for all other prefixes, as in the accounts.
-OTHER = "(other)"
 
+class Most(NamedTuple):
+    """The largest of some numbers, and the key of its task."""
 
-class LongestTask(NamedTuple):
-    """The task of a prefix that took the longest in its thread."""
-
-    ns: int
-    key: str
-
-
-class LargestResult(NamedTuple):
-    """The task of a prefix with the largest result."""
-
-    nbytes: int
+    n: int
     key: str
 
 
 @dataclass(slots=True)
 class TaskSizes:
-    """Durations and result sizes of a worker's tasks of one prefix that succeeded in a window.
-
-    Parameters
-    ----------
-    ns
-        Nanoseconds in the thread, a number for each task.
-    nbytes
-        Bytes of the results, a number for each that is known.
-    longest
-        None where there is no task.
-    largest
-        None where no size is known.
-    """
+    """Durations and result sizes of a worker's tasks of one prefix that succeeded in a window."""
 
     ns: Sketch = field(default_factory=Sketch)
     nbytes: Sketch = field(default_factory=Sketch)
-    longest: LongestTask | None = None
-    largest: LargestResult | None = None
+    longest: Most | None = None
+    largest: Most | None = None
 
     def merge(self, other: TaskSizes) -> None:
         """Add the tasks of another."""
         self.ns.merge(other.ns)
         self.nbytes.merge(other.nbytes)
-        self.longest = max((one for one in (self.longest, other.longest) if one is not None), default=None)
-        self.largest = max((one for one in (self.largest, other.largest) if one is not None), default=None)
+        self.longest = max(filter(None, (self.longest, other.longest)), default=None)
+        self.largest = max(filter(None, (self.largest, other.largest)), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """Comparison of the tasks of one prefix that succeeded.
-
-    Medians and 95 % quantiles are off by 1 % at most; the rest is exact.
-
-    Parameters
-    ----------
-    count
-        Number of tasks.
-    median_seconds, p95_seconds, max_seconds
-        Wall time in the thread.
-    longest_key
-        Key of the longest task.
-    median_bytes, p95_bytes, max_bytes
-        Size of the results; 0 if unknown.
-    largest_key
-        Key of the task with the largest result; empty where no size is known.
-    alone_seconds
-        Time in which the longest task ran alone in the cluster while threads were free for lack of others, as the
-        scheduler saw it.
-    """
+    """Comparison of the tasks of one prefix that succeeded; medians and quantiles to 1 %, the rest is exact."""
 
     count: int
     median_seconds: float
@@ -220,6 +169,7 @@ class Skew:
     p95_bytes: float = 0.0
     max_bytes: float = 0.0
     largest_key: str = ""
+    #: Time in which the longest task ran alone in the cluster while threads were free for lack of others.
     alone_seconds: float = 0.0
 
     @property
@@ -241,20 +191,14 @@ def key_name(key: object) -> str:
 def merge_sizes(total: dict[str, TaskSizes], more: Mapping[str, TaskSizes]) -> None:
     """Add another worker's sizes of a window; ``more`` is not changed."""
     for name, sizes in more.items():
-        prefix = name if name in total or len(total) < MAX_PREFIXES else OTHER
-        total.setdefault(prefix, TaskSizes()).merge(sizes)
+        total.setdefault(kept_apart(name, total, MAX_PREFIXES), TaskSizes()).merge(sizes)
 
 
 def skew_by_prefix(sizes: Mapping[str, TaskSizes], alone: Mapping[str, int]) -> dict[str, Skew]:
-    """Compare the tasks of each prefix.
+    """Compare the tasks of each prefix, by merged sizes of all workers.
 
-    Parameters
-    ----------
-    sizes
-        Merged sizes of all workers by prefix; see :func:`merge_sizes`.
-    alone
-        By :func:`key_name`, nanoseconds for which a task was the only one to run in the window. Of a key that ran more
-        than once they may be more than its longest run took, and count as that.
+    ``alone`` has nanoseconds by :func:`key_name` for which a task was the only one to run. Of a key that ran more than
+    once they may be more than its longest run took, and count as that.
     """
     return {
         prefix: _skew(one, one.longest, alone.get(one.longest.key, 0))
@@ -263,26 +207,14 @@ def skew_by_prefix(sizes: Mapping[str, TaskSizes], alone: Mapping[str, int]) -> 
     }
 
 
-def _skew(sizes: TaskSizes, longest: LongestTask, alone: int) -> Skew:
-    found = Skew(
-        count=sizes.ns.count,
-        # The estimate of a quantile may be beyond what is known to be the most.
-        median_seconds=min(sizes.ns.quantile(0.5), longest.ns) / 1e9,
-        p95_seconds=min(sizes.ns.quantile(0.95), longest.ns) / 1e9,
-        max_seconds=longest.ns / 1e9,
-        longest_key=longest.key,
-        alone_seconds=min(alone, longest.ns) / 1e9,
-    )
-    if sizes.largest is None:
-        return found
-    most = sizes.largest.nbytes
-    return replace(
-        found,
-        median_bytes=float(min(sizes.nbytes.quantile(0.5), most)),
-        p95_bytes=float(min(sizes.nbytes.quantile(0.95), most)),
-        max_bytes=float(most),
-        largest_key=sizes.largest.key,
-    )
+def _skew(sizes: TaskSizes, longest: Most, alone: int) -> Skew:
+    def figures(sketch: Sketch, most: int, unit: float) -> tuple[float, float, float]:
+        """Median, 95 % quantile and maximum; an estimate may be beyond what is known to be the most."""
+        return min(most, sketch.quantile(0.5)) / unit, min(most, sketch.quantile(0.95)) / unit, most / unit
+
+    largest = sizes.largest or Most(0, "")
+    seconds, nbytes = figures(sizes.ns, longest.n, 1e9), figures(sizes.nbytes, largest.n, 1.0)
+    return Skew(sizes.ns.count, *seconds, longest.key, *nbytes, largest.key, min(alone, longest.n) / 1e9)
 
 
 def encode_sizes(sizes: Mapping[str, TaskSizes]) -> list[list[Any]]:
@@ -292,30 +224,22 @@ def encode_sizes(sizes: Mapping[str, TaskSizes]) -> list[list[Any]]:
             prefix,
             encode_sketch(one.ns),
             encode_sketch(one.nbytes),
-            None if one.longest is None else list(one.longest),
-            None if one.largest is None else list(one.largest),
+            *(each and [*each] for each in (one.longest, one.largest)),
         ]
         for prefix, one in sizes.items()
     ]
 
 
 def decode_sizes(payload: object) -> dict[str, TaskSizes]:
-    """Check and read what :func:`encode_sizes` made.
-
-    Raises
-    ------
-    RefusedPayload
-        On a missing or mistyped value, a negative, fractional or absurdly large number, a sketch out of order, more
-        sizes than tasks, tasks without a longest, too many prefixes, or a name that is too long.
-    """
+    """Check and read what :func:`encode_sizes` made; raises :class:`RefusedPayload`."""
     found: dict[str, TaskSizes] = {}
     for entry in listed("skew", payload):
         prefix, ns, nbytes, longest, largest = _parts("skew", entry, 5)
         sizes = TaskSizes(
             ns=decode_sketch("skew.ns", ns),
             nbytes=decode_sketch("skew.nbytes", nbytes),
-            longest=None if longest is None else LongestTask(*_most("skew.longest", longest)),
-            largest=None if largest is None else LargestResult(*_most("skew.largest", largest)),
+            longest=_most("skew.longest", longest),
+            largest=_most("skew.largest", largest),
         )
         tasks, known = sizes.ns.count, sizes.nbytes.count
         if known > tasks or (longest is None) != (not tasks) or (largest is None) != (not known):
@@ -329,9 +253,11 @@ def decode_sizes(payload: object) -> dict[str, TaskSizes]:
     return found
 
 
-def _most(name: str, value: object) -> tuple[int, str]:
-    amount, key = _parts(name, value, 2)
-    return whole(name, amount), text(name, key)
+def _most(name: str, value: object) -> Most | None:
+    if value is None:
+        return None
+    n, key = _parts(name, value, 2)
+    return Most(whole(name, n), text(name, key))
 
 
 def _parts(name: str, value: object, length: int) -> Sequence[Any]:

@@ -39,55 +39,34 @@ class Cause(StrEnum):
 #: Share of barely flagged findings that are wrong, where workers are compared by their tasks. Measured on FlowBench;
 #: of the live detector's, in simulated and real runs of which half had a straggler, no more were wrong.
 WRONG_BY_TASKS = 0.3
-
 #: The same where workers are compared by metrics. Rough: with the thresholds of ``benchmarks.stragglers_minder``, half
 #: of the findings with a score just over 1 were right, 9 in 10 up to 2.5, and 99 % beyond.
 WRONG_BY_METRICS = 0.5
 
 
 def confidence_of(score: float, *, wrong: float = WRONG_BY_TASKS) -> float:
-    """Probability that a finding with a score is right.
+    """Probability that a finding is right whose score is a multiple of what flags a worker.
 
-    Parameters
-    ----------
-    score
-        A multiple of what flags a worker.
-    wrong
-        Share of barely flagged findings that are wrong.
-
-    Returns
-    -------
-    float
-        In [0, 1]; by tasks, 0.7 for a finding that is barely flagged, 0.9 at twice as much, and nearly 1 at 5 times.
+    By tasks it is 0.7 for a finding that is barely flagged (``wrong`` is the share of those that are wrong), 0.9 at
+    twice as much, and nearly 1 at 5 times.
     """
     return 1.0 - wrong * math.pow(max(score, 1.0), -1.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One signal of a worker compared with its peers.
+    """One signal of a worker compared with its peers."""
 
-    Parameters
-    ----------
-    signal
-        Name of the signal, such as ``duration`` or ``cpu_share``.
-    value, peers
-        The worker's value and the median of its peers', in the unit of the signal: multiples of what is usual for the
-        same work (``duration``), or a share.
-    low, high
-        The lowest and the highest value among its peers.
-    z
-        Distance of the worker from its peers in units of their spread; positive is worse.
-    tasks
-        Number of the worker's tasks, or other observations, behind it.
-    """
-
+    #: Such as ``duration``, in multiples of what is usual for the same work, or ``cpu_share``.
     signal: str
+    #: The worker's value; and of its peers' values the median, the lowest and the highest.
     value: float
     peers: float
     low: float
     high: float
+    #: Distance from its peers in units of their spread; positive is worse.
     z: float
+    #: Number of the worker's tasks, or other observations, behind it.
     tasks: int
 
 
@@ -156,13 +135,7 @@ class SlowWorker:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> SlowWorker:
-        """The inverse of :meth:`to_dict`.
-
-        Raises
-        ------
-        ValueError
-            If something is missing or out of its range.
-        """
+        """The inverse of :meth:`to_dict`; raises ValueError if something is missing or out of its range."""
         try:
             evidence = tuple(Evidence(**{**item, **_floats(item)}) for item in content["evidence"])
             effect, lost = content["effect"], content["seconds_lost"]

@@ -23,7 +23,6 @@ Int8 = NDArray[np.int8]
 Float64 = NDArray[np.float64]
 Float32 = NDArray[np.float32]
 Bool = NDArray[np.bool_]
-
 #: An instant, a number or a position that was not recorded. NaN in columns of floats.
 MISSING = -1
 
@@ -43,7 +42,6 @@ class Clock(Enum):
 class Column:
     """Description of a column in a table's annotation: ``Annotated[Int64, Column(unit="bytes")]``."""
 
-    #: Unit of its numbers; empty for positions, ids and flags.
     unit: str = ""
     #: For an instant; in a trace all of them are nanoseconds since the epoch, on the scheduler's clock.
     clock: Clock | None = None
@@ -57,13 +55,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ColumnTable:
-    """Columns of equal length; a subclass's annotations name them, their types and what they mean.
-
-    Raises
-    ------
-    ValueError
-        If columns differ in length, or a value does not fit its column's type.
-    """
+    """Columns of equal length, or ValueError; a subclass's annotations name them, their types and what they mean."""
 
     def __post_init__(self) -> None:
         length = None
@@ -154,15 +146,7 @@ def _missing(dtype: type[np.generic], column: Column) -> Any:
 
 
 class Texts(Sequence[str]):
-    """Immutable strings in one block of UTF-8, each decoded when it is asked for.
-
-    Parameters
-    ----------
-    block
-        All strings, one after the other; shape (bytes,), uint8.
-    offsets
-        Where each begins, and where the last one ends; shape (strings + 1,).
-    """
+    """Immutable strings in one block of UTF-8, decoded one by one; ``offsets`` are where each begins, and the end."""
 
     __slots__ = ("block", "offsets")
 

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import Int64, ranked
-from dask_efficiency.gpu.meter import (
-    BEGINS_GRAPH,
-    BLOCKS,
-    CALL,
-    ENDS_GRAPH,
-    OPERATION,
-    SPINS,
-    Calls,
-    GpuBatch,
-    Operations,
-)
+from dask_efficiency.gpu.meter import BEGINS_GRAPH, BLOCKS, CALL, ENDS_GRAPH, OPERATION, SPINS, Calls, GpuBatch
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, TaskTable
 
 #: Longest wait for the operation of a call, nanoseconds. A guess: kernels that run for a minute are rare.
@@ -28,15 +18,13 @@ MAX_AGE = 60_000_000_000
 MAX_CALLS = 250_000
 #: Calls under way between two batches that are linked; a process has fewer threads in CUDA at once.
 _MAX_LINKS = 64
-
 #: An operation and the number of the task that launched it; ``asked`` is the instant of the call.
 WORK = np.dtype([*OPERATION.descr, ("owner", np.int64), ("asked", np.int64)])
 #: A call of a task's own thread that waits for the device.
 WAIT = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("spins", np.bool_)])
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """Operations and waits of a batch, with the tasks that they belong to."""
 
     #: Of dtype :data:`WORK`.
@@ -50,8 +38,7 @@ class Joined:
     complete_until: int
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """Calls of one batch that launched operations, by correlation."""
 
     correlation: NDArray[np.uint32]
@@ -67,34 +54,28 @@ class _Asked:
     def give_up(self, rows: NDArray[np.bool_]) -> None:
         self.awaited[self.group[rows]] = False
 
+    def take(self, rows: NDArray[Any], group: NDArray[np.intp], awaited: NDArray[np.bool_]) -> _Asked:
+        """Some of the calls, or all in another order, with groups of their own."""
+        columns = self.correlation[rows], self.thread[rows], self.start[rows], self.end[rows], self.owner[rows]
+        return _Asked(*columns, group, awaited)
+
     def awaited_only(self) -> _Asked:
         rows = self.awaited[self.group]
         _, group = np.unique(self.group[rows], return_inverse=True)
-        return _Asked(
-            self.correlation[rows],
-            self.thread[rows],
-            self.start[rows],
-            self.end[rows],
-            self.owner[rows],
-            group,
-            np.ones(len(group), np.bool_),
-        )
+        return self.take(rows, group, np.ones(len(group), np.bool_))
 
 
 class Attribution:
     """Matches operations with calls, and calls with tasks, in any order of arrival.
 
-    Parameters
-    ----------
-    tasks
-        The tasks of a batch must be in it before the batch is joined. Tasks that call the driver are marked in it.
+    The tasks of a batch must be in the table before the batch is joined. Tasks that call the driver are marked in it.
     """
 
     def __init__(self, tasks: TaskTable) -> None:
         self._tasks = tasks
         self._asked: list[_Asked] = []
         #: Operations whose call has not arrived: it may have been under way when the batch was made.
-        self._orphans: Operations = np.empty(0, OPERATION)
+        self._orphans: NDArray[np.void] = np.empty(0, OPERATION)
         #: Calls of task threads whose task is not known yet.
         self._undecided: Calls = np.empty(0, CALL)
         #: Start of the graph that each thread records.
@@ -103,22 +84,15 @@ class Attribution:
     def join(
         self, batch: GpuBatch, *, not_tasks: Collection[int] = (), lost: bool = False, final: bool = False
     ) -> Joined:
-        """Match a batch, and the rest of the batches before it.
+        """Match a batch, the last one if ``final``, and the rest of the batches before it.
 
-        Parameters
-        ----------
-        batch
-            From the meter.
-        not_tasks
-            Identifiers of threads whose calls never belong to a task.
-        lost
-            True if operations that have not arrived may never arrive.
-        final
-            True for the last batch.
+        Calls of threads in ``not_tasks`` never belong to a task. If operations were ``lost``, none is waited for.
         """
         calls, owners, own = self._owners(batch.calls, not_tasks, final=final)
-        waits = self._waits(calls, owners, own)
-        callers, last_calls = self._callers(calls, owners, own)
+        waits = _waits(calls[own], owners[own])
+        callers, which = ranked(owners[own])
+        last_calls = np.zeros(len(callers), np.int64)
+        np.maximum.at(last_calls, which, calls["end"][own])
         self._remember(calls, owners)
         self._give_up_recorded(calls)
         work = self._match(batch.operations, final=final)
@@ -137,11 +111,8 @@ class Attribution:
             calls = np.concatenate([self._undecided, calls])
         threads, at = calls["thread"], calls["start"]
         owners, of_tasks = self._tasks.at_work(threads, at)
-        if not_tasks:
-            never = np.isin(threads, np.array([ident & 0xFFFFFFFF for ident in not_tasks], np.uint32))
-            owners[never] = NOBODY
-        else:
-            never = np.zeros(len(calls), np.bool_)
+        never = np.isin(threads, np.array([ident & 0xFFFFFFFF for ident in not_tasks], np.uint32))
+        owners[never] = NOBODY
         own = owners != NOBODY
         for number in ranked(owners[own])[0]:
             if task := self._tasks.numbered(int(number)):
@@ -150,62 +121,26 @@ class Attribution:
         if foreign.any():
             owners[foreign] = self._tasks.only_one(at[foreign])
         wait = ~own & of_tasks & ~never
-        wait[:old] = False
-        if final:
-            wait[:] = False
+        wait[: len(wait) if final else old] = False
         self._undecided = calls[wait]
         if wait.any():
             calls, owners, own = calls[~wait], owners[~wait], own[~wait]
         return calls, owners, own
 
-    def _waits(self, calls: Calls, owners: Int64, own: NDArray[np.bool_]) -> NDArray[np.void]:
-        rows = np.flatnonzero(own & ((calls["waits"] == BLOCKS) | (calls["waits"] == SPINS)))
-        found = np.empty(len(rows), WAIT)
-        found["start"] = calls["start"][rows]
-        found["end"] = calls["end"][rows]
-        found["owner"] = owners[rows]
-        found["spins"] = calls["waits"][rows] == SPINS
-        return found
-
-    def _callers(self, calls: Calls, owners: Int64, own: NDArray[np.bool_]) -> tuple[Int64, Int64]:
-        callers, which = ranked(owners[own])
-        last = np.zeros(len(callers), np.int64)
-        np.maximum.at(last, which, calls["end"][own])
-        return callers, last
-
     def _remember(self, calls: Calls, owners: Int64) -> None:
         asks = np.flatnonzero(calls["correlation"] != 0)
         if not len(asks):
             return
-        calls, owners = calls[asks], owners[asks]
-        group = _outermost(calls)
-        new = _Asked(
-            calls["correlation"],
-            calls["thread"],
-            calls["start"],
-            calls["end"],
-            owners,
-            group,
-            np.ones(len(calls), np.bool_),
-        )
+        calls, group = calls[asks], _outermost(calls[asks])
+        columns = calls["correlation"], calls["thread"], calls["start"], calls["end"], owners[asks]
         # A call within another one is not awaited by itself.
-        new.awaited[group != np.arange(len(group))] = False
+        new = _Asked(*columns, group, group == np.arange(len(group)))
         if self._asked:
             _link(self._asked[-1], new)
         order = np.argsort(new.correlation, kind="stable")
-        self._asked.append(
-            _Asked(
-                new.correlation[order],
-                new.thread[order],
-                new.start[order],
-                new.end[order],
-                new.owner[order],
-                new.group[order],
-                new.awaited,
-            )
-        )
+        self._asked.append(new.take(order, group[order], new.awaited))
 
-    def _match(self, operations: Operations, *, final: bool) -> NDArray[np.void]:
+    def _match(self, operations: NDArray[np.void], *, final: bool) -> NDArray[np.void]:
         old = len(self._orphans)
         if old:
             operations = np.concatenate([self._orphans, operations])
@@ -266,6 +201,15 @@ class Attribution:
             if len(open_question):
                 until = min(until, int(open_question["start"].min()))
         return until
+
+
+def _waits(calls: Calls, owners: Int64) -> NDArray[np.void]:
+    """Calls that wait for the device, of tasks' own threads."""
+    rows = np.flatnonzero((calls["waits"] == BLOCKS) | (calls["waits"] == SPINS))
+    found = np.empty(len(rows), WAIT)
+    found["start"], found["end"], found["owner"] = calls["start"][rows], calls["end"][rows], owners[rows]
+    found["spins"] = calls["waits"][rows] == SPINS
+    return found
 
 
 def _outermost(calls: Calls) -> NDArray[np.intp]:

@@ -49,19 +49,9 @@ def union(start: Int64, stop: Int64) -> IntervalArrays:
 
 
 def overlaps(pieces: IntervalArrays, by: IntervalArrays) -> tuple[IntervalArrays, NDArray[np.intp]]:
-    """Parts of pieces that lie in a set, piece by piece, and the index of the piece of each part.
+    """Parts of pieces, which may overlap, that lie in a set, and the index of the piece of each part.
 
-    Parameters
-    ----------
-    pieces
-        Any intervals, which may overlap.
-    by
-        A set.
-
-    Returns
-    -------
-    parts, indices
-        None of the parts is empty. They are a set if the pieces are.
+    None of the parts is empty. They are a set if the pieces are.
     """
     first = np.searchsorted(by.stop, pieces.start, side="right")
     count = np.searchsorted(by.start, pieces.stop, side="left") - first

@@ -26,7 +26,6 @@ MAX_PAIRS = 2000
 MAX_KERNEL_NAMES = 4000
 #: Pairs listed in totals, which travel with each heartbeat: those that took most time.
 MAX_LISTED = 50
-
 #: Characters of a kernel name; meters cut theirs at 120 already.
 _MAX_NAME = 200
 
@@ -36,7 +35,6 @@ class KernelTable:
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {OTHER_KERNELS: 0}
-        self._texts = [OTHER_KERNELS]
         self._sums: dict[tuple[str, int], list[int]] = {}
 
     def numbered(self, operations: Operations, names: Sequence[str]) -> Operations:
@@ -68,7 +66,8 @@ class KernelTable:
     def totals(self) -> tuple[KernelTotals, ...]:
         """Kernels that took most time, and the sum of the rest."""
         ordered = sorted(self._sums.items(), key=lambda item: (-item[1][1], item[0]))
-        top = [KernelTotals(prefix, self._texts[name], *row) for (prefix, name), row in ordered[:MAX_LISTED]]
+        names = list(self._names)
+        top = [KernelTotals(prefix, names[name], *row) for (prefix, name), row in ordered[:MAX_LISTED]]
         rest = [row for _, row in ordered[MAX_LISTED:]]
         if rest:
             launches, ns = map(sum, zip(*rest, strict=True))
@@ -76,24 +75,17 @@ class KernelTable:
         return tuple(top)
 
     def _number(self, name: str) -> int:
-        name = name[:_MAX_NAME]
-        number = self._names.get(name)
-        if number is None:
-            if len(self._texts) >= MAX_KERNEL_NAMES:
-                return 0
-            number = self._names[name] = len(self._texts)
-            self._texts.append(name)
-        return number
+        if len(self._names) >= MAX_KERNEL_NAMES:
+            return self._names.get(name[:_MAX_NAME], 0)
+        return self._names.setdefault(name[:_MAX_NAME], len(self._names))
 
 
 #: A second in nanoseconds.
 SECOND = 1_000_000_000
-
 #: Stands for prefixes beyond :data:`MAX_PREFIXES`.
 OTHER = "(other)"
 #: Stands for the prefix of work that no known task launched.
 UNATTRIBUTED = "(unattributed)"
-
 #: Prefixes counted separately. A guess, to bound memory.
 MAX_PREFIXES = 1000
 #: Operations that wait for older ones, 60 bytes each: 24 MB. Beyond, they do not wait.
@@ -119,16 +111,10 @@ class _DeviceTime:
 class GpuLedger:
     """GPU time of one process since its meter was armed. Not thread-safe: one thread feeds it.
 
-    Device time is counted up to the instant before which nothing more is expected. The launch of a kernel is known
-    before its end, so a long kernel is waited for, up to a minute. A call is not known before it returns, so while a
-    task runs the figures stop at the last known call of its thread, up to a second ago.
-
-    Parameters
-    ----------
-    at
-        Instant at which the meter was armed, monotonic nanoseconds. Nothing before counts.
-    prefix_of
-        Gives the prefix of a task's key.
+    Nothing before ``at``, at which the meter was armed, counts. Device time is counted up to the instant before which
+    nothing more is expected. The launch of a kernel is known before its end, so a long kernel is waited for, up to a
+    minute. A call is not known before it returns, so while a task runs the figures stop at the last known call of its
+    thread, up to a second ago.
     """
 
     def __init__(self, at: int, prefix_of: Callable[[Any], str]) -> None:
@@ -164,41 +150,34 @@ class GpuLedger:
         lost: bool = False,
         final: bool = False,
     ) -> None:
-        """Take in a batch.
+        """Take in a batch, the last one if ``final``, and the windows of tasks that run or ended since the last call.
 
-        Parameters
-        ----------
-        batch
-            From :meth:`~dask_efficiency.gpu.meter.GpuMeter.flush`.
-        windows
-            Of all tasks that ended since the last call, and of all that run (``stop`` is -1). Read them *after* the
-            flush, and those that run before those that ended, so that none is missed in between.
-        devices
-            Devices of the meter.
-        not_tasks
-            :func:`threading.get_ident` of threads whose calls never belong to a task.
-        lost
-            True if the meter lost records since the last call or gave way to a profiler: missing records may never
-            arrive.
-        final
-            True for the last call.
+        Read the windows *after* the flush, and those of tasks that run before those that ended, so that none is missed
+        in between. Calls of threads in ``not_tasks`` never belong to a task. If records were ``lost`` since the last
+        call, or the meter gave way to a profiler, missing records are not waited for.
         """
         self._devices.update(devices)
         self._tasks.see(windows)
         self.known_until = max(self.known_until, batch.known_until)
         batch = replace(batch, operations=self._kernels.numbered(batch.operations, batch.names))
         joined = self._attribution.join(batch, not_tasks=not_tasks, lost=lost, final=final)
-        self._bound(batch.bounds)
+        for identity, ns in batch.bounds.items():
+            bounded = self._tasks.find(identity)
+            if bounded is not None:
+                bounded.bound = (bounded.bound or 0) + ns
+            self._bounds[UNATTRIBUTED if bounded is None else bounded.prefix] += ns
         self._open.update((task.number, task) for task in self._tasks.opened)
         self._tasks.opened.clear()
         self._count_kernels(joined.work)
         self._take(joined)
-        at_once = final or len(self._pending) > MAX_PENDING
-        until = self.known_until if at_once else min(joined.complete_until, self._asking_since())
+        until = self.known_until
+        if not final and len(self._pending) <= MAX_PENDING:
+            asking_since = max(self._tasks.asking_since(until), until - MAX_CALL)
+            until = min(joined.complete_until, asking_since)
         if until > self._counted_until:
             self._count_until(until)
         self._finalize_waits()
-        self._close()
+        self._count_hidden()
         self._forget()
 
     def uses(self) -> dict[TaskId, GpuUse]:
@@ -224,13 +203,9 @@ class GpuLedger:
         device = self._devices.get(number) or Device(f"device {number}")
         time = self._times.get(number) or _DeviceTime()
         elapsed = self._counted_until - self._since
+        idle = elapsed - time.kernels - time.copies
         return DeviceTotals(
-            device.uuid,
-            device.name,
-            elapsed=elapsed,
-            kernels=time.kernels,
-            copies=time.copies,
-            idle=elapsed - time.kernels - time.copies,
+            *(device.uuid, device.name, elapsed, time.kernels, time.copies, idle),
             shares=dict(+time.shares),
             unattributed=time.unattributed,
             tail=time.tail,
@@ -244,13 +219,6 @@ class GpuLedger:
             prefix = OTHER
         self._prefixes.add(prefix)
         return prefix
-
-    def _bound(self, bounds: Mapping[TaskId, int]) -> None:
-        for identity, ns in bounds.items():
-            task = self._tasks.find(identity)
-            if task is not None:
-                task.bound = (task.bound or 0) + ns
-            self._bounds[UNATTRIBUTED if task is None else task.prefix] += ns
 
     def _count_kernels(self, work: NDArray[np.void]) -> None:
         kernels = work[work["activity"] == KERNEL]
@@ -292,13 +260,12 @@ class GpuLedger:
         self._pending = left
 
     def _share(self, device: int, work: NDArray[np.void], stops: Int64, start: int, until: int) -> None:
-        division = divide(work, stops, start, until)
+        kernels, copies, owners, shares = divide(work, stops, start, until)
         time = self._times.setdefault(device, _DeviceTime())
-        time.kernels += division.kernels
-        time.copies += division.copies
-        time.tail += int(division.after.sum())
-        shares = (division.during + division.after).tolist()
-        for number, ns in zip(division.owners.tolist(), shares, strict=True):
+        time.kernels += kernels
+        time.copies += copies
+        time.tail += int(shares[:, 1].sum())
+        for number, ns in zip(owners.tolist(), shares.sum(axis=1).tolist(), strict=True):
             task = self._tasks.numbered(number)
             if task is None:
                 time.unattributed += ns
@@ -317,11 +284,7 @@ class GpuLedger:
         numbers, which = ranked(owners)
         tasks = [self._tasks.numbered(number) for number in numbers.tolist()]
         stops = np.array([FOREVER if task is None else task.stop for task in tasks], np.int64)
-        return stops[which] if len(stops) else np.empty(0, np.int64)
-
-    def _asking_since(self) -> int:
-        """Earliest start of a call that may be under way, at most :data:`MAX_CALL` ago."""
-        return max(self._tasks.asking_since(self.known_until), self.known_until - MAX_CALL)
+        return stops[which]
 
     def _finalize_waits(self) -> None:
         """Add waits to the use of their tasks, once their time has been counted or the task has ended."""
@@ -339,29 +302,28 @@ class GpuLedger:
                 self._uses[task.id] = task.use
 
     def _use(self, waits: NDArray[np.void], *, further: bool) -> None:
-        if not len(waits):
-            return
         tasks = [self._tasks.numbered(number) for number in waits["owner"].tolist()]
         used = np.array([self.known_until if task is None else task.used_until for task in tasks], np.int64)
         waits["start"] = np.maximum(np.maximum(waits["start"], used), self._since)
         waits["end"] = np.minimum(waits["end"], self._stops(waits["owner"]))
         waits = waits[waits["end"] > waits["start"]]
+        if not len(waits):
+            return
         stretches = self._stretches
         if further:
             # Some stretches in them may be missing, but nobody waits for these any longer.
             beyond = label(self._pending, self._stops(self._pending["owner"]), self._counted_until, self.known_until)
             stretches = np.concatenate([stretches, beyond])
-        found = blocked(waits, stretches)
-        last = np.zeros(len(found.owners), np.int64)
-        np.maximum.at(last, np.searchsorted(found.owners, waits["owner"]), waits["end"])
-        columns = (found.kernel, found.contention, found.copy, found.wait, found.spun, found.busy, last)
-        for number, *parts, busy, end in zip(found.owners.tolist(), *(c.tolist() for c in columns), strict=True):
+        owners, uses = blocked(waits, stretches)
+        last = np.zeros(len(owners), np.int64)
+        np.maximum.at(last, np.searchsorted(owners, waits["owner"]), waits["end"])
+        for number, (*parts, busy), end in zip(owners.tolist(), uses.tolist(), last.tolist(), strict=True):
             if task := self._tasks.numbered(number):
                 task.use = GpuUse(*(old + new for old, new in zip(task.use, parts, strict=True)))
                 task.busy_in_use += busy
                 task.used_until = max(task.used_until, end)
 
-    def _close(self) -> None:
+    def _count_hidden(self) -> None:
         """Count the hidden GPU time of tasks, once their time has been counted up to their end."""
         for task in [task for task in self._open.values() if task.known and task.stop <= self._counted_until]:
             del self._open[task.number]
@@ -385,7 +347,8 @@ class GpuLedger:
         if not len(self._stretches):
             return
         owners, which = ranked(self._stretches["owner"])
-        since = np.array([self._may_wait_since(number) for number in owners.tolist()], np.int64)
+        tasks = [self._tasks.numbered(number) for number in owners.tolist()]
+        since = np.array([FOREVER if task is None or task.known else task.last_call for task in tasks], np.int64)
         for number, start in zip(self._waits["owner"].tolist(), self._waits["start"].tolist(), strict=True):
             row = np.searchsorted(owners, number)
             if row < len(owners) and owners[row] == number:
@@ -393,10 +356,6 @@ class GpuLedger:
         self._stretches = self._stretches[self._stretches["end"] > since[which]]
         if len(self._stretches) > MAX_STRETCHES:
             self._stretches = self._stretches[np.argsort(self._stretches["end"], kind="stable")[-MAX_STRETCHES:]]
-
-    def _may_wait_since(self, number: int) -> int:
-        task = self._tasks.numbered(number)
-        return FOREVER if task is None or task.known else task.last_call
 
 
 def _bounded(use: GpuUse, bound: int) -> GpuUse:

@@ -41,16 +41,23 @@ def loaded_driver() -> ctypes.CDLL | None:
 
 def in_use(driver: ctypes.CDLL) -> bool:
     """True if this process has a primary context on any device."""
-    return any(_primary_context(driver, device)[0] for _, device in _handles(driver))
+    return any(device.active for device in devices(driver))
 
 
 def devices(driver: ctypes.CDLL) -> list[CudaDevice]:
     """Devices that this process may use; empty before CUDA is initialised."""
-    found = []
-    for number, device in _handles(driver):
-        active, flags = _primary_context(driver, device)
-        spins = flags & _SCHEDULE != _BLOCKS
-        found.append(CudaDevice(number, _uuid(driver, device), _name(driver, device), active, spins))
+    count, found = ctypes.c_int(), []
+    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    for number in range(count.value):
+        handle, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
+        if driver.cuDeviceGet(ctypes.byref(handle), number) != 0:
+            continue
+        device = handle.value
+        if driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) != 0:
+            flags.value = active.value = 0
+        spins = flags.value & _SCHEDULE != _BLOCKS
+        found.append(CudaDevice(number, _uuid(driver, device), _name(driver, device), bool(active.value), spins))
     return found
 
 
@@ -58,25 +65,6 @@ def driver_major(driver: ctypes.CDLL) -> int | None:
     """Newest major version of CUDA that the driver can run; None if unknown."""
     version = ctypes.c_int()
     return version.value // 1000 if driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
-
-
-def _handles(driver: ctypes.CDLL) -> list[tuple[int, int]]:
-    count = ctypes.c_int()
-    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return []
-    handles = []
-    for number in range(count.value):
-        device = ctypes.c_int()
-        if driver.cuDeviceGet(ctypes.byref(device), number) == 0:
-            handles.append((number, device.value))
-    return handles
-
-
-def _primary_context(driver: ctypes.CDLL, device: int) -> tuple[bool, int]:
-    flags, active = ctypes.c_uint(), ctypes.c_int()
-    if driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) != 0:
-        return False, 0
-    return bool(active.value), flags.value
 
 
 def _uuid(driver: ctypes.CDLL, device: int) -> str:

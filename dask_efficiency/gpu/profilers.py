@@ -12,10 +12,8 @@ from dask_efficiency.show.log import logger
 
 #: Module whose functions start and stop every profiler of torch.
 _MODULE = "torch.autograd.profiler"
-
 #: Functions that begin a profile, and the one that ends it.
 _PREPARE, _ENABLE, _DISABLE = "_prepare_profiler", "_enable_profiler", "_disable_profiler"
-
 #: Longest wait of a user's profiler in another thread for ours to end, seconds. A guess.
 MAX_WAIT_SECONDS = 10.0
 
@@ -66,8 +64,6 @@ class Profilers:
         #: Reason why this process makes no more profiles; None while it may.
         self._never: str | None = None
 
-    # -- holders ----------------------------------------------------------
-
     def hold(self) -> None:
         """Allow profiles from now on."""
         with self._lock:
@@ -116,8 +112,6 @@ class Profilers:
                 setattr(self._module, name, original)
         self._placed.clear()
 
-    # -- ours --------------------------------------------------------------------------------
-
     def enter(self, profile: RunningProfile) -> None:
         """Enter a profile of ours that is about to begin in this thread; raises NotProfiled if it may not."""
         with self._entering, self._lock:
@@ -151,8 +145,6 @@ class Profilers:
                 self._entered = self._present = self._calling = None
                 self._left.set()
                 self._put_back_unless_used()
-
-    # -- the user's --------------------------------------------------------------------------
 
     def _beginning(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def begin(*args: Any, **kwargs: Any) -> Any:

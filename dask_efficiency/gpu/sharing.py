@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import (
+    NOTHING,
     Int64,
     IntervalArrays,
     difference,
@@ -21,36 +20,15 @@ from dask_efficiency.gpu.meter import KERNEL
 from dask_efficiency.gpu.tasks import NOBODY
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
-    """Nanoseconds of one device. The shares add up to ``kernels + copies``."""
-
-    kernels: int
-    copies: int
-    #: Tasks by number; NOBODY for work that belongs to no task.
-    owners: Int64
-    #: Their shares while they ran, and after they had ended. All of NOBODY's share is in ``during``.
-    during: Int64
-    after: Int64
-
-
-def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Division:
+def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> tuple[int, int, Int64, Int64]:
     """Divide a stretch of a device's time among the tasks that had work on it.
 
-    Parameters
-    ----------
-    work
-        Operations of one device, of dtype :data:`~dask_efficiency.gpu.attribution.WORK`.
-    stops
-        End of the task of each operation.
-    start, stop
-        The stretch. Work outside it does not count.
+    ``work`` is of dtype WORK, with the end of the task of each operation in ``stops``. Where m tasks have work on the
+    device at once, each gets 1/m of that time; NOBODY counts as a task. Shares are rounded to nanoseconds by largest
+    remainder.
 
-    Returns
-    -------
-    Division
-        Where m tasks have work on the device at once, each gets 1/m of that time; NOBODY counts as a task. Shares
-        are rounded to nanoseconds by largest remainder.
+    Returns nanoseconds of kernels, and of copies alone; the tasks by number; and their shares, which add up to both, of
+    shape (tasks, 2): while they ran, as all of NOBODY's, and after they had ended.
     """
     begin, end = np.maximum(work["start"], start), np.minimum(work["end"], stop)
     is_kernel = work["activity"] == KERNEL
@@ -61,7 +39,7 @@ def divide(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> Divis
     stops = np.where(work["owner"] == NOBODY, stop, stops)
     groups = _by_group(ranks, begin, end, np.clip(stops, start, stop), start, stop)
     shares = _rounded(_fair(*groups, 2 * len(owners)), whole)
-    return Division(length(kernels), copies, owners, shares[0::2], shares[1::2])
+    return length(kernels), copies, owners, shares.reshape(-1, 2)
 
 
 def _by_group(
@@ -111,43 +89,15 @@ def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:
 #: another task's kernel runs, on a device where work of its own is queued; the same, while its own copy runs; only its
 #: own copy runs.
 OWN_KERNEL, OTHERS_KERNEL, OTHERS_KERNEL_AND_COPY, OWN_COPY = range(4)
-
 #: A stretch of a task's time with one label. The stretches of a task are disjoint.
 STRETCH = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("label", np.uint8)])
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceWaits:
-    """Nanoseconds of tasks in calls that wait; ``kernel``, ``contention``, ``copy`` and ``wait`` are disjoint parts."""
-
-    owners: Int64
-    kernel: Int64
-    contention: Int64
-    copy: Int64
-    wait: Int64
-    #: Part of all four in calls that spin.
-    spun: Int64
-    #: Part of all four in which work of the task itself ran on a device.
-    busy: Int64
-
-
 def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArray[np.void]:
-    """Label the time of each task in a stretch, up to the task's end.
+    """Label the time of each task in a stretch, up to the task's end: STRETCH rows by label, owner and time.
 
-    Parameters
-    ----------
-    work
-        Of dtype :data:`~dask_efficiency.gpu.attribution.WORK`, on all devices. Includes work that runs after the
-        stretch, as it may have been queued in it.
-    stops
-        End of the task of each operation.
-    start, stop
-        The stretch.
-
-    Returns
-    -------
-    array
-        Of dtype :data:`STRETCH`, sorted by label, owner and time.
+    ``work``, of dtype WORK, is that of all devices, and includes what runs after the stretch, as it may have been
+    queued in it; ``stops`` has the end of the task of each operation.
     """
     attributed = work["owner"] != NOBODY
     work, stops = work[attributed], stops[attributed]
@@ -161,13 +111,9 @@ def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArra
     kernels = union(begin[is_kernel] + shift[is_kernel], end[is_kernel] + shift[is_kernel])
     copies = difference(union(begin[~is_kernel] + shift[~is_kernel], end[~is_kernel] + shift[~is_kernel]), kernels)
     others = difference(_others(work, ranks, start, stop), kernels)
-    found = [
-        (OWN_KERNEL, kernels),
-        (OTHERS_KERNEL, difference(others, copies)),
-        (OTHERS_KERNEL_AND_COPY, intersection(others, copies)),
-        (OWN_COPY, difference(copies, others)),
-    ]
-    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in found])
+    # In the order of the labels.
+    found = (kernels, difference(others, copies), intersection(others, copies), difference(copies, others))
+    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in enumerate(found)])
 
 
 def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: int) -> IntervalArrays:
@@ -190,33 +136,26 @@ def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: i
         parts, index = overlaps(IntervalArrays(due.start - shift, due.stop - shift), kernels)
         starts.append(parts.start + shift[index])
         ends.append(parts.stop + shift[index])
-    return union(np.concatenate(starts), np.concatenate(ends)) if starts else union(*np.empty((2, 0), np.int64))
+    return union(np.concatenate(starts), np.concatenate(ends)) if starts else NOTHING
 
 
 def _stretches(kind: int, laid: IntervalArrays, owners: Int64, span: int, start: int) -> NDArray[np.void]:
     found = np.empty(len(laid.start), STRETCH)
     rank = laid.start // span
-    found["start"] = laid.start - rank * span + start
-    found["end"] = laid.stop - rank * span + start
-    found["owner"] = owners[rank]
-    found["label"] = kind
+    found["start"], found["end"] = laid.start - rank * span + start, laid.stop - rank * span + start
+    found["owner"], found["label"] = owners[rank], kind
     return found
 
 
-def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> DeviceWaits:
+def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> tuple[Int64, Int64]:
     """Time of the threads of tasks in calls that wait, by what ran meanwhile.
 
-    Parameters
-    ----------
-    waits
-        Of dtype :data:`~dask_efficiency.gpu.attribution.WAIT`; they may overlap.
-    stretches
-        Of dtype :data:`STRETCH`: all stretches of these tasks in that time.
+    ``waits``, of dtype WAIT, may overlap and are not empty; ``stretches`` are all of these tasks in that time.
+
+    Returns the tasks by number, and nanoseconds of shape (tasks, 6): the parts kernel, contention, copy and wait, which
+    are disjoint; and of all four together, the part in calls that spin, and that in which work of the task itself ran.
     """
     owners, ranks = ranked(waits["owner"])
-    if not len(owners):
-        none = np.empty(0, np.int64)
-        return DeviceWaits(none, none, none, none, none, none, none)
     start, stop = int(waits["start"].min()), int(waits["end"].max())
     span = stop - start + 1
     shift = ranks * span - start
@@ -233,15 +172,9 @@ def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> DeviceWaits
     happened = sums.astype(np.int64).reshape(-1, 4)
     kernel, copy = happened[:, OWN_KERNEL], happened[:, OWN_COPY]
     others = happened[:, OTHERS_KERNEL] + happened[:, OTHERS_KERNEL_AND_COPY]
-    return DeviceWaits(
-        owners,
-        kernel,
-        others,
-        copy,
-        _by_rank(calls, span, len(owners)) - kernel - others - copy,
-        _by_rank(spinning, span, len(owners)),
-        kernel + copy + happened[:, OTHERS_KERNEL_AND_COPY],
-    )
+    wait = _by_rank(calls, span, len(owners)) - kernel - others - copy
+    busy = kernel + copy + happened[:, OTHERS_KERNEL_AND_COPY]
+    return owners, np.stack([kernel, others, copy, wait, _by_rank(spinning, span, len(owners)), busy], axis=1)
 
 
 def _by_rank(laid: IntervalArrays, span: int, count: int) -> Int64:

@@ -18,7 +18,6 @@ from dask_efficiency.gpu.meter import TaskId, TaskWindow
 NOBODY = -1
 #: End of a task that has not ended.
 FOREVER = (1 << 62) - 1
-
 #: CUPTI records the low 32 bits of a thread's ident.
 _LOW = 0xFFFFFFFF
 
@@ -51,13 +50,11 @@ class _Thread:
 
     starts: list[int] = field(default_factory=list)
     stops: list[int] = field(default_factory=list)
-    ids: list[TaskId] = field(default_factory=list)
-    keys: list[Any] = field(default_factory=list)
+    windows: list[TaskWindow] = field(default_factory=list)
     tasks: list[Task | None] = field(default_factory=list)
 
     def see(self, window: TaskWindow, forgotten: int) -> None:
-        identity, stop, key = window
-        start = identity.start
+        start, stop = window.task.start, window.stop
         starts, row = self.starts, len(self.starts)
         if row and start <= starts[-1]:
             row = bisect_left(starts, start)
@@ -71,14 +68,13 @@ class _Thread:
             return
         starts.insert(row, start)
         self.stops.insert(row, FOREVER if stop < 0 else max(stop, start))
-        self.ids.insert(row, identity)
-        self.keys.insert(row, key)
+        self.windows.insert(row, window)
         self.tasks.insert(row, None)
 
     def forget(self, before: int) -> None:
         keep = [row for row, stop in enumerate(self.stops) if stop >= before]
         if len(keep) < len(self.stops):
-            columns: tuple[list[Any], ...] = (self.starts, self.stops, self.ids, self.keys, self.tasks)
+            columns: tuple[list[Any], ...] = (self.starts, self.stops, self.windows, self.tasks)
             for column in columns:
                 column[:] = [column[row] for row in keep]
 
@@ -87,11 +83,6 @@ class TaskTable:
     """Tasks of one process: the windows of each thread, and an account of each task that used a GPU.
 
     Windows come for every task, but most tasks never call the driver: an account is opened when a task is looked up.
-
-    Parameters
-    ----------
-    prefix_of
-        Gives the prefix of a key.
     """
 
     def __init__(self, prefix_of: Callable[[Any], str]) -> None:
@@ -125,7 +116,8 @@ class TaskTable:
         if thread is None:
             return None
         row = bisect_left(thread.starts, task.start)
-        return self._open(thread, row) if row < len(thread.ids) and thread.ids[row] == task else None
+        found = row < len(thread.windows) and thread.windows[row].task == task
+        return self._open(thread, row) if found else None
 
     def forget(self, task: Task) -> None:
         """Forget an ended task."""
@@ -181,7 +173,8 @@ class TaskTable:
     def _open(self, thread: _Thread, row: int) -> Task:
         task = thread.tasks[row]
         if task is None:
-            task = Task(thread.ids[row], self._next, self._prefix_of(thread.keys[row]), thread.stops[row])
+            identity, _, key = thread.windows[row]
+            task = Task(identity, self._next, self._prefix_of(key), thread.stops[row])
             thread.tasks[row] = self._by_number[self._next] = task
             self._next += 1
             self.opened.append(task)

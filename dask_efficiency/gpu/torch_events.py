@@ -5,77 +5,49 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from dask_efficiency.gpu import libcuda
-from dask_efficiency.gpu.meter import Device, GpuBatch, TaskId
+from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, MeterRefused, TaskId
 
 #: Tasks with pending events; beyond, further tasks are dropped, and counted.
 MAX_PENDING = 10_000
 
 
-class TorchEventsRefused(RuntimeError):
-    """Events of torch cannot measure in this process; the text gives the reason, for a report."""
-
-
-class TorchEventMeter:
+class TorchEventMeter(GpuMeter):
     """Records an event on torch's current stream in the task's thread, before and after each task.
 
     The time between the two covers the task's kernels and copies on that stream and the waits between them: an upper
     bound if the task uses no other stream. It sees no kernels and no devices. With several task threads a stream has
-    kernels of several tasks between two events, so it refuses.
-
-    Parameters
-    ----------
-    task_threads
-        Number of threads of this process that run tasks.
-
-    Raises
-    ------
-    TorchEventsRefused
-        With more than one task thread, or without torch and its CUDA.
+    kernels of several tasks between two events, so it refuses, as it does without torch and its CUDA.
     """
 
     kind = "torch-events"
-    gaps = 0
 
     def __init__(self, *, task_threads: int) -> None:
         if task_threads != 1:
-            raise TorchEventsRefused(
-                f"torch's events need one task thread in a worker, and this one has {task_threads}"
-            )
+            raise MeterRefused(f"torch's events need one task thread in a worker, and this one has {task_threads}")
         torch = sys.modules.get("torch")
         driver = libcuda.loaded_driver()
         if torch is None or driver is None or not torch.cuda.is_initialized():
-            raise TorchEventsRefused("torch has not initialised CUDA in this process")
+            raise MeterRefused("torch has not initialised CUDA in this process")
         self._cuda: Any = torch.cuda
         self._driver = driver
         self._pending: deque[tuple[TaskId, Any, Any]] = deque()
-        self._dropped = 0
         self._closed = False
-        self.description = f"events of torch {torch.__version__}: an upper bound"
-
-    @property
-    def devices(self) -> Mapping[int, Device]:
-        """No devices: events do not see a device as a whole."""
-        return {}
-
-    @property
-    def dropped(self) -> int:
-        """Tasks without a bound."""
-        return self._dropped
+        super().__init__(f"events of torch {torch.__version__}: an upper bound")
 
     def around(self, task: TaskId, key: Any = None) -> Callable[[], object]:
         """Record an event before a task, in its thread; returns the function to call there after it. Never raises."""
         start = self._record()
         if start is None:
-            return _nothing
+            return lambda: None
 
         def after() -> None:
             stop = self._record()
             if stop is None or len(self._pending) >= MAX_PENDING:
-                self._dropped += 1
+                self.dropped += 1
             else:
                 self._pending.append((task, start, stop))
 
@@ -92,7 +64,7 @@ class TorchEventMeter:
                     return GpuBatch(bounds=bounds, known_until=task.start)
                 bounds[task] = round(start.elapsed_time(stop) * 1e6)
             except RuntimeError:  # events of two devices, or a device that has failed
-                self._dropped += 1
+                self.dropped += 1
             self._pending.popleft()
         return GpuBatch(bounds=bounds, known_until=now)
 
@@ -100,7 +72,7 @@ class TorchEventMeter:
         """Bounds of the tasks whose work is done; does not wait for the device."""
         self._closed = True
         batch = self.flush()
-        self._dropped += len(self._pending)
+        self.dropped += len(self._pending)
         self._pending.clear()
         return batch
 
@@ -108,17 +80,11 @@ class TorchEventMeter:
         """Event on the current stream; None if that would make a context, or fails."""
         try:
             device = self._cuda.current_device()
-            if self._closed or not any(found.number == device for found in self._active()):
+            found = libcuda.devices(self._driver)
+            if self._closed or not any(one.active and one.number == device for one in found):
                 return None
             event = self._cuda.Event(enable_timing=True)
             event.record()
             return event
         except RuntimeError:
             return None
-
-    def _active(self) -> list[libcuda.CudaDevice]:
-        return [device for device in libcuda.devices(self._driver) if device.active]
-
-
-def _nothing() -> None:
-    pass

@@ -38,28 +38,23 @@ def command(scheduler: str, interval: float, once: bool, as_json: bool, connecti
 def _watch(address: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
     import asyncio
 
-    from dask_efficiency.live.top import Blocks, JsonLines, MeterFailedError, Screen, show_views, terminal
+    from dask_efficiency.live.top import MeterFailedError, blocks, json_lines, show_views, terminal
     from dask_efficiency.plugin.client import NotRegisteredError
 
     address, security = connection.secured(address)
     connection.announce(address)
+    timeout = connection.timeout_seconds
     with ExitStack() as stack:
-        screen: Screen
         if as_json:
-            screen = JsonLines(sys.stdout)
+            show = json_lines(sys.stdout)
         elif once:
-            screen = Blocks(sys.stdout, height=None)
+            show = blocks(sys.stdout, height=None)
         elif not sys.stdout.isatty():
-            screen = Blocks(sys.stdout)
+            show = blocks(sys.stdout)
         else:
-            screen = stack.enter_context(terminal(sys.stdout))
+            show = stack.enter_context(terminal(sys.stdout))
         showing = show_views(
-            screen,
-            address,
-            security=security,
-            interval_seconds=interval,
-            once=once,
-            timeout_seconds=connection.timeout_seconds,
+            show, address, security=security, interval_seconds=interval, once=once, timeout_seconds=timeout
         )
         try:
             asyncio.run(showing)

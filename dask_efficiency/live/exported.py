@@ -8,27 +8,22 @@ from heapq import nlargest
 from operator import add, sub
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.live.times import WorkerCounters, WorkerTimes
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
+from dask_efficiency.live.times import WorkerTimes
 
 #: Workers exported at each end, the most and the least useful, if there are too many for all. A guess.
 EXTREMES = 10
-
 #: Nanoseconds between two choices of workers. A guess: a series that lives for a minute can be drawn.
 CHOOSE_NS = 60_000_000_000
-
 #: Weight of the time since the last choice in a worker's useful share (exponential smoothing). A guess.
 WEIGHT = 0.25
-
 #: An exported worker stays unless another's useful share is further out by this. A guess.
 MARGIN = 0.05
-
 #: After a limit was exceeded, all workers are exported again below this share of it (hysteresis). A guess.
 ALL_AGAIN = 0.9
-
 #: A prefix replaces an exported one when it has taken this many times its thread time (hysteresis). A guess.
 OVERTAKES = 1.25
-
 _NOTHING = (0,) * len(TASK_BUCKETS)
 
 Rows = Mapping[str, Sequence[int]]
@@ -45,7 +40,7 @@ class ExportedWorkers:
         #: True if there are too many to export all.
         self.limited = False
         self._chosen_at: int | None = None
-        self._then: WorkerCounters | None = None
+        self._then: WorkerTimes | None = None
         #: Smoothed useful share of each worker's thread time with work, in [0, 1].
         self._useful: dict[str, float] = {}
         self._most: list[str] = []
@@ -63,8 +58,8 @@ class ExportedWorkers:
         return recent & {*self._most, *self._least}
 
     def _choose(self, cluster: ClusterLedger, each: int) -> None:
-        now = WorkerCounters.of(presence for presence in cluster.present.values() if not presence.off)
-        lately = WorkerTimes.between(self._then, now)
+        now = WorkerTimes.of(presence for presence in cluster.present.values() if not presence.off)
+        lately = now.since(self._then)
         self._then = now
         useful = {}
         for name, share in zip(lately.names, lately.useful.tolist(), strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from dask_efficiency.plugin.parts import SchedulerPart
@@ -19,9 +21,9 @@ class Exports(SchedulerPart):
     def __init__(self, scheduler: Scheduler, accounts: ClusterAccounts) -> None:
         self._scheduler = scheduler
         self._accounts = accounts
-        self._prometheus = False
-        self._bokeh = False
         self._replacements = Replacements()
+        #: Steps that end the exports.
+        self._undo: list[Callable[[], object]] = []
 
     @classmethod
     def of(cls, meter: Any) -> Self:  # noqa: D102
@@ -34,17 +36,8 @@ class Exports(SchedulerPart):
 
     def stop(self) -> None:
         """Export nothing more."""
-        if self._prometheus:
-            from dask_efficiency.live.prometheus import COLLECTOR
-
-            self._replacements.put_back()
-            COLLECTOR.remove(self._accounts)
-            self._prometheus = False
-        if self._bokeh:
-            from dask_efficiency.live import bokeh
-
-            bokeh.hide(self._scheduler, self._accounts)
-            self._bokeh = False
+        while self._undo:
+            self._undo.pop()()
 
     def _start_prometheus(self) -> None:
         try:
@@ -59,7 +52,7 @@ class Exports(SchedulerPart):
             lambda handler: with_ours(handler, lambda: COLLECTOR.written(text), COLLECTOR.left_out),
         )
         COLLECTOR.add(self._accounts)
-        self._prometheus = True
+        self._undo += [partial(COLLECTOR.remove, self._accounts), self._replacements.put_back]
 
     def _start_bokeh(self) -> None:
         if not self._scheduler.http_application.applications:
@@ -79,4 +72,4 @@ class Exports(SchedulerPart):
             # The dashboard is private to Dask: metering goes on if it has changed.
             logger.exception("dask_efficiency could not add its tab to the dashboard")
         else:
-            self._bokeh = True
+            self._undo.append(partial(bokeh.hide, self._scheduler, self._accounts))

@@ -5,32 +5,28 @@ There are no exemplars: only the OpenMetrics format has them, and Dask answers e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
 PREFIX = "dask_efficiency"
 
+#: Numbers by the value of a label, or by the values of several.
+Values = Mapping[Any, float]
+
+_Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
+
 
 def seconds(
     name: str, meaning: str, label: str, keys: Iterable[str], rows: Mapping[str, Mapping[str, int]], *, of: str = ""
 ) -> CounterMetricFamily:
-    """Counter family of nanoseconds by key, exported as seconds; all keys are present from 0 on.
+    """Counters in seconds, of nanoseconds by key, all from 0 on.
 
-    Parameters
-    ----------
-    name, meaning
-        Name without :data:`PREFIX` and unit; help text.
-    label, keys
-        Label of the keys, and its values.
-    rows
-        Nanoseconds by key; a single row under any name if ``of`` is empty.
-    of
-        Label of the row names.
+    ``of`` is the label of the rows, without it there is one.
     """
     family = CounterMetricFamily(f"{PREFIX}_{name}", meaning)
     total = f"{PREFIX}_{name}_total"
@@ -43,14 +39,23 @@ def seconds(
     return family
 
 
-def counter(name: str, meaning: str, value: float) -> CounterMetricFamily:
-    """A counter without labels."""
-    return CounterMetricFamily(f"{PREFIX}_{name}", meaning, value=value)
+def counter(name: str, meaning: str, value: float | Values, *labels: str) -> CounterMetricFamily:
+    """A counter, or one for each value of its labels."""
+    return _family(CounterMetricFamily, name, meaning, value, labels)
 
 
-def gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
-    """A gauge without labels."""
-    return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, value=float(value))
+def gauge(name: str, meaning: str, value: float | Values, *labels: str) -> GaugeMetricFamily:
+    """A gauge, or one for each value of its labels."""
+    return _family(GaugeMetricFamily, name, meaning, value, labels)
+
+
+def _family(kind: type[_Family], name: str, meaning: str, value: float | Values, labels: Sequence[str]) -> _Family:
+    if not isinstance(value, Mapping):
+        return kind(f"{PREFIX}_{name}", meaning, value=float(value))
+    family = kind(f"{PREFIX}_{name}", meaning, labels=labels)
+    for of, each in value.items():
+        family.add_metric([of] if isinstance(of, str) else of, each)
+    return family
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -61,9 +66,9 @@ MAX_LABELS = 8_192
 
 
 def text(metrics: Iterable[Metric]) -> bytes:
-    """Text of counters and gauges with plain names and help, equivalent to ``generate_latest``.
+    """Text of metrics, equivalent to ``generate_latest``.
 
-    Numbers may be spelled differently, such as ``1000000.0`` for ``1e+06``.
+    Numbers may be spelled differently, ``1000000.0`` for ``1e+06``.
     """
     lines: list[str] = []
     for metric in metrics:
@@ -95,17 +100,7 @@ def with_ours(
     ours: Callable[[], bytes | None],
     left_out: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> type[Any]:
-    """Dask's handler of ``/metrics`` with our metrics appended.
-
-    Parameters
-    ----------
-    handler
-        Dask's handler.
-    ours
-        Writes our metrics, or returns None on failure; must not raise.
-    left_out
-        Excludes our metrics from Dask's output.
-    """
+    """Dask's handler of ``/metrics``, with ours appended, which ``left_out`` keeps from its own; None is a failure."""
 
     class MetricsHandler(handler):  # type: ignore[misc]  # upstream's has no types
         """Handler with our metrics appended."""

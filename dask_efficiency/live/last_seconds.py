@@ -5,47 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.live.times import GpuCounters, GpuTimes, PrefixTimes, WorkerCounters, WorkerTimes, prefix_times
+from dask_efficiency.accounts.rows import OTHER, growth
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
+from dask_efficiency.live.times import GpuTimes, PrefixTimes, WorkerTimes, prefix_times
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import format_share, harmless, shorten
 from dask_efficiency.show.finding import Finding
 
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.scheduler.accounts import Moment
+
 #: Nanoseconds that live views look back. A guess: five minutes.
 WINDOW_NS = 300_000_000_000
 
 
-class ThreadTotals(Protocol):
-    """Totals of all threads of a cluster at one instant."""
-
-    @property
-    def at(self) -> int:
-        """Monotonic nanoseconds."""
-
-    @property
-    def activity(self) -> Mapping[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES` since the accounts began."""
-
-    @property
-    def nthreads(self) -> int:
-        """Number of threads."""
-
-    @property
-    def causes(self) -> Mapping[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, for known causes."""
-
-    @property
-    def prefixes(self) -> Mapping[str, Sequence[int]] | None:
-        """Settled nanoseconds of each prefix by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
-
-
-def window_of(polls: Iterable[ThreadTotals], *, width: int) -> list[ThreadTotals]:
+def window_of(polls: Iterable[Moment], *, width: int) -> list[Moment]:
     """Polls of the last minutes; the first is on the grid of the bins if there is one that early."""
     known = list(polls)
     if not known:
@@ -58,10 +38,9 @@ def window_of(polls: Iterable[ThreadTotals], *, width: int) -> list[ThreadTotals
 class Details:
     """Totals of each worker, GPU and prefix at one instant, as of the last heartbeats."""
 
-    #: Monotonic nanoseconds.
     at: int
-    workers: WorkerCounters
-    gpus: GpuCounters
+    workers: WorkerTimes
+    gpus: GpuTimes
     #: Settled nanoseconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
@@ -74,23 +53,20 @@ class Details:
 
 @dataclass(frozen=True)
 class DetailsNow:
-    """Details of a cluster now, each kind read on first use, which must be soon.
-
-    Reading a thousand workers takes milliseconds, and most pages of a dashboard show one kind or none.
-    """
+    """Details of a cluster now, each kind read on first use: a thousand workers take milliseconds."""
 
     at: int
     cluster: ClusterLedger
 
     @cached_property
-    def workers(self) -> WorkerCounters:
-        """Totals of each worker."""
-        return WorkerCounters.of(self.cluster.present.values())
+    def workers(self) -> WorkerTimes:
+        """Time of each worker since it joined."""
+        return WorkerTimes.of(self.cluster.present.values())
 
     @cached_property
-    def gpus(self) -> GpuCounters:
-        """Totals of each GPU."""
-        return GpuCounters.of(self.cluster.present.values())
+    def gpus(self) -> GpuTimes:
+        """Time of each GPU since it was watched."""
+        return GpuTimes.of(self.cluster.present.values())
 
     @cached_property
     def prefixes(self) -> Mapping[str, Sequence[int]]:
@@ -102,28 +78,24 @@ class DetailsNow:
 class LastSeconds:
     """Activity of a cluster between two instants; each part is computed on first use."""
 
-    #: Wall seconds between the instants.
     seconds: float
-    #: Threads at the end.
     nthreads: int
     #: Thread time by activity, from heartbeats; empty without any.
     did: Breakdown
     #: Details at the start and the end. On a dashboard the start is up to a minute before or after that of :attr:`did`.
     then: Details | None
     now: Details | DetailsNow
-    #: Worker name to the reason why its time is not measured.
     not_measured: Mapping[str, str] = field(default_factory=dict)
     #: Parts of :attr:`did` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`; those of a bucket add up to it, or
     #: are absent.
     causes: Mapping[str, int] = field(default_factory=dict)
-    #: Worker name to the reason why its threads are not sampled.
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cluster: ClusterLedger, polls: Sequence[ThreadTotals], *, then: Details | None) -> LastSeconds:
+    def of(cls, cluster: ClusterLedger, polls: Sequence[Moment], *, then: Details | None) -> LastSeconds:
         """Activity from the first poll to the last of a cluster whose accounts are current."""
         first, last = polls[0], polls[-1]
-        did = done_since(first.activity, last.activity)
+        did = Breakdown(growth(last.activity, first.activity))
         return cls(
             seconds=(last.at - first.at) / 1e9,
             nthreads=last.nthreads,
@@ -131,7 +103,7 @@ class LastSeconds:
             then=then,
             now=DetailsNow(last.at, cluster),
             not_measured=dict(cluster.reasons),
-            causes=causes_since(first.causes, last.causes, did),
+            causes=fit_known_causes(growth(last.causes, first.causes), did.to_nanoseconds()),
             not_sampled=cluster.not_sampled,
         )
 
@@ -164,23 +136,32 @@ class LastSeconds:
 
     @cached_property
     def cause_shares(self) -> dict[Bucket, tuple[CauseShare, ...]]:
-        """Causes of lost time by bucket, the largest first."""
-        return cause_shares(self.did, self.causes)
+        """Causes of lost time by bucket, if any is known; the largest first, ``unknown`` last."""
+        with_work = self.did.total_ns - self.did.ns(Bucket.NO_WORK)
+        found = {}
+        for bucket in CAUSES:
+            row = causes_of(self.causes, bucket)
+            ranked = sorted(row, key=lambda cause: (cause == UNKNOWN, -row[cause]))
+            if row.keys() - {UNKNOWN}:
+                found[bucket] = tuple(CauseShare(bucket, cause, row[cause] / with_work) for cause in ranked)
+        return found
 
     @property
     def largest_cause(self) -> CauseShare | None:
-        """Largest known cause; None if no cause is large enough."""
-        return largest_cause(self.did, self.causes)
+        """Largest known cause; None if it is below :data:`MIN_SHARE`."""
+        shares = [one for row in self.cause_shares.values() for one in row if one.cause != UNKNOWN]
+        largest = max(shares, key=lambda one: one.share, default=None)
+        return largest if largest is not None and largest.share >= MIN_SHARE else None
 
     @cached_property
     def workers(self) -> WorkerTimes:
         """Time of each worker."""
-        return WorkerTimes.between(None if self.then is None else self.then.workers, self.now.workers)
+        return self.now.workers.since(None if self.then is None else self.then.workers)
 
     @cached_property
     def gpus(self) -> GpuTimes:
         """Time of each GPU."""
-        return GpuTimes.between(None if self.then is None else self.then.gpus, self.now.gpus)
+        return self.now.gpus.since(None if self.then is None else self.then.gpus)
 
     @cached_property
     def prefixes(self) -> PrefixTimes:
@@ -194,20 +175,13 @@ def mean_threads(did: Breakdown, nthreads: int) -> dict[str, float]:
     return {bucket: nthreads * did.ns(bucket) / whole for bucket in did}
 
 
-def done_since(then: Mapping[str, int], now: Mapping[str, int]) -> Breakdown:
-    """Thread time between two instants, from nanoseconds by activity at both."""
-    return Breakdown({activity: max(0, ns - then.get(activity, 0)) for activity, ns in now.items()})
-
-
 # -- causes ----------------------------------------------------------------------------------------
 
 
 #: Share of the threads' time from which a cause is worth a sentence. By judgement.
 MIN_SHARE = 0.05
-
 #: Share from which a cause is listed. A guess.
 MIN_LISTED_SHARE = 0.005
-
 #: Sentence for each known cause.
 SENTENCES: dict[Bucket, dict[str, str]] = {
     Bucket.THREAD_NONCPU: {
@@ -246,45 +220,6 @@ class CauseShare:
     share: float
 
 
-def causes_since(then: Mapping[str, int], now: Mapping[str, int], did: Breakdown) -> dict[str, int]:
-    """Causes of the time lost between two instants.
-
-    Parameters
-    ----------
-    then, now
-        Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, cumulative.
-    did
-        Thread time between the instants.
-
-    Returns
-    -------
-    dict
-        Nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`. Those of a bucket add up to it, or are
-        absent if nothing was sampled.
-    """
-    gained = {name: ns - then.get(name, 0) for name, ns in now.items()}
-    return fit_known_causes({name: ns for name, ns in gained.items() if ns > 0}, did.to_nanoseconds())
-
-
-def cause_shares(did: Breakdown, causes: Mapping[str, int]) -> dict[Bucket, tuple[CauseShare, ...]]:
-    """Shares of the causes, for buckets with any known cause; the largest first, ``unknown`` last."""
-    with_work = did.total_ns - did.ns(Bucket.NO_WORK)
-    found = {}
-    for bucket in CAUSES:
-        row = causes_of(causes, bucket)
-        ranked = sorted(row, key=lambda cause: (cause == UNKNOWN, -row[cause]))
-        if row.keys() - {UNKNOWN}:
-            found[bucket] = tuple(CauseShare(bucket, cause, row[cause] / with_work) for cause in ranked)
-    return found
-
-
-def largest_cause(did: Breakdown, causes: Mapping[str, int]) -> CauseShare | None:
-    """Largest known cause; None if it is below :data:`MIN_SHARE`."""
-    shares = [one for row in cause_shares(did, causes).values() for one in row if one.cause != UNKNOWN]
-    largest = max(shares, key=lambda one: one.share, default=None)
-    return largest if largest is not None and largest.share >= MIN_SHARE else None
-
-
 def causes_text(row: tuple[CauseShare, ...]) -> str:
     """Causes and their shares in a line: ``"gil 30 %, core 5 %"``; empty if all are small."""
     return ", ".join(f"{one.cause} {format_share(one.share)}" for one in row if one.share >= MIN_LISTED_SHARE)
@@ -306,7 +241,7 @@ def not_sampled_text(workers: Mapping[str, str]) -> str:
 Rows = Mapping[str, Sequence[int]]
 
 
-def last_findings(cluster: ClusterLedger, polls: Iterable[ThreadTotals]) -> list[tuple[Finding, str]]:
+def last_findings(cluster: ClusterLedger, polls: Iterable[Moment]) -> list[tuple[Finding, str]]:
     """Findings of the last minutes with a known saving, each with the prefix of its tasks.
 
     The prefix is empty unless one prefix has more than half of the lost time. By prefix only the time of a bucket is

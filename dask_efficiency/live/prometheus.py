@@ -4,83 +4,48 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import prometheus_client
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from dask_efficiency.accounts.buckets import CAUSES, FINALIZED, Bucket, causes_of
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
+from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.sensors import READINGS
-from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.accounts.wire.snapshots import OWN_WORK
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.live.exported import ExportedPrefixes, ExportedWorkers
-from dask_efficiency.live.exposition import PREFIX, counter, gauge, seconds
-from dask_efficiency.live.last_seconds import ThreadTotals, last_findings
-from dask_efficiency.plugin.options import Options
+from dask_efficiency.live.exposition import counter, gauge, seconds
+from dask_efficiency.live.last_seconds import last_findings
 from dask_efficiency.show.figures import harmless, shorten
 from dask_efficiency.show.log import logger
 
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+
 #: GPUs exported one by one, 28 series each; with more, only their coverage is exported. A guess.
 MAX_GPUS = 256
-
 #: Stragglers exported one by one. A guess.
 MAX_STRAGGLERS = 20
-
 #: Characters of a worker's name in a label. A guess.
 MAX_LABEL_LENGTH = 200
 
 _BUCKETS, _TASK_BUCKETS = tuple(map(str, FINALIZED)), tuple(map(str, TASK_BUCKETS))
 
 
-class ExportSource(Protocol):
-    """Accounts of a scheduler, and the cost of keeping them."""
-
-    cluster: ClusterLedger
-    #: CPU seconds of the plugin on the scheduler.
-    cost_seconds: float
-
-    @property
-    def options(self) -> Options:
-        """Options in force."""
-
-    @property
-    def read_interval_seconds(self) -> float:
-        """Seconds between two heartbeats of a worker that are read."""
-
-    @property
-    def off(self) -> str | None:
-        """Reason why metering has stopped; None while it works."""
-
-    @property
-    def findings(self) -> tuple[SlowWorker, ...]:
-        """Current stragglers, the most certain first."""
-
-    @property
-    def recent(self) -> Iterable[ThreadTotals]:
-        """Totals of all threads at the last polls, in order."""
-
-    def refresh(self) -> None:
-        """Bring the accounts up to date."""
-
-    def now(self) -> int:
-        """Current time of the accounts' clock, in nanoseconds."""
-
-
 @dataclass(slots=True, eq=False)
 class Export:
     """An export source with its choice of workers and prefixes."""
 
-    source: ExportSource
+    source: ClusterAccounts
     workers: ExportedWorkers = field(default_factory=ExportedWorkers)
     prefixes: ExportedPrefixes = field(default_factory=ExportedPrefixes)
     #: A user's own exporter may ask in another thread.
@@ -123,13 +88,13 @@ class ClusterCollector:
         """Nothing; otherwise registering would call :meth:`collect`."""
         return []
 
-    def add(self, source: ExportSource) -> None:
+    def add(self, source: ClusterAccounts) -> None:
         """Export this source from now on."""
         if not self._exports:
             prometheus_client.REGISTRY.register(self)
         self._exports.append(Export(source))
 
-    def remove(self, source: ExportSource) -> None:
+    def remove(self, source: ClusterAccounts) -> None:
         """Stop exporting this source; does nothing if it is not exported."""
         found = next((export for export in self._exports if export.source is source), None)
         if found is not None:
@@ -143,27 +108,27 @@ class ClusterCollector:
         if not self._exports or self._left_out == threading.get_ident():
             return []
         export = self._exports[-1]
-        source = export.source
         metrics: list[Metric] = []
-        self._try(source.refresh)
+        with self._counting_failures():
+            export.source.refresh()
         began = time.thread_time()
         for group in _GROUPS:
-            self._try(partial(_extend, metrics, partial(group, source)))
-        for chosen in _CHOSEN:
-            self._try(partial(_extend, metrics, partial(chosen, export)))
+            with self._counting_failures():
+                metrics += [*group(export)]
         metrics.append(counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
-        source.cost_seconds += time.thread_time() - began
+        export.source.cost_seconds += time.thread_time() - began
         return metrics
 
     def written(self, write: Callable[[Iterable[Metric]], bytes]) -> bytes | None:
         """Current metrics in a text format; None if they cannot be written."""
-        written: list[bytes] = []
+        written = None
         metrics = self.collect()
         began = time.thread_time()
-        self._try(lambda: written.append(write(metrics)))
+        with self._counting_failures():
+            written = write(metrics)
         if self._exports:
             self._exports[-1].source.cost_seconds += time.thread_time() - began
-        return written[0] if written else None
+        return written
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
@@ -174,9 +139,11 @@ class ClusterCollector:
         finally:
             self._left_out = None
 
-    def _try(self, step: Callable[[], None]) -> None:
+    @contextmanager
+    def _counting_failures(self) -> Iterator[None]:
+        """End the block at a failure, and log the first."""
         try:
-            step()
+            yield
         except Exception:
             if not self._failures:
                 logger.exception("dask_efficiency could not export all of its metrics")
@@ -187,28 +154,15 @@ class ClusterCollector:
 COLLECTOR = ClusterCollector()
 
 
-def _threads(source: ExportSource) -> Iterator[Metric]:
-    cluster = source.cluster
-    yield seconds(
-        "thread_activity_seconds",
-        "Thread time by what each thread slot was doing, running tasks included; the rates add up to nthreads",
-        "activity",
-        ACTIVITIES,
-        {"": cluster.activity()},
-    )
-    yield seconds(
-        "thread_seconds",
-        "Settled thread time by bucket, booked when a task ends",
-        "bucket",
-        _BUCKETS,
-        {"": cluster.finalized()},
-    )
+def _threads(export: Export) -> Iterator[Metric]:
+    cluster = export.source.cluster
+    meaning = "Thread time by what each thread slot was doing, running tasks included; the rates add up to nthreads"
+    yield seconds("thread_activity_seconds", meaning, "activity", ACTIVITIES, {"": cluster.activity()})
+    meaning = "Settled thread time by bucket, booked when a task ends"
+    yield seconds("thread_seconds", meaning, "bucket", _BUCKETS, {"": cluster.finalized()})
     yield gauge("running_thread_seconds", "Thread time held so far by tasks that have not ended", cluster.running / 1e9)
-    yield counter(
-        "no_workers_seconds",
-        "Wall time in which work was outstanding and there was no worker",
-        cluster.work.without_workers(at=source.now()) / 1e9,
-    )
+    without = cluster.work.without_workers(at=export.source.now()) / 1e9
+    yield counter("no_workers_seconds", "Wall time in which work was outstanding and there was no worker", without)
     yield gauge("nthreads", "Threads of the present workers", cluster.nthreads)
 
 
@@ -223,72 +177,54 @@ _CAUSES = {
 }
 
 
-def _causes(source: ExportSource) -> Iterator[Metric]:
-    row = source.cluster.cause_activity()
+def _causes(export: Export) -> Iterator[Metric]:
+    row = export.source.cluster.cause_activity()
     for bucket, (name, meaning) in _CAUSES.items():
         yield seconds(name, meaning, "cause", CAUSES[bucket], {"": causes_of(row, bucket)})
 
 
-def _tasks(source: ExportSource) -> Iterator[Metric]:
-    tasks = CounterMetricFamily(f"{PREFIX}_tasks", "Tasks that ended, by outcome", labels=["outcome"])
-    for outcome in map(str, Outcome):
-        tasks.add_metric([outcome], source.cluster.tasks.get(outcome, 0))
-    yield tasks
+def _tasks(export: Export) -> Iterator[Metric]:
+    tasks = export.source.cluster.tasks
+    by_outcome = {outcome: tasks.get(outcome, 0) for outcome in map(str, Outcome)}
+    yield counter("tasks", "Tasks that ended, by outcome", by_outcome, "outcome")
 
 
-def _data(source: ExportSource) -> Iterator[Metric]:
-    amounts = source.cluster.amounts
+def _data(export: Export) -> Iterator[Metric]:
+    amounts = export.source.cluster.extra("amounts")
     for name, unit, meaning in (
         ("data_bytes", BYTES, "Bytes of results and of messages of P2P shuffles, by the way they went"),
         ("data_items", COUNT, "How many results and messages of P2P shuffles they were, by the way they went"),
     ):
-        family = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["way"])
-        for way in WAYS:
-            family.add_metric([way], amounts.get(f"{way}/{unit}", 0))
-        yield family
+        yield counter(name, meaning, {way: amounts.get(f"{way}/{unit}", 0) for way in WAYS}, "way")
 
 
-def _stragglers(source: ExportSource) -> Iterator[Metric]:
-    findings = source.findings
-    count = GaugeMetricFamily(
-        f"{PREFIX}_stragglers",
-        "Workers, or whole hosts, that take longer than their peers for the same work",
-        labels=["cause"],
-    )
-    for cause in Cause:
-        count.add_metric([str(cause)], sum(finding.cause == cause for finding in findings))
-    yield count
-    effect = GaugeMetricFamily(
-        f"{PREFIX}_straggler_effect",
-        f"How many times as long as its peers a straggler takes; of the {MAX_STRAGGLERS} most certain ones",
-        labels=["worker", "host", "cause"],
-    )
-    known = ((_labels(finding), finding.effect) for finding in findings[:MAX_STRAGGLERS])
-    labelled = {labels: times for labels, times in known if times is not None}
-    for labels, times in labelled.items():
-        effect.add_metric(labels, times)
-    yield effect
+def _stragglers(export: Export) -> Iterator[Metric]:
+    findings = export.source.findings
+    count = {str(cause): sum(finding.cause == cause for finding in findings) for cause in Cause}
+    meaning = "Workers, or whole hosts, that take longer than their peers for the same work"
+    yield gauge("stragglers", meaning, count, "cause")
+    effects = {
+        (_label(finding.worker), _label(finding.host), str(finding.cause)): finding.effect
+        for finding in findings[:MAX_STRAGGLERS]
+        if finding.effect is not None
+    }
+    meaning = f"How many times as long as its peers a straggler takes; of the {MAX_STRAGGLERS} most certain ones"
+    yield gauge("straggler_effect", meaning, effects, "worker", "host", "cause")
 
 
-def _labels(finding: SlowWorker) -> tuple[str, str, str]:
-    worker, host = (_label(name) for name in (finding.worker, finding.host))
-    return worker, host, str(finding.cause)
-
-
-def _findings(source: ExportSource) -> Iterator[Metric]:
-    found = GaugeMetricFamily(
-        f"{PREFIX}_finding_seconds",
+def _findings(export: Export) -> Iterator[Metric]:
+    found = last_findings(export.source.cluster, export.source.recent)
+    yield gauge(
+        "finding_seconds",
         "Wall time of the last 5 minutes that fixing a finding would save at most, for ten findings at most; "
         "where is the prefix of the tasks with most of the loss, if known",
-        labels=["kind", "where"],
+        {(one.kind, _label(prefix)): one.saves_seconds for one, prefix in found if one.saves_seconds is not None},
+        *("kind", "where"),
     )
-    for one, prefix in last_findings(source.cluster, source.recent):
-        found.add_metric([one.kind, _label(prefix)], one.saves_seconds)
-    yield found
 
 
-def _plugin(source: ExportSource) -> Iterator[Metric]:
-    cluster = source.cluster
+def _plugin(export: Export) -> Iterator[Metric]:
+    source, cluster = export.source, export.source.cluster
     yield counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
     yield counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
     unmeasured = sum(presence.off for presence in cluster.present.values())
@@ -300,26 +236,18 @@ def _plugin(source: ExportSource) -> Iterator[Metric]:
         "Time between two heartbeats of a worker that are read: it is longer where reading all takes too much CPU"
     )
     yield gauge("heartbeat_read_interval_seconds", interval, source.read_interval_seconds)
-    cost = CounterMetricFamily(
-        f"{PREFIX}_plugin_cpu_seconds",
+    yield counter(
+        "plugin_cpu_seconds",
         "CPU time of the plugin itself: polls and scrapes on the scheduler, hooks (sampled) and heartbeats on workers",
-        labels=["process"],
+        {"scheduler": source.cost_seconds, "workers": cluster.extra("outside").get(OWN_WORK, 0) / 1e9},
+        "process",
     )
-    cost.add_metric(["scheduler"], source.cost_seconds)
-    cost.add_metric(["workers"], cluster.outside.get(OWN_WORK, 0) / 1e9)
-    yield cost
 
 
 def _prefixes(export: Export) -> Iterator[Metric]:
     rows = export.prefix_rows()
-    yield seconds(
-        "prefix_thread_seconds",
-        "Settled thread time by bucket and prefix of the tasks; over all prefixes it adds up to thread_seconds",
-        "bucket",
-        _TASK_BUCKETS,
-        _by_label(rows, set(rows)),
-        of="prefix",
-    )
+    meaning = "Settled thread time by bucket and prefix of the tasks; over all prefixes it adds up to thread_seconds"
+    yield seconds("prefix_thread_seconds", meaning, "bucket", _TASK_BUCKETS, _by_label(rows, set(rows)), of="prefix")
 
 
 def _workers(export: Export) -> Iterator[Metric]:
@@ -331,49 +259,28 @@ def _workers(export: Export) -> Iterator[Metric]:
         "then only those that make most and least of their threads are",
         export.workers.limited,
     )
-    yield seconds(
-        "worker_thread_activity_seconds",
-        "Thread time of a worker by what each slot was doing; a worker's rates add up to its nthreads",
-        "activity",
-        ACTIVITIES,
-        _by_label(cluster.part_by_worker("activity", names), names),
-        of="worker",
-    )
-    yield seconds(
-        "worker_thread_seconds",
-        "Settled thread time of a worker by bucket",
-        "bucket",
-        _BUCKETS,
-        _by_label(cluster.part_by_worker("finalized", names), names),
-        of="worker",
-    )
-    causes = _by_label(cluster.part_by_worker("cause_activity", names), names)
+    meaning = "Thread time of a worker by what each slot was doing; a worker's rates add up to its nthreads"
+    rows = _by_label(cluster.part_by_worker("activity", names), names)
+    yield seconds("worker_thread_activity_seconds", meaning, "activity", ACTIVITIES, rows, of="worker")
+    rows = _by_label(cluster.part_by_worker("finalized", names), names)
+    meaning = "Settled thread time of a worker by bucket"
+    yield seconds("worker_thread_seconds", meaning, "bucket", _BUCKETS, rows, of="worker")
     waiting = Bucket.THREAD_NONCPU
-    yield seconds(
-        f"worker_{_CAUSES[waiting][0]}",
-        "Thread time of a worker's tasks off the CPU by cause",
-        "cause",
-        CAUSES[waiting],
-        {label: causes_of(row, waiting) for label, row in causes.items()},
-        of="worker",
-    )
+    causes = {
+        label: causes_of(row, waiting)
+        for label, row in _by_label(cluster.part_by_worker("cause_activity", names), names).items()
+    }
+    meaning = "Thread time of a worker's tasks off the CPU by cause"
+    yield seconds(f"worker_{_CAUSES[waiting][0]}", meaning, "cause", CAUSES[waiting], causes, of="worker")
     here: dict[str, dict[str, int]] = {}
     for presence in cluster.present.values():  # names 1 and "1" are the same here
-        if presence.name in names:
-            row = here.setdefault(presence.name, {"running": 0, "nthreads": 0})
-            row["running"] += presence.running
-            row["nthreads"] += presence.nthreads
-    running = GaugeMetricFamily(
-        f"{PREFIX}_worker_running_thread_seconds",
-        "Thread time held so far by tasks of a worker that have not ended",
-        labels=["worker"],
-    )
-    threads = GaugeMetricFamily(f"{PREFIX}_worker_nthreads", "Threads of a worker", labels=["worker"])
-    for label, sums in _by_label(here, names).items():
-        running.add_metric([label], sums["running"] / 1e9)
-        threads.add_metric([label], sums["nthreads"])
-    yield running
-    yield threads
+        add(here.setdefault(presence.name, {}), {"running": presence.running, "nthreads": presence.nthreads})
+    labelled = _by_label(here, names)
+    running = {label: row["running"] / 1e9 for label, row in labelled.items()}
+    meaning = "Thread time held so far by tasks of a worker that have not ended"
+    yield gauge("worker_running_thread_seconds", meaning, running, "worker")
+    nthreads = {label: row["nthreads"] for label, row in labelled.items()}
+    yield gauge("worker_nthreads", "Threads of a worker", nthreads, "worker")
 
 
 def _gpus(export: Export) -> Iterator[Metric]:
@@ -382,7 +289,11 @@ def _gpus(export: Export) -> Iterator[Metric]:
     workers = cluster.gpu_by_worker()
     if not workers:
         return
-    yield from _gpu_coverage(workers.values())
+    if kernels := sum(totals.kernel_ns for totals in workers.values()):
+        share = sum(totals.attributed_ns for totals in workers.values()) / kernels
+        yield gauge("gpu_coverage_ratio", "Share of all kernel time that was attributed to tasks", share)
+    dropped = sum(totals.dropped for totals in workers.values())
+    yield counter("gpu_records_dropped", "Records of GPU work that were lost", dropped)
     here = [gpu for p in cluster.present.values() if (gpu := p.gpu) is not None]
     unmeasured = sum(totals.meter == "none" for totals in here)
     yield gauge("gpu_unmeasured_workers", "Present workers whose use of a GPU is not measured", unmeasured)
@@ -390,94 +301,59 @@ def _gpus(export: Export) -> Iterator[Metric]:
     for totals in workers.values():
         _add_devices(devices, totals)
     crowded = len(devices) > MAX_GPUS
-    yield gauge(
-        "gpu_metrics_off", f"1 if there are too many GPUs (more than {MAX_GPUS}) to export them one by one", crowded
-    )
+    meaning = f"1 if there are too many GPUs (more than {MAX_GPUS}) to export them one by one"
+    yield gauge("gpu_metrics_off", meaning, crowded)
     if crowded:
         return
-    rows = [([uuid], row) for uuid, row in _by_label(devices, set(devices)).items()]
-    yield _gpu_seconds("gpu_seconds", "Time of a GPU by what it was doing, as the workers saw it", ["uuid"], rows)
-    yield from _gpus_here(here, cluster.gpu_workers())
+    rows = _by_label(devices, set(devices))
+    yield seconds(
+        "gpu_seconds",
+        "Time of a GPU by what it was doing, as the workers saw it",
+        "activity",
+        GPU_ACTIVITIES,
+        rows,
+        of="uuid",
+    )
+    users = cluster.gpu_workers()
+    labelled = _by_label({uuid: {"": number} for uuid, number in users.items()}, set(users))
+    yield gauge("gpu_workers", "Present workers that use a GPU", {u: row[""] for u, row in labelled.items()}, "uuid")
+    yield from _sensors(here)
     names = export.worker_names()
-    yield _gpu_seconds(
+    by_worker: dict[str, dict[str, dict[str, int]]] = {}
+    for name in names & workers.keys():
+        _add_devices(by_worker.setdefault(_label(name), {}), workers[name])
+    yield counter(
         "worker_gpu_seconds",
         "Time of a GPU by what it was doing, as seen by one worker, which does not see kernels of others",
-        ["worker", "uuid"],
-        _gpus_by_worker({name: totals for name, totals in workers.items() if name in names}),
+        {
+            (worker, uuid, activity): row[activity] / 1e9
+            for worker, of_worker in by_worker.items()
+            for uuid, row in _by_label(of_worker, set(of_worker)).items()
+            for activity in GPU_ACTIVITIES
+        },
+        *("worker", "uuid", "activity"),
     )
 
 
-def _gpu_coverage(workers: Collection[GpuTotals]) -> Iterator[Metric]:
-    kernels = sum(totals.kernel_ns for totals in workers)
-    if kernels:
-        attributed = sum(totals.attributed_ns for totals in workers)
-        yield gauge("gpu_coverage_ratio", "Share of all kernel time that was attributed to tasks", attributed / kernels)
-    dropped = sum(totals.dropped for totals in workers)
-    yield counter("gpu_records_dropped", "Records of GPU work that were lost", dropped)
-
-
-def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterator[Metric]:
-    """Number of workers of each GPU, and its sensors."""
-    shared = GaugeMetricFamily(f"{PREFIX}_gpu_workers", "Present workers that use a GPU", labels=["uuid"])
-    for label, row in _by_label({uuid: {"": number} for uuid, number in workers.items()}, set(workers)).items():
-        shared.add_metric([label], row[""])
-    yield shared
+def _sensors(here: Iterable[GpuTotals]) -> Iterator[Metric]:
     readings = {uuid: row for totals in here for uuid, row in totals.readings.items()}
     for name, meaning in READINGS.items():
-        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        family = kind(f"{PREFIX}_gpu_{name.removesuffix('_total')}", meaning, labels=["uuid"])
+        kind = counter if name.endswith("_total") else gauge
         values = {_label(uuid): row[name] for uuid, row in readings.items() if name in row}
-        for label, value in values.items():
-            family.add_metric([label], value)
         if values:
-            yield family
+            yield kind(f"gpu_{name.removesuffix('_total')}", meaning, values, "uuid")
 
 
 def _add_devices(devices: dict[str, dict[str, int]], totals: GpuTotals) -> None:
     for device in totals.devices:
-        row = devices.setdefault(device.uuid, dict.fromkeys(GPU_ACTIVITIES, 0))
-        for activity in GPU_ACTIVITIES:
-            row[activity] += getattr(device, activity)
-
-
-def _gpus_by_worker(workers: Mapping[str, GpuTotals]) -> list[tuple[list[str], Mapping[str, int]]]:
-    labelled: dict[str, dict[str, dict[str, int]]] = {}
-    for name, totals in workers.items():
-        _add_devices(labelled.setdefault(_label(name), {}), totals)
-    return [
-        ([worker, uuid], row)
-        for worker, devices in labelled.items()
-        for uuid, row in _by_label(devices, set(devices)).items()
-    ]
-
-
-def _gpu_seconds(
-    name: str, help_text: str, labels: list[str], rows: Iterable[tuple[list[str], Mapping[str, int]]]
-) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=[*labels, "activity"])
-    for values, row in rows:
-        for activity in GPU_ACTIVITIES:
-            family.add_metric([*values, activity], row[activity] / 1e9)
-    return family
+        add(devices.setdefault(device.uuid, {}), {activity: getattr(device, activity) for activity in GPU_ACTIVITIES})
 
 
 #: Made one by one, so that a failing group costs no other.
-_GROUPS: tuple[Callable[[ExportSource], Iterable[Metric]], ...] = (
-    _threads,
-    _causes,
-    _tasks,
-    _data,
-    _stragglers,
-    _findings,
-    _plugin,
+_GROUPS: tuple[Callable[[Export], Iterable[Metric]], ...] = (
+    *(_threads, _causes, _tasks, _data, _stragglers, _findings, _plugin),
+    *(_prefixes, _workers, _gpus),
 )
-
-#: Groups in which only chosen workers and prefixes have series of their own.
-_CHOSEN: tuple[Callable[[Export], Iterable[Metric]], ...] = (_prefixes, _workers, _gpus)
-
-
-def _extend(metrics: list[Metric], group: Callable[[], Iterable[Metric]]) -> None:
-    metrics.extend(list(group()))
 
 
 def _label(name: str) -> str:
@@ -488,10 +364,9 @@ def _by_label(rows: Mapping[str, Mapping[str, int]], names: set[str]) -> dict[st
     """Rows by a label that any text format can carry; names with equal labels are added up."""
     labelled: dict[str, Mapping[str, int]] = {}
     for name in names & rows.keys():
-        label = _label(name)
-        row = rows[name]
+        label, row = _label(name), rows[name]
         if label in labelled:
-            other = labelled[label]
-            row = {key: row.get(key, 0) + other.get(key, 0) for key in row.keys() | other.keys()}
+            row = dict(row)
+            add(row, labelled[label])
         labelled[label] = row
     return labelled

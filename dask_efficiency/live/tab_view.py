@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.live.last_seconds import Details, LastSeconds, ThreadTotals, window_of
+from dask_efficiency.live.last_seconds import Details, LastSeconds, window_of
+
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, Moment
 
 #: Nanoseconds of a bin at least: sixty bins can be sent to a page every other second. A guess.
 MIN_BIN_NS = 5_000_000_000
-
 #: Heartbeats of each worker per bin; with fewer, single heartbeats are visible as spikes. By eye.
 HEARTBEATS_PER_BIN = 3
 
@@ -33,31 +35,18 @@ class Bins:
     #: Monotonic nanoseconds, shape (bins,). A bin starts where the one before it stops.
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
-    #: Mean number of threads, shape (bins,).
     nthreads: NDArray[np.float64]
     #: Mean number of threads by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (bins,
     #: activities).
     threads: NDArray[np.float64]
 
 
-def binned(polls: Sequence[ThreadTotals], *, width: int) -> Bins:
-    """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid.
+def binned(polls: Sequence[Moment], *, width: int) -> Bins:
+    """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid, if any reported.
 
     Workers report one after the other, each for the time since its own last report, so the gain between two polls does
     not add up to nthreads. A bin therefore spans several reports of each worker, and the reported shares are scaled to
     the threads present. A bin without a report is joined to its neighbour.
-
-    Parameters
-    ----------
-    polls
-        Polls in order of time.
-    width
-        Nanoseconds of a bin, positive.
-
-    Returns
-    -------
-    Bins
-        Empty if no report has come yet.
     """
     at = np.maximum.accumulate(np.array([poll.at for poll in polls], dtype=np.int64))
     cuts = _cuts(at.tolist(), width)
@@ -125,15 +114,12 @@ class TabView:
     """Last minutes of a cluster: totals, timeline and stragglers."""
 
     last: LastSeconds
-    #: Polls of the last minutes, at least one.
-    polls: Sequence[ThreadTotals]
+    polls: Sequence[Moment]
     #: Nanoseconds of a bin of the timeline.
     bin_ns: int
     #: Offset from the polls' clock to the epoch, in seconds.
     clock_offset: float
-    #: Current stragglers, the most certain first.
     stragglers: Sequence[SlowWorker]
-    #: Seconds since the epoch.
     now: float
 
     @property
@@ -153,40 +139,15 @@ class TabView:
         return binned(self.polls, width=self.bin_ns)
 
 
-def tab_view(
-    cluster: ClusterLedger,
-    polls: Iterable[ThreadTotals],
-    then: Details,
-    *,
-    since: float,
-    now: float,
-    heartbeat_seconds: float,
-    stragglers: Sequence[SlowWorker],
-) -> TabView:
-    """View of a cluster's last minutes.
-
-    Parameters
-    ----------
-    cluster
-        Current accounts.
-    polls
-        Last polls in order, at least one.
-    then
-        Start of the times by worker, GPU and prefix.
-    since, now
-        Start of the accounts and current time, seconds since the epoch.
-    heartbeat_seconds
-        Seconds between two heartbeats of a worker.
-    stragglers
-        Current stragglers.
-    """
+def tab_view(source: ClusterAccounts, then: Details, *, now: float, heartbeat_seconds: float) -> TabView:
+    """View of a cluster's last minutes; times by worker, GPU and prefix begin at ``then``."""
     bin_ns = bin_width(heartbeat_seconds)
-    window = window_of(polls, width=bin_ns)
+    window = window_of(source.recent, width=bin_ns)
     return TabView(
-        last=LastSeconds.of(cluster, window, then=then),
+        last=LastSeconds.of(source.cluster, window, then=then),
         polls=window,
         bin_ns=bin_ns,
-        clock_offset=since - cluster.started / 1e9,
-        stragglers=stragglers,
+        clock_offset=source.since - source.cluster.started / 1e9,
+        stragglers=source.findings,
         now=now,
     )

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.live.last_seconds import causes_text, not_sampled_text
@@ -27,29 +27,17 @@ NAMES_IN_A_LINE = 3
 FEW_WORKERS = 3
 #: Lines around the rows of workers: a blank, the heads, and the note on workers left out.
 SPARE_LINES = 3
-
 #: Width of each column next to the worker's name and bar.
 _COLUMNS = {"threads": 7, "useful": 6, "largest loss": 22, "running": 8, "tasks": 5}
 #: Columns in the order in which a narrow screen drops them.
 _DISPENSABLE = ("tasks", "running", "threads", "largest loss")
-
 #: A text and its rich style.
 Span = tuple[str, str]
 Line = list[Span]
 
 
 def plain(view: TopView, *, width: int = 80, height: int | None = None) -> str:
-    """View as ASCII text.
-
-    Parameters
-    ----------
-    view
-        View to show.
-    width
-        Characters per line; at least 30.
-    height
-        Lines; workers that do not fit are left out. None shows all.
-    """
+    """View as ASCII text, at least 30 characters wide; workers that do not fit in the height are left out."""
     lines = _lines(view, _Ascii(), width, math.inf if height is None else height)
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines[:height])
 
@@ -64,26 +52,9 @@ def coloured(view: TopView, *, width: int, height: int) -> Text:
     return text
 
 
-class _Pen(Protocol):
-    """Names and buckets in the style of a kind of terminal."""
-
-    def clean(self, text: str) -> str:
-        """Text in characters that the terminal has."""
-
-    def width(self, text: str) -> int:
-        """Columns that a text takes."""
-
-    def fit(self, text: str, width: int) -> str:
-        """Text cut or padded to a width."""
-
-    def mark(self, bucket: Bucket) -> Span:
-        """Mark before a bucket's name in a legend."""
-
-    def bar(self, parts: Sequence[BucketShare], width: int) -> Line:
-        """Bar of a given width."""
-
-
 class _Ascii:
+    """Names and buckets in the style of a plain terminal."""
+
     def clean(self, text: str) -> str:
         return text.encode("ascii", "backslashreplace").decode("ascii")
 
@@ -101,6 +72,8 @@ class _Ascii:
 
 
 class _Coloured:
+    """The style of a terminal with colours."""
+
     def clean(self, text: str) -> str:
         return text
 
@@ -126,6 +99,9 @@ class _Coloured:
         return line
 
 
+_Pen = _Ascii | _Coloured
+
+
 def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     """All lines; on a small screen the last ones are to be cut off."""
     width = max(width, MIN_WIDTH)
@@ -138,7 +114,7 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
     lines += wrapped(_causes_line(view)) + wrapped(_gpu_line(view)) + wrapped(_events_line(view))
-    life = wrapped(_life_line(view), "dim")
+    life = wrapped(f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}.", "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
     if not parts or height - len(lines) - len(life) >= wanted:
@@ -170,8 +146,8 @@ def _table(view: TopView, shown: Sequence[int], pen: _Pen, width: int) -> list[L
     for worker, name in zip(shown, names, strict=True):
         parts = _parts(workers.did(worker))
         bar = pen.bar(parts, bar_width) if parts else [(" " * bar_width, "")]
-        bar_cells = [[_cell(view, worker, column)] for column in columns]
-        lines.append(_joined([[(pen.fit(name, name_width), "")], bar, *bar_cells]))
+        cells = _cells(view, worker)
+        lines.append(_joined([[(pen.fit(name, name_width), "")], bar, *([cells[column]] for column in columns)]))
     return lines
 
 
@@ -187,14 +163,13 @@ def _parts(did: Breakdown) -> tuple[BucketShare, ...]:
 
 
 def _head_line(view: TopView) -> str:
-    count = len(view.workers) + view.more_workers
-    waiting = sum(worker.tasks for worker in view.workers)
-    nthreads = view.last.nthreads
-    return (
-        f"{harmless(view.source)}  {count} {'worker' if count == 1 else 'workers'}, "
-        f"{nthreads} {'thread' if nthreads == 1 else 'threads'}, "
-        f"{waiting} {'task' if waiting == 1 else 'tasks'} on them"
-    )
+    counts = {
+        "worker": len(view.workers) + view.more_workers,
+        "thread": view.last.nthreads,
+        "task": sum(worker.tasks for worker in view.workers),
+    }
+    text = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in counts.items())
+    return f"{harmless(view.source)}  {text} on them"
 
 
 def _headline_line(view: TopView) -> str:
@@ -232,10 +207,6 @@ def _events_line(view: TopView) -> str:
     return ". ".join(events) + "." * bool(events)
 
 
-def _life_line(view: TopView) -> str:
-    return f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}."
-
-
 def _left_out_line(view: TopView, shown: int) -> str:
     """Note on the workers that are not shown."""
     if shown == len(view.workers):
@@ -255,31 +226,24 @@ def _layout(name_length: int, width: int) -> tuple[list[str], int, int]:
     return columns, name, bar
 
 
-def _cell(view: TopView, worker: int, column: str) -> Span:
+def _cells(view: TopView, worker: int) -> dict[str, Span]:
+    """Text and style of a worker in each column."""
     workers, state = view.last.workers, view.workers[worker]
-    if column == "largest loss":
-        loss = workers.largest_loss(worker)
-        if loss is None:
-            return _justified(column, _no_loss_text(view, worker)), ""
-        bucket, share = loss
-        return _justified(column, f"{bucket} {format_share(share)}"), COLOURS[bucket]
-    if column == "threads":
-        text = str(state.nthreads)
-    elif column == "useful":
-        text = format_share(float(workers.useful[worker]))
-    elif column == "running":
-        text = format_seconds(state.running / 1e9) if state.running else ""
-    else:
-        text = str(state.tasks)
-    return _justified(column, text), ""
-
-
-def _no_loss_text(view: TopView, worker: int) -> str:
-    """Cell of a worker that lost nothing."""
-    workers = view.last.workers
-    if not workers.did(worker):
-        return "no heartbeat"
-    return str(Bucket.NO_WORK) if math.isnan(workers.useful[worker]) else ""
+    useful, loss, style = float(workers.useful[worker]), "", ""
+    if largest := workers.largest_loss(worker):
+        loss, style = f"{largest[0]} {format_share(largest[1])}", COLOURS[largest[0]]
+    elif not workers.did(worker):
+        loss = "no heartbeat"
+    elif math.isnan(useful):
+        loss = str(Bucket.NO_WORK)
+    texts = {
+        "threads": str(state.nthreads),
+        "useful": format_share(useful),
+        "largest loss": loss,
+        "running": format_seconds(state.running / 1e9) if state.running else "",
+        "tasks": str(state.tasks),
+    }
+    return {name: (_justified(name, text), style if name == "largest loss" else "") for name, text in texts.items()}
 
 
 def _justified(column: str, text: str) -> str:

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
-from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence, devices_of, shared
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence, shared
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.report.gpu import device_label
 from dask_efficiency.show.figures import label, natural
 
 
-class Counters(Protocol):
-    """Cumulative nanoseconds by activity, one row per worker or GPU."""
-
-    @property
-    def keys(self) -> Sequence[Hashable]:
-        """Identity of each row's worker or GPU."""
-
-    @property
-    def nanoseconds(self) -> NDArray[np.int64]:
-        """Nanoseconds since the worker or GPU was first seen, shape (rows, activities)."""
-
-
-def gained(now: Counters, then: Counters | None) -> NDArray[np.int64]:
+def gained(now: WorkerTimes | GpuTimes, then: WorkerTimes | GpuTimes | None) -> NDArray[np.int64]:
     """Gain of each row of ``now`` since ``then``; all of it for new rows, or if ``then`` is None."""
     if then is None:
         return now.nanoseconds
@@ -54,53 +43,41 @@ def shares_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
 
 #: The quantiles of a :class:`Spread`.
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
-
 _GOOD = [ACTIVITIES.index(bucket) for bucket in GOOD]
 _NO_WORK = ACTIVITIES.index(Bucket.NO_WORK)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerCounters:
-    """Totals of each worker's threads at one instant."""
+@dataclass(frozen=True)
+class WorkerTimes:
+    """Time of each worker's threads since it joined, or since an instant; workers are identified by position."""
 
     #: Identity of a worker; differs from that of an earlier worker with its name or address.
     keys: tuple[Hashable, ...]
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
-    #: By :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities).
+    #: By :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`, shape (workers, activities); zeros without a
+    #: heartbeat.
     nanoseconds: NDArray[np.int64]
 
     @classmethod
-    def of(cls, present: Iterable[Presence]) -> WorkerCounters:
-        """Totals of the workers that are present."""
+    def of(cls, present: Iterable[Presence]) -> WorkerTimes:
+        """Time of the workers that are present."""
         here = list(present)
         rows = [presence.account[WHERE["activity"]] for presence in here]
         return cls(
             tuple((presence.address, presence.joined) for presence in here),
             tuple(presence.name for presence in here),
             tuple(presence.nthreads for presence in here),
-            np.array(rows, np.int64).reshape(-1, len(ACTIVITIES)),
+            np.array(rows, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
         )
 
-
-@dataclass(frozen=True)
-class WorkerTimes:
-    """Time of each worker's threads between two instants; workers are identified by position."""
-
-    names: tuple[str, ...]
-    nthreads: tuple[int, ...]
-    #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities); zeros
-    #: without a heartbeat.
-    nanoseconds: NDArray[np.int64]
-
-    @classmethod
-    def between(cls, then: WorkerCounters | None, now: WorkerCounters) -> WorkerTimes:
-        """Time of the workers in ``now`` since ``then``, or since they joined."""
-        return cls(now.names, now.nthreads, gained(now, then))
+    def since(self, then: WorkerTimes | None) -> WorkerTimes:
+        """Time of these workers since an earlier instant."""
+        return replace(self, nanoseconds=gained(self, then))
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """Shares of each worker's time with work, shape (workers, activities); ``no-work`` is 0.
+        """Shares of each worker's time with work, shape (workers, activities).
 
         A row adds up to 1, or to 0 without work.
         """
@@ -125,10 +102,7 @@ class WorkerTimes:
         return (Bucket(ACTIVITIES[largest]), float(lost[largest])) if lost[largest] else None
 
     def shown(self, at_most: int) -> list[int]:
-        """Workers to show: all by name, or if there are more than ``at_most``, the least useful first.
-
-        Workers without work count as most useful.
-        """
+        """Workers to show: all by name; of more than ``at_most`` the least useful first, those without work last."""
         if len(self.names) > at_most:
             least_useful: list[int] = np.argsort(self.useful, kind="stable")[:at_most].tolist()
             return least_useful
@@ -193,9 +167,12 @@ def _label(gpu: Gpu) -> str:
     return f"{label(gpu.worker)} {label(device_label(gpu.model, gpu.uuid))}"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuCounters:
-    """Totals of each GPU at one instant, since it was watched."""
+@dataclass(frozen=True)
+class GpuTimes:
+    """Time of each GPU since it was watched, or since an instant; GPUs are identified by position.
+
+    A GPU used by several workers has a row for each, and is in no sum: each worker sees its own work only.
+    """
 
     keys: tuple[Hashable, ...]
     gpus: tuple[Gpu, ...]
@@ -203,9 +180,9 @@ class GpuCounters:
     nanoseconds: NDArray[np.int64]
 
     @classmethod
-    def of(cls, present: Iterable[Presence]) -> GpuCounters:
-        """Totals of the GPUs of the workers that are present."""
-        found = list(devices_of(present))
+    def of(cls, present: Iterable[Presence]) -> GpuTimes:
+        """Time of the GPUs of the workers that are present."""
+        found = [(worker, device) for worker in present for device in worker.devices]
         rows = [(device.kernels, device.copies, device.idle) for _, device in found]
         return cls(
             tuple((worker.address, worker.joined, device.uuid) for worker, device in found),
@@ -213,22 +190,9 @@ class GpuCounters:
             np.array(rows, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
         )
 
-
-@dataclass(frozen=True)
-class GpuTimes:
-    """Time of each GPU between two instants; GPUs are identified by position.
-
-    A GPU used by several workers has a row for each, and is in no sum: each worker sees its own work only.
-    """
-
-    gpus: tuple[Gpu, ...]
-    #: By :data:`~dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`, shape (gpus, activities).
-    nanoseconds: NDArray[np.int64]
-
-    @classmethod
-    def between(cls, then: GpuCounters | None, now: GpuCounters) -> GpuTimes:
-        """Time of the GPUs in ``now`` since ``then``, or since they were watched."""
-        return cls(now.gpus, gained(now, then))
+    def since(self, then: GpuTimes | None) -> GpuTimes:
+        """Time of these GPUs since an earlier instant."""
+        return replace(self, nanoseconds=gained(self, then))
 
     @cached_property
     def shared(self) -> tuple[bool, ...]:
@@ -274,7 +238,6 @@ MAX_PREFIXES = 10
 class PrefixTimes:
     """Prefixes with most time, the largest first, and the rest as one."""
 
-    #: Short and harmless.
     names: tuple[str, ...]
     #: Thread-seconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`, shape (prefixes, buckets).
     seconds: NDArray[np.float64]
@@ -283,15 +246,7 @@ class PrefixTimes:
 def prefix_times(
     then: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]], *, at_most: int = MAX_PREFIXES
 ) -> PrefixTimes:
-    """Thread time by prefix of the tasks that ended between two instants.
-
-    Parameters
-    ----------
-    then, now
-        Settled nanoseconds of each prefix by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
-    at_most
-        Number of prefixes; the rest is the last row, "(other)", with prefixes that the ledger does not distinguish.
-    """
+    """Thread time by prefix of the tasks that ended between two instants; the rest is the last row, "(other)"."""
     nothing = (0,) * len(TASK_BUCKETS)
     # Subtract before converting: on a big cluster the nanoseconds of a year are too many for a float.
     grown = {

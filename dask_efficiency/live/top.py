@@ -6,9 +6,10 @@ import asyncio
 import json
 import shutil
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
-from typing import IO, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain, repeat
+from typing import IO
 
 from distributed import Security
 from distributed.core import rpc
@@ -20,7 +21,6 @@ from dask_efficiency.show.drawn_buckets import DISTINCT_COLOURS
 
 #: Observations kept to compare with; slow heartbeats need more than two. A guess.
 MAX_OBSERVATIONS = 100
-
 #: Lines of a view where there is no terminal. A guess.
 BLOCK_HEIGHT = 40
 
@@ -29,41 +29,23 @@ class MeterFailedError(RuntimeError):
     """The plugin is on the scheduler and cannot answer; the message says why."""
 
 
-class Screen(Protocol):
-    """Display of views."""
-
-    def show(self, view: TopView) -> None:
-        """Show a view, in place of or after the one before."""
+#: Shows a view, in place of or after the one before.
+Screen = Callable[[TopView], None]
 
 
-async def views(
-    address: str, *, security: Security, interval_seconds: float, timeout_seconds: float, once: bool = False
-) -> AsyncIterator[TopView]:
-    """Views of a cluster, one per interval.
+async def show_views(
+    show: Screen,
+    address: str,
+    *,
+    security: Security,
+    interval_seconds: float,
+    timeout_seconds: float,
+    once: bool = False,
+) -> None:
+    """Show a cluster until interrupted, or ``once``; a view covers an interval, and several heartbeats at least.
 
-    The first view covers the whole life of the accounts, unless ``once`` is given.
-
-    Parameters
-    ----------
-    address
-        Address of the scheduler.
-    security
-        Security of the connection.
-    interval_seconds
-        Seconds between two observations; a view covers several heartbeats at least.
-    timeout_seconds
-        Seconds for the scheduler to accept the connection and answer the first time.
-    once
-        End after one view, made of two observations.
-
-    Raises
-    ------
-    OSError
-        If no scheduler answers, or it has gone.
-    NotRegisteredError, MeterFailedError
-        If the plugin is not registered, or cannot answer.
-    ValueError
-        If the address is not that of a scheduler with this version of the plugin.
+    The first view covers the whole life of the accounts, unless ``once`` is given. Within ``timeout_seconds`` the
+    scheduler has to accept the connection, and to answer the first time.
     """
     connection = security.get_connection_args("client")
     observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
@@ -74,7 +56,7 @@ async def views(
             now = await _observe(scheduler)
             then = baseline(observations, now, seconds=interval_seconds)
             if then is not None or not once:
-                yield top_view(then, now, source=address)
+                show(top_view(then, now, source=address))
                 if once:
                     return
             observations.append(now)
@@ -91,60 +73,25 @@ async def _observe(scheduler: Caller) -> Observation:
         raise MeterFailedError(f"the plugin cannot answer: {error}") from error
 
 
-async def show_views(
-    screen: Screen,
-    address: str,
-    *,
-    security: Security,
-    interval_seconds: float,
-    timeout_seconds: float,
-    once: bool = False,
-) -> None:
-    """Show a cluster until interrupted, or once; raises as :func:`views` does."""
-    stream = views(
-        address, security=security, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, once=once
-    )
-    async with aclosing(stream) as shown:  # type: ignore[type-var]  # an async generator, typed as iterator
-        async for view in shown:
-            screen.show(view)
+def blocks(file: IO[str], *, height: int | None = BLOCK_HEIGHT) -> Screen:
+    """Plain text, one view after the other, with blank lines in between."""
+    gaps = chain([""], repeat("\n"))
 
-
-class Blocks:
-    """Plain text, one view after the other."""
-
-    def __init__(self, file: IO[str], *, height: int | None = BLOCK_HEIGHT) -> None:
-        self._file = file
-        self._height = height
-        self._shown = False
-
-    def show(self, view: TopView) -> None:
-        """Print a view, after a blank line if it is not the first."""
+    def show(view: TopView) -> None:
         width = shutil.get_terminal_size().columns
-        gap = "\n" if self._shown else ""
-        print(gap + plain(view, width=width, height=self._height), file=self._file, flush=True)
-        self._shown = True
+        print(next(gaps) + plain(view, width=width, height=height), file=file, flush=True)
+
+    return show
 
 
-class JsonLines:
+def json_lines(file: IO[str]) -> Screen:
     """One JSON object a line."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def show(self, view: TopView) -> None:
-        """Print one object."""
-        print(json.dumps(view.to_dict()), file=self._file, flush=True)
+    return lambda view: print(json.dumps(view.to_dict()), file=file, flush=True)
 
 
 @contextmanager
 def terminal(file: IO[str]) -> Iterator[Screen]:
-    """Whole screen of a terminal, restored at the end.
-
-    Raises
-    ------
-    ImportError
-        Without rich; the message says how to install it.
-    """
+    """Whole screen of a terminal, restored at the end; raises ImportError without rich."""
     try:
         from rich.console import Console
         from rich.live import Live
@@ -157,15 +104,10 @@ def terminal(file: IO[str]) -> Iterator[Screen]:
     console = Console(file=file)
     distinct = console.color_system in DISTINCT_COLOURS and not console.no_color and not console.options.ascii_only
 
-    class Whole:
-        def show(self, view: TopView) -> None:
-            width, height = console.size
-            if distinct:
-                text = coloured(view, width=width, height=height)
-            else:
-                text = Text(plain(view, width=width, height=height))
-            live.update(text, refresh=True)
+    def show(view: TopView) -> None:
+        size = {"width": console.width, "height": console.height}
+        live.update(coloured(view, **size) if distinct else Text(plain(view, **size)), refresh=True)
 
     with Live(Text("waiting for the scheduler"), console=console, screen=True, auto_refresh=False) as live:
         live.refresh()
-        yield Whole()
+        yield show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from dask_efficiency.accounts.buckets import Breakdown, fit_known_causes
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
-from dask_efficiency.live.last_seconds import Details, LastSeconds, causes_since, done_since, mean_threads
-from dask_efficiency.live.times import Gpu, GpuCounters, WorkerCounters
+from dask_efficiency.accounts.rows import growth
+from dask_efficiency.live.last_seconds import Details, LastSeconds, mean_threads
+from dask_efficiency.live.times import Gpu, GpuTimes, WorkerTimes
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.model import EfficiencyReport
@@ -53,13 +54,11 @@ class Observation:
     heartbeat_seconds: float
     nthreads: int
     workers: Mapping[str, WorkerObservation]
-    #: Number of workers that are not in ``workers``.
     more_workers: int
     #: Nanoseconds by activity of the whole cluster; monotone.
     activity: Mapping[str, int]
     #: Nanoseconds by bucket since the accounts began, including ``running``.
     buckets: Mapping[str, int]
-    #: Tasks that ended, by outcome.
     tasks: Mapping[str, int]
     #: By GPU that one worker uses alone, nanoseconds in kernels, copies and idle since it was watched.
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -69,7 +68,6 @@ class Observation:
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Parts of ``buckets`` by cause.
     bucket_causes: Mapping[str, int] = field(default_factory=dict)
-    #: Worker name to the reason why its threads are not sampled.
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,13 +78,13 @@ class Observation:
         gpus = [[row.get(a, 0) for a in GPU_ACTIVITIES] for row in self.gpus.values()]
         return Details(
             self.at,
-            WorkerCounters(
+            WorkerTimes(
                 tuple(names),
                 tuple(names),
                 tuple(self.workers[name].nthreads for name in names),
                 np.array(activity, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
             ),
-            GpuCounters(
+            GpuTimes(
                 tuple(self.gpus),
                 tuple(Gpu("", "", key) for key in self.gpus),
                 np.array(gpus, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
@@ -95,13 +93,7 @@ class Observation:
 
 
 def read(payload: Mapping[str, Any]) -> Observation:
-    """Observation from a scheduler's reply.
-
-    Raises
-    ------
-    ValueError
-        If it is something else, such as the reply of another version of the package.
-    """
+    """Observation from a scheduler's reply; raises ValueError if it is something else, as of another version."""
     try:
         workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
         return Observation(**{**payload, "workers": workers})
@@ -110,22 +102,7 @@ def read(payload: Mapping[str, Any]) -> Observation:
 
 
 def baseline(observations: Iterable[Observation], now: Observation, *, seconds: float) -> Observation | None:
-    """Observation to compare with: of the same accounts, at least ``seconds`` and some heartbeats old.
-
-    Parameters
-    ----------
-    observations
-        Oldest first.
-    now
-        Current observation.
-    seconds
-        Age of the baseline at least.
-
-    Returns
-    -------
-    Observation or None
-        Youngest that is old enough, else the oldest; None if there is none of these accounts.
-    """
+    """Youngest observation of the same accounts that is ``seconds`` and some heartbeats old, else the oldest."""
     same = [one for one in observations if one.session == now.session and one.at < now.at]
     age = 1e9 * max(seconds, HEARTBEATS * now.heartbeat_seconds)
     old = [one for one in same if now.at - one.at >= age]
@@ -139,18 +116,13 @@ def baseline(observations: Iterable[Observation], now: Observation, *, seconds: 
 class TopView:
     """Activity of a cluster between two observations, and its current state."""
 
-    #: Address of the scheduler.
     source: str
     last: LastSeconds
-    #: State of each worker, in the order of ``last``.
     workers: tuple[WorkerObservation, ...]
-    #: Number of workers that are not in ``workers``.
     more_workers: int
-    #: Tasks that ended in between, by outcome.
     tasks: Mapping[str, int]
     joined: tuple[str, ...]
     left: tuple[str, ...]
-    #: Report of the accounts since they began.
     life: EfficiencyReport
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,18 +163,17 @@ class TopView:
 
 def top_view(then: Observation | None, now: Observation, *, source: str) -> TopView:
     """View of the time between two observations of the same accounts; since they began if ``then`` is None."""
-    before: Mapping[str, WorkerObservation] = now.workers if then is None else then.workers
+    start = then or replace(now, at=now.started, activity={}, causes={}, tasks={}, more_workers=0)
     # If not all workers are named, a worker that is no longer named may still be present.
-    all_named = now.more_workers == (0 if then is None else then.more_workers) == 0
-    ended = {outcome: n - (0 if then is None else then.tasks.get(outcome, 0)) for outcome, n in now.tasks.items()}
-    did = done_since({} if then is None else then.activity, now.activity)
+    all_named = now.more_workers == start.more_workers == 0
+    did = Breakdown(growth(now.activity, start.activity))
     last = LastSeconds(
-        seconds=(now.at - (now.started if then is None else then.at)) / 1e9,
+        seconds=(now.at - start.at) / 1e9,
         nthreads=now.nthreads,
         did=did,
         then=None if then is None else then.details,
         now=now.details,
-        causes=causes_since({} if then is None else then.causes, now.causes, did),
+        causes=fit_known_causes(growth(now.causes, start.causes), did.to_nanoseconds()),
         not_sampled=now.not_sampled,
     )
     return TopView(
@@ -210,9 +181,9 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         last=last,
         workers=tuple(now.workers[name] for name in last.workers.names),
         more_workers=now.more_workers,
-        tasks={outcome: n for outcome, n in ended.items() if n > 0},
-        joined=tuple(sorted(now.workers.keys() - before.keys(), key=natural)) if all_named else (),
-        left=tuple(sorted(before.keys() - now.workers.keys(), key=natural)) if all_named else (),
+        tasks=growth(now.tasks, start.tasks),
+        joined=tuple(sorted(now.workers.keys() - start.workers.keys(), key=natural)) if all_named else (),
+        left=tuple(sorted(start.workers.keys() - now.workers.keys(), key=natural)) if all_named else (),
         life=_life(now),
     )
 

@@ -27,17 +27,7 @@ IDLE_OR_NO_WORK = "idle-or-no-work"
 
 
 class WorkerExports(WorkerPart):
-    """Part of a worker's meter that adds its accounts to ``/metrics``, and removes them again.
-
-    Parameters
-    ----------
-    application
-        Web server of the worker.
-    reported
-        Returns the accounts of the last snapshot; None before the first.
-    guard
-        Stops failures to write the metrics.
-    """
+    """Part of a worker's meter that adds its accounts of the last snapshot to ``/metrics``."""
 
     def __init__(self, application: Any, reported: Callable[[], Balance | None], guard: Guard) -> None:
         self._application = application

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.accounts.buckets import HELD, Breakdown, scale_down
+from dask_efficiency.accounts.buckets import HELD, Breakdown
 from dask_efficiency.accounts.metered import (
     BARRIERS,
     BYTES,
@@ -18,6 +18,7 @@ from dask_efficiency.accounts.metered import (
     RECEIVE,
     SECONDS,
 )
+from dask_efficiency.accounts.rows import add, cap
 from dask_efficiency.report.values import Amount, MeteredRow
 
 #: Prefixes of the labels of each phase of P2P shuffles in tasks; other time is the rest.
@@ -70,9 +71,8 @@ def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]
     for prefix in (prefixes | barriers) & by_prefix.keys():
         ns = by_prefix[prefix].ns(*HELD)
         known = {BARRIER: ns} if prefix in barriers else _known(in_tasks, prefix)
-        parts = scale_down([*known.values()], min(ns, sum(known.values())))
-        for phase, part in zip((*known, REST), (*parts, ns - sum(parts)), strict=True):
-            held[phase] = held.get(phase, 0) + part
+        parts = cap(known, ns)
+        add(held, {**parts, REST: ns - sum(parts.values())})
     order = (*list(_IN_TASKS)[:2], BARRIER, "unpack", REST)
     background: dict[str, float] = {}
     at_barriers: dict[str, float] = {}

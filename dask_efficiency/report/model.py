@@ -126,7 +126,7 @@ class EfficiencyReport(Printed):
     skew
         Spread of times and result sizes of each prefix's successful tasks; prefixes beyond
         :data:`~dask_efficiency.accounts.skew.MAX_PREFIXES` are together under
-        :data:`~dask_efficiency.accounts.worker.balance.OTHER`. Empty in retrospect.
+        :data:`~dask_efficiency.accounts.rows.OTHER`. Empty in retrospect.
     path
         Summary of the recorded run's critical path; None without ``trace=True``.
     attendance

@@ -12,19 +12,12 @@ from typing import Any
 from distributed import Client
 from distributed.protocol import loads
 
-from dask_efficiency.accounts.buckets import (
-    CAUSES,
-    Breakdown,
-    Bucket,
-    cause_name,
-    causes_of,
-    fit_known_causes,
-    scale_down,
-)
+from dask_efficiency.accounts.buckets import CAUSES, Breakdown, Bucket, cause_name, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.lines import Frame, Stack
 from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
+from dask_efficiency.accounts.rows import cap
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.gpu import decode_gpu
@@ -173,8 +166,7 @@ def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[
     Slots that the scheduler believes to be free may be in use, or gone.
     """
     idle = sum(row.get(_FOR_PARALLELISM, 0) for row in causes_by_worker.values())
-    rows = scale_down(list(seen.values()), min(idle, sum(seen.values())))
-    return {prefix: ns for prefix, ns in zip(seen, rows, strict=True) if ns}
+    return {prefix: ns for prefix, ns in cap(seen, idle).items() if ns}
 
 
 def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:

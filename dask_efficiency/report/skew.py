@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import Skew
-from dask_efficiency.accounts.worker.balance import OTHER
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.stragglers.long_tail import SHARE_OF_RUN, TIMES_LONGER
 from dask_efficiency.show.figures import name_of

@@ -19,7 +19,8 @@ is over. What to do with the scores of all signals (flag, name a cause, estimate
    taken longer than is usual.
 2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more, within a bound) and
    winsorised: observations are clipped to the worker's own median +- (3 x the spread of that work + 0.3).
-3. *Judged* are workers with 5 observations, or 2 kinds of work, that enough others have too.
+3. *Judged* are workers with 4 observations, or 2 kinds of work, that enough others have too. A slow worker has fewer
+   than its peers, because it is slow.
 4. *Level*: the mean over a worker's cells of mean minus reference, where the reference of a peer is the median of the
    *other* peers. It is a logarithm: 0.1 is about 10 % longer.
 5. *Scale*: the spread of healthy workers, from the levels below 0 only, where stragglers do not reach, and the signal's
@@ -28,8 +29,10 @@ is over. What to do with the scores of all signals (flag, name a cause, estimate
 7. *Worst*: a worker whose level is mostly its worst single observation is not slow; that task is.
 
 A worker is flagged where z reaches ``threshold(workers, signals, factor)``, factor x sqrt(2 ln(workers x signals)):
-about as far as the most extreme of so many normal numbers comes. The effect must also be at least 10 %
-(``offline.py``).
+about as far as the most extreme of so many normal numbers comes. Once k workers are flagged, the next one needs what
+the (k + 1)-th of them would: workers x signals / (k + 1) numbers (the levels of Benjamini and Hochberg, 1995, taken
+from the strictest on, so that no more healthy runs have an alarm). Faults come in numbers: a host, a rack, a bad image.
+The effect must also be at least 10 % (``offline.py``).
 
 **States of the set of peers.** Steps 4 to 6 need to know who is healthy, and that is what they are to find out. So they
 are repeated from a first set of peers until the set is one that was seen before:
@@ -99,8 +102,9 @@ from dask_efficiency.straggler.observations import Observations, medians, sized
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.straggler.signals import FINISHED
 
-#: Observations, or else kinds of work, that are enough to judge a worker by; guesses.
-MIN_TASKS = 5
+#: Observations, or else kinds of work, that are enough to judge a worker by. Of 3, 4 and 5 observations, 3 and 4 found
+#: more on the first part of FlowBench's runs, and equally many. Kinds: a guess.
+MIN_TASKS = 4
 MIN_KINDS = 2
 
 #: Others that must do the same work, unless there is history: of two workers either may be slow.
@@ -184,9 +188,12 @@ class Scores:
     scale: float
 
 
-def threshold(workers: int, signals: int, factor: float) -> float:
-    """The z that flags a worker: the expected largest of that many normal numbers, times a factor."""
-    return factor * math.sqrt(2.0 * math.log(max(workers * signals, 2)))
+def threshold(workers: int, signals: int, factor: float, flagged: int = 0) -> float:
+    """The z that flags a worker: the expected largest of that many normal numbers, times a factor.
+
+    After ``flagged`` workers, it is the largest of as many fewer numbers as make the next one as likely by chance.
+    """
+    return factor * math.sqrt(2.0 * math.log(max(workers * signals / (flagged + 1), 2)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from dask_efficiency.accounts.details import (
     decode_details,
     encode_details,
 )
-from dask_efficiency.accounts.metered import OTHER, Metered
+from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.rows import OTHER
 from tests.strategies import nanoseconds, window_details
 
 
@@ -28,14 +29,16 @@ def test_details_survive_the_wire(details):
     assert decode_details(encode_details(details, limit=100)) == details
 
 
-def test_each_frame_travels_once():
+def test_each_frame_travels_once_and_a_deep_stack_loses_its_outermost_calls():
     sent = encode_details(WindowDetails(profile={place(i): i + 1 for i in range(50)}), limit=100)
-    assert len(sent["frames"]) == 51
-    assert len(sent["stacks"]) == 50
+    assert (len(sent["frames"]), len(sent["stacks"])) == (51, 50)
+    deep = tuple(("f", "a.py", line) for line in range(2 * MAX_DEPTH))
+    [row] = decode_details(encode_details(WindowDetails(profile={SampleRow("idle", "", "", deep): 1}), limit=1)).profile
+    assert row.stack == deep[MAX_DEPTH:]
 
 
 @given(st.dictionaries(st.integers(0, 20), nanoseconds, max_size=20), st.integers(0, 20))
-def test_of_a_long_profile_the_costliest_rows_travel_and_the_rest_in_one_without_a_stack(lines, limit):
+def test_the_costliest_rows_of_a_long_profile_travel_and_the_rest_as_one_without_a_stack(lines, limit):
     rows = {place(line): ns for line, ns in lines.items()}
     kept = costliest(rows, limit)
     assert sum(kept.values()) == sum(rows.values())
@@ -43,12 +46,6 @@ def test_of_a_long_profile_the_costliest_rows_travel_and_the_rest_in_one_without
     if len(rows) > limit:
         lost = [ns for row, ns in rows.items() if row not in kept]
         assert all(ns >= max(lost, default=0) for row, ns in kept.items() if row.stack)
-
-
-def test_a_deep_stack_loses_its_outermost_calls():
-    deep = tuple(("f", "a.py", line) for line in range(2 * MAX_DEPTH))
-    [row] = decode_details(encode_details(WindowDetails(profile={SampleRow("idle", "", "", deep): 1}), limit=1)).profile
-    assert row.stack == deep[MAX_DEPTH:]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +70,7 @@ def test_a_deep_stack_loses_its_outermost_calls():
     ],
     ids=repr,
 )
-def test_what_is_out_of_order_is_refused_by_its_field(change, words):
+def test_a_field_out_of_order_is_refused_by_name(change, words):
     with pytest.raises(RefusedPayload, match=words):
         decode_details({**encode_details(WindowDetails(), limit=1), **change})
 
@@ -99,7 +96,7 @@ def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():
     assert len(merged.gil_holds) == MAX_HOLDS
 
 
-def test_of_too_many_labels_first_workers_and_then_labels_are_merged_and_sums_stay():
+def test_beyond_a_bound_first_workers_and_then_labels_are_merged_and_sums_stay():
     merged = MergedProfiles()
     for worker in range(3):
         metered = {Metered("execute", "", "inc", f"label {i}", "count"): 1 for i in range(MAX_ROWS)}
@@ -112,7 +109,7 @@ def test_of_too_many_labels_first_workers_and_then_labels_are_merged_and_sums_st
     assert sum(merged.metered.values()) == 3 * MAX_ROWS + 1
 
 
-def test_a_profile_of_very_many_places_is_bounded_and_keeps_its_sum():
+def test_a_profile_of_many_places_is_bounded_and_keeps_its_sum():
     merged = MergedProfiles()
     for i in range(3):
         merged.add("a", WindowDetails(profile={place(line + i * MAX_ROWS): 1 for line in range(MAX_ROWS)}))

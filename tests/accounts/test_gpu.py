@@ -2,18 +2,19 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from dask_efficiency.accounts.gpu import MAX_KERNELS, OTHER, DeviceTotals, GpuTotals, KernelTotals, add_totals
+from dask_efficiency.accounts.gpu import MAX_KERNELS, DeviceTotals, GpuTotals, KernelTotals, add_totals
+from dask_efficiency.accounts.rows import OTHER
 from tests.strategies import any_gpu_totals
 
 
 def adds_up(device: DeviceTotals) -> bool:
-    booked = device.kernels + device.copies
+    used = device.kernels + device.copies
     parts = [*device.shares.values(), device.unattributed]
-    return booked + device.idle == device.elapsed and sum(parts) == booked and min(parts) >= 0
+    return used + device.idle == device.elapsed and sum(parts) == used and min(parts) >= 0
 
 
 @given(any_gpu_totals(), any_gpu_totals())
-def test_what_is_added_adds_up_and_comes_out_again(before, more):
+def test_a_sum_adds_up_and_its_growth_is_the_addend(before, more):
     after = add_totals(before, more)
     assert all(map(adds_up, after.devices))
     gained = after.since(before)
@@ -24,7 +25,7 @@ def test_what_is_added_adds_up_and_comes_out_again(before, more):
     assert {p: ns for p, ns in gained.hidden.items() if ns} == {p: ns for p, ns in more.hidden.items() if ns}
 
 
-def test_kernels_beyond_the_number_that_a_sum_keeps_are_one():
+def test_kernels_beyond_a_bound_are_one():
     many = GpuTotals("cupti", kernels=tuple(KernelTotals("train", f"k{i}", 1, 1000 - i) for i in range(80)))
     more = GpuTotals("cupti", kernels=tuple(KernelTotals("train", f"m{i}", 2, 10) for i in range(40)))
     kernels = add_totals(many, more).kernels
@@ -33,7 +34,7 @@ def test_kernels_beyond_the_number_that_a_sum_keeps_are_one():
     assert sum(kernel.launches for kernel in kernels) == 80 + 2 * 40
 
 
-def test_a_meter_that_was_refused_later_does_not_hide_what_was_measured():
+def test_a_meter_that_was_refused_later_hides_no_measurement():
     measured = GpuTotals("cupti", "CUPTI 13", kernel_ns=5)
     found = add_totals(measured, GpuTotals("none", "Nsight is attached"))
     assert (found.meter, found.description, found.kernel_ns) == ("cupti", "CUPTI 13", 5)

@@ -35,15 +35,17 @@ MERGE = {"etl.py:9": "df.merge(other).compute()"}
 NOBODY = {"": ""}
 
 
-def taken_in(*graphs: tuple[object, list[str]]) -> dict[str, list[str]]:
+def sent_graphs(*graphs: tuple[object, list[str]]) -> dict[str, list[str]]:
     sent = SentGraphs()
     for wanted, prefixes in graphs:
         sent.add(wanted, prefixes)
     return sent.to_dict()
 
 
-def test_a_prefix_was_sent_by_the_lines_whose_graphs_have_tasks_of_it() -> None:
-    sent = taken_in(({("mean", 0)}, ["read", "mean"]), ({("merge", 0), ("merge", 1)}, ["read", "merge"]), ("ab", ["f"]))
+def test_a_prefix_was_sent_by_the_lines_whose_graphs_have_its_tasks() -> None:
+    sent = sent_graphs(
+        ({("mean", 0)}, ["read", "mean"]), ({("merge", 0), ("merge", 1)}, ["read", "merge"]), ("ab", ["f"])
+    )
     lines = {
         graph_name([("mean", 0)]): LOAD,
         graph_name([("merge", 1), ("merge", 0)]): MERGE,
@@ -58,7 +60,7 @@ def test_a_prefix_was_sent_by_the_lines_whose_graphs_have_tasks_of_it() -> None:
 
 
 def test_a_graph_sent_by_two_lines_has_both_and_one_of_unknown_origin_makes_its_prefixes_unknown() -> None:
-    sent = taken_in(({"a"}, ["read", "f"]), ({"b"}, ["f"]), ({"c"}, ["g"]))
+    sent = sent_graphs(({"a"}, ["read", "f"]), ({"b"}, ["f"]), ({"c"}, ["g"]))
     assert sending_lines(sent, {"a": LOAD | MERGE, "b": NOBODY}) == {
         "read": "`df.x.mean().compute()` in etl.py:3 and 1 more line"
     }
@@ -67,13 +69,13 @@ def test_a_graph_sent_by_two_lines_has_both_and_one_of_unknown_origin_makes_its_
 @pytest.mark.parametrize("wanted", [[], range(lines.MAX_WANTED + 1), iter("a"), None])
 def test_a_graph_without_a_name_has_no_line(wanted: object) -> None:
     assert graph_name(wanted) == ""
-    assert "f" not in sending_lines(taken_in((wanted, ["f"])), {"a": LOAD})
+    assert "f" not in sending_lines(sent_graphs((wanted, ["f"])), {"a": LOAD})
 
 
-def test_beyond_the_bounds_prefixes_have_no_line_unless_their_graph_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefixes_beyond_the_bounds_have_no_line_unless_their_graph_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_GRAPHS", 2)
-    sent = taken_in((["a"], ["f"]), (["b"], ["g"]), (["c"], ["h", "g"]), (["a"], ["i"]))
+    sent = sent_graphs((["a"], ["f"]), (["b"], ["g"]), (["c"], ["h", "g"]), (["a"], ["i"]))
     assert sent == {"a": ["f", "i"], "b": ["g"], "": ["g", "h"]}
     assert sending_lines(sent, dict.fromkeys("abc", LOAD)).keys() == {"f", "i"}
     monkeypatch.setattr(lines, "MAX_PREFIXES", 3)
-    assert taken_in((["a"], ["f", "g"]), (["b"], ["g", "h"])) == {"a": ["f", "g"], "": ["g", "h"]}
+    assert sent_graphs((["a"], ["f", "g"]), (["b"], ["g", "h"])) == {"a": ["f", "g"], "": ["g", "h"]}

@@ -44,6 +44,8 @@ def on(affinity: int, quota: float | None = None, group: str = "", machine: str 
         ([on(0b1111, 1.5, "/a")] * 2, 1.5),
         ([on(0b1111, 1.5, "/a"), on(0b1111, 1.5, "/b")], 3),
         ([on(0b11, 1.5, "/a"), on(0b11, 1.5, "/b")], 2),
+        # A group that may not run where others do adds no more than its limit.
+        ([on(0b001), on(0b001, group="/b"), on(0b110, 1.0, "/a")], 2),
     ],
 )
 def test_workers_share_what_they_may_run_on_within_their_limits(workers: list[Processors], expected: float) -> None:
@@ -59,7 +61,7 @@ def test_more_workers_never_have_fewer_cores_but_where_a_limit_is_lower(workers,
 
 
 @given(everyone)
-def test_what_travels_comes_back(processors: Processors) -> None:
+def test_processors_survive_the_wire(processors: Processors) -> None:
     assert decode_processors(encode_processors(processors)) == processors
 
 
@@ -72,7 +74,7 @@ def both(affinity: int, everything: int, computed: int, own: int, machine: str =
     return then, replace(then, used=ProcessorTime(1_000 + everything, 500 + computed, 100 + own))
 
 
-def test_what_no_worker_and_not_the_scheduler_computed_others_did() -> None:
+def test_time_that_neither_workers_nor_the_scheduler_computed_is_of_others() -> None:
     workers = [both(0b11, 200, 180, 40), both(0b11, 204, 182, 20)]
     assert others_share(workers) == 122 / 204
     assert others_share(workers, both(0b111, 300, 200, 22)) == 100 / 204
@@ -80,20 +82,20 @@ def test_what_no_worker_and_not_the_scheduler_computed_others_did() -> None:
     assert others_share([both(0b11, 200, 60, 61)]) == 0.0
 
 
-def test_of_each_machine_and_of_processors_apart_the_shares_are_added() -> None:
+def test_machines_and_separate_processors_are_summed() -> None:
     apart = [both(0b01, 100, 90, 20), both(0b10, 100, 30, 30)]
     assert others_share(apart) == 70 / 200
     assert others_share([*apart, both(0b11, 200, 100, 70, "another")]) == 100 / 400
 
 
-def test_where_it_is_not_known_who_computed_where_nothing_is_said() -> None:
+def test_the_share_is_unknown_where_processors_overlap_partly_or_one_process_is_unknown() -> None:
     mixed = [both(0b11, 200, 180, 40), both(0b01, 100, 90, 20)]
     assert others_share(mixed) is None
     assert others_share([*mixed, both(0b11, 200, 100, 70, "another")]) == 30 / 200
     assert others_share([]) is None
     then, now = both(0b11, 200, 180, 40)
-    for untold in ((then, then), (now, then), (then, replace(now, used=None)), (then, replace(now, affinity=1))):
-        assert others_share([(then, now), untold]) is None
+    for unknown in ((then, then), (now, then), (then, replace(now, used=None)), (then, replace(now, affinity=1))):
+        assert others_share([(then, now), unknown]) is None
 
 
 @pytest.mark.parametrize(
@@ -101,27 +103,12 @@ def test_where_it_is_not_known_who_computed_where_nothing_is_said() -> None:
     [
         7,
         {},
-        GOOD | {"machine": 3},
-        GOOD | {"group": "x" * 1_001},
-        GOOD | {"affinity": "0"},
-        GOOD | {"affinity": "-3"},
-        GOOD | {"affinity": "g"},
-        GOOD | {"affinity": "f" * 20_000},
-        GOOD | {"quota": 0.0},
-        GOOD | {"quota": float("nan")},
-        GOOD | {"quota": True},
-        GOOD | {"used": 7},
-        GOOD | {"used": [1, 2]},
-        GOOD | {"used": [3, 2, -1]},
-        GOOD | {"quota": float("inf")},
+        *(GOOD | {"machine": value} for value in (3, "x" * 1_001)),
+        *(GOOD | {"affinity": value} for value in ("0", "-3", "g", "f" * 20_000)),
+        *(GOOD | {"quota": value} for value in (0.0, float("nan"), True, float("inf"))),
+        *(GOOD | {"used": value} for value in (7, [1, 2], [3, 2, -1])),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(payload: Any) -> None:
+def test_a_payload_out_of_order_is_refused(payload: Any) -> None:
     with pytest.raises(RefusedPayload, match="processors"):
         decode_processors(payload)
-
-
-def test_a_group_that_may_not_run_where_others_do_adds_no_more_than_its_limit():
-    one, other = Processors("m", "", 0b001), Processors("m", "/b", 0b001)
-    limited = Processors("m", "/a", 0b110, quota=1.0)
-    assert cores([one, other, limited]) == 2.0

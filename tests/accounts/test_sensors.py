@@ -25,53 +25,38 @@ def together(*readings: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in zip(GPU_SENSORS, found, strict=True) if not math.isnan(value)}
 
 
-def test_the_worst_of_several_gpus_shows():
+def test_the_worst_of_several_gpus_shows_and_an_unknown_reading_is_absent():
     assert together(
         {"sm_clock_hertz": 1e9, "temperature_celsius": 50, "power_watts": 100, "throttled_thermal": 0},
         {"sm_clock_hertz": 5e8, "temperature_celsius": 90, "power_watts": 50, "throttled_thermal": 1},
     ) == {"gpu_clock": 5e8, "gpu_temperature": 90, "gpu_power": 150, "gpu_throttled": 0.5}
-
-
-def test_throughput_is_of_both_directions_or_absent():
-    both = {"pcie_received_bytes_per_second": 1.0, "pcie_sent_bytes_per_second": 2.0}
-    assert together({**both, "nvlink_sent_bytes_per_second": 1.0}) == {"gpu_pcie": 3.0}
-
-
-def test_without_a_gpu_all_is_absent():
+    one_way = {"pcie_received_bytes_per_second": 1.0, "pcie_sent_bytes_per_second": 2.0}
+    assert together({**one_way, "nvlink_sent_bytes_per_second": 1.0}) == {"gpu_pcie": 3.0}
     assert all(map(math.isnan, gpu_sensors(None)))
     assert len(gpu_sensors({})) == len(GPU_SENSORS)
 
 
-def rates_of(*values: float) -> list[float | None]:
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((10, 30, 30), [None, 10.0, 0.0]),
+        ((WRAP - 50, 50), [None, 50.0]),  # of 32 bits
+        ((3e9, 7, 9), [None, None, 1.0]),  # a reset
+        ((2.0**40, 7), [None, None]),
+    ],
+)
+def test_a_rate_is_the_growth_of_a_counter_in_a_second_which_may_wrap_or_be_reset(values, expected):
     rates: Rates[str] = Rates()
-    return [rates.take({"bytes": value}, at=2.0 * i).get("bytes") for i, value in enumerate(values)]
+    assert [rates.take({"bytes": value}, at=2.0 * i).get("bytes") for i, value in enumerate(values)] == expected
 
 
-def test_a_rate_is_by_how_much_a_counter_grows_in_a_second():
-    assert rates_of(10, 30, 30) == [None, 10.0, 0.0]
-
-
-def test_a_counter_of_32_bits_that_begins_anew_goes_on():
-    assert rates_of(WRAP - 50, 50) == [None, 50.0]
-
-
-def test_after_a_reset_there_is_no_rate_rather_than_a_wrong_one():
-    assert rates_of(3e9, 7, 9) == [None, None, 1.0]
-    assert rates_of(2.0**40, 7) == [None, None]
-
-
-def test_devices_that_come_and_go_make_no_rate_jump():
+def test_devices_that_come_and_go_make_no_rate_jump_and_two_readings_at_one_instant_have_none():
     rates = Rates()
     rates.take({"a": 0}, at=0)
     assert rates.take({"a": 10, "b": 1e12}, at=1) == {"a": 10}
     assert rates.take({"b": 1e12 + 5}, at=2) == {"b": 5}
     assert rates.take({"a": 20, "b": 1e12 + 5}, at=3) == {"b": 0}
-
-
-def test_two_readings_at_one_instant_have_no_rate():
-    rates = Rates()
-    rates.take({"a": 0}, at=1)
-    assert rates.take({"a": 1}, at=1) == {}
+    assert rates.take({"a": 21}, at=3) == {}
 
 
 NAMES = list(HOST_SENSORS)
@@ -88,7 +73,7 @@ def test_a_reading_comes_back_with_what_is_absent_absent(reading):
         assert found[NAMES.index(name)] == np.float32(value)
 
 
-def test_what_is_negative_or_no_number_is_absent():
+def test_a_reading_that_is_negative_or_not_finite_is_absent():
     reading = {"steal": math.nan, "host_cpu": -1.0, "swap_in": math.inf, "net_drops": 0.0}
     found = decode_sensors(encode_sensors(reading))
     assert found[NAMES.index("net_drops")] == 0
@@ -96,7 +81,7 @@ def test_what_is_negative_or_no_number_is_absent():
 
 
 @given(st.one_of(plain_data, st.lists(st.one_of(st.none(), st.floats(), plain_data), max_size=80)))
-def test_what_is_no_reading_is_refused_or_finite(payload):
+def test_any_payload_is_refused_or_finite(payload):
     for each in (payload, [payload, *[None] * (len(NAMES) - 1)]):
         try:
             found = decode_sensors(each)

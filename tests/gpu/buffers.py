@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from functools import partial
 
 from dask_efficiency.gpu.cupti.decode import (
     CALL_OFFSETS,
@@ -15,6 +17,7 @@ from dask_efficiency.gpu.cupti.decode import (
     RecordLayout,
     layout_for,
 )
+from dask_efficiency.gpu.meter import COPY, FILL, KERNEL
 
 
 def some_layout(version: int = 130001) -> RecordLayout:
@@ -23,8 +26,8 @@ def some_layout(version: int = 130001) -> RecordLayout:
     return layout
 
 
-def record(kind: int, size: int, offsets: dict[str, int], **values: int) -> bytes:
-    """One record; what is between the fields is not 0."""
+def record(kind: int, size: int, offsets: Mapping[str, int], **values: int) -> bytes:
+    """One record; bytes between the fields are not 0."""
     raw = bytearray(b"\xa5" * size)
     struct.pack_into("<I", raw, 0, kind)
     for name, value in values.items():
@@ -33,7 +36,8 @@ def record(kind: int, size: int, offsets: dict[str, int], **values: int) -> byte
     return bytes(raw)
 
 
-def kernel(
+def operation(
+    activity: int,
     start: int,
     end: int,
     correlation: int,
@@ -43,36 +47,19 @@ def kernel(
     stream: int = 7,
     name: int = 0x5000,
 ) -> bytes:
-    values = {
-        "start": start,
-        "end": end,
-        "deviceId": device,
-        "streamId": stream,
-        "correlationId": correlation,
-        "name": name,
-    }
-    return record(CONCURRENT_KERNEL, layout.kernel, dict(KERNEL_OFFSETS), **values)
-
-
-def copy(start: int, end: int, correlation: int, *, layout: RecordLayout, device: int = 0, stream: int = 7) -> bytes:
+    """Record of a kernel, copy or fill; only a kernel has a name."""
     values = {"start": start, "end": end, "deviceId": device, "streamId": stream, "correlationId": correlation}
-    return record(MEMCPY, layout.memcpy, dict(COPY_OFFSETS), **values)
+    if activity == KERNEL:
+        return record(CONCURRENT_KERNEL, layout.sizes[CONCURRENT_KERNEL], KERNEL_OFFSETS, **values, name=name)
+    kind = {COPY: MEMCPY, FILL: MEMSET}[activity]
+    return record(kind, layout.sizes[kind], COPY_OFFSETS, **values)
 
 
-def fill(start: int, end: int, correlation: int, *, layout: RecordLayout, device: int = 0, stream: int = 7) -> bytes:
-    values = {"start": start, "end": end, "deviceId": device, "streamId": stream, "correlationId": correlation}
-    return record(MEMSET, layout.memset, dict(COPY_OFFSETS), **values)
+kernel, copy = partial(operation, KERNEL), partial(operation, COPY)
 
 
 def call(
     start: int, end: int, correlation: int, *, cbid: int, thread: int = 9, result: int = 0, kind: int = RUNTIME
 ) -> bytes:
-    values = {
-        "cbid": cbid,
-        "start": start,
-        "end": end,
-        "threadId": thread,
-        "correlationId": correlation,
-        "returnValue": result,
-    }
-    return record(kind, 40, dict(CALL_OFFSETS), **values)
+    ids = {"cbid": cbid, "threadId": thread, "correlationId": correlation, "returnValue": result}
+    return record(kind, 40, CALL_OFFSETS, start=start, end=end, **ids)

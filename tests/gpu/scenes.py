@@ -1,4 +1,4 @@
-"""Small scenes of tasks, calls and operations, and a slow model of their ledger that looks at every nanosecond."""
+"""Small scenes of tasks, calls and operations, and a slow model of their ledger, nanosecond by nanosecond."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def in_order(scene: Scene) -> list[GpuBatch]:
 
 
 def windows_at(scene: Scene, at: int) -> list[TaskWindow]:
-    """What the executor tells at an instant: every task that has begun."""
+    """Windows at an instant: of every task that has begun."""
     return [w if 0 <= w.stop <= at else w._replace(stop=-1) for w in scene.windows if w.task.start <= at]
 
 
@@ -158,7 +158,7 @@ def scenes(draw: st.DrawFn, *, graphs: bool = True, flushes: bool = True) -> Sce
 
 @dataclass
 class Model:
-    """What the ledger must come to, from the scene as a whole."""
+    """Right figures of the ledger, from the scene as a whole."""
 
     scene: Scene
 

@@ -1,4 +1,4 @@
-"""Attribution, where calls lie in one another, go into graphs, come late, or never."""
+"""Attribution of calls that are nested, recorded into graphs, late, or without an operation."""
 
 from __future__ import annotations
 
@@ -48,15 +48,16 @@ def join(
     return attribution.join(GpuBatch(operations, np.array(calls, CALL), known_until=known), **options)
 
 
-def test_an_operation_has_the_task_in_whose_window_its_call_began() -> None:
+def owners(found: Joined) -> dict[int, int]:
+    """Owner by correlation."""
+    return dict(zip(found.work["correlation"].tolist(), found.work["owner"].tolist(), strict=True))
+
+
+def test_an_operation_belongs_to_the_task_in_whose_window_its_call_began() -> None:
     _, attribution = fed((10, 50), (60, 90))
     calls = [(20, 21, LOW, 1, RETURNS), (50, 55, LOW, 2, RETURNS), (70, 71, LOW, 3, RETURNS)]
     found = join(attribution, calls=calls, ops=[(25, 30, 1), (80, 85, 3), (56, 57, 2)])
-    assert dict(zip(found.work["correlation"].tolist(), found.work["owner"].tolist(), strict=True)) == {
-        1: 0,
-        2: 0,
-        3: 1,
-    }
+    assert owners(found) == {1: 0, 2: 0, 3: 1}
     assert found.work["asked"].tolist() == [20, 70, 50]
     assert found.complete_until == 1000
     assert (found.callers.tolist(), found.last_calls.tolist()) == ([0, 1], [55, 71])
@@ -69,49 +70,43 @@ def test_a_graph_has_many_operations_in_many_batches() -> None:
     assert [*first.work["owner"], *later.work["owner"]] == [0, 0, 0]
 
 
-def test_of_a_runtime_call_and_the_drivers_in_it_either_may_be_the_one_that_is_answered() -> None:
-    for answered in (1, 2):
-        _, attribution = fed((10, 50))
-        calls = [(22, 23, LOW, 2, RETURNS), (20, 25, LOW, 1, RETURNS)]
-        assert join(attribution, calls=calls, known=100).complete_until == 20
-        found = join(attribution, ops=[(30, 110, answered)], known=200)
-        assert found.complete_until == 200
-        assert found.work["owner"].tolist() == [0]
+@pytest.mark.parametrize("answered", [1, 2])
+def test_either_of_a_runtime_call_and_the_drivers_call_in_it_may_have_the_operation(answered: int) -> None:
+    _, attribution = fed((10, 50))
+    calls = [(22, 23, LOW, 2, RETURNS), (20, 25, LOW, 1, RETURNS)]
+    assert join(attribution, calls=calls, known=100).complete_until == 20
+    found = join(attribution, ops=[(30, 110, answered)], known=200)
+    assert found.complete_until == 200
+    assert found.work["owner"].tolist() == [0]
 
 
-def test_one_correlation_for_both_is_one_call() -> None:
+def test_two_calls_of_one_correlation_are_one_call() -> None:
     _, attribution = fed((10, 50))
     found = join(attribution, calls=[(22, 23, LOW, 1, RETURNS), (20, 25, LOW, 1, RETURNS)], ops=[(30, 40, 1)])
     assert found.complete_until == 1000
 
 
-def test_a_call_under_way_between_two_batches_holds_nothing_up() -> None:
+def test_a_call_under_way_between_two_batches_is_not_waited_for() -> None:
     _, attribution = fed((10, 500))
     join(attribution, calls=[(22, 23, LOW, 2, RETURNS)], known=24)
     found = join(attribution, calls=[(20, 25, LOW, 1, RETURNS)], ops=[(30, 40, 1)], known=100)
     assert found.complete_until == 100
 
 
-def test_what_goes_into_a_graph_is_not_waited_for() -> None:
+@pytest.mark.parametrize("later", [0, 1, 2, 3])
+def test_calls_that_are_recorded_into_a_graph_are_not_waited_for(later: int) -> None:
+    """In one batch, or over two."""
     _, attribution = fed((10, 500))
     calls = [
         (20, 21, LOW, 0, BEGINS_GRAPH),
         (22, 23, LOW, 1, RETURNS),
-        (30, 31, LOW, 0, ENDS_GRAPH),
-        (40, 41, LOW, 2, RETURNS),
+        (60, 61, LOW, 2, RETURNS),
+        (80, 81, LOW, 0, ENDS_GRAPH),
+        (85, 86, LOW, 3, RETURNS),
     ]
-    assert join(attribution, calls=calls, known=100).complete_until == 40
-
-
-def test_a_recording_goes_on_over_batches() -> None:
-    _, attribution = fed((10, 500))
-    assert (
-        join(attribution, calls=[(20, 21, LOW, 0, BEGINS_GRAPH), (22, 23, LOW, 1, RETURNS)], known=50).complete_until
-        == 50
-    )
-    assert join(attribution, calls=[(60, 61, LOW, 2, RETURNS)], known=70).complete_until == 70
-    calls = [(80, 81, LOW, 0, ENDS_GRAPH), (85, 86, LOW, 3, RETURNS)]
-    assert join(attribution, calls=calls, known=100).complete_until == 85
+    known = calls[later][0]
+    assert join(attribution, calls=calls[:later], known=known).complete_until == known
+    assert join(attribution, calls=calls[later:], known=100).complete_until == 85
 
 
 def test_an_operation_before_its_call_waits_for_one_batch() -> None:
@@ -120,10 +115,7 @@ def test_an_operation_before_its_call_waits_for_one_batch() -> None:
     assert len(first.work) == 0
     assert first.complete_until == 30
     second = join(attribution, calls=[(20, 60, LOW, 1, SPINS)], known=70)
-    assert dict(zip(second.work["correlation"].tolist(), second.work["owner"].tolist(), strict=True)) == {
-        1: 0,
-        9: NOBODY,
-    }
+    assert owners(second) == {1: 0, 9: NOBODY}
     assert second.complete_until == 70
 
 
@@ -143,7 +135,7 @@ def test_a_call_whose_window_is_not_known_yet_waits_for_one_batch() -> None:
     assert second.waits["owner"].tolist() == [1]
 
 
-def test_a_call_between_two_tasks_is_nobodys_after_a_batch() -> None:
+def test_a_call_between_two_tasks_is_unattributed_after_a_batch() -> None:
     _, attribution = fed((10, 15))
     join(attribution, calls=[(30, 31, LOW, 1, BLOCKS)], ops=[(32, 33, 1)], known=40)
     found = join(attribution, known=50)
@@ -164,7 +156,7 @@ def test_calls_without_an_operation_are_kept_for_a_minute() -> None:
     assert join(attribution, known=MAX_AGE + 21).complete_until == MAX_AGE + 21
 
 
-def test_beyond_their_number_calls_that_have_been_answered_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_calls_those_with_an_operation_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attribution_module, "MAX_CALLS", 10)
     _, attribution = fed((10, -1))
     calls = [(20 + 2 * index, 21 + 2 * index, LOW, 1 + index, RETURNS) for index in range(8)]

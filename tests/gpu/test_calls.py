@@ -1,9 +1,10 @@
-"""The calls that matter, picked by number in the package and by name here."""
+"""Calls that launch work or wait, picked by number in the package and by name here."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,20 +55,16 @@ def test_the_numbers_are_those_of_the_header(header: Path, api: str, table: obje
     assert found == expected(names)
 
 
-def test_what_pytorch_calls_is_there() -> None:
-    launches = {211, 430, 311, 214, 431, 312}
-    assert launches <= set(calls.RUNTIME_ASKS)
-    assert {131, 137, 165} <= set(calls.RUNTIME_WAITS)
-    assert {41, 51} <= set(calls.RUNTIME_ASKS)
-
-
-def test_what_triton_and_cupy_call_is_there() -> None:
-    assert {307, 652, 514} <= set(calls.DRIVER_ASKS)
-    assert {126, 121, 17} <= set(calls.DRIVER_WAITS)
-
-
-def test_no_call_is_of_two_kinds_and_none_is_0() -> None:
-    assert calls.RUNTIME_TABLE[0] == calls.DRIVER_TABLE[0] == 0
-    assert calls.RUNTIME_TABLE[-1] == calls.DRIVER_TABLE[-1] == 0
-    kinds = [calls.RUNTIME_ASKS, calls.RUNTIME_COPIES, calls.RUNTIME_WAITS]
-    assert sum(map(len, kinds)) == len(frozenset().union(*kinds))
+@pytest.mark.parametrize(
+    ("table", "effect", "numbers"),
+    [
+        (calls.RUNTIME_TABLE, calls.ASKS, {211, 430, 311, 214, 431, 312, 41, 51}),  # PyTorch's
+        (calls.RUNTIME_TABLE, calls.WAITS, {131, 137, 165}),
+        (calls.DRIVER_TABLE, calls.ASKS, {307, 652, 514}),  # Triton's and CuPy's
+        (calls.DRIVER_TABLE, calls.WAITS, {126, 121, 17}),
+        (calls.RUNTIME_TABLE, 0, {0, len(calls.RUNTIME_TABLE) - 1}),  # the last stands for all higher numbers
+        (calls.DRIVER_TABLE, 0, {0, len(calls.DRIVER_TABLE) - 1}),
+    ],
+)
+def test_the_calls_of_common_frameworks_have_their_effects(table: Any, effect: int, numbers: set[int]) -> None:
+    assert {int(table[number]) for number in numbers} == {effect}

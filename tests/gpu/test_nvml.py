@@ -1,7 +1,7 @@
-# ruff: noqa: N802 - the names are those of nvidia-ml-py
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -29,6 +29,13 @@ class Unknown(Error):
     pass
 
 
+def raising(error: type[Error]) -> Callable[..., Any]:
+    def fail(*_: Any) -> None:
+        raise error
+
+    return fail
+
+
 class FakeNvml(ModuleType):
     """As much of nvidia-ml-py as is used, for a device that has everything."""
 
@@ -43,82 +50,44 @@ class FakeNvml(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("pynvml")
-        self.reasons = 0
         self.kibibytes = {138: 5_000, 139: 7_000}
-        self.asked: list[str] = []
         self.shut_down = False
+        answers: dict[str, Any] = {
+            "ClockInfo": 1410,
+            "MaxClockInfo": 1980,
+            "Temperature": 61,
+            "PowerUsage": 312_500,
+            "EnforcedPowerLimit": 700_000,
+            "MemoryInfo": SimpleNamespace(used=10**9, total=80 * 10**9),
+            "UtilizationRates": SimpleNamespace(gpu=37),
+            "CurrPcieLinkGeneration": 4,
+            "MaxPcieLinkGeneration": 5,
+            "CurrPcieLinkWidth": 8,
+            "MaxPcieLinkWidth": 16,
+            "PcieReplayCounter": 2,
+            "CurrentClocksEventReasons": 0,
+        }
+        for name, answer in answers.items():
+            self.answer(name, lambda *_, answer=answer: answer)
+        self.answer("HandleByUUID", lambda uuid: "handle" if uuid.decode() == UUID else raising(Unknown)())
+        self.answer("TotalEccErrors", lambda handle, kind, counter: 3 + kind)
+        self.answer("PcieThroughput", lambda handle, counter: 300 + counter)
+        self.answer("NvLinkState", lambda handle, link: int(link < 2) if link < 6 else raising(InvalidArgument)())
+        self.answer("NvLinkErrorCounter", lambda handle, link, counter: 1 if counter < 4 else raising(NotSupported)())
+        self.answer("FieldValues", self.field_values)
 
-    def nvmlInit(self) -> None: ...
+    def answer(self, name: str, function: Callable[..., Any]) -> None:
+        setattr(self, f"nvmlDeviceGet{name}", function)
 
-    def nvmlShutdown(self) -> None:
-        self.shut_down = True
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: bytes) -> str:
-        if uuid.decode() != UUID:
-            raise Unknown
-        return "handle"
-
-    def nvmlDeviceGetClockInfo(self, handle: str, clock: int) -> int:
-        return 1410
-
-    def nvmlDeviceGetMaxClockInfo(self, handle: str, clock: int) -> int:
-        return 1980
-
-    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
-        return 61
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
-        return 312_500
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:
-        return 700_000
-
-    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
-        return SimpleNamespace(used=10**9, total=80 * 10**9)
-
-    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
-        return SimpleNamespace(gpu=37)
-
-    def nvmlDeviceGetTotalEccErrors(self, handle: str, kind: int, counter: int) -> int:
-        return 3 + kind
-
-    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle: str) -> int:
-        return 4
-
-    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle: str) -> int:
-        return 5
-
-    def nvmlDeviceGetCurrPcieLinkWidth(self, handle: str) -> int:
-        return 8
-
-    def nvmlDeviceGetMaxPcieLinkWidth(self, handle: str) -> int:
-        return 16
-
-    def nvmlDeviceGetPcieReplayCounter(self, handle: str) -> int:
-        return 2
-
-    def nvmlDeviceGetPcieThroughput(self, handle: str, counter: int) -> int:
-        return 300 + counter
-
-    def nvmlDeviceGetFieldValues(self, handle: str, fields: list[tuple[int, int]]) -> list[Any]:
+    def field_values(self, handle: str, fields: list[tuple[int, int]]) -> list[Any]:
         assert all(links == 0xFFFFFFFF for _, links in fields)
-        return [
-            SimpleNamespace(nvmlReturn=0, valueType=3, value=SimpleNamespace(ullVal=self.kibibytes[field]))
-            for field, _ in fields
-        ]
+        values = [SimpleNamespace(ullVal=self.kibibytes[field]) for field, _ in fields]
+        return [SimpleNamespace(nvmlReturn=0, valueType=3, value=value) for value in values]
 
-    def nvmlDeviceGetNvLinkState(self, handle: str, link: int) -> int:
-        if link >= 6:
-            raise InvalidArgument
-        return int(link < 2)
+    def nvmlInit(self) -> None: ...  # noqa: N802
 
-    def nvmlDeviceGetNvLinkErrorCounter(self, handle: str, link: int, counter: int) -> int:
-        if counter == 4:
-            raise NotSupported
-        return 1
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
-        return self.reasons
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.shut_down = True
 
 
 @pytest.fixture
@@ -161,36 +130,38 @@ def test_every_reading_has_its_agreed_name_and_unit(fake: FakeNvml, monkeypatch:
         "throttled_power": 0,
     }
     assert set(readings) == set(READINGS)
+    nvml.close()
+    assert fake.shut_down
 
 
+@pytest.mark.parametrize("function", ["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"])  # older modules
 @pytest.mark.parametrize(
     ("reasons", "thermal", "power"),
     [(0x20, 1, 0), (0x40, 1, 0), (0x04, 0, 1), (0x80, 0, 1), (0x01, 0, 0), (0x64, 1, 1)],
 )
-def test_reasons_for_a_lower_clock_are_told_apart(fake: FakeNvml, reasons: int, thermal: int, power: int):
-    fake.reasons = reasons
+def test_reasons_for_a_lower_clock_are_distinguished(
+    fake: FakeNvml, function: str, reasons: int, thermal: int, power: int
+):
+    del fake.nvmlDeviceGetCurrentClocksEventReasons
+    fake.answer(function, lambda handle: reasons)
     readings = Nvml([UUID]).read()[UUID]
-    assert (readings["throttle_reasons"], readings["throttled_thermal"], readings["throttled_power"]) == (
-        reasons,
-        thermal,
-        power,
-    )
+    names = ("throttle_reasons", "throttled_thermal", "throttled_power")
+    assert [readings[name] for name in names] == [reasons, thermal, power]
 
 
-def test_what_a_device_lacks_is_left_out_and_not_asked_for_again(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
+def test_readings_that_a_device_lacks_are_left_out_and_not_tried_again(fake: FakeNvml):
     asked = []
 
-    def refuse(self: FakeNvml, handle: str, *_: Any) -> None:
+    def refuse(handle: str, *_: Any) -> None:
         asked.append(handle)
         raise NotSupported
 
-    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetTotalEccErrors", refuse)
-    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetNvLinkState", refuse)
+    fake.answer("TotalEccErrors", refuse)
+    fake.answer("NvLinkState", refuse)
     nvml = Nvml([UUID])
     nvml.read()  # rates are of the time between two readings
     for _ in range(2):
-        readings = nvml.read()[UUID]
-        assert set(READINGS) - set(readings) == {
+        assert set(READINGS) - set(nvml.read()[UUID]) == {
             "ecc_corrected_errors_total",
             "ecc_uncorrected_errors_total",
             "nvlink_errors_total",
@@ -198,38 +169,36 @@ def test_what_a_device_lacks_is_left_out_and_not_asked_for_again(fake: FakeNvml,
     assert len(asked) == 3
 
 
-def test_what_fails_once_is_asked_for_again(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
-    def fail(self: FakeNvml, handle: str) -> None:
-        raise Unknown
-
+def test_a_reading_that_fails_once_is_tried_again(fake: FakeNvml):
     nvml = Nvml([UUID])
-    with monkeypatch.context() as patch:
-        patch.setattr(FakeNvml, "nvmlDeviceGetPowerUsage", fail)
-        assert "power_watts" not in nvml.read()[UUID]
+    power = fake.nvmlDeviceGetPowerUsage
+    fake.answer("PowerUsage", raising(Unknown))
+    assert "power_watts" not in nvml.read()[UUID]
+    fake.answer("PowerUsage", power)
     assert "power_watts" in nvml.read()[UUID]
 
 
-def test_links_that_are_down_say_nothing_of_errors(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetNvLinkState", lambda self, handle, link: 0)
-    assert "nvlink_errors_total" not in Nvml([UUID]).read()[UUID]
+def test_links_that_are_down_or_count_nothing_have_no_readings(fake: FakeNvml):
+    fake.answer("NvLinkState", lambda handle, link: 0)
+    nothing = SimpleNamespace(nvmlReturn=3, valueType=0, value=SimpleNamespace(ullVal=0))
+    fake.answer("FieldValues", lambda handle, fields: [nothing] * len(fields))
+    nvml = Nvml([UUID])
+    nvml.read()
+    assert not any(name.startswith("nvlink_") for name in nvml.read()[UUID])
 
 
 def test_a_device_that_nvml_does_not_know_is_left_out(fake: FakeNvml):
     assert Nvml(["GPU-other"]).read() == {}
 
 
-def test_older_modules_have_older_names(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delattr(FakeNvml, "nvmlDeviceGetCurrentClocksEventReasons")
-    fake.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x40  # type: ignore[attr-defined]
-    assert Nvml([UUID]).read()[UUID]["throttled_thermal"] == 1
+def test_pcie_links_of_many_devices_are_not_read(fake: FakeNvml):
+    fake.answer("HandleByUUID", lambda uuid: uuid)
+    uuids = [f"GPU-{i}" for i in range(3)]
+    assert all("pcie_sent_bytes_per_second" in row for row in Nvml(uuids[:2]).read().values())
+    assert not any("pcie_sent_bytes_per_second" in row for row in Nvml(uuids).read().values())
 
 
-def test_closing_leaves_nvml(fake: FakeNvml):
-    Nvml([UUID]).close()
-    assert fake.shut_down
-
-
-def test_the_real_module_without_a_driver_says_so_and_crashes_nothing():
+def test_the_real_module_without_a_driver_gives_the_reason_and_crashes_nothing():
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     program = """
 from dask_efficiency.gpu.nvml import Nvml
@@ -245,20 +214,3 @@ for name in ("NVML_NVLINK_ERROR_COUNT", "NVML_NVLINK_MAX_LINKS", "NVML_FEATURE_E
 """
     ended = subprocess.run([sys.executable, "-c", program], timeout=250, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-
-
-def test_links_that_count_nothing_have_no_rate(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
-    def refused(self: FakeNvml, handle: str, fields: list[tuple[int, int]]) -> list[Any]:
-        return [SimpleNamespace(nvmlReturn=3, valueType=0, value=SimpleNamespace(ullVal=0)) for _ in fields]
-
-    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetFieldValues", refused)
-    nvml = Nvml([UUID])
-    nvml.read()
-    assert not any(name.startswith("nvlink_") and name.endswith("second") for name in nvml.read()[UUID])
-
-
-def test_of_many_devices_nobody_waits_for_their_pcie_links(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetHandleByUUID", lambda self, uuid: uuid)
-    uuids = [f"GPU-{i}" for i in range(3)]
-    assert all("pcie_sent_bytes_per_second" in row for row in Nvml(uuids[:2]).read().values())
-    assert not any("pcie_sent_bytes_per_second" in row for row in Nvml(uuids).read().values())

@@ -1,4 +1,4 @@
-"""Who was at work, and whether alone."""
+"""Tasks at work at an instant."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def test_a_task_is_at_work_from_its_start_to_its_end_with_both() -> None:
     assert of_tasks.all()
 
 
-def test_a_thread_that_had_no_task_is_none_of_tasks() -> None:
+def test_a_thread_without_a_task_is_no_thread_of_tasks() -> None:
     _, of_tasks = table((A, 10, 20)).at_work(np.array([5, 6], np.uint32), instants(15, 15))
     assert of_tasks.tolist() == [True, False]
 
 
-def test_the_only_task_at_work_is_the_only_one_up_to_its_very_end() -> None:
+def test_a_task_is_the_only_one_at_work_up_to_its_very_end() -> None:
     tasks = table((A, 10, 20), (B, 15, 30))
     assert tasks.only_one(instants(9, 10, 14, 15, 20, 21, 30, 31)).tolist() == [-1, 0, 0, -1, -1, 1, 1, -1]
 
 
-def test_of_several_at_work_the_only_one_that_uses_the_gpu_is_meant() -> None:
+def test_of_several_at_work_the_only_one_that_uses_the_gpu_counts() -> None:
     tasks = table((A, 10, 20), (B, 15, 30))
     task = tasks.numbered(1)
     assert task is not None
@@ -67,7 +67,7 @@ def test_old_windows_are_forgotten() -> None:
     assert (numbers.tolist(), of_tasks.tolist()) == ([NOBODY, 1], [False, True])
 
 
-def test_an_account_is_opened_for_those_only_that_are_asked_for() -> None:
+def test_an_account_is_opened_when_a_task_is_looked_up() -> None:
     tasks = TaskTable(str.upper)
     tasks.see([TaskWindow(TaskId(A, start), start + 5, "key") for start in (10, 20, 30)])
     assert tasks.opened == []
@@ -99,7 +99,7 @@ def test_the_end_of_a_task_that_was_seen_running_is_never_too_late() -> None:
     assert (numbers.tolist(), of_tasks.tolist()) == ([NOBODY, NOBODY], [False, False])
 
 
-def test_a_thread_that_works_for_a_task_may_be_in_a_call_since_its_last_one() -> None:
+def test_a_thread_may_be_in_a_call_since_its_last_one() -> None:
     tasks = table((A, 10, 20), (A, 30, -1), (B, 40, 90))
     assert [tasks.asking_since(at) for at in (5, 15, 25, 35, 45, 95)] == [5, 10, 25, 30, 30, 30]
     task = tasks.find(TaskId(A, 30))

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.gpu.meter import TaskId
-from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
+from dask_efficiency.gpu.meter import MeterRefused, TaskId
+from dask_efficiency.gpu.torch_events import TorchEventMeter
 from tests.gpu.conftest import stub, stub_directory
 
 __all__ = ["stub", "stub_directory"]
 
 
 class Event:
-    """An event that has happened when the test says so."""
+    """An event, which has not happened if ``happened`` is false."""
 
     made: list["Event"]
     device = 0
@@ -48,25 +48,19 @@ def run(meter: TorchEventMeter, *starts: int) -> None:
         meter.around(TaskId(1, start))()
 
 
-def test_a_task_has_at_most_the_time_between_its_events(events: Any):
+def test_the_bound_of_a_task_is_the_time_between_its_events_once_the_device_is_done(events: Any):
     meter = TorchEventMeter(task_threads=1)
-    run(meter, 100, 200)
-    before = time.monotonic_ns()
-    batch = meter.flush()
-    assert batch.bounds == {TaskId(1, 100): 1_500_000, TaskId(1, 200): 1_500_000}
-    assert batch.known_until >= before
-    assert meter.flush().bounds == {}
-
-
-def test_what_the_device_has_not_done_yet_is_not_known_yet(events: Any):
-    meter = TorchEventMeter(task_threads=1)
-    run(meter, 100, 200)
+    run(meter, 100, 200, 300)
     events.made[3].happened = False
     batch = meter.flush()
-    assert set(batch.bounds) == {TaskId(1, 100)}
+    assert batch.bounds == {TaskId(1, 100): 1_500_000}
     assert batch.known_until == 200
     events.made[3].happened = True
-    assert set(meter.flush().bounds) == {TaskId(1, 200)}
+    before = time.monotonic_ns()
+    batch = meter.flush()
+    assert batch.bounds == {TaskId(1, 200): 1_500_000, TaskId(1, 300): 1_500_000}
+    assert batch.known_until >= before
+    assert meter.flush().bounds == {}
 
 
 def test_no_event_is_made_on_a_device_that_has_no_context(stub: ModuleType, events: Any):
@@ -101,8 +95,8 @@ def test_after_closing_it_makes_no_events(events: Any):
 
 
 def test_several_task_threads_or_no_cuda_are_refused(stub: ModuleType, events: Any, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(TorchEventsRefused, match="this one has 2"):
+    with pytest.raises(MeterRefused, match="this one has 2"):
         TorchEventMeter(task_threads=2)
     monkeypatch.setattr(sys.modules["torch"].cuda, "is_initialized", lambda: False)
-    with pytest.raises(TorchEventsRefused, match="has not initialised CUDA"):
+    with pytest.raises(MeterRefused, match="has not initialised CUDA"):
         TorchEventMeter(task_threads=1)

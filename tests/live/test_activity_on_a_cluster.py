@@ -46,7 +46,7 @@ def diary(tmp_path: Path) -> Diary:
 
 
 def live(client: Client) -> Observation:
-    """What a live view is told, as far as heartbeats have come."""
+    """A live view's figures, as far as heartbeats have come."""
     return read(client.sync(client.scheduler.efficiency, action="live"))
 
 
@@ -107,12 +107,12 @@ def watched(client: Client, diary: Diary) -> list[Scrape]:
     return seen
 
 
-def assert_gains(seen: list[Scrape], bucket: str, *, cpu: bool) -> None:
+def assert_gains(seen: list[Scrape], bucket: str) -> None:
     """From each scrape to the next, a bucket gains what the CPU clock of the task's thread does, or all but that."""
     for before, after in pairwise(seen):
         gained = after.held[bucket] - before.held[bucket]
         least_cpu, most_cpu = max(0.0, after.cpu[0] - before.cpu[1]), after.cpu[1] - before.cpu[0]
-        if cpu:
+        if bucket == "thread-cpu":
             assert gained == between(least_cpu, most_cpu)
         else:
             least, most = after.at[0] - before.at[1], after.at[1] - before.at[0]
@@ -171,20 +171,15 @@ def test_the_causes_of_a_live_view_add_up_to_their_activities_and_only_grow(clie
     assert reading.causes["thread-noncpu/sleep"] > reading.causes["thread-noncpu/unknown"]
 
 
-def test_a_long_spinning_task_shows_as_thread_cpu_at_every_scrape(client, diary):
+@pytest.mark.parametrize(
+    ("task", "bucket"), [(spin_until_word, "thread-cpu"), (wait_for_word, "thread-noncpu")], ids=["spins", "sleeps"]
+)
+def test_a_long_task_shows_at_every_scrape(client, diary, task, bucket):
     began = held(client)
-    future = client.submit(spin_until_word, diary, pure=False)
-    assert_gains(watched(client, diary), "thread-cpu", cpu=True)
-    told = future.result()
-    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(told["cpu"])
-
-
-def test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape(client, diary):
-    began = held(client)
-    future = client.submit(wait_for_word, diary, pure=False)
-    assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
-    told = future.result()
-    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(told["cpu"])
+    future = client.submit(task, diary, pure=False)
+    assert_gains(watched(client, diary), bucket)
+    used = future.result()
+    assert held(client)["thread-cpu"] - began["thread-cpu"] == near(used["cpu"])
 
 
 def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client, diary):

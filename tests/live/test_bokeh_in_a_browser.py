@@ -97,7 +97,7 @@ def open_window(chromium: Any, url: str) -> Iterator[Any]:
     faults: list[str] = []
 
     def hear(message: Any) -> None:
-        # What Chromium says of any frame with the sandbox that JupyterLab gives it.
+        # What Chromium logs of any frame with the sandbox that JupyterLab gives it.
         if message.type in ("error", "warning") and "can escape its sandboxing" not in message.text:
             faults.append(message.text)
 
@@ -173,9 +173,9 @@ def test_its_values_are_the_accounts(page: Page, client: Client) -> None:
     pie = page.columns("pie")
     assert sum(float(percent.removesuffix(" %")) for percent in pie["percent"]) == pytest.approx(100)
     percent = pie["percent"][pie["label"].index("thread-cpu")].removesuffix(" %")
-    said = re.search(r"([0-9.]+) % efficient", page.headline)
-    assert said is not None
-    assert float(said[1]) == pytest.approx(float(percent), abs=1)
+    shown = re.search(r"([0-9.]+) % efficient", page.headline)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(float(percent), abs=1)
     # The stack reaches to the threads.
     columns = page.until(lambda: len((now := page.columns("timeline"))["left"]) > 1 and now)
     drawn = [name for name in columns if name not in ("left", "right", "middle", "width", "nthreads")]

@@ -1,23 +1,18 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, UNKNOWN, Breakdown, Bucket
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.last_seconds import (
     MIN_SHARE,
     SENTENCES,
     CauseShare,
     Details,
     LastSeconds,
-    cause_shares,
-    causes_since,
     causes_text,
-    done_since,
-    largest_cause,
     last_findings,
     not_sampled_text,
 )
@@ -26,15 +21,13 @@ from dask_efficiency.report.findings import in_a_line
 from tests.live.bokeh.meter import SECOND
 
 
-def test_what_was_done_is_the_difference_and_never_negative() -> None:
-    did = done_since({"idle": 1, "spill": 5, "gpu": 3}, {"idle": 3, "spill": 5, "gpu": 2})
-    assert did.to_nanoseconds() == {"idle": 2}
-
-
-def test_a_line_says_what_was_useful_and_what_the_largest_loss_is() -> None:
-    did = done_since({}, {"thread-cpu": 6 * SECOND, "idle": 3 * SECOND, "spill": SECOND, "no-work": 50 * SECOND})
+def last_seconds(did: Mapping[str, int], causes: Mapping[str, int] | None = None) -> LastSeconds:
     nobody = Details.of(ClusterLedger(at=0), at=0)
-    last = LastSeconds(seconds=9.0, nthreads=4, did=did, then=None, now=nobody)
+    return LastSeconds(seconds=9.0, nthreads=4, did=Breakdown(did), then=None, now=nobody, causes=causes or {})
+
+
+def test_a_line_has_the_useful_share_and_the_largest_loss() -> None:
+    last = last_seconds({"thread-cpu": 6 * SECOND, "idle": 3 * SECOND, "spill": SECOND, "no-work": 50 * SECOND})
     assert in_a_line(last.report) == "60 % efficient; Threads idle: 3.0 s of thread time"
 
 
@@ -47,44 +40,25 @@ def test_there_is_a_sentence_for_every_cause_that_is_known() -> None:
     }
 
 
-amounts = st.dictionaries(st.sampled_from(CAUSE_NAMES), st.integers(0, 10**15))
-
-
-@given(amounts, amounts, st.dictionaries(st.sampled_from([*map(str, CAUSES), "thread-cpu"]), st.integers(0, 10**15)))
-def test_the_causes_of_a_bucket_add_up_to_it_or_are_none(
-    then: dict[str, int], more: dict[str, int], buckets: dict[str, int]
-) -> None:
-    now = {name: then.get(name, 0) + more.get(name, 0) for name in CAUSE_NAMES}
-    found = causes_since(then, now, Breakdown(buckets))
-    for bucket in CAUSES:
-        of_bucket = [ns for name, ns in found.items() if name.startswith(f"{bucket}/")]
-        assert sum(of_bucket) == buckets.get(bucket, 0) or not of_bucket
-
-
-def test_shares_are_of_the_time_with_work_the_largest_first_and_what_is_not_known_last() -> None:
-    did = Breakdown({"thread-noncpu": 60, "idle": 40, "no-work": 900})
+def test_shares_are_of_the_time_with_work_the_largest_first_and_the_unknown_last() -> None:
     causes = {"thread-noncpu/unknown": 40, "thread-noncpu/lock": 5, "thread-noncpu/gil": 15, "idle/unknown": 40}
-    shares = cause_shares(did, causes)
-    assert shares == {
+    last = last_seconds({"thread-noncpu": 60, "idle": 40, "no-work": 900}, causes)
+    assert last.cause_shares == {
         WAITING: (
             CauseShare(WAITING, "gil", 0.15),
             CauseShare(WAITING, "lock", 0.05),
             CauseShare(WAITING, UNKNOWN, 0.4),
         )
     }
-    assert causes_text(shares[WAITING]) == "gil 15 %, lock 5.0 %, unknown 40 %"
-    assert largest_cause(did, causes) == CauseShare(WAITING, "gil", 0.15)
+    assert causes_text(last.cause_shares[WAITING]) == "gil 15 %, lock 5.0 %, unknown 40 %"
+    assert last.largest_cause == CauseShare(WAITING, "gil", 0.15)
 
 
 @pytest.mark.parametrize(("ns", "found"), [(100 * MIN_SHARE, True), (100 * MIN_SHARE - 1, False)])
 def test_a_small_cause_is_not_called_the_largest(ns: float, found: bool) -> None:
-    did = Breakdown({"thread-cpu": 50, "idle": 50})
-    assert (largest_cause(did, {"idle/graph": round(ns)}) is not None) is found
-
-
-def test_without_work_there_is_no_cause() -> None:
-    did = Breakdown({"no-work": 100})
-    assert cause_shares(did, causes_since({}, {"idle/graph": 5}, did)) == {}
+    last = last_seconds({"thread-cpu": 50, "idle": 50}, {"idle/graph": round(ns)})
+    assert (last.largest_cause is not None) is found
+    assert last_seconds({"no-work": 100}).cause_shares == {}
 
 
 def test_the_number_of_workers_without_samples_is_given_with_the_reason() -> None:
@@ -97,15 +71,14 @@ Seconds = Mapping[str, float]
 
 
 class Settled(ClusterLedger):
-    """A cluster of which it is said what tasks of each prefix had settled."""
+    """A cluster whose tasks of each prefix had settled this."""
 
     def __init__(self, prefixes: Mapping[str, Seconds]) -> None:
         super().__init__(at=0)
-        self._said = prefixes
+        self._settled = prefixes
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
-        """As it was said."""
-        return {prefix: row(seconds) for prefix, seconds in self._said.items()}
+        return {prefix: row(seconds) for prefix, seconds in self._settled.items()}
 
 
 def row(seconds: Seconds) -> tuple[int, ...]:
@@ -124,21 +97,20 @@ def found(
     now = {bucket: round(1e9 * seconds) for bucket, seconds in did.items()}
     why = {name: round(1e9 * seconds) for name, seconds in (causes or {}).items()}
     polls = [Moment(0, dict.fromkeys(now, 0), 2, {}, then), Moment(100 * SECOND, now, 2, why)]
-    told = last_findings(Settled(prefixes or {}), polls)
-    return {one.kind: (one.saves_seconds or 0.0, prefix) for one, prefix in told}
+    findings = last_findings(Settled(prefixes or {}), polls)
+    return {one.kind: (one.saves_seconds or 0.0, prefix) for one, prefix in findings}
 
 
-def test_what_may_be_saved_is_the_time_of_all_threads() -> None:
+def test_the_time_of_all_threads_with_work_may_be_saved() -> None:
     assert found({Bucket.THREAD_CPU: 150, Bucket.SPILL: 40, Bucket.IDLE: 10}) == {
         "spill": (20.0, ""),
         "idle": (5.0, ""),
     }
-
-
-def test_time_without_work_costs_nothing_and_is_no_part_of_the_wall_clock() -> None:
-    """Two seconds are less than 3 % of the hundred, and more of the fifty in which there was work."""
+    # Two seconds are less than 3 % of the hundred, and more of the fifty in which there was work.
     assert found({Bucket.THREAD_CPU: 96, Bucket.IDLE: 4, Bucket.NO_WORK: 100}) == {"idle": (2.0, "")}
     assert found({Bucket.NO_WORK: 200}) == {}
+    assert last_findings(ClusterLedger(at=0), [Moment(0, {}, 2)]) == []
+    assert last_findings(ClusterLedger(at=0), []) == []
 
 
 def test_a_cause_whose_saving_is_not_known_is_left_out() -> None:
@@ -165,8 +137,3 @@ def test_of_a_cause_the_prefix_is_named_only_where_the_rest_of_its_bucket_is_too
         "thread-noncpu/gil": (30.0, "load"),  # at least 35 of its 60 s
         "thread-noncpu/sleep": (20.0, ""),  # all 25 s of the other may be of these 40
     }
-
-
-def test_one_poll_makes_no_finding() -> None:
-    assert last_findings(ClusterLedger(at=0), [Moment(0, {}, 2)]) == []
-    assert last_findings(ClusterLedger(at=0), []) == []

@@ -209,7 +209,7 @@ def test_unregistering_ends_the_series_and_a_new_registration_begins_at_zero(cli
     eventually(lambda: prometheus.value(rate) == pytest.approx(THREADS, rel=0.15))
 
 
-def test_what_a_worker_says_of_itself_is_what_the_scheduler_says_of_it(client, url):
+def test_a_worker_and_the_scheduler_export_the_same_seconds(client, url):
     """Under other names, so that no sum over both counts a thread-second twice."""
     ports = client.run(lambda dask_worker: (str(dask_worker.name), dask_worker.http_server.port))
     wait([client.submit(half_and_half, 0.4, pure=False, workers=[address]) for address in ports])
@@ -222,10 +222,10 @@ def test_what_a_worker_says_of_itself_is_what_the_scheduler_says_of_it(client, u
         return mine
 
     def same() -> bool:
-        told = counters(scrape(url))
+        found = counters(scrape(url))
         return all(
             by_itself(port).get(("dask_efficiency_local_thread_seconds_total", ("bucket", bucket)))
-            == told["dask_efficiency_worker_thread_seconds_total", ("bucket", bucket), ("worker", name)]
+            == found["dask_efficiency_worker_thread_seconds_total", ("bucket", bucket), ("worker", name)]
             > 0.1
             for name, port in ports.values()
             for bucket in ("thread-cpu", "thread-noncpu")
@@ -309,6 +309,6 @@ def test_everything_else_works_without_prometheus_client(tmp_path: Path):
     script.write_text(textwrap.dedent(program))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout.strip() == "all of it works", done.stderr
-    said = [line for line in done.stderr.splitlines() if "prometheus" in line.lower() and "dask_efficiency" in line]
-    assert len(said) == 1
-    assert "INFO" in said[0]
+    logged = [line for line in done.stderr.splitlines() if "prometheus" in line.lower() and "dask_efficiency" in line]
+    assert len(logged) == 1
+    assert "INFO" in logged[0]

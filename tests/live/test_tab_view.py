@@ -1,4 +1,5 @@
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,10 +98,8 @@ def test_the_window_is_five_minutes_and_begins_on_the_grid() -> None:
     assert window_of([], width=WIDTH) == []
 
 
-def view(meter: Meter, then: Details) -> TabView:
-    return tab_view(
-        meter.cluster, meter.recent, then, since=meter.since, now=0.0, heartbeat_seconds=1.0, stragglers=meter.findings
-    )
+def view(meter: Any, then: Details) -> TabView:
+    return tab_view(meter, then, now=0.0, heartbeat_seconds=1.0)
 
 
 def test_threads_are_shown_for_five_minutes_and_the_parts_since_what_was_kept() -> None:
@@ -116,7 +115,7 @@ def test_threads_are_shown_for_five_minutes_and_the_parts_since_what_was_kept() 
     assert found.last.workers.nanoseconds.sum() == 4 * 310 * SECOND
 
 
-def test_what_no_page_shows_is_not_read_and_what_is_shown_is_read_once() -> None:
+def test_figures_are_read_once_and_only_if_a_page_shows_them() -> None:
     meter = Meter()
     then = Details.of(meter.cluster, at=0)
     meter.run_until(20)

@@ -30,24 +30,18 @@ def test_a_plain_view_of_a_small_cluster():
     )
 
 
-def test_the_gpus_have_a_line_where_there_are_any():
+def test_gpus_causes_and_workers_without_samples_have_a_line_where_there_are_any():
     gpus = {"a": {"kernels": 3, "copies": 1, "idle": 6}}
     view = top_view(THEN, replace(NOW, gpus=gpus), source="x")
     assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in plain(view)
     assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in str(coloured(view, width=80, height=24))
     assert "GPU" not in plain(VIEW)
-
-
-def test_the_causes_have_a_line_where_any_is_known():
     causes = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/graph": SECOND // 100}
     view = top_view(THEN, replace(NOW, causes=causes), source="x")
     line = "Why thread-noncpu: gil 12 %; idle: parallelism 25 %, unknown 12 %."
     assert f"\n{line}\n" in plain(view, width=100)
     assert f"\n{line}\n" in str(coloured(view, width=100, height=24))
     assert "Why" not in plain(VIEW)
-
-
-def test_workers_without_samples_are_listed_with_the_reason():
     view = top_view(THEN, replace(NOW, not_sampled={"a": "no /proc", "b": "no /proc"}), source="x")
     assert "\nThreads of 2 workers are not sampled: no /proc.\n" in plain(view, width=100)
 
@@ -70,9 +64,6 @@ def test_where_not_all_workers_fit_the_least_useful_are_shown():
     assert "least useful of 60 workers" in text
     assert "\nw59 " in text
     assert "\nw0 " not in text
-
-
-def test_without_a_height_all_workers_are_shown():
     assert sum(line.startswith("w") for line in plain(many(60)).splitlines()) == 61  # with the head
 
 
@@ -94,29 +85,20 @@ def test_a_hostile_name_neither_steers_the_terminal_nor_breaks_the_table(name):
     assert max(row.cell_len for row in rows) <= 80
 
 
-def test_workers_that_joined_and_left_are_named():
+def test_joins_departures_silence_and_workers_without_work_are_shown_as_such():
     view = top_view(THEN, replace(NOW, workers={f"n{i}": worker() for i in range(5)}), source="")
     assert "Joined: n0, n1, n2 and 2 more. Left: a, b." in plain(view)
-
-
-def test_an_interval_without_heartbeats_has_a_notice():
     view = top_view(THEN, replace(NOW, workers=THEN.workers, activity=THEN.activity), source="")
     assert "No heartbeat came in 2.0 s." in plain(view)
     assert "no heartbeat" in plain(view)
-
-
-def test_a_worker_without_work_is_not_called_useless():
     view = top_view(THEN, replace(NOW, workers={"a": worker(thread_cpu=5, idle=15, no_work=4)}), source="")
     assert plain(view).splitlines()[-1].split()[-4:] == ["2", "-", "no-work", "0"]
 
 
-def test_the_first_view_shows_the_whole_life_only():
+def test_the_first_view_and_that_of_an_empty_cluster_are_shown():
     text = plain(top_view(None, NOW, source=""))
     assert "Last" not in text
     assert "Since 12.0 s ago" in text
-
-
-def test_an_empty_cluster_is_shown():
     text = plain(top_view(None, observation(5, {}), source="tcp://host:8786"))
     assert "0 workers, 0 threads" in text
     assert coloured(top_view(None, observation(5, {}), source=""), width=80, height=24).plain

@@ -1,5 +1,7 @@
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +13,11 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import Presence, own_gpus
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
-from dask_efficiency.accounts.wire.heartbeats import Received, encode, read
-from dask_efficiency.accounts.wire.snapshots import Snapshot
-from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import (
     QUANTILES,
-    GpuCounters,
     GpuTimes,
-    WorkerCounters,
     WorkerTimes,
     gained,
     prefix_times,
@@ -48,15 +46,12 @@ tables = st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(0, 10**1
 
 
 @given(tables, tables)
-def test_each_row_gains_what_its_own_counters_grew_by(
+def test_each_row_gains_the_growth_of_its_own_counters(
     then: dict[str, tuple[int, int]], more: dict[str, tuple[int, int]]
 ) -> None:
     now = {key: tuple(a + b for a, b in zip(row, then.get(key, (0, 0)), strict=True)) for key, row in more.items()}
     found = gained(Table(now), Table(then))
     assert dict(zip(now, map(tuple, found.tolist()), strict=True)) == more
-
-
-def test_a_counter_that_shrank_gained_nothing() -> None:
     assert gained(Table({"a": (3, 4)}), Table({"a": (5, 1)})).tolist() == [[0, 3]]
 
 
@@ -73,7 +68,7 @@ def presence(name: str, *, joined: int = 0, **activity: int) -> Presence:
 
 
 def times(here: list[Presence], then: list[Presence] | None = None) -> WorkerTimes:
-    return WorkerTimes.between(None if then is None else WorkerCounters.of(then), WorkerCounters.of(here))
+    return WorkerTimes.of(here).since(None if then is None else WorkerTimes.of(then))
 
 
 def shown_names(workers: WorkerTimes, at_most: int) -> list[str]:
@@ -89,7 +84,7 @@ def test_shares_are_of_the_time_while_there_was_work() -> None:
     assert math.isnan(found.useful[1])
 
 
-def test_the_largest_loss_leaves_out_what_was_useful_and_the_time_without_work() -> None:
+def test_the_largest_loss_leaves_out_useful_time_and_time_without_work() -> None:
     found = times(
         [presence("a", thread_cpu=4, idle=1, spill=3, no_work=9), presence("b", gpu=1), presence("c", no_work=1)]
     )
@@ -116,6 +111,8 @@ def test_the_spread_over_workers_by_hand() -> None:
     assert found.activities == ("thread-cpu", "idle")
     assert found.quantiles.tolist() == [pytest.approx([0, 0.1, 0.5, 0.9, 1])] * 2
     assert (found.least, found.most) == (("w0", "w10"), ("w10", "w0"))
+    assert spread(times([])).activities == ()
+    assert times([]).shown(3) == []
 
 
 activities = st.dictionaries(st.sampled_from(ACTIVITIES), st.integers(0, 10**15))
@@ -131,18 +128,9 @@ def test_any_spread_is_in_order_and_between_the_workers(rows: list[dict[str, int
     assert len(found.least) == len(found.most) == len(found.activities)
 
 
-def test_without_workers_there_is_no_spread() -> None:
-    assert spread(times([])).activities == ()
-    assert times([]).shown(3) == []
-
-
 def gpu_presence(name: str, *devices: DeviceTotals, joined: int = 0) -> Presence:
-    received = read(encode(Snapshot("x", 1, Ledger(1, at=0).balance(at=0), gpu=GpuTotals("cupti"))))
-    assert isinstance(received, Received)
-    assert received.gpu is not None
-    # More than can travel: years of many.
-    held = replace(received.gpu, totals=GpuTotals("cupti", devices=devices))
-    return Presence(f"tcp://{name}", name, 1, joined, received=received._replace(gpu=held))
+    received: Any = SimpleNamespace(gpu=SimpleNamespace(devices=devices))
+    return Presence(f"tcp://{name}", name, 1, joined, received=received)
 
 
 def device(uuid: str, kernels: int, copies: int, idle: int) -> DeviceTotals:
@@ -152,16 +140,11 @@ def device(uuid: str, kernels: int, copies: int, idle: int) -> DeviceTotals:
 
 
 def gpu_times(here: list[Presence], then: list[Presence] | None = None) -> GpuTimes:
-    return GpuTimes.between(None if then is None else GpuCounters.of(then), GpuCounters.of(here))
+    return GpuTimes.of(here).since(None if then is None else GpuTimes.of(then))
 
 
 def labels(found: GpuTimes, at_most: int = 100) -> list[str]:
     return [found.gpus[gpu].label for gpu in found.shown(at_most)]
-
-
-def test_without_gpus_there_are_no_rows() -> None:
-    found = gpu_times([Presence("tcp://a", "a", 1, 0), gpu_presence("b")])
-    assert (found.gpus, found.shown(5), math.isnan(found.idle)) == ((), [], True)
 
 
 def test_a_gpu_counts_from_the_earlier_instant_or_from_when_it_was_watched() -> None:
@@ -177,33 +160,29 @@ def test_a_gpu_counts_from_the_earlier_instant_or_from_when_it_was_watched() -> 
     assert found.shares_of_all == {"kernels": 3 / 9, "copies": 1 / 9, "idle": 5 / 9}
 
 
-def test_few_gpus_are_in_the_order_of_their_workers() -> None:
+def test_few_gpus_are_in_the_order_of_their_workers_and_of_many_the_idlest_are_shown() -> None:
     here = [gpu_presence(name, device("2", 1, 0, 0), device("1", 1, 0, 0)) for name in ("w10", "w9")]
     assert labels(gpu_times(here)) == ["w9 GPU-1", "w9 GPU-2", "w10 GPU-1", "w10 GPU-2"]
-
-
-def test_of_many_gpus_those_that_are_idle_most_are_shown() -> None:
     found = gpu_times([gpu_presence(f"w{i}", device(str(i), 40 - i, 0, i)) for i in range(40)])
     assert labels(found, at_most=2) == ["w39 GPU-39", "w38 GPU-38"]
+    found = gpu_times([Presence("tcp://a", "a", 1, 0), gpu_presence("b")])
+    assert (found.gpus, found.shown(5), math.isnan(found.idle)) == ((), [], True)
 
 
 def test_a_gpu_of_several_workers_is_flagged_and_in_no_sum() -> None:
     found = gpu_times([gpu_presence("a", device("1", 1, 0, 1)), gpu_presence("b", device("1", 0, 0, 2))])
     assert found.shared == (True, True)
     assert math.isnan(found.idle)
+    found = own_gpus(
+        [gpu_presence("a", device("1", 1, 0, 1), device("2", 3, 4, 5)), gpu_presence("b", device("1", 0, 0, 2))]
+    )
+    assert found == {"tcp://a 0 GPU-2": {"kernels": 3, "copies": 4, "idle": 5}}
 
 
 def test_the_time_of_many_gpus_over_years_is_summed_exactly() -> None:
     century = 2**62
     found = gpu_times([gpu_presence(f"w{i}", device(str(i), century, 0, century)) for i in range(10)])
     assert found.idle == 0.5
-
-
-def test_a_live_view_has_the_gpus_that_are_one_workers_alone() -> None:
-    found = own_gpus(
-        [gpu_presence("a", device("1", 1, 0, 1), device("2", 3, 4, 5)), gpu_presence("b", device("1", 0, 0, 2))]
-    )
-    assert found == {"tcp://a 0 GPU-2": {"kernels": 3, "copies": 4, "idle": 5}}
 
 
 def test_names_are_short_and_harmless() -> None:
@@ -214,7 +193,7 @@ def test_names_are_short_and_harmless() -> None:
 
 
 @given(st.lists(any_gpu_totals(), max_size=3), st.lists(any_gpu_totals(), max_size=3))
-def test_shares_are_of_a_whole_whatever_was_before(before: list[GpuTotals], now: list[GpuTotals]) -> None:
+def test_shares_of_gpus_add_up_to_one_or_to_nothing(before: list[GpuTotals], now: list[GpuTotals]) -> None:
     then = [gpu_presence(f"w{i}", *totals.devices) for i, totals in enumerate(before)]
     here = [gpu_presence(f"w{i}", *totals.devices) for i, totals in enumerate(now)]
     found = gpu_times(here, then)
@@ -237,18 +216,15 @@ def test_the_prefixes_come_by_the_time_they_took_since() -> None:
     assert found.names == ("b", "a")
     assert found.seconds.sum(axis=1).tolist() == [7, 5]
     assert found.seconds[0, TASK_BUCKETS.index("failed")] == 4
+    assert prefix_times({}, {}).names == ()
+    assert prefix_times({"a": row(1)}, {"a": row(1)}).seconds.shape == (0, len(TASK_BUCKETS))
 
 
-def test_what_is_beyond_the_limit_is_the_last_row_with_what_the_ledger_folded() -> None:
+def test_prefixes_beyond_the_limit_are_the_last_row_with_those_the_ledger_folded() -> None:
     now = {f"p{i}": row(i) for i in range(1, 6)} | {OTHER: row(100)}
     found = prefix_times({}, now, at_most=2)
     assert found.names == ("p5", "p4", OTHER)
     assert found.seconds.sum(axis=1).tolist() == [5, 4, 106]
-
-
-def test_without_a_task_there_is_no_row() -> None:
-    assert prefix_times({}, {}).names == ()
-    assert prefix_times({"a": row(1)}, {"a": row(1)}).seconds.shape == (0, len(TASK_BUCKETS))
 
 
 books = st.dictionaries(names | st.just(OTHER), rows(), max_size=8)

@@ -98,12 +98,16 @@ def read_until(descriptor: int, pattern: str, *, seconds: float = 90) -> str:
     return seen
 
 
-def test_a_file_that_is_no_scheduler_file_is_refused(tmp_path):
+def test_a_wrong_address_is_refused_in_a_line(tmp_path):
     path = tmp_path / "report.json"
     path.write_text("{}")
     result = run(str(path))
     assert result.exit_code == 1
     assert "expected a scheduler's address or its scheduler file" in result.stderr
+    assert "--tls-cert" in fails_in_one_line(run("tls://127.0.0.1:1", "--once"))
+    result = run("tcp://127.0.0.1:1", "--once", "--timeout", "0.5s")
+    assert result.stderr.startswith("connecting to tcp://127.0.0.1:1, up to 0.5 s\n")
+    assert "no scheduler answered at tcp://127.0.0.1:1 in 0.5 s" in fails_in_one_line(result)
 
 
 @pytest.mark.parametrize("interval", ["banana", "0s", "-1s"])
@@ -111,25 +115,15 @@ def test_the_interval_must_be_a_length_of_time(interval):
     assert run("tcp://127.0.0.1:1", "--interval", interval).exit_code == 2
 
 
-def test_an_encrypted_address_needs_certificates():
-    assert "--tls-cert" in fails_in_one_line(run("tls://127.0.0.1:1", "--once"))
-
-
-def test_no_scheduler_is_one_line():
-    result = run("tcp://127.0.0.1:1", "--once", "--timeout", "0.5s")
-    assert result.stderr.startswith("connecting to tcp://127.0.0.1:1, up to 0.5 s\n")
-    assert "no scheduler answered at tcp://127.0.0.1:1 in 0.5 s" in fails_in_one_line(result)
-
-
 @pytest.mark.cluster
-def test_a_scheduler_without_the_plugin_says_how_to_put_it_there(bare_address, cluster):
+def test_a_scheduler_without_the_plugin_is_an_error_with_its_remedy(bare_address, cluster):
     with Client(cluster) as client:
         unregister(client)
     assert "register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(bare_address, "--once"))
 
 
 @pytest.mark.cluster
-def test_a_meter_that_failed_says_why(address, cluster, monkeypatch):
+def test_a_failed_meter_is_an_error_with_the_reason(address, cluster, monkeypatch):
     meter = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter
     monkeypatch.setattr(meter.guard, "off", "the meter on the scheduler failed: injected")
     assert "injected" in fails_in_one_line(run(address, "--once"))
@@ -141,22 +135,20 @@ def test_once_as_json_is_one_object_whose_threads_add_up(client, address, tmp_pa
     futures = client.map(wait_for_word, diaries, pure=False)
     eventually(lambda: all(diary.read("start") for diary in diaries))
     snapshot(client)
-    told = eventually(
+    found = eventually(
         lambda: (
-            found
-            if sum(
-                (found := json.loads(run(address, "--once", "--json", "--interval", "1s").stdout))["threads"].values()
-            )
+            now
+            if sum((now := json.loads(run(address, "--once", "--json", "--interval", "1s").stdout))["threads"].values())
             else None
         )
     )
     for diary in diaries:
         diary.write(event="go")
-    assert sum(told["threads"].values()) == pytest.approx(2)
-    assert told["threads"]["thread-noncpu"] > 1.5
-    assert told["nthreads"] == 2
-    assert set(told["workers"]) == {"0", "1"}
-    assert told["seconds"] > 0.5
+    assert sum(found["threads"].values()) == pytest.approx(2)
+    assert found["threads"]["thread-noncpu"] > 1.5
+    assert found["nthreads"] == 2
+    assert set(found["workers"]) == {"0", "1"}
+    assert found["seconds"] > 0.5
     client.gather(futures)
 
 
@@ -245,7 +237,7 @@ WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from dask_efficiency.cli
 
 
 @pytest.mark.cluster
-def test_without_rich_one_view_is_plain_and_a_terminal_says_what_to_install(address):
+def test_without_rich_one_view_is_plain_and_a_terminal_lists_the_missing_package(address):
     command = [sys.executable, "-c", WITHOUT_RICH, "top"]
     with running(address, "--once", "--interval", "0.5s", command=command) as process:
         stdout, _ = process.communicate(timeout=120)
@@ -256,7 +248,7 @@ def test_without_rich_one_view_is_plain_and_a_terminal_says_what_to_install(addr
 
 
 def of_a_crowd(dask_scheduler: Any) -> dict[str, Any]:
-    """What is told of a cluster with a few workers more than are told apart."""
+    """The answer on a cluster with a few workers more than it lists."""
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.plugin.scheduler.replies import of_live
 
@@ -272,6 +264,6 @@ def of_a_crowd(dask_scheduler: Any) -> dict[str, Any]:
 
 @pytest.mark.cluster
 def test_the_answer_on_very_many_workers_is_bounded(client):
-    told = client.run_on_scheduler(of_a_crowd)
-    assert (len(told["workers"]), told["more_workers"]) == (MAX_LIVE_WORKERS, 5)
-    assert told["nthreads"] == 2 * (MAX_LIVE_WORKERS + 5)
+    found = client.run_on_scheduler(of_a_crowd)
+    assert (len(found["workers"]), found["more_workers"]) == (MAX_LIVE_WORKERS, 5)
+    assert found["nthreads"] == 2 * (MAX_LIVE_WORKERS + 5)

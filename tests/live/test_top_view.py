@@ -40,32 +40,29 @@ NOW = observation(12, {"a": worker(thread_cpu=6, idle=18), "b": worker(thread_cp
 VIEW = top_view(THEN, NOW, source="tcp://host:8786")
 
 
-def test_the_baseline_is_the_youngest_observation_that_is_old_enough():
+def test_the_baseline_is_the_youngest_observation_of_these_accounts_that_is_old_enough():
     observations = [observation(at, {}) for at in (1, 2, 3, 4)]
     now = observation(4.5, {})
     assert baseline(observations, now, seconds=2) == observations[1]
     assert baseline(observations, now, seconds=0.1) == observations[2]  # two heartbeats at least
     assert baseline(observations, now, seconds=60) == observations[0]
     assert baseline([], now, seconds=2) is None
-
-
-def test_new_accounts_are_compared_with_no_observation_of_the_old_ones():
     assert baseline([observation(1, {}, session="old")], observation(4, {}), seconds=1) is None
 
 
-def test_what_travels_is_read():
+def test_an_observation_that_travels_is_read():
     payload = asdict(NOW)
     assert read(payload) == NOW
     assert read(MappingProxyType(payload)) == NOW
 
 
 @pytest.mark.parametrize("payload", [{}, {"snapshot": {}}, {**asdict(NOW), "new": 1}, {**asdict(NOW), "workers": 5}])
-def test_what_is_no_observation_is_refused(payload):
+def test_other_data_than_an_observation_is_refused(payload):
     with pytest.raises(ValueError, match="version"):
         read(payload)
 
 
-def test_a_view_is_what_was_gained_in_between():
+def test_a_view_has_the_time_between_two_observations_or_up_to_the_first():
     last = VIEW.last
     assert last.seconds == 2
     assert last.did == Breakdown({"thread-cpu": 4 * SECOND, "thread-noncpu": SECOND, "idle": 3 * SECOND})
@@ -73,9 +70,6 @@ def test_a_view_is_what_was_gained_in_between():
     assert [last.workers.did(i)["thread-cpu"] for i in range(2)] == [1, 3]
     assert [worker.tasks for worker in VIEW.workers] == [0, 3]
     assert VIEW.tasks == {"succeeded": 20}
-
-
-def test_the_first_observation_is_compared_with_nothing():
     first = top_view(None, NOW, source="")
     assert first.last.seconds == 12
     assert first.last.did.total_ns == sum(NOW.activity.values())
@@ -91,13 +85,10 @@ def test_a_worker_without_a_heartbeat_did_nothing_that_is_known():
     assert silent.to_dict()["efficiency"] is None
 
 
-def test_workers_that_came_and_went_are_named():
+def test_workers_that_came_and_went_are_named_if_all_are_listed():
     now = replace(NOW, workers={"b": NOW.workers["b"], "w10": worker(), "w9": worker()})
     view = top_view(THEN, now, source="")
     assert (view.joined, view.left) == (("w9", "w10"), ("a",))
-
-
-def test_if_not_all_workers_are_listed_none_has_joined_or_left():
     now = replace(NOW, workers={"b": NOW.workers["b"]}, more_workers=5)
     view = top_view(THEN, now, source="")
     assert (view.joined, view.left, view.more_workers) == ((), (), 5)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.skew import (

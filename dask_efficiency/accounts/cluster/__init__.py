@@ -69,15 +69,15 @@ their threads. :mod:`~dask_efficiency.accounts.cluster.span_shares` says how spa
 one (``WildMachine``) sends what no worker would; after each step:
 
 1. Finalized time and ``running`` of each presence are its threads times the time covered
-   (``each_worker_is_accounted_for_from_joining_to_its_last_news_or_its_removal``); the activities add up to the same
-   without ``running`` (``what_the_slots_did_adds_up_too_without_what_runs``).
+   (``each_worker_is_accounted_for_from_joining_to_its_last_heartbeat_or_its_removal``); the activities add up to it
+   without ``running`` (``the_activities_of_slots_add_up_too_without_running_tasks``).
 2. No total shrinks, whatever arrives (``no_total_shrinks``, in both machines).
 3. Only time of workers that vanished is lost (``only_the_time_of_vanished_workers_is_lost``).
 4. Causes of idle time add up to it (``the_causes_of_idle_time_add_up_to_it``).
 5. What was gained between any two looks is not negative and adds up (``the_gain_since_the_last_look_adds_up``).
 6. A worker's row of a window sums to its threads times its presence in it, whatever becomes of it
    (``test_every_worker_s_buckets_sum_to_its_threads_times_its_presence`` in ``test_windows.py``).
-7. Sums are exact beyond 64 bits (``test_no_total_is_ever_off_however_large_and_later_prefixes_share_one``).
+7. Sums are exact beyond 64 bits (``test_sums_are_exact_however_large_and_later_prefixes_share_one``).
 
 **Why so.** Everything is integer nanoseconds, and each split is of time that is already counted, the last part being
 what the others leave: a wrong measurement can name time wrongly, but cannot make or lose any. What cannot be true

@@ -11,9 +11,10 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, Bucket, scale_down
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, FINALIZED, Bucket
+from dask_efficiency.accounts.rows import cap, kept_apart
 from dask_efficiency.accounts.wire.snapshots import FIELDS
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, OTHER, Outcome
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Outcome
 
 #: Activities of a thread slot, in the order of :class:`~dask_efficiency.accounts.buckets.Bucket`: the view that
 #: accrues while tasks run, whatever their outcome.
@@ -32,17 +33,14 @@ PARTS: dict[AccountPart, tuple[str, ...]] = {
 }
 
 _ENDS = list(accumulate(map(len, PARTS.values())))
-
 #: Length of an account, and the slice of each part.
 WIDTH = _ENDS[-1]
 WHERE: dict[AccountPart, slice] = dict(zip(PARTS, map(slice, [0, *_ENDS], _ENDS), strict=False))
 
-_STARTS: dict[AccountPart, int] = dict(zip(PARTS, [0, *_ENDS], strict=False))
-
 
 def place(part: AccountPart, name: str) -> int:
     """Find the position of a number in an account."""
-    return _STARTS[part] + PARTS[part].index(name)
+    return int(WHERE[part].start) + PARTS[part].index(name)
 
 
 def named(row: NDArray[Any], part: AccountPart) -> dict[str, int]:
@@ -68,10 +66,7 @@ _FROM, _TO = np.array(_PAIRS).T
 
 
 def gained(grown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Map a heartbeat's growth, by ``heartbeats.NUMBERS``, to what it adds to an account.
-
-    Numbers that shrank, as causes may, add nothing.
-    """
+    """Map a heartbeat's growth, by ``heartbeats.NUMBERS``, to an account; what shrank, as causes may, adds nothing."""
     account = np.zeros(WIDTH, np.int64)
     account[_TO] = grown[_FROM]
     return np.maximum(account, 0, out=account)
@@ -82,13 +77,7 @@ MAX_PENDING = 1 << 62
 
 
 class ExactSums:
-    """A table of sums.
-
-    Parameters
-    ----------
-    rows, columns
-        Size of the table; rows may be added later.
-    """
+    """A table of sums that no number of bits bounds; rows may be added later."""
 
     def __init__(self, rows: int, columns: int) -> None:
         #: Numbers to be added to ``_whole``, and a bound of the largest.
@@ -106,17 +95,7 @@ class ExactSums:
             self._whole += [[0] * columns for _ in range(missing)]
 
     def add(self, at: int | NDArray[np.intp], gained: NDArray[np.int64], *, most: int, distinct: bool = True) -> None:
-        """Add one row, or several.
-
-        Parameters
-        ----------
-        at, gained
-            The row, or rows, and the numbers to add.
-        most
-            No sum of a column of ``gained`` may be more.
-        distinct
-            True if no row is in ``at`` twice.
-        """
+        """Add rows, of which no column may sum to more than ``most``; ``distinct`` if no row is in ``at`` twice."""
         if self._most + most >= MAX_PENDING:
             self._settle()
         if most >= MAX_PENDING:
@@ -144,15 +123,7 @@ class ExactSums:
 
 
 class NamedSums:
-    """Sums by name.
-
-    Parameters
-    ----------
-    max_names
-        Names that are kept apart; later ones are added up under one.
-    columns
-        Numbers of each.
-    """
+    """Sums by name; names beyond ``max_names`` are added up under one."""
 
     def __init__(self, max_names: int, columns: int) -> None:
         self._max_names = max_names
@@ -170,9 +141,7 @@ class NamedSums:
         return np.array(found, np.intp)
 
     def _place(self, name: str) -> int:
-        if name not in self._places and len(self._places) >= self._max_names:
-            name = OTHER
-        return self._places.setdefault(name, len(self._places))
+        return self._places.setdefault(kept_apart(name, self._places, self._max_names), len(self._places))
 
     def add(self, places: NDArray[np.intp], gained: NDArray[np.int64], *, most: int) -> None:
         """Add rows, each to a place; no sum of their columns may be more than ``most``."""
@@ -199,7 +168,6 @@ class Totals:
     without_work: int = 0
     #: Nanoseconds with outstanding work and no worker.
     without_workers: int = 0
-    #: Parts of ``finalized`` by cause, by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`.
     causes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -215,9 +183,8 @@ def between(then: Totals, now: Totals) -> dict[str, int]:
         return {**gained, str(Bucket.RUNNING): running}
     # The final snapshot of a departed worker may show slots as free that seemed to run tasks.
     for group in (gained.keys() - _NOT_HELD, gained.keys() & _NOT_HELD):
-        buckets = sorted(group)
-        whole = sum(gained[bucket] for bucket in buckets)
-        scaled = scale_down([gained[bucket] for bucket in buckets], max(0, whole + running))
-        gained.update(zip(buckets, scaled, strict=True))
-        running = min(0, whole + running)
+        row = {bucket: gained[bucket] for bucket in sorted(group)}
+        left = sum(row.values()) + running
+        gained |= cap(row, max(0, left))
+        running = min(0, left)
     return gained

@@ -24,13 +24,7 @@ from dask_efficiency.accounts.cluster.account import (
 )
 from dask_efficiency.accounts.cluster.idle import IdleWeights, WorkClock
 from dask_efficiency.accounts.cluster.losses import Loss, by_prefix
-from dask_efficiency.accounts.cluster.presence import (
-    Presence,
-    Presences,
-    WorkerStay,
-    check_snapshot,
-    is_stale,
-)
+from dask_efficiency.accounts.cluster.presence import Presence, Presences, WorkerStay, check_snapshot, is_stale
 from dask_efficiency.accounts.gpu import GpuTotals, add_totals
 from dask_efficiency.accounts.processors import decode_processors
 from dask_efficiency.accounts.wire.heartbeats import Gain, Missed, Received, header, read
@@ -39,27 +33,20 @@ from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 
 #: Stands for departed workers whose names are not kept any more.
 DEPARTED = "(departed)"
-
 #: Refusals in a row after which a worker is not measured any more. A guess: one may be an accident.
 MAX_REFUSALS = 3
-
 #: Nanoseconds after a worker's removal in which its final snapshot may arrive. A guess: on retirement the event that
 #: carries it comes just after the removal.
 GRACE_NS = 2_000_000_000
-
 #: Nanoseconds without any snapshot after which a worker is not measured. Heartbeats of a thousand workers are 6 s
 #: apart, those of ten thousand 51 s.
 SILENT_NS = 30_000_000_000
-
 #: Ended ledgers whose incarnations are remembered, to recognize late snapshots. A guess that bounds memory.
 MAX_ENDED = 10_000
-
 #: Departed workers whose losses are remembered. A guess that bounds memory.
 MAX_LOSSES = 1_000
-
 #: Names in each group of numbers outside the accounts; later ones share one. A guess that bounds memory.
 MAX_ACTIVITIES = 1_000
-
 #: Nanoseconds by which each snapshot may move a ledger's beginning later again: clocks drift, and a snapshot that
 #: seemed too early must not count for ever. A guess.
 DRIFT_NS = 1_000_000
@@ -77,21 +64,12 @@ RECENT_NS = 60_000_000_000
 
 
 class ClusterLedger(Presences):
-    """Accounts of all workers that were ever present since ``at``.
+    """Accounts of all workers that were ever present since ``at``, by the clock that all methods' ``at`` is read from.
 
     For each presence of a worker the finalized buckets and ``running`` add up to nthreads times the time from joining
     to its last snapshot; once it has left, to its removal or a later final snapshot. Time that no snapshot covers is
     ``unmeasured`` or, of a worker without a final snapshot, ``retiring`` if it closed in order and else
     ``lost-worker``. Totals only grow, whatever arrives; refused snapshots are counted and named.
-
-    Parameters
-    ----------
-    at
-        Monotonic nanoseconds, by the clock that all methods' ``at`` is read from.
-    max_names, max_prefixes
-        Names of departed workers, and task prefixes, that are kept.
-    history
-        Totals of earlier instants that are kept.
     """
 
     def __init__(self, *, at: int, max_names: int = 5_000, max_prefixes: int = 1_000, history: int = 4_096) -> None:
@@ -109,7 +87,6 @@ class ClusterLedger(Presences):
         #: Account of all presences; and those of closed ones by worker name, with an entry for each known name.
         self._account = ExactSums(1, WIDTH)
         self._closed: dict[str, NDArray[np.object_]] = {}
-        #: Causes of the free slots of each worker.
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
         self._prefixes = NamedSums(max_prefixes, len(TASK_BUCKETS))
@@ -122,9 +99,9 @@ class ClusterLedger(Presences):
         self._gpus: dict[str, GpuTotals] = {}
 
     def worker_joined(self, address: str, name: str, nthreads: int, *, at: int, asked: int | None = None) -> Presence:
-        """Begin a worker's presence; at an address still in use, end the old one.
+        """Begin a worker's presence, and end one at its address.
 
-        A worker that was present before the plugin was asked to meter at ``asked``, before all had answered.
+        It may have been ``asked`` to meter before it is known.
         """
         if address in self.present:
             self.worker_left(address, at=at)
@@ -168,11 +145,7 @@ class ClusterLedger(Presences):
     def receive(self, address: str, payload: object, *, at: int) -> None:
         """Record a worker's snapshot, or count it as stale.
 
-        Raises
-        ------
-        RefusedPayload
-            If it must not be recorded; it is counted, and after :data:`MAX_REFUSALS` in a row the
-            worker is not measured any more.
+        A refused one is counted and raised; after :data:`MAX_REFUSALS` in a row the worker is not measured any more.
         """
         presence = self.find(address, payload)
         if presence is None or presence.off:
@@ -207,13 +180,7 @@ class ClusterLedger(Presences):
                 self._close(presence)
 
     def take_processors(self, presence: Presence | None, payload: object) -> None:
-        """Store the processors that a worker may use.
-
-        Raises
-        ------
-        RefusedPayload
-            If that cannot be; it is counted.
-        """
+        """Store the processors that a worker may use; a refused payload is counted and raised."""
         if presence is None or payload is None:
             return
         try:
@@ -287,23 +254,13 @@ class ClusterLedger(Presences):
         """Finalized tasks by :class:`~dask_efficiency.accounts.worker.balance.Outcome`."""
         return {outcome: n for outcome, n in self._of_all("tasks").items() if n}
 
-    @property
-    def outside(self) -> dict[str, int]:
-        """Nanoseconds of workers' activities outside their slots, by name."""
-        return self._extra_sums("outside")
-
-    @property
-    def details(self) -> dict[str, int]:
-        """Nanoseconds of parts of buckets, by name."""
-        return self._extra_sums("details")
-
-    @property
-    def amounts(self) -> dict[str, int]:
-        """Bytes and counts of data that were moved, by ``way/unit``."""
-        return self._extra_sums("amounts")
-
-    def _extra_sums(self, group: str) -> dict[str, int]:
+    def extra(self, group: str) -> dict[str, int]:
+        """Sums of one of :data:`EXTRAS` by name: time outside slots, parts of buckets, and data by ``way/unit``."""
         return {name: n for name, (n,) in self._extras[group].by_name().items() if n}
+
+    def extras(self) -> tuple[dict[str, int], ...]:
+        """Sums of each of :data:`EXTRAS`."""
+        return tuple(map(self.extra, EXTRAS))
 
     def recent_names(self, *, at: int) -> set[str]:
         """Names of the workers that are there, or left less than :data:`RECENT_NS` ago."""
@@ -329,11 +286,7 @@ class ClusterLedger(Presences):
         return self._prefixes.by_name()
 
     def gpu_by_worker(self) -> dict[str, GpuTotals]:
-        """GPU accounts since the cluster's began, by name of each worker that has asked for a GPU.
-
-        Each is one worker's view: of a GPU that several workers use, see :meth:`gpu_workers`, none sees what the others
-        do, so ``idle`` means idle for that worker.
-        """
+        """GPU accounts by worker name, as each one sees its GPUs: ``idle`` means idle for that worker."""
         found = dict(self._gpus)
         for presence in self.open():
             if (gpu := presence.gpu) is not None:

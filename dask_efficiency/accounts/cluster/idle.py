@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, scale_down
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster.span_shares import Path, SpanShares
+from dask_efficiency.accounts.rows import add, divide, in_proportion, kept_apart, scale_down
 
 #: Turns (work or none, workers or none) that are remembered. A guess: snapshots are recorded seconds after they are
 #: taken.
@@ -29,10 +31,7 @@ class _Turn(NamedTuple):
 
 
 class WorkClock:
-    """Clock of the time without outstanding work, and of that with work and no worker; also at recent instants.
-
-    Snapshots are recorded after they were taken, so the last :data:`MAX_TURNS` turns are remembered.
-    """
+    """Clock of the time without outstanding work, and of that with work and no worker; knows recent instants, too."""
 
     def __init__(self, *, at: int) -> None:
         self._turns: deque[_Turn] = deque([_Turn(at, False, False, 0, 0)], maxlen=MAX_TURNS)
@@ -82,32 +81,24 @@ _SCHEDULER, _ROUND_TRIPS, _IMBALANCE, _RESTRICTED, _GRAPH, _PARALLELISM = map(
 #: Causes of a free slot of a paused worker: those of other slots, and ``paused`` if it could run a task.
 _OF_PAUSED = (*SEEN, str(Bucket.PAUSED))
 _PAUSED = len(SEEN)
-
 #: Running sums at an instant: time by cause of a slot that was always free; time observed; time in which the scheduler
 #: had ready tasks and was at rest; and time by cause of such a slot of a paused worker.
 _RUNNING = slice(0, len(SEEN))
 _LOOKED, _AT_REST = len(SEEN), len(SEEN) + 1
 _HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
-
-#: Stand for a prefix: time in which nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
+#: Stands for a prefix: time in which nothing ran.
 NOTHING_RAN = "(nothing ran)"
-OTHER = "(other)"
-
 #: Prefixes kept apart, as many as in a cluster's ledger.
 MAX_PREFIXES = 1_000
-
 #: Keys of tasks that ran alone; beyond, the shorter half is forgotten. A guess: reports show a few.
 MAX_ALONE = 1_000
-
 #: Changes of a worker's free slots kept until its next split: those of 13 s at 20 looks a second, while heartbeats of
 #: the few workers that are looked at so often are a second apart.
 MAX_CHANGES = 256
-
 #: Instants of new states that are kept: those of 13 s at 20 looks a second. A report is mostly read within a second;
 #: between forgotten instants, time is interpolated.
 MAX_INSTANTS = 256
-
 _AT = itemgetter(0)
 
 
@@ -137,7 +128,6 @@ class ClusterState:
     #: Free slots of paused workers; and tasks without a worker that could run on one of these.
     paused: int = 0
     held_up: int = 0
-    #: True while a graph is being taken in.
     graphs: bool = False
     #: Running tasks by prefix; of many, a sample.
     running: Mapping[str, int] = field(default_factory=dict)
@@ -152,20 +142,14 @@ class Alone:
     """A task that was the only one to run while slots were free for lack of others."""
 
     prefix: str
-    #: Nanoseconds of the wall clock.
     ns: int
 
 
 def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
-    """Count a cluster's free slots by cause.
+    """Count a cluster's free slots by :data:`SEEN`; the counts sum to ``state.free``.
 
     Ready tasks that the scheduler holds account for one slot each, then tasks that wait elsewhere and could move, then
     those that may not. The rest is free because a graph is being taken in or, if none is, for lack of parallelism.
-
-    Returns
-    -------
-    tuple
-        By :data:`SEEN`; sums to ``state.free``.
     """
     found = [0] * len(SEEN)
     left = state.free
@@ -177,15 +161,10 @@ def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
 
 
 def paused_slots_by_cause(state: ClusterState) -> tuple[int, ...]:
-    """Count the free slots of paused workers by cause.
+    """Count the free slots of paused workers by :data:`SEEN` and ``paused``; the counts sum to ``state.paused``.
 
     Of the tasks that wait on the scheduler or elsewhere and could move, those that would not find a free slot on
     another worker could run there: each makes one slot ``paused``. The rest is free as others are.
-
-    Returns
-    -------
-    tuple
-        By :data:`SEEN`, and then ``paused``; sums to ``state.paused``.
     """
     found = [0] * len(_OF_PAUSED)
     beyond = max(0, state.queued + state.waiting - state.free)
@@ -281,31 +260,20 @@ class IdleWeights:
     At any instant all free slots of a cluster are alike: each is free for the causes of all, in proportion. Those of
     paused workers are alike among themselves. A worker's weights are sums over the time in which its slots were free;
     there are none for time without outstanding work, or without a look.
-
-    Parameters
-    ----------
-    at
-        Monotonic nanoseconds, by the clock that all methods' ``at`` is read from.
     """
 
     def __init__(self, *, at: int) -> None:
         #: Slot-nanoseconds free for lack of parallelism, by the prefixes that ran then, in proportion to their tasks.
         self.parallelism: dict[str, int] = {}
-        #: Tasks that ran alone, by key.
         self.alone: dict[Hashable, Alone] = {}
         #: Shares of spans in the time of free slots, by window id.
         self.shares: dict[str, SpanShares] = {}
-        #: Sums after each of the last calls.
         self._history = deque([_Instant(at, _NOTHING)], maxlen=MAX_INSTANTS)
         self._accounts: dict[Hashable, _Account] = {}
         #: Workers of the last state; and those that left since, which the next state may still hold.
         self._workers: Mapping[Hashable, WorkerSlots] = {}
         self._left: set[Hashable] = set()
-        self._state: ClusterState | None = None
-        #: State until the last instant.
         self._accrued: ClusterState | None = None
-        self._causes: tuple[int, ...] = ()
-        self._causes_of_paused: tuple[int, ...] = ()
 
     @property
     def at(self) -> int:
@@ -313,16 +281,9 @@ class IdleWeights:
         return self._history[-1].at
 
     def accrue(self, state: ClusterState | None, *, at: int, at_rest: int = 0) -> None:
-        """Count the time since the last call.
+        """Count the time since the last call, in which the scheduler's event loop had nothing to do for ``at_rest`` ns.
 
-        Parameters
-        ----------
-        state
-            The scheduler's state; None if no work was outstanding, or unknown. Not changed afterwards.
-        at
-            End of the time; an instant up to the last call counts nothing.
-        at_rest
-            Nanoseconds of that time in which the scheduler's event loop had nothing to do.
+        ``state`` is None if no work was outstanding, or unknown, and not changed afterwards.
         """
         elapsed = at - self.at
         if elapsed <= 0:
@@ -331,32 +292,19 @@ class IdleWeights:
         if state is not None:
             self._follow(state)
             gained = self._count(state, elapsed, min(at_rest, elapsed) if state.queued else 0)
-            seen = tuple(map(add, seen, gained))
+            seen = tuple(map(operator.add, seen, gained))
         if state is self._accrued and len(self._history) > 1:
             self._history.pop()  # redundant between two others at which the same state held
         self._history.append(_Instant(at, seen))
         self._accrued = state
 
     def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
-        """Split a worker's idle time by cause and ``paused``; its weights until then are used up.
+        """Split a worker's idle time since the last split by cause and ``paused``, and use up its weights until ``at``.
 
-        Parameters
-        ----------
-        worker
-            Its key in the states.
-        idle
-            Idle nanoseconds of its slots since the last split, with work outstanding; includes time in which it was
-            paused and had no task that could run. With 0 its weights are used up, too.
-        at
-            Instant of its report; by default, the last with known weights.
-
-        Returns
-        -------
-        dict
-            Nanoseconds by cause, of :data:`~dask_efficiency.accounts.buckets.CAUSES`, and under ``paused``; sums to
-            ``idle``. If the scheduler saw more free slots, each cause is scaled down. If it saw fewer, messages were on
-            their way: time of slots that it believed to be in use is ``round-trips``, in proportion to the time in
-            which it was at rest with ready tasks, and else ``scheduler``; the remainder is ``unknown``.
+        ``idle`` includes time in which it was paused and had no task that could run. If the scheduler saw more free
+        slots, each cause is scaled down. If it saw fewer, messages were on their way: time of slots that it believed to
+        be in use is ``round-trips``, in proportion to the time in which it was at rest with ready tasks, and else
+        ``scheduler``; the remainder is ``unknown``.
         """
         if idle < 0:
             raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")
@@ -402,33 +350,21 @@ class IdleWeights:
 
     def _count(self, state: ClusterState, elapsed: int, at_rest: int) -> list[int]:
         """Growth of an instant's sums by a state that held for a time."""
-        if state is not self._state:
-            self._state, self._causes = state, slots_by_cause(state)
-            self._causes_of_paused = paused_slots_by_cause(state)
-        causes = self._causes
-        of_all = tuple(map(add, causes, self._causes_of_paused))
+        causes, causes_of_paused = slots_by_cause(state), paused_slots_by_cause(state)
+        of_all = tuple(map(operator.add, causes, causes_of_paused))
         for shares in self.shares.values():
             shares.accrue(state.spans, of_all, elapsed, graphs=state.graphs)
-        lacking = of_all[_PARALLELISM]
-        if lacking:
-            running = state.running or {NOTHING_RAN: 1}
-            parts = scale_down([tasks * lacking * elapsed for tasks in running.values()], lacking * elapsed)
-            for prefix, ns in zip(running, parts, strict=True):
-                if prefix not in self.parallelism and len(self.parallelism) >= MAX_PREFIXES:
-                    prefix = OTHER
-                self.parallelism[prefix] = self.parallelism.get(prefix, 0) + ns
+        if lacking := of_all[_PARALLELISM]:
+            for prefix, ns in divide(state.running or {NOTHING_RAN: 1}, lacking * elapsed).items():
+                add(self.parallelism, {kept_apart(prefix, self.parallelism, MAX_PREFIXES): ns})
             if state.only is not None:
                 self._add_alone(*state.only, elapsed)
-        of_free = scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0)
+        of_free = in_proportion(causes, elapsed) if state.free else [0] * len(SEEN)
+        of_paused = in_proportion(causes_of_paused, elapsed) if state.paused else [0] * len(_OF_PAUSED)
         if at_rest:
             of_free[_ROUND_TRIPS] = of_free[_SCHEDULER] * at_rest // elapsed
             of_free[_SCHEDULER] -= of_free[_ROUND_TRIPS]
-        return [
-            *of_free,
-            elapsed,
-            at_rest,
-            *scale_down([slots * elapsed for slots in self._causes_of_paused], elapsed if state.paused else 0),
-        ]
+        return [*of_free, elapsed, at_rest, *of_paused]
 
     def _add_alone(self, key: Hashable, prefix: str, elapsed: int) -> None:
         known = self.alone.get(key)

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_efficiency.accounts.buckets import scale_down
+from dask_efficiency.accounts.rows import cap, scale_down
 
 #: Reason of a worker that left, if none is known.
 NOT_KNOWN = "nobody knows why"
-
 #: Start of the reason if a worker was above its memory limit.
 FOR_MEMORY = "killed by its nanny"
 
@@ -25,7 +24,6 @@ class Loss:
     #: Nanoseconds by the cluster's clock.
     left: int = 0
     in_order: bool = False
-    #: Reason why it left; empty if unknown.
     reason: str = ""
     #: The way in which the scheduler noticed, if there is no reason.
     noticed: str = ""
@@ -46,33 +44,20 @@ def by_prefix(
 ) -> dict[str, int]:
     """Estimate the part of a lost worker's time that its running tasks held, by prefix.
 
-    Up to the last heartbeat the time is as reported. From there to the removal a prefix is
-    taken to have held as many slots as then, and no more than it had tasks there in the end: so that part is an
-    estimate, while all parts and the rest are the whole.
-
-    Parameters
-    ----------
-    lost
-        Nanoseconds of ``nthreads`` threads since the last heartbeat, and those running at it.
-    holding
-        Running nanoseconds and slots by prefix.
-    assigned
-        Tasks of the worker by prefix when it was removed; None if unknown.
+    ``holding`` has the running nanoseconds and slots of the last heartbeat. From there to the removal a prefix is taken
+    to have held as many slots as then, and no more than it had tasks assigned there in the end (None if unknown).
     """
     since = max(0, lost - sum(ns for ns, _ in holding.values())) // nthreads
     rows = {
         prefix: ns + since * (slots if assigned is None else min(slots, assigned.get(prefix, 0)))
         for prefix, (ns, slots) in holding.items()
     }
-    kept = scale_down([*rows.values()], min(lost, sum(rows.values())))
-    return {prefix: ns for prefix, ns in zip(rows, kept, strict=True) if ns}
+    return {prefix: ns for prefix, ns in cap(rows, lost).items() if ns}
 
 
 def in_window(loss: Loss, ns: int) -> dict[str, int]:
     """Divide a window's part of a loss by prefix, pro rata; under "" is the rest."""
-    rows = {**loss.prefixes, "": loss.ns - sum(loss.prefixes.values())}
-    kept = scale_down([*rows.values()], min(ns, loss.ns))
-    return dict(zip(rows, kept, strict=True))
+    return cap({**loss.prefixes, "": loss.ns - sum(loss.prefixes.values())}, ns)
 
 
 def costs(
@@ -80,14 +65,9 @@ def costs(
 ) -> list[dict[str, Any]]:
     """List the costs of workers that left: those that vanished, and those with which results were lost.
 
-    Parameters
-    ----------
-    losses
-        Each with its lost nanoseconds by prefix, as of :func:`in_window`.
-    recomputed
-        Nanoseconds and tasks by :attr:`Loss.mark`.
-    whole, tasks
-        Of all that was recomputed; what the marks do not account for is in a last row, of a worker that is not known.
+    Each loss comes with its lost nanoseconds by prefix, as of :func:`in_window`; ``recomputed`` has nanoseconds and
+    tasks by :attr:`Loss.mark`, and ``whole`` and ``tasks`` are those of all. What the marks do not account for is the
+    last row.
     """
     went = list(losses)
     again, numbers = ([recomputed.get(loss.mark, (0, 0))[i] for loss, _ in went] for i in range(2))

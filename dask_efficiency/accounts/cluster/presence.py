@@ -29,14 +29,7 @@ class WorkerStay:
 
 
 def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[str, int]:
-    """Count the workers that came and went between two instants.
-
-    Returns
-    -------
-    dict
-        ``workers`` present at any time, a restarted one counted twice; ``most_workers`` and ``most_threads`` present at
-        one time.
-    """
+    """Count the workers present between two instants, a restarted one twice, and the most of them at one time."""
     there = [stay for stay in stays if stay.joined < stop and (stay.left is None or stay.left > start)]
     # of one instant, leaving comes before joining
     turns = [(max(start, stay.joined), 1, stay.nthreads) for stay in there]
@@ -52,12 +45,9 @@ def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[st
 
 #: Departed workers whose stays are remembered, to count those that came and went. A guess that bounds memory.
 MAX_DEPARTED = 10_000
-
 #: Nanoseconds that a worker may claim beyond its age, besides 1 % of it, for clocks that drift. A guess.
 SLACK_NS = 5_000_000_000
-
 _UNMEASURED = place("finalized", Bucket.UNMEASURED)
-
 #: Activities of a GPU, which add up to the time that it was watched.
 GPU_ACTIVITIES = ("kernels", "copies", "idle")
 
@@ -75,7 +65,6 @@ class Presence:
     #: its activities, add up to nthreads x the time covered.
     account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
-    #: Its last snapshot.
     received: Received | None = None
     #: True if heartbeats were missed, so that the next readable one is a complete one.
     missed: bool = False
@@ -94,13 +83,11 @@ class Presence:
     reason: str | None = None
     off: bool = False
     left: int | None = None
-    #: Instant at which it was given its first task.
     first_task: int | None = None
     #: Its host's processors that it may use; None until it reported them.
     processors: Processors | None = None
     #: True if its closing was announced, so that it is not lost.
     closing: bool = False
-    #: Reason and cost of its leaving, as far as known.
     loss: Loss = field(default_factory=Loss)
     #: Tasks whose results it has reported to the scheduler.
     finished: int = 0
@@ -110,6 +97,12 @@ class Presence:
         """The GPU accounts of its last snapshot."""
         held = None if self.received is None else self.received.gpu
         return None if held is None else held.totals
+
+    @property
+    def devices(self) -> Sequence[DeviceTotals]:
+        """Its GPUs at its last snapshot, without shares of prefixes."""
+        held = None if self.received is None else self.received.gpu
+        return () if held is None else held.devices
 
     @property
     def unreported(self) -> int:
@@ -217,17 +210,12 @@ class Presences:
     def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
         """Last readings of the GPU sensors of a worker that is present, by GPU; None without any."""
         presence = self.present.get(address)
-        gpu = None if presence is None else presence.gpu
-        return None if gpu is None else gpu.readings
+        held = None if presence is None or presence.received is None else presence.received.gpu
+        return None if held is None else held.readings
 
     def gpu_workers(self) -> dict[str, int]:
         """Count the present workers that use each GPU, by its UUID."""
-        found: dict[str, int] = {}
-        for presence in self.present.values():
-            if (gpu := presence.gpu) is not None:
-                for device in gpu.devices:
-                    found[device.uuid] = found.get(device.uuid, 0) + 1
-        return found
+        return dict(Counter(device.uuid for presence in self.present.values() for device in presence.devices))
 
 
 def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
@@ -236,13 +224,7 @@ def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
 
 
 def check_snapshot(received: Received, presence: Presence, at: int) -> None:
-    """Check that a snapshot can be of this worker, and that no time shrinks; the reader checks the accounts.
-
-    Raises
-    ------
-    RefusedPayload
-        Naming what cannot be.
-    """
+    """Refuse a snapshot that cannot be of this worker; the reader checks the accounts."""
     nthreads, elapsed, _ = received.head
     if nthreads != presence.nthreads:
         raise RefusedPayload(f"nthreads is {nthreads}; expected {presence.nthreads}")
@@ -257,48 +239,17 @@ def check_snapshot(received: Received, presence: Presence, at: int) -> None:
                 f"{elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "
                 "for the rest is recorded already"
             )
-        return
-    if last.gpu is not None:
-        _check_gpu(received.gpu.totals if received.gpu is not None else None, last.gpu.totals)
-
-
-def _check_gpu(now: GpuTotals | None, then: GpuTotals) -> None:
-    if now is None:
-        raise RefusedPayload("gpu is missing; expected GPU accounts, as before")
-    if now.kernel_ns < then.kernel_ns:
-        raise RefusedPayload(f"gpu.kernel_ns shrank from {then.kernel_ns} to {now.kernel_ns}")
-    devices = {device.uuid: device for device in now.devices}
-    for before in then.devices:
-        after = devices.get(before.uuid, DeviceTotals(before.uuid))
-        for activity in (*GPU_ACTIVITIES, "elapsed"):
-            if getattr(after, activity) < getattr(before, activity):
-                raise RefusedPayload(
-                    f"gpu.devices[{before.uuid!r:.80}].{activity} shrank "
-                    f"from {getattr(before, activity)} to {getattr(after, activity)}"
-                )
 
 
 def own_gpus(present: Iterable[Presence]) -> dict[str, dict[str, int]]:
     """Nanoseconds by activity of the GPUs that one worker uses alone, by a key that stays the same."""
-    found = list(devices_of(present))
+    found = [(worker, device) for worker in present for device in worker.devices]
     several = shared(device.uuid for _, device in found)
     return {
-        f"{worker.address} {worker.joined} {device.uuid}": {
-            "kernels": device.kernels,
-            "copies": device.copies,
-            "idle": device.idle,
-        }
+        f"{worker.address} {worker.joined} {device.uuid}": {name: getattr(device, name) for name in GPU_ACTIVITIES}
         for worker, device in found
         if device.uuid not in several
     }
-
-
-def devices_of(present: Iterable[Presence]) -> Iterator[tuple[Presence, DeviceTotals]]:
-    """Pairs of a worker and one of its GPUs."""
-    for presence in present:
-        if (gpu := presence.gpu) is not None:
-            for device in gpu.devices:
-                yield presence, device
 
 
 def shared(uuids: Iterable[str]) -> set[str]:

@@ -10,7 +10,6 @@ from dask_efficiency.accounts.lines import Frame, Holdup, Stack
 
 #: Handlers, and hooks, that a window lists, the costliest first. A guess: reports show fewer.
 MAX_PARTS = 10
-
 #: Blocks that a window lists, the longest first. A guess: reports show fewer.
 MAX_BLOCKS = 10
 
@@ -23,7 +22,6 @@ class LoopFunction(NamedTuple):
     kind: str
     #: ``task-finished``; of a hook ``Burner.transition``.
     name: str
-    #: The function, and its first line.
     code: Frame
 
 
@@ -48,7 +46,6 @@ class LoopTotals:
     waited: int | None
     #: Sum of the squares of its turns.
     squares: int = 0
-    #: Garbage collection, in whichever thread.
     gc: int = 0
     #: Time with work outstanding, and its part without anything to do.
     with_work: int = 0
@@ -82,45 +79,29 @@ class LoopBlock:
     """One stretch of time in which the scheduler's event loop did nothing else."""
 
     seconds: float
-    #: Outermost first; empty if it was not sampled.
     stack: Stack
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLoop:
-    """Time of the scheduler's event loop in a window.
+    """Time of the scheduler's event loop in a window."""
 
-    Parameters
-    ----------
-    seconds
-        Length of the window.
-    busy_seconds
-        Time in which it had something to do; None if unknown.
-    lag_seconds
-        Mean time that an event waits until the loop turns; None if unknown.
-    busy_with_work
-        Busy share of the time with work outstanding, in [0, 1]; None if unknown.
-    gc_seconds
-        Garbage collection, which is part of the others.
-    handlers
-        Handlers and periodic callbacks that took most, the costliest first.
-    hooks
-        Hooks of plugins that took most: part of the handlers' time.
-    handlers_seconds, hooks_seconds
-        Sums over all of them, also those not listed.
-    blocks
-        The longest stretches of time in which it was blocked.
-    """
-
+    #: Length of the window, and the time in it in which the loop had something to do; None if unknown.
     seconds: float
     busy_seconds: float | None
+    #: Mean time that an event waits until the loop turns; None if unknown.
     lag_seconds: float | None
+    #: Busy share of the time with work outstanding, in [0, 1]; None if unknown.
     busy_with_work: float | None
+    #: Garbage collection, which is part of the others.
     gc_seconds: float
+    #: Time of all handlers and periodic callbacks, and of plugins' hooks, which is part of it.
     handlers_seconds: float
     hooks_seconds: float
+    #: Those that took most, the costliest first.
     handlers: tuple[LoopPart, ...] = ()
     hooks: tuple[LoopPart, ...] = ()
+    #: The longest stretches of time in which it was blocked.
     blocks: tuple[LoopBlock, ...] = ()
 
 

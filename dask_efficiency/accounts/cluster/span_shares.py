@@ -26,72 +26,53 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name, in_proportion
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name
+from dask_efficiency.accounts.rows import add, divide
 from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
 
 #: Stands for no span, and for spans beyond :data:`MAX_SPANS`.
 NOBODY = ""
 #: Spans of a window that are kept apart. A guess that bounds memory.
 MAX_SPANS = 1_000
-
 #: Stands for the spans of a graph that is being taken in.
 _TAKEN_IN = "(graph)"
-
 #: Names that are weighed at the scheduler's looks, in the order of ``idle.SEEN``, and by workers' reports.
 _IDLE = tuple(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
 _REPORTED = tuple(str(bucket) for bucket in UNHELD_BUCKETS if bucket is not Bucket.IDLE)
-
 #: A cause that the scheduler sees some of, and workers report more: slots that it believed to be in use. Which of these
 #: waited for a round trip is known once they are reported; both are divided alike.
 _UNSEEN = cause_name(Bucket.IDLE, "scheduler")
 _ROUND_TRIPS = cause_name(Bucket.IDLE, "round-trips")
-
 #: Buckets of free slots, which are shared.
 SHARED = frozenset(UNHELD_BUCKETS)
-
 #: A span with those that it is in: ids, the outermost first.
 Path = tuple[str, ...]
-
 #: Unit of shares: all of an instant's time, in fixed point.
 WHOLE = 1 << 40
-
 #: Levels of nested spans that are kept apart; a deeper span counts at this level. A guess.
 MAX_DEPTH = 20
 
 
 def equal_shares(paths: Sequence[Path], whole: int = WHOLE) -> dict[str, int]:
-    """Share a whole among spans with work outstanding, by the last span of each path; sums to ``whole``.
-
-    Parameters
-    ----------
-    paths
-        At least one; none is empty.
-    whole
-        At least 0.
-    """
+    """Share a whole among spans with work outstanding, by the last span of each path; sums to ``whole``."""
     levels: dict[str, list[Path]] = {}
     for path in paths:
         levels.setdefault(path[0], []).append(path[1:])
     found: dict[str, int] = {}
-    for (span, below), part in zip(levels.items(), in_proportion([1] * len(levels), whole), strict=True):
+    parts = divide(dict.fromkeys(levels, 1), whole)
+    for span, below in levels.items():
         inner = [path for path in below if path]
         if len(inner) < len(below):
             inner.append((span,))  # its own tasks
         if len(inner) > 1 or inner[0] != (span,):
-            found |= equal_shares(inner, part)
+            found |= equal_shares(inner, parts[span])
         else:
-            found[span] = part
+            found[span] = parts[span]
     return found
 
 
 class SpanShares:
-    """Weights by which a window's free time is divided among spans; they are called by their ids.
-
-    Parameters
-    ----------
-    is_own
-        Selects the spans whose time with work outstanding is added up, as :attr:`own_ns`.
-    """
+    """Weights by which a window's free time is divided among spans, by their ids; ``is_own`` selects :attr:`own_ns`."""
 
     def __init__(self, is_own: Callable[[str], bool] = lambda span: False) -> None:
         #: Time in which any own span had work outstanding.
@@ -103,7 +84,6 @@ class SpanShares:
         self._sharing: tuple[tuple[Path, ...], bool] | None = None
         self._parts: dict[str, int] = {}
         self._own_works = False
-        #: Weights by name and span.
         self._weights: dict[str, dict[str, int]] = {}
         #: Each span's share of the time, of all and since the last report.
         self._time: dict[str, int] = {}
@@ -115,19 +95,7 @@ class SpanShares:
         self._weighed = self._unseen_before = 0
 
     def accrue(self, spans: tuple[Path, ...], free: Sequence[int], elapsed: int, *, graphs: bool) -> None:
-        """Count a time with these spans outstanding, and free slots by cause.
-
-        Parameters
-        ----------
-        spans
-            Distinct paths.
-        free
-            By :data:`~dask_efficiency.accounts.cluster.idle.SEEN`.
-        elapsed
-            Not negative.
-        graphs
-            True if a graph was being taken in.
-        """
+        """Count a time with these spans outstanding, free slots by ``idle.SEEN``, maybe a graph being taken in."""
         if (spans, graphs) != self._sharing:
             self._sharing = spans, graphs
             self._parts = equal_shares((*spans, (_TAKEN_IN,)) if graphs else spans or ((NOBODY,),))
@@ -140,16 +108,16 @@ class SpanShares:
         self._weighed += sum(slots * elapsed for name, slots in weighed if name == _UNSEEN)
         for span, part in self._parts.items():
             span, share = self._known(span), elapsed * part // WHOLE
-            _add(self._time, span, share)
-            _add(self._since, span, share)
+            add(self._time, {span: share})
+            add(self._since, {span: share})
             for name, slots in weighed:
-                _add(self._weights.setdefault(name, {}), span, slots * share)
+                add(self._weights.setdefault(name, {}), {span: slots * share})
 
     def taken_in(self, spans: Sequence[Path]) -> None:
         """Give the time of graphs that were being taken in to their spans, now that these are known."""
         for row in (self._time, self._since, self._last, *self._weights.values()):
             for span, part in equal_shares(spans, row.pop(_TAKEN_IN, 0)).items():
-                _add(row, self._known(span), part)
+                add(row, {self._known(span): part})
         if any(self._is_own(path[-1]) for path in spans):
             self.own_ns += self._taking_in
         self._taking_in = 0
@@ -169,41 +137,26 @@ class SpanShares:
         self._weighed += max(0, grown[_UNSEEN])
         for name, ns in grown.items():
             if ns > 0:
-                weights = self._weights.setdefault(name, {})
-                for span, part in zip(self._last, in_proportion([*self._last.values()], ns), strict=True):
-                    _add(weights, span, part)
+                add(self._weights.setdefault(name, {}), divide(self._last, ns))
 
     def divide(self, name: str, ns: int) -> dict[str, int]:
-        """Divide some free time among spans.
+        """Divide time of one of :data:`SHARED`, or of a cause of ``idle``, exactly among spans.
 
-        Parameters
-        ----------
-        name
-            One of :data:`SHARED`, or a cause of ``idle``, by :func:`~dask_efficiency.accounts.buckets.cause_name`.
-        ns
-            Nanoseconds.
-
-        Returns
-        -------
-        dict
-            Nanoseconds by span; sums to ``ns``. Time that the scheduler did not see is divided as all idle time or, if
-            it saw none, as the time with work outstanding.
+        Unseen time as that seen.
         """
         weights = self._weights.get(_UNSEEN if name == _ROUND_TRIPS else name, {})
         if not any(weights.values()) and name.startswith(Bucket.IDLE):
             weights = {}
             for cause in _IDLE:
-                for span, weight in self._weights.get(cause, {}).items():
-                    _add(weights, span, weight)
+                add(weights, self._weights.get(cause, {}))
         if not any(weights.values()):
             weights = self._time
         if not any(weights.values()):
             return {NOBODY: ns} if ns else {}
-        found: dict[str, int] = {}
-        for span, part in zip(weights, in_proportion([*weights.values()], ns), strict=True):
-            if part:
-                _add(found, NOBODY if span == _TAKEN_IN else span, part)
-        return found
+        found = divide(weights, ns)
+        if _TAKEN_IN in found:
+            add(found, {NOBODY: found.pop(_TAKEN_IN)})
+        return {span: part for span, part in found.items() if part}
 
     def _known(self, span: str) -> str:
         return span if span in self._time or len(self._time) < MAX_SPANS else NOBODY
@@ -211,7 +164,3 @@ class SpanShares:
 
 def _unseen(causes: Mapping[str, int]) -> int:
     return causes.get(_UNSEEN, 0) + causes.get(_ROUND_TRIPS, 0)
-
-
-def _add(row: dict[str, int], name: str, ns: int) -> None:
-    row[name] = row.get(name, 0) + ns

@@ -8,24 +8,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket, scale_down
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
 from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.rows import in_proportion
 
 #: Width of the first bins, nanoseconds: a quarter of the shortest time between two new heartbeats; finer bins would
 #: show no more.
 FIRST_WIDTH_NS = 250_000_000
-
 #: Bins of a timeline; beyond, neighbours are merged. A guess: some 5 pixels each on a page.
 MAX_BINS = 240
-
 #: A worker whose last snapshot is this close to the end counts as unchanged until then. A guess: no message is more
 #: exact.
 CLOCK_SLACK_NS = 50_000_000
-
 #: Columns of a bin: the activities, which add up to the time of the slots, and then their causes.
 COLUMNS = (*ACTIVITIES, *CAUSE_NAMES)
-
 _N = len(ACTIVITIES)
 #: Slice of an account that holds them.
 _WHERE = slice(WHERE["activity"].start, WHERE["cause_activity"].stop)
@@ -33,7 +30,6 @@ _WHERE = slice(WHERE["activity"].start, WHERE["cause_activity"].stop)
 Row = NDArray[np.int64]
 #: Start, stop, and the time by column.
 _Piece = tuple[int, int, Row]
-
 _NOTHING: Row = np.zeros(len(COLUMNS), np.int64)
 _ALL_UNMEASURED: Row = np.array([name == Bucket.UNMEASURED for name in COLUMNS], np.int64)
 
@@ -45,9 +41,7 @@ class Timeline:
     Within a heartbeat a worker's activities are spread evenly; how much there was of each is exact.
     """
 
-    #: Width of a bin; the last one may be shorter.
     bin_ns: int
-    #: Length of the whole.
     elapsed_ns: int
     #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`; those without
     #: time are left out.
@@ -91,13 +85,6 @@ class ActivityFeed:
 
         Stretches end by ``at``: if a worker's first snapshot travelled more slowly than a later one, its time seems
         later than it was, and a window may end in between. The part beyond ``at`` is read later.
-
-        Parameters
-        ----------
-        present
-            The workers that are there.
-        at
-            Now, monotonic nanoseconds.
         """
         read = self._read
         there, found = 0, []
@@ -108,9 +95,11 @@ class ActivityFeed:
                 continue  # by far the most
             found.append(self._since_last(presence, at))
         if there < len(read):
-            for presence in [presence for presence in read if presence.left is not None]:
+            for presence, left in [(presence, presence.left) for presence in read if presence.left is not None]:
                 found.append(self._since_last(presence, at))
-                if _is_complete(presence, read[presence][1]):
+                recorded = _covered(presence.account[_WHERE])
+                lived = presence.nthreads * (left - presence.joined)
+                if recorded == _covered(read[presence][1]) and recorded >= lived:
                     del read[presence]
         return _stretches([piece for piece in found if piece is not None]) if found else _NO_STRETCHES
 
@@ -144,13 +133,7 @@ class ActivityFeed:
 
 
 class TimelineRecorder:
-    """Sorts stretches into bins, from ``at`` on.
-
-    Parameters
-    ----------
-    at
-        Monotonic nanoseconds; earlier time is left out.
-    """
+    """Sorts stretches into bins, from ``at`` on; earlier time is left out."""
 
     def __init__(self, *, at: int) -> None:
         self._start = at
@@ -186,15 +169,7 @@ class TimelineRecorder:
         self._bins[first : first + bins] += done[1:] - done[:-1]
 
     def timeline(self, *, at: int, uncovered: ActivityStretches | None = None) -> Timeline:
-        """The timeline until ``at``.
-
-        Parameters
-        ----------
-        at
-            When it ends; no later than :meth:`stop` was called with.
-        uncovered
-            Stretches to add, as from :meth:`ActivityFeed.uncovered`.
-        """
+        """The timeline until ``at``, with stretches added as from :meth:`ActivityFeed.uncovered`."""
         whole = TimelineRecorder(at=self._start)
         whole._stop, whole._width, whole._bins = at, self._width, self._bins.copy()
         if uncovered is not None:
@@ -214,14 +189,6 @@ class TimelineRecorder:
         self._width *= 2
 
 
-def _is_complete(presence: Presence, row: Row) -> bool:
-    """Check if all of a departed worker's time is recorded, and was read."""
-    if presence.left is None:
-        return True
-    recorded = _covered(presence.account[_WHERE])
-    return recorded == _covered(row) and recorded >= presence.nthreads * (presence.left - presence.joined)
-
-
 def _covered(row: Row) -> int:
     """The time of the slots."""
     return int(np.add.reduce(row[:_N]))
@@ -231,8 +198,7 @@ def _as_much(like: Row, whole: int) -> Row:
     """Scale a row to a total of nanoseconds."""
     numbers = like.tolist()
     known = sum(numbers[:_N])
-    scaled = scale_down([whole * ns for ns in numbers[:_N]], whole)
-    return np.array([*scaled, *(whole * ns // known for ns in numbers[_N:])], np.int64)
+    return np.array([*in_proportion(numbers[:_N], whole), *(whole * ns // known for ns in numbers[_N:])], np.int64)
 
 
 def _stretches(found: list[_Piece]) -> ActivityStretches:

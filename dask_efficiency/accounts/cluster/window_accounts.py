@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dask_efficiency.accounts.buckets import (
-    UNKNOWN,
-    Bucket,
-    cause_name,
-    causes_of,
-    fit_causes,
-    scale_down,
-)
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket, cause_name, causes_of, fit_causes
 from dask_efficiency.accounts.cluster.span_shares import NOBODY, SHARED, SpanShares
 from dask_efficiency.accounts.details import MergedProfiles
 from dask_efficiency.accounts.gpu import GpuTotals
+from dask_efficiency.accounts.rows import add, scale_down
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +24,7 @@ class OwnPart:
 
     def copy(self) -> OwnPart:
         """Copy it, to be added to."""
-        return OwnPart(*({name: dict(row) for name, row in getattr(self, f.name).items()} for f in fields(self)))
+        return OwnPart(**asdict(self))
 
 
 @dataclass(slots=True)
@@ -54,7 +48,6 @@ class WindowAccounts:
     outside: dict[str, int] = field(default_factory=dict)
     details: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, int] = field(default_factory=dict)
-    #: Counts of workers that came and went.
     attendance: dict[str, int] = field(default_factory=dict)
     #: Costs of workers that left; see :func:`~dask_efficiency.accounts.cluster.losses.costs`.
     losses: list[dict[str, Any]] = field(default_factory=list)
@@ -70,39 +63,24 @@ class WindowAccounts:
     in_spans: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Part that own tasks held, if the window keeps it.
     own: OwnPart | None = None
-    #: Share of the processors' time that other processes used; None if unknown.
     others_share: float | None = None
-    #: The profiles of the workers that answered.
     profiles: MergedProfiles = field(default_factory=MergedProfiles)
 
 
 #: Between the names of a span and of a span in it.
 SEPARATOR = "/"
-
 _UNKNOWN = cause_name(Bucket.IDLE, UNKNOWN)
-
 #: By row, nanoseconds by bucket or by cause.
 Rows = dict[str, dict[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class BySpan:
-    """Time of a window by span id, and its causes; time of no span is under :data:`NOBODY`."""
+def divide(
+    accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str], bool]
+) -> tuple[Rows, Rows, OwnPart | None]:
+    """A closed window's time by span id, its causes, and the own part if the window keeps one.
 
-    spans: Rows
-    causes: Rows
-    #: Part of the own spans by worker and prefix, if the window keeps it.
-    own: OwnPart | None = field(default=None)
-
-
-def divide(accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str], bool]) -> BySpan:
-    """A closed window's time by span.
-
-    Returns
-    -------
-    BySpan
-        ``spans`` add up to ``accounts.workers``, bucket by bucket. No span has ``no-work``, ``lost-worker``,
-        ``unmeasured``, and time of tasks whose spans no answer named.
+    The time adds up to ``accounts.workers``, bucket by bucket. That of no span, under :data:`NOBODY`, is ``no-work``,
+    ``lost-worker``, ``unmeasured``, and time of tasks whose spans no answer named.
     """
     spans = {span: dict(row) for span, row in accounts.spans.items()}
     causes = {span: dict(row) for span, row in accounts.span_causes.items()}
@@ -114,19 +92,20 @@ def divide(accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str],
     for name in dict.fromkeys(name for row in free.values() for name in row):
         of_workers = [row.get(name, 0) for row in free.values()]
         bucket = name.partition("/")[0]
+        is_cause = name not in (bucket, _UNKNOWN)
         parts = shares.divide(name, sum(of_workers)) if bucket in SHARED else {NOBODY: sum(of_workers)}
         for span, ns in parts.items():
-            add(spans, span, bucket, ns)
-            if name not in (bucket, _UNKNOWN):
-                add(causes, span, name, ns)
+            add(spans.setdefault(span, {}), {bucket: ns})
+            if is_cause:
+                add(causes.setdefault(span, {}), {name: ns})
         if own is not None:
             mine = sum(ns for span, ns in parts.items() if is_own(span))
             for worker, ns in zip(free, scale_down(of_workers, mine), strict=True):
                 if ns:
-                    add(own.workers, worker, bucket, ns)
-                    if name not in (bucket, _UNKNOWN):
-                        add(own.worker_causes, worker, name, ns)
-    return BySpan(spans, causes, own)
+                    add(own.workers.setdefault(worker, {}), {bucket: ns})
+                    if is_cause:
+                        add(own.worker_causes.setdefault(worker, {}), {name: ns})
+    return spans, causes, own
 
 
 def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[str, int]) -> dict[str, int]:
@@ -140,22 +119,12 @@ def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[s
 
 
 def rolled_up(rows: Mapping[str, Mapping[str, int]], paths: Mapping[str, str]) -> Rows:
-    """Sum rows by path, each with all below it; those at the top add up to the whole.
-
-    Parameters
-    ----------
-    rows
-        By span id.
-    paths
-        Of each span, such as ``"outer/inner"``; several may have the same.
-    """
+    """Sum rows of spans by path, such as ``"outer/inner"``, each with all below it; the top adds up to the whole."""
     found: Rows = {}
     for span, row in rows.items():
         path = paths[span]
         for above in (*reversed(parents(path)), path):
-            for name, ns in row.items():
-                add(found, above, name, ns)
-            found.setdefault(above, {})
+            add(found.setdefault(above, {}), row)
     return found
 
 
@@ -163,9 +132,3 @@ def parents(path: str) -> list[str]:
     """The paths above one, the nearest first."""
     steps = path.split(SEPARATOR)
     return [SEPARATOR.join(steps[:i]) for i in range(len(steps) - 1, 0, -1)]
-
-
-def add(rows: Rows, row: str, name: str, ns: int) -> None:
-    """Add to a cell."""
-    cells = rows.setdefault(row, {})
-    cells[name] = cells.get(name, 0) + ns

@@ -9,30 +9,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name, fit_known_causes, scale_down
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name, fit_known_causes
 from dask_efficiency.accounts.cluster.account import WHERE, Totals, between, named, place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.idle import WorkClock
 from dask_efficiency.accounts.cluster.losses import Loss, costs, in_window
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.span_shares import SpanShares
-from dask_efficiency.accounts.cluster.window_accounts import OwnPart, WindowAccounts
+from dask_efficiency.accounts.cluster.window_accounts import OwnPart, Rows, WindowAccounts
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.processors import Processors, cores, others_share
+from dask_efficiency.accounts.rows import add, cap, growth
 from dask_efficiency.accounts.wire.heartbeats import Received
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 
 _PAUSED = place("finalized", Bucket.PAUSED)
 _IDLE_CAUSES = frozenset(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 
-ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
-
+_ROW_BUCKETS = tuple(map(str, (*TASK_BUCKETS, Bucket.RUNNING)))
 #: Stands for an outcome: tasks finished on workers that left or fell silent before they reported them.
 WITHOUT_ACCOUNT = "without account"
-
 #: (start, stop) in nanoseconds by the scheduler's clock.
 Interval = tuple[int, int]
-
 #: Intervals that are kept; later ones extend the last. A guess that bounds memory.
 MAX_INTERVALS = 10_000
 
@@ -71,7 +69,6 @@ class _AtOpening(NamedTuple):
     running: int
     #: Nanoseconds without work until then.
     without_work: int
-    #: Its last snapshot.
     received: Received | None
     #: True if it was present when the window was opened.
     here: bool
@@ -80,23 +77,10 @@ class _AtOpening(NamedTuple):
 
 
 class ClusterWindow:
-    """A window on a cluster from ``at`` on, until :meth:`stop`.
+    """A window on a cluster from ``at`` on; the part of the spans that ``is_own`` selects is kept apart, too.
 
     Answers are counted as they come: counting those of a thousand workers takes two seconds, and the scheduler must not
-    block that long.
-
-    Parameters
-    ----------
-    cluster
-        The cluster's accounts, for workers that do not answer.
-    at
-        Monotonic nanoseconds by the clock of ``cluster``.
-    graphs, running
-        True if a graph is being taken in, and if a task is processing, at that instant.
-    scheduler
-        The scheduler's own processors at that instant.
-    is_own
-        Selects the spans whose part of each worker's time is kept; None keeps none.
+    block that long. ``graphs`` and ``running`` tell if a graph is being taken in, and if a task is processing.
     """
 
     def __init__(
@@ -122,7 +106,7 @@ class ClusterWindow:
         self._then = {presence: self._now(presence) for presence in cluster.present.values()}
         self._gpu = cluster.gpu_by_worker()
         self._recomputed = cluster.recomputed
-        self._extras = _extras(cluster)
+        self._extras = cluster.extras()
         self._final: dict[Presence, WindowBalance] = {}
 
     def opened_on(self, address: str) -> None:
@@ -132,7 +116,7 @@ class ClusterWindow:
             return
         self._then[presence] = self._now(presence)._replace(processors=presence.processors)
         self._recomputed = cluster.recomputed
-        self._extras = _extras(cluster)
+        self._extras = cluster.extras()
         if presence.gpu is not None:
             self._gpu[presence.name] = cluster.gpu_of(presence)
 
@@ -204,11 +188,7 @@ class ClosingWindow:
                 self._add_gpu(presence.name, self._cluster.gpu_of(presence))
 
     def close(self, scheduler: Processors | None = None) -> WindowAccounts:
-        """Close the accounts of the window.
-
-        A worker without an answer counts at its last heartbeat, with ``unmeasured`` for the silence. ``scheduler`` are
-        the scheduler's own processors as they are now.
-        """
+        """Close the accounts; a worker without an answer counts at its last heartbeat, then ``unmeasured``."""
         accounts, cluster, window = self._accounts, self._cluster, self._window
         if self._threads:
             accounts.elapsed = self._elapsed // self._threads
@@ -221,7 +201,7 @@ class ClosingWindow:
         accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
         accounts.losses = self._losses()
-        accounts.outside, accounts.details, accounts.amounts = map(_gained, _extras(cluster), window._extras)
+        accounts.outside, accounts.details, accounts.amounts = map(growth, cluster.extras(), window._extras)
         for name, gpu in cluster.gpu_by_worker().items():
             if name in accounts.workers and name not in accounts.gpu:
                 self._add_gpu(name, gpu)
@@ -261,54 +241,77 @@ class ClosingWindow:
 
     def _count(self, presence: Presence, answer: WindowBalance | str) -> None:
         """Add a worker's part by its answer, or by its heartbeats if ``answer`` is the reason why there is none."""
-        accounts, window, at = self._accounts, self._window, self._at
-        then = window._then[presence]
+        accounts, then = self._accounts, self._window._then[presence]
         self._counted.add(presence)
         if not isinstance(answer, str) and self._restarted(presence):
             answer = "its meter was restarted"
         throughout = then.here and presence.left is None
-        stop = at if presence.left is None else min(presence.left, at)
-        there = accounts.elapsed if throughout else max(0, stop - max(window.opened, presence.joined))
+        stop = self._at if presence.left is None else min(presence.left, self._at)
+        there = accounts.elapsed if throughout else max(0, stop - max(self._window.opened, presence.joined))
         expected = presence.nthreads * there
-        if not isinstance(answer, str):
-            # A departed worker's clock of work stopped with its final snapshot.
-            idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
-            if throughout:
-                # The worker's own length counts: its window opened a little later and, if an event loop blocked in
-                # between, closed later, while the client waited for it.
-                expected = answer.nthreads * answer.elapsed
-                later = answer.elapsed - (at - window.opened)
-                idle += self._cluster.work.without_work(at=at + later) - self._without_work if later > 0 else later
-                self._threads += answer.nthreads
-                self._elapsed += expected
-                self._outstanding += answer.nthreads * min(answer.elapsed, max(0, answer.elapsed - idle))
-            grown = presence.account[_PAUSED] - then.account[_PAUSED]
-            buckets = _from_answer(answer, idle, paused=int(grown))
-            self._add_rows(presence.name, answer, _fill(buckets, answer.details.free_slot_library))
-            accounts.profiles.add(presence.name, answer.details)
+        causes = growth(presence.part("causes"), named(then.account[WHERE["causes"]], "causes"))
+        if isinstance(answer, str):
+            buckets = self._by_heartbeats(presence, then, expected, answer)
         else:
-            former = Totals(window.opened, named(then.account[WHERE["finalized"]], "finalized"), then.running)
-            buckets = _trimmed(between(former, presence.totals(at)), expected)
-            self._add_reported(presence, then.received, buckets)
-            self._add_lost(presence, buckets.get(Bucket.LOST_WORKER, 0))
-            if presence.unreported:
-                _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.unreported})
-            accounts.notes.append(_missing(presence, answer))
-        rest = expected - sum(buckets.values())
-        if rest > 0:
-            _add(buckets, {str(Bucket.UNMEASURED): rest})
-        reason = presence.reason or (answer if isinstance(answer, str) else "")
-        if reason:
-            accounts.not_measured[presence.name] = reason
-        _add(accounts.workers[presence.name], buckets)
-        causes = _gained(presence.part("causes"), named(then.account[WHERE["causes"]], "causes"))
-        if not isinstance(answer, str):
+            if throughout:  # the worker's own length counts, see _by_answer
+                expected = answer.nthreads * answer.elapsed
+            buckets = self._by_answer(presence, then, answer, throughout=throughout)
             causes = {name: ns for name, ns in causes.items() if name in _IDLE_CAUSES}
-            _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
+            add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
             for row in answer.details.causes.values():
-                _add(causes, _named(Bucket.THREAD_NONCPU, row))
-        _add(accounts.worker_causes.setdefault(presence.name, {}), fit_known_causes(causes, buckets))
+                add(causes, _named(Bucket.THREAD_NONCPU, row))
+        add(buckets, {str(Bucket.UNMEASURED): max(0, expected - sum(buckets.values()))})
+        if reason := presence.reason or (answer if isinstance(answer, str) else ""):
+            accounts.not_measured[presence.name] = reason
+        add(accounts.workers[presence.name], {bucket: ns for bucket, ns in buckets.items() if ns})
+        add(accounts.worker_causes.setdefault(presence.name, {}), fit_known_causes(causes, buckets))
         accounts.nthreads[presence.name] = presence.nthreads
+
+    def _by_answer(
+        self, presence: Presence, then: _AtOpening, answer: WindowBalance, *, throughout: bool
+    ) -> dict[str, int]:
+        """Buckets of a worker by its answer; its rows, tasks and profiles are added."""
+        # A departed worker's clock of work stopped with its final snapshot.
+        idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
+        if throughout:
+            # Its window opened a little later and, if an event loop blocked in between, closed later, while the client
+            # waited for it.
+            later = answer.elapsed - (self._at - self._window.opened)
+            idle += self._cluster.work.without_work(at=self._at + later) - self._without_work if later > 0 else later
+            self._threads += answer.nthreads
+            self._elapsed += answer.nthreads * answer.elapsed
+            self._outstanding += answer.nthreads * min(answer.elapsed, max(0, answer.elapsed - idle))
+        buckets = dict(answer.free)
+        for row in answer.rows.values():
+            add(buckets, dict(zip(_ROW_BUCKETS, row, strict=True)))
+        _move_idle(buckets, Bucket.NO_WORK, answer.nthreads * max(0, idle))
+        # The scheduler says of some idle time that tasks could have run, had the worker not been paused.
+        grown = int(presence.account[_PAUSED] - then.account[_PAUSED])
+        _move_idle(buckets, Bucket.PAUSED, grown - buckets.get(Bucket.PAUSED, 0))
+        library = cap(answer.details.free_slot_library, buckets.get(Bucket.IDLE, 0))
+        _move_idle(buckets, Bucket.LIBRARY_THREADS, sum(library.values()))
+        self._add_rows(presence.name, answer, library)
+        self._accounts.profiles.add(presence.name, answer.details)
+        return buckets
+
+    def _by_heartbeats(self, presence: Presence, then: _AtOpening, expected: int, reason: str) -> dict[str, int]:
+        """Buckets of a worker without an answer, trimmed to ``expected``; its tasks and its loss are added."""
+        former = Totals(self._window.opened, named(then.account[WHERE["finalized"]], "finalized"), then.running)
+        buckets = between(former, presence.totals(self._at))
+        # One that did not answer at the opening has some time of before.
+        over = max(0, sum(buckets.values()) - expected)
+        unmeasured = max(0, buckets.pop(Bucket.UNMEASURED, 0) - over)
+        buckets = {**cap(buckets, expected), str(Bucket.UNMEASURED): unmeasured}
+        self._add_reported(presence, then.received, buckets)
+        if ns := buckets.get(Bucket.LOST_WORKER, 0):
+            self._lost[presence.loss] = lost = in_window(presence.loss, ns)
+            for prefix, part in lost.items():
+                if prefix and part:
+                    add(self._accounts.prefixes.setdefault(prefix, {}), {str(Bucket.LOST_WORKER): part})
+        if presence.unreported:
+            add(self._accounts.tasks, {WITHOUT_ACCOUNT: presence.unreported})
+        self._accounts.notes.append(_missing(presence, reason))
+        return buckets
 
     def _add_gpu(self, name: str, now: GpuTotals) -> None:
         then = self._window._gpu.get(name)
@@ -319,33 +322,20 @@ class ClosingWindow:
         for (span, prefix), ns in library.items():
             self._add_row(worker, span, prefix, {str(Bucket.LIBRARY_THREADS): ns})
         for (span, prefix), row in answer.rows.items():
-            self._add_row(worker, span, prefix, {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns})
+            self._add_row(worker, span, prefix, {b: ns for b, ns in zip(_ROW_BUCKETS, row, strict=True) if ns})
         for (span, prefix), causes in answer.details.causes.items():
-            by_name = _named(Bucket.THREAD_NONCPU, causes)
-            _add(accounts.prefix_causes.setdefault(prefix, {}), by_name)
-            _add(accounts.span_causes.setdefault(span, {}), by_name)
-            own = self._own(span)
-            if own is not None:
-                _add(own.worker_causes.setdefault(worker, {}), by_name)
-                _add(own.prefix_causes.setdefault(prefix, {}), by_name)
-        _add(accounts.tasks, answer.tasks)
-
-    def _add_lost(self, presence: Presence, ns: int) -> None:
-        if not ns:
-            return
-        rows = self._lost[presence.loss] = in_window(presence.loss, ns)
-        for prefix, part in rows.items():
-            if prefix and part:
-                _add(self._accounts.prefixes.setdefault(prefix, {}), {str(Bucket.LOST_WORKER): part})
+            cells = [(accounts.prefix_causes, prefix), (accounts.span_causes, span)]
+            if (own := self._own(span)) is not None:
+                cells += [(own.worker_causes, worker), (own.prefix_causes, prefix)]
+            _add_cells(cells, _named(Bucket.THREAD_NONCPU, causes))
+        add(accounts.tasks, answer.tasks)
 
     def _add_row(self, worker: str, span: str, prefix: str, buckets: Mapping[str, int]) -> None:
-        accounts, own = self._accounts, self._own(span)
-        _add(accounts.prefixes.setdefault(prefix, {}), buckets)
-        _add(accounts.spans.setdefault(span, {}), buckets)
-        _add(accounts.in_spans.setdefault(worker, {}), buckets)
-        if own is not None:
-            _add(own.workers.setdefault(worker, {}), buckets)
-            _add(own.prefixes.setdefault(prefix, {}), buckets)
+        accounts = self._accounts
+        cells = [(accounts.prefixes, prefix), (accounts.spans, span), (accounts.in_spans, worker)]
+        if (own := self._own(span)) is not None:
+            cells += [(own.workers, worker), (own.prefixes, prefix)]
+        _add_cells(cells, buckets)
 
     def _own(self, span: str) -> OwnPart | None:
         is_own = self._window._is_own
@@ -359,24 +349,20 @@ class ClosingWindow:
             return
         now = last.snapshot.balance
         before = None if then is None or then.incarnation != last.incarnation else then.snapshot.balance
-        _add(accounts.tasks, _gained(now.tasks, before.tasks if before else {}))
+        add(accounts.tasks, growth(now.tasks, before.tasks if before else {}))
         former = before.prefixes if before else {}
         for i, bucket in enumerate(TASK_BUCKETS):
             gained = {
                 prefix: row[i] - (former[prefix][i] if prefix in former else 0) for prefix, row in now.prefixes.items()
             }
             # Only a part of tasks that ran before the window began is in its buckets.
-            kept = scale_down(list(gained.values()), min(sum(gained.values()), buckets.get(bucket, 0)))
-            for prefix, ns in zip(gained, kept, strict=True):
+            for prefix, ns in cap(gained, buckets.get(bucket, 0)).items():
                 if ns:
-                    _add(accounts.prefixes.setdefault(prefix, {}), {str(bucket): ns})
+                    add(accounts.prefixes.setdefault(prefix, {}), {str(bucket): ns})
 
 
 def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop: int) -> float | None:
-    """Compute the mean number of cores that the workers shared, over the time with work and a worker.
-
-    None where there was no such time, or where a worker present in it never reported its processors.
-    """
+    """Mean number of cores that the workers shared while there was work; None if there was none, or unknown."""
 
     def without(at: int) -> int:
         return work.without_work(at=at) + work.without_workers(at=at)
@@ -397,42 +383,17 @@ def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop
     return weighted / whole if whole else None
 
 
-def _from_answer(answer: WindowBalance, without_work: int, paused: int) -> dict[str, int]:
-    """A worker's buckets, with parts of its idle time moved to ``no-work`` and ``paused``."""
-    buckets = {bucket: ns for bucket, ns in answer.free.items() if ns}
-    for row in answer.rows.values():
-        _add(buckets, {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns})
-    no_work = min(buckets.get(Bucket.IDLE, 0), answer.nthreads * max(0, without_work))
-    if no_work:
-        buckets[Bucket.IDLE] -= no_work
-        buckets[Bucket.NO_WORK] = no_work
-    more = min(buckets.get(Bucket.IDLE, 0), paused - buckets.get(Bucket.PAUSED, 0))
-    if more > 0:
-        buckets[Bucket.IDLE] -= more
-        _add(buckets, {str(Bucket.PAUSED): more})
-    return buckets
+def _move_idle(buckets: dict[str, int], bucket: Bucket, ns: int) -> None:
+    """Move idle time to another bucket, as far as there is any."""
+    moved = min(buckets.get(Bucket.IDLE, 0), ns)
+    if moved > 0:
+        buckets[Bucket.IDLE] -= moved
+        add(buckets, {str(bucket): moved})
 
 
-def _fill(buckets: dict[str, int], library: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """Turn idle time in which libraries computed into ``library-threads``; returns it by span and prefix."""
-    idle = buckets.get(Bucket.IDLE, 0)
-    found = dict(zip(library, scale_down([*library.values()], min(idle, sum(library.values()))), strict=True))
-    filled = sum(found.values())
-    if filled:
-        buckets[Bucket.IDLE] -= filled
-        _add(buckets, {str(Bucket.LIBRARY_THREADS): filled})
-    return found
-
-
-def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:
-    """Trim buckets to ``expected``: a worker that did not answer at the opening has some time of before."""
-    over = sum(buckets.values()) - expected
-    if over <= 0:
-        return buckets
-    unmeasured = buckets.pop(Bucket.UNMEASURED, 0)
-    kept = scale_down(list(buckets.values()), min(expected, sum(buckets.values())))
-    trimmed = dict(zip(buckets, kept, strict=True))
-    return {**trimmed, str(Bucket.UNMEASURED): max(0, unmeasured - over)}
+def _add_cells(cells: Iterable[tuple[Rows, str]], row: Mapping[str, int]) -> None:
+    for rows, name in cells:
+        add(rows.setdefault(name, {}), row)
 
 
 def _missing(presence: Presence, reason: str) -> str:
@@ -448,16 +409,3 @@ def _missing(presence: Presence, reason: str) -> str:
 
 def _named(bucket: Bucket, causes: Mapping[str, int]) -> dict[str, int]:
     return {cause_name(bucket, cause): ns for cause, ns in causes.items()}
-
-
-def _extras(cluster: ClusterLedger) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    return cluster.outside, cluster.details, cluster.amounts
-
-
-def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
-    return {name: ns - then.get(name, 0) for name, ns in now.items() if ns > then.get(name, 0)}
-
-
-def _add(total: dict[str, int], other: Mapping[str, int]) -> None:
-    for name, value in other.items():
-        total[name] = total.get(name, 0) + value

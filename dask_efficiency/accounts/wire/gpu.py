@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, overload
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,10 @@ from dask_efficiency.accounts.checks import (
     whole,
     wholes,
 )
-from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu import DEVICE_NUMBERS, NUMBERS, DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, column_sums, read_table
 
-#: Fields of the totals, and of each device, that are whole numbers.
-COUNTS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
-DEVICE_COUNTS = ("elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late")
+# -- whole -----------------------------------------------------------------------------------------
 
 
 def encode_gpu(totals: GpuTotals) -> dict[str, Any]:
@@ -36,38 +35,17 @@ def encode_gpu(totals: GpuTotals) -> dict[str, Any]:
     return {
         "meter": totals.meter[:MAX_NAME_LENGTH],
         "description": totals.description[:MAX_NAME_LENGTH],
-        "devices": [_encode_device(device) for device in totals.devices],
+        "devices": [{**asdict(device), "name": device.name[:MAX_NAME_LENGTH]} for device in totals.devices],
         "kernels": [[k.prefix, k.name[:MAX_NAME_LENGTH], k.launches, k.ns] for k in totals.kernels[:MAX_NAMES]],
         "hidden": dict(totals.hidden),
         "bounds": dict(totals.bounds),
-        **{name: getattr(totals, name) for name in COUNTS},
+        **{name: getattr(totals, name) for name in NUMBERS},
         "readings": {uuid: dict(row) for uuid, row in totals.readings.items()},
     }
 
 
-def _encode_device(device: DeviceTotals) -> dict[str, Any]:
-    plain = {field.name: getattr(device, field.name) for field in fields(DeviceTotals)}
-    return {**plain, "name": device.name[:MAX_NAME_LENGTH], "shares": dict(device.shares)}
-
-
 def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
-    """Check plain data and read it.
-
-    Parameters
-    ----------
-    payload
-        The result of :func:`encode_gpu`.
-    name
-        Its name in error messages.
-
-    Raises
-    ------
-    RefusedPayload
-        If a field is missing or has a wrong type, a number is negative, fractional or absurdly large, a reading is
-        not finite, names are too many or too long, a device is there twice, the kernels, copies and idle time of a
-        device do not add up to elapsed, its shares and unattributed time do not add up to kernels + copies, or
-        more kernel time is attributed than there is.
-    """
+    """Check and read what :func:`encode_gpu` made; ``name`` is that of the payload in error messages."""
     given = mapping(name, payload)
     totals = GpuTotals(
         meter=text(f"{name}.meter", given.get("meter")),
@@ -76,30 +54,29 @@ def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
         kernels=tuple(_kernel(f"{name}.kernels", k) for k in listed(f"{name}.kernels", given.get("kernels"))),
         hidden=counts(f"{name}.hidden", given.get("hidden")),
         bounds=counts(f"{name}.bounds", given.get("bounds")),
-        readings=_readings_by_device(f"{name}.readings", given.get("readings")),
-        **{field: whole(f"{name}.{field}", given.get(field)) for field in COUNTS},
+        readings={
+            text(f"{name}.readings", uuid): _reading(f"{name}.readings[{short(uuid)}]", row)
+            for uuid, row in mapping(f"{name}.readings", given.get("readings")).items()
+        },
+        **{field: whole(f"{name}.{field}", given.get(field)) for field in NUMBERS},
     )
-    check_uuids(name, [device.uuid for device in totals.devices])
-    check_attributed(name, totals)
+    _check_uuids(name, [device.uuid for device in totals.devices])
+    _check_attributed(name, totals.attributed_ns, totals.kernel_ns)
     return totals
 
 
-def check_uuids(name: str, uuids: Sequence[str]) -> None:
-    """Raise RefusedPayload if a device occurs twice."""
+def _check_uuids(name: str, uuids: Sequence[str]) -> None:
     if len(set(uuids)) < len(uuids):
         raise RefusedPayload(f"{name}.devices has uuids {short(uuids)}; expected each once")
 
 
-def check_attributed(name: str, totals: GpuTotals) -> None:
-    """Raise RefusedPayload if tasks have more kernel time than there is."""
-    if totals.attributed_ns > totals.kernel_ns:
-        raise RefusedPayload(
-            f"{name}.attributed_ns is {totals.attributed_ns}; expected at most kernel_ns = {totals.kernel_ns}"
-        )
+def _check_attributed(name: str, attributed: int, kernels: int) -> None:
+    if attributed > kernels:
+        raise RefusedPayload(f"{name}.attributed_ns is {attributed}; expected at most kernel_ns = {kernels}")
 
 
-def checked(name: str, device: DeviceTotals, shares: int) -> DeviceTotals:
-    """The device itself; raises RefusedPayload if its times, with this sum of shares, do not add up."""
+def _checked(name: str, device: DeviceTotals, shares: int) -> DeviceTotals:
+    """The device itself, if its times and this sum of shares add up."""
     counted = device.kernels + device.copies + device.idle
     if counted != device.elapsed:
         raise RefusedPayload(
@@ -121,9 +98,9 @@ def _device(name: str, value: object) -> DeviceTotals:
         uuid=text(f"{name}.uuid", given.get("uuid")),
         name=text(f"{name}.name", given.get("name")),
         shares=counts(f"{name}.shares", given.get("shares")),
-        **{field: whole(f"{name}.{field}", given.get(field)) for field in DEVICE_COUNTS},
+        **{field: whole(f"{name}.{field}", given.get(field)) for field in DEVICE_NUMBERS},
     )
-    return checked(name, device, sum(device.shares.values()))
+    return _checked(name, device, sum(device.shares.values()))
 
 
 def _kernel(name: str, value: object) -> KernelTotals:
@@ -134,10 +111,6 @@ def _kernel(name: str, value: object) -> KernelTotals:
     return KernelTotals(text(name, prefix), text(name, kernel), whole(f"{name}.launches", launches), whole(name, ns))
 
 
-def _readings_by_device(name: str, value: object) -> dict[str, dict[str, float]]:
-    return {text(name, uuid): _reading(f"{name}[{short(uuid)}]", row) for uuid, row in mapping(name, value).items()}
-
-
 def _reading(name: str, value: object) -> dict[str, float]:
     row: Mapping[Any, Any] = mapping(name, value)
     for key, number in row.items():
@@ -146,9 +119,10 @@ def _reading(name: str, value: object) -> dict[str, float]:
     return {text(name, key): float(number) for key, number in row.items()}
 
 
+# -- changes, on the worker ------------------------------------------------------------------------
+
 #: Kernels whose names both sides remember, in case they come back among those that took most time. A guess.
 MAX_KERNELS = 200
-
 #: Nanoseconds by prefix, in one table: hidden ones, bounds, and from here on the shares of each device.
 _HIDDEN, _BOUNDS, _SHARES = range(3)
 
@@ -164,212 +138,152 @@ class GpuWriter:
         self._kernels: TableWriter[Kernel] = TableWriter(2)
         self._rows: dict[Kernel, tuple[int, int]] = {}
         #: Values that rarely change, and the state of their last change.
-        self._kept: list[Any] | None = None
+        self._kept: tuple[Any, ...] = ()
         self._kept_at = -1
-        self._numbers: list[int] = []
-        self._readings: list[float] = []
 
-    def take(self, gpu: GpuTotals, seq: int) -> None:
-        """Note a state."""
-        kept = [
+    def write(self, gpu: GpuTotals, seq: int, since: int) -> dict[str, Any]:
+        """Note a state, and give the changes after another; -1 for everything."""
+        kept = (
             gpu.meter[:MAX_NAME_LENGTH],
             gpu.description[:MAX_NAME_LENGTH],
-            [[device.uuid, device.name[:MAX_NAME_LENGTH]] for device in gpu.devices],
-            [[uuid, *row] for uuid, row in gpu.readings.items()],
-        ]
+            tuple((device.uuid, device.name[:MAX_NAME_LENGTH]) for device in gpu.devices),
+            tuple((uuid, *row) for uuid, row in gpu.readings.items()),
+        )
         if kept != self._kept:
             self._kept, self._kept_at = kept, seq
-        self._numbers = [getattr(gpu, name) for name in COUNTS]
+        numbers = [getattr(gpu, name) for name in NUMBERS]
         for device in gpu.devices:
-            self._numbers += [getattr(device, name) for name in DEVICE_COUNTS]
-        self._readings = [number for row in gpu.readings.values() for number in row.values()]
+            numbers += [getattr(device, name) for name in DEVICE_NUMBERS]
         rows: dict[Where, tuple[int]] = {}
         for at, shares in enumerate((gpu.hidden, gpu.bounds, *(device.shares for device in gpu.devices))):
             for prefix, ns in shares.items():
                 rows[at, prefix] = (ns,)
         self._by_prefix.take(seq, rows)
         self._take_kernels(gpu.kernels, seq)
+        readings = [number for row in gpu.readings.values() for number in row.values()]
+        found: dict[str, Any] = {"a": numbers, "r": readings}
+        found["b"], found["p"] = self._by_prefix.write(since)
+        found["c"], found["n"] = self._kernels.write(since)
+        if self._kept_at > since:
+            found["k"] = self._kept
+        return found
 
     def _take_kernels(self, kernels: Sequence[KernelTotals], seq: int) -> None:
         now: dict[Kernel, tuple[int, int]] = {}
         for prefix, name, launches, ns in kernels:
             key = prefix, name[:MAX_NAME_LENGTH]
-            before = now.get(key)
-            now[key] = (launches, ns) if before is None else (before[0] + launches, before[1] + ns)
+            before = now.get(key, (0, 0))
+            now[key] = before[0] + launches, before[1] + ns
         if len(self._rows) <= MAX_KERNELS:
             now = {**dict.fromkeys(self._rows, (0, 0)), **now}
         self._rows = now
         self._kernels.take(seq, now)
 
-    def write(self, since: int) -> dict[str, Any]:
-        """Changes after a state; -1 for everything."""
-        shares, places = self._by_prefix.write(since)
-        kernels, names = self._kernels.write(since)
-        found: dict[str, Any] = {"a": list(self._numbers), "r": list(self._readings), "b": shares, "c": kernels}
-        if self._kept_at > since:
-            found["k"] = _copied(self._kept)
-        found["p"] = [list(each) if isinstance(each, tuple) else each for each in places]
-        found["n"] = [list(each) if isinstance(each, tuple) else each for each in names]
-        return found
+
+# -- changes, on the scheduler ---------------------------------------------------------------------
 
 
-def _copied(plain: Any) -> Any:
-    return [_copied(each) for each in plain] if isinstance(plain, list) else plain
+class _Kept(NamedTuple):
+    """Values that rarely change: the devices' uuids and names, and the devices' and sensors' names of readings."""
+
+    meter: str = ""
+    description: str = ""
+    devices: tuple[tuple[str, str], ...] = ()
+    sensors: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class HeldGpu:
     """GPU accounts as the scheduler has them."""
 
-    totals: GpuTotals
+    kept: _Kept
+    numbers: Mapping[str, int]
+    devices: tuple[DeviceTotals, ...]
+    readings: Mapping[str, Mapping[str, float]]
     by_prefix: WireTable[Where]
     #: Group of nanoseconds of each place.
     where: NDArray[np.int64]
     kernels: WireTable[Kernel]
-    kept: tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]
+
+    @cached_property
+    def totals(self) -> GpuTotals:
+        """The accounts as a value, made when somebody looks: heartbeats are many."""
+        groups: list[dict[str, int]] = [{} for _ in range(_SHARES + len(self.devices))]
+        for (group, prefix), (ns,) in self.by_prefix.by_name.items():
+            groups[group][prefix] = ns
+        kernels = [KernelTotals(*name, *row) for name, row in self.kernels.by_name.items() if any(row)]
+        # The sum of the others, whose name and prefix are the same, comes last.
+        kernels.sort(key=lambda kernel: (kernel.prefix == kernel.name, -kernel.ns, kernel.prefix, kernel.name))
+        return GpuTotals(
+            meter=self.kept.meter,
+            description=self.kept.description,
+            devices=tuple(
+                replace(device, shares=row) for device, row in zip(self.devices, groups[_SHARES:], strict=True)
+            ),
+            kernels=tuple(kernels),
+            hidden=groups[_HIDDEN],
+            bounds=groups[_BOUNDS],
+            readings=self.readings,
+            **self.numbers,
+        )
 
 
 def read_gpu(payload: object, last: HeldGpu | None = None) -> HeldGpu:
-    """GPU accounts after a payload; ``last`` as they were, None where the payload has all of them.
-
-    Raises
-    ------
-    RefusedPayload
-        As of :func:`~dask_efficiency.accounts.wire.gpu.decode_gpu`.
-    """
+    """GPU accounts after a payload; ``last`` as they were, None where the payload has all of them."""
     given = mapping("gpu", payload)
     kept = _kept(given["k"]) if "k" in given else last.kept if last is not None else _kept(None)
-    by_prefix = read_table(
-        "gpu.shares",
-        last.by_prefix if last is not None else None,
-        given.get("b"),
-        given.get("p"),
-        columns=1,
-        check=_wheres,
-    ).table
-    kernels = read_table(
-        "gpu.kernels",
-        last.kernels if last is not None else None,
-        given.get("c"),
-        given.get("n"),
-        columns=2,
-        check=_kernels,
-    ).table
+    shares, kernels = (None, None) if last is None else (last.by_prefix, last.kernels)
+    by_prefix = read_table("gpu.shares", shares, given.get("b"), given.get("p"), columns=1, check=_wheres).table
+    kernels = read_table("gpu.kernels", kernels, given.get("c"), given.get("n"), columns=2, check=_kernels).table
     if last is not None and by_prefix.names is last.by_prefix.names:
         where = last.where
     else:
         where = np.array([-1 if name is None else name[0] for name in by_prefix.names], np.int64)
-    meter, description, known, sensors = kept
-    numbers = _numbers(given.get("a"), len(COUNTS) + len(DEVICE_COUNTS) * len(known))
-    if len(where) and where.max() >= _SHARES + len(known):
-        raise RefusedPayload(f"gpu.shares are of device {where.max() - _SHARES}; expected one of {len(known)}")
+    if len(where) and where.max() >= _SHARES + len(kept.devices):
+        raise RefusedPayload(f"gpu.shares are of device {where.max() - _SHARES}; expected one of {len(kept.devices)}")
+    of_devices = _numbers(given.get("a"), len(NUMBERS) + len(DEVICE_NUMBERS) * len(kept.devices))
+    numbers = dict(zip(NUMBERS, of_devices, strict=False))
     devices = []
-    for i, (uuid, name) in enumerate(known):
-        begin = len(COUNTS) + len(DEVICE_COUNTS) * i
-        counts = dict(zip(DEVICE_COUNTS, numbers[begin : begin + len(DEVICE_COUNTS)], strict=True))
-        shares = _ByPrefix(by_prefix, where, _SHARES + i)
-        devices.append(checked("gpu.devices", DeviceTotals(uuid, name, shares=shares, **counts), shares.sum))
-    totals = GpuTotals(
-        meter=meter,
-        description=description,
-        devices=tuple(devices),
-        kernels=_Kernels(kernels),
-        hidden=_ByPrefix(by_prefix, where, _HIDDEN),
-        bounds=_ByPrefix(by_prefix, where, _BOUNDS),
-        readings=_readings(given.get("r"), sensors),
-        **dict(zip(COUNTS, numbers, strict=False)),
-    )
-    check_attributed("gpu", totals)
-    return HeldGpu(totals, by_prefix, where, kernels, kept)
+    for i, (uuid, name) in enumerate(kept.devices):
+        begin = len(NUMBERS) + len(DEVICE_NUMBERS) * i
+        device = DeviceTotals(uuid, name, shares={}, **dict(zip(DEVICE_NUMBERS, of_devices[begin:], strict=False)))
+        devices.append(_checked("gpu.devices", device, column_sums(by_prefix.rows[where == _SHARES + i])[0]))
+    _check_attributed("gpu", numbers["attributed_ns"], numbers["kernel_ns"])
+    return HeldGpu(kept, numbers, tuple(devices), _readings(given.get("r"), kept.sensors), by_prefix, where, kernels)
 
 
-class _ByPrefix(Mapping[str, int]):
-    """One group of the table of nanoseconds by prefix, built on first access."""
-
-    __slots__ = ("_found", "_of", "_table", "_where")
-
-    def __init__(self, table: WireTable[Where], where: NDArray[np.int64], of: int) -> None:
-        self._table, self._where, self._of = table, where, of
-        self._found: dict[str, int] | None = None
-
-    @property
-    def sum(self) -> int:
-        rows = self._table.rows[self._where == self._of]
-        return column_sums(rows)[0]
-
-    @property
-    def _rows(self) -> dict[str, int]:
-        if self._found is None:
-            names, rows = self._table.names, self._table.rows[:, 0].tolist()
-            self._found = {
-                name[1]: ns for name, ns in zip(names, rows, strict=True) if name is not None and name[0] == self._of
-            }
-        return self._found
-
-    def __getitem__(self, prefix: str) -> int:
-        return self._rows[prefix]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+def check_grown(now: HeldGpu | None, then: HeldGpu) -> None:
+    """Refuse accounts that shrank."""
+    if now is None:
+        raise RefusedPayload("gpu is missing; expected GPU accounts, as before")
+    if now.numbers["kernel_ns"] < then.numbers["kernel_ns"]:
+        raise RefusedPayload(f"gpu.kernel_ns shrank from {then.numbers['kernel_ns']} to {now.numbers['kernel_ns']}")
+    devices = {device.uuid: device for device in now.devices}
+    for before in then.devices:
+        after = devices.get(before.uuid, DeviceTotals(before.uuid))
+        for name in ("kernels", "copies", "idle", "elapsed"):
+            if getattr(after, name) < getattr(before, name):
+                raise RefusedPayload(
+                    f"gpu.devices[{before.uuid!r:.80}].{name} shrank "
+                    f"from {getattr(before, name)} to {getattr(after, name)}"
+                )
 
 
-class _Kernels(Sequence[KernelTotals]):
-    """Kernels, the longest first, built on first access."""
-
-    __slots__ = ("_found", "_table")
-
-    def __init__(self, table: WireTable[Kernel]) -> None:
-        self._table = table
-        self._found: tuple[KernelTotals, ...] | None = None
-
-    @property
-    def _rows(self) -> tuple[KernelTotals, ...]:
-        if self._found is None:
-            pairs = zip(self._table.names, self._table.rows.tolist(), strict=True)
-            found = [KernelTotals(*name, *row) for name, row in pairs if name is not None and any(row)]
-            # The sum of the others, whose name and prefix are the same, comes last.
-            found.sort(key=lambda kernel: (kernel.prefix == kernel.name, -kernel.ns, kernel.prefix, kernel.name))
-            self._found = tuple(found)
-        return self._found
-
-    @overload
-    def __getitem__(self, i: int) -> KernelTotals: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[KernelTotals]: ...
-    def __getitem__(self, i: int | slice) -> KernelTotals | Sequence[KernelTotals]:
-        return self._rows[i]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._rows == tuple(other)
-
-    __hash__ = None  # type: ignore[assignment] # as of any sequence that is compared by what it holds
-
-
-def _kept(
-    value: object,
-) -> tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]:
+def _kept(value: object) -> _Kept:
     entries = listed("gpu.k", value)
     if len(entries) != 4:
         raise RefusedPayload(f"gpu.k is {short(value)}; expected a meter, its description, devices and readings")
-    devices = []
-    for entry in listed("gpu.devices", entries[2]):
-        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
-            raise RefusedPayload(f"gpu.devices has {short(entry)}; expected a uuid and a name")
-        devices.append((text("gpu.devices.uuid", entry[0]), text("gpu.devices.name", entry[1])))
-    check_uuids("gpu", [uuid for uuid, _ in devices])
-    sensors = []
-    for entry in listed("gpu.readings", entries[3]):
-        names = tuple(text("gpu.readings", name) for name in listed("gpu.readings", entry))
-        if not names:
-            raise RefusedPayload("gpu.readings are of no device")
-        sensors.append(names)
-    return text("gpu.meter", entries[0]), text("gpu.description", entries[1]), tuple(devices), tuple(sensors)
+    meter, description, devices, readings = entries
+    uuids, names = _pairs("gpu.devices", listed("gpu.devices", devices), "a uuid and a name")
+    known = [(text("gpu.devices.uuid", u), text("gpu.devices.name", n)) for u, n in zip(uuids, names, strict=True)]
+    _check_uuids("gpu", uuids)
+    sensors = [
+        tuple(text("gpu.readings", name) for name in listed("gpu.readings", entry))
+        for entry in listed("gpu.readings", readings)
+    ]
+    if not all(sensors):
+        raise RefusedPayload("gpu.readings are of no device")
+    return _Kept(text("gpu.meter", meter), text("gpu.description", description), tuple(known), tuple(sensors))
 
 
 def _numbers(value: object, length: int) -> Sequence[int]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice, repeat
 from operator import add
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from dask_efficiency.accounts.checks import (
     whole,
     wholes,
 )
-from dask_efficiency.accounts.wire.gpu import GpuWriter, HeldGpu, read_gpu
+from dask_efficiency.accounts.wire.gpu import GpuWriter, HeldGpu, check_grown, read_gpu
 from dask_efficiency.accounts.wire.snapshots import (
     CAUSED_BUCKETS,
     EXTRAS,
@@ -48,15 +48,11 @@ from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, 
 #: Least seconds between two snapshots of a worker: no reader looks more often. Dask's heartbeats of up to ten workers
 #: are 0.5 s apart, so every other one repeats the last snapshot.
 REPORT_SECONDS = 1.0
-
 #: Heartbeats that carry each change. Of large clusters the scheduler reads as few as every fourth, and a connection
 #: that breaks may lose one more; the next complete heartbeat mends that.
 REPEATS = 4
-
 #: One heartbeat in this many is complete, in case asking for one fails. A guess: its bytes average out.
 EVERYTHING = 128
-
-_Number = TypeVar("_Number")
 
 
 def _where(group: str, names: Sequence[str]) -> slice:
@@ -65,7 +61,7 @@ def _where(group: str, names: Sequence[str]) -> slice:
     return slice(begin, begin + len(names))
 
 
-_OF = {group: _where(group, names) for group, (names, *_) in GROUPS.items()}
+_OF = {group: _where(group, names) for group, names in GROUPS.items()}
 _FREE, _HELD = _where("settled", FREE_BUCKETS), _where("settled", TASK_BUCKETS)
 _IDLE = FIELDS.index(("settled", Bucket.IDLE))
 _RECOMPUTED = FIELDS.index(("settled", Bucket.RECOMPUTED))
@@ -142,11 +138,11 @@ class HeartbeatWriter:
             balance.nthreads,
             balance.elapsed,
             balance.running,
-            *map(balance.finalized.get, GROUPS["settled"].fields, repeat(0)),
-            *map(balance.tasks.get, GROUPS["tasks"].fields, repeat(0)),
-            *map(balance.active.get, GROUPS["active"].fields, repeat(0)),
-            *map(causes.finalized.get, GROUPS["causes.settled"].fields, repeat(0)),
-            *map(causes.active.get, GROUPS["causes.active"].fields, repeat(0)),
+            *map(balance.finalized.get, GROUPS["settled"], repeat(0)),
+            *map(balance.tasks.get, GROUPS["tasks"], repeat(0)),
+            *map(balance.active.get, GROUPS["active"], repeat(0)),
+            *map(causes.finalized.get, GROUPS["causes.settled"], repeat(0)),
+            *map(causes.active.get, GROUPS["causes.active"], repeat(0)),
             *(number for group in EXTRAS for number in getattr(snapshot, group).values()),
         ]
         self._prefixes.take(seq, balance.prefixes)
@@ -164,8 +160,7 @@ class HeartbeatWriter:
         if snapshot.gpu is not None:
             if self._gpu is None:
                 self._gpu = GpuWriter()
-            self._gpu.take(snapshot.gpu, seq)
-            payload["g"] = self._gpu.write(since)
+            payload["g"] = self._gpu.write(snapshot.gpu, seq, since)
         return payload
 
 
@@ -198,7 +193,6 @@ class Gain(NamedTuple):
     #: Places of the prefixes that grew, with some others, and their growth.
     at: Ints
     prefixes: Ints
-    #: Growth of each row of recomputed time.
     recomputed: Ints
 
     @property
@@ -236,7 +230,7 @@ class Received(NamedTuple):
         """The snapshot as a value with names, built on each access."""
         numbers, not_sampled = self.numbers, self.named.not_sampled
         nthreads, elapsed, running = self.head
-        extras = dict(zip(EXTRAS, grouped(self.named, numbers[_EXTRAS].tolist()), strict=True))
+        extras = dict(zip(EXTRAS, _grouped(self.named, numbers[_EXTRAS].tolist()), strict=True))
         causes = SnapshotCauses(_named("causes.settled", numbers), _named("causes.active", numbers), not_sampled)
         balance = Balance(
             nthreads=nthreads,
@@ -285,27 +279,11 @@ def is_repeated(payload: object, last: object) -> bool:
 
 
 def read(payload: object, last: Received | None = None) -> Received | NotMeasured | Missed:
-    """Check a payload and read it.
+    """Check and read a payload: a snapshot as complete, and as checked, as one that was sent in full.
 
-    Parameters
-    ----------
-    payload
-        Made by a :class:`HeartbeatWriter`, or :func:`~dask_efficiency.accounts.wire.snapshots.encode_not_measured`.
-    last
-        The last snapshot read of this worker, if any; an older payload than this must not come here.
-
-    Returns
-    -------
-    Received, NotMeasured or Missed
-        A received snapshot is as complete, and as checked, as one that was sent in full.
-
-    Raises
-    ------
-    RefusedPayload
-        On another schema, a missing or mistyped field, a negative, fractional (so NaN too) or
-        absurdly large number, too many or too long names, buckets that do not
-        add up to nthreads x elapsed, prefixes that do not add up to the buckets (to at most ``spill``) or that
-        shrank, or GPU accounts out of order.
+    ``last`` is the last snapshot read of this worker, if any; an older payload than this must not come here. Refused
+    are another schema, missing or mistyped fields, absurd numbers, too many or too long names, accounts that do not add
+    up, and totals that shrank.
     """
     fields = mapping("snapshot", payload)
     check_schema(fields.get("schema"))
@@ -321,14 +299,8 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
     numbers = _numbers(fields.get("a"), [*map(len, named.extras)])
     grown = _grown(numbers, named, known) if known is not None else numbers
-    change = read_table(
-        "prefixes",
-        base.prefixes if base is not None else None,
-        fields.get("b"),
-        fields.get("p"),
-        columns=len(TASK_BUCKETS),
-        check=shared_texts,
-    )
+    former, rows, names = None if base is None else base.prefixes, fields.get("b"), fields.get("p")
+    change = read_table("prefixes", former, rows, names, columns=len(TASK_BUCKETS), check=shared_texts)
     prefixes, at, gained, kept = change
     if base is None or not kept:
         at, gained = _gained("prefixes", prefixes, known.prefixes if known is not None else None)
@@ -344,9 +316,9 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     recomputed, again = _NONE_RECOMPUTED if base is None else base.recomputed, _NONE_RECOMPUTED.rows
     if "r" in fields:
         recomputed, again = _recomputed(fields["r"], recomputed, known, int(numbers[_RECOMPUTED]))
-    gpu = None
-    if "g" in fields:
-        gpu = read_gpu(fields["g"], base.gpu if base is not None else None)
+    gpu = read_gpu(fields["g"], None if base is None else base.gpu) if "g" in fields else None
+    if known is not None and known.gpu is not None:
+        check_grown(gpu, known.gpu)
     final = flag("f", fields.get("f", False))
     holding = _holding(fields["h"], numbers) if "h" in fields else {}
     gain = Gain(grown, at, gained, again)
@@ -385,7 +357,7 @@ def _grown(now: Ints, named: SnapshotTexts, known: Received) -> Ints:
     then = known.numbers
     if named is not known.named and named.extras != known.named.extras:
         extras: list[int] = []
-        for names, before in zip(named.extras, grouped(known.named, then[_EXTRAS].tolist()), strict=True):
+        for names, before in zip(named.extras, _grouped(known.named, then[_EXTRAS].tolist()), strict=True):
             extras += map(before.get, names, repeat(0))
         then = np.concatenate([then[: len(FIELDS)], np.array(extras, np.int64)])
     grown = now - then
@@ -399,7 +371,7 @@ def _grown(now: Ints, named: SnapshotTexts, known: Received) -> Ints:
 
 def _named(group: str, numbers: Ints) -> dict[str, int]:
     """Numbers of a group by name; zeros are left out."""
-    return {name: n for name, n in zip(GROUPS[group].fields, numbers[_OF[group]].tolist(), strict=True) if n}
+    return {name: n for name, n in zip(GROUPS[group], numbers[_OF[group]].tolist(), strict=True) if n}
 
 
 def _holding(value: object, numbers: Ints) -> dict[str, tuple[int, int]]:
@@ -431,7 +403,7 @@ def _recomputed(
     return table, gained
 
 
-def grouped(named: SnapshotTexts, numbers: Sequence[_Number]) -> list[dict[str, _Number]]:
+def _grouped(named: SnapshotTexts, numbers: Sequence[int]) -> list[dict[str, int]]:
     """Split consecutive numbers of :data:`EXTRAS` by group and name."""
     left = iter(numbers)
     return [dict(zip(names, islice(left, len(names)), strict=True)) for names in named.extras]
@@ -454,13 +426,7 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 
 
 def _gained(name: str, now: WireTable[str], then: WireTable[str] | None) -> tuple[Ints, Ints]:
-    """Growth of each row of a table that was sent in full, or under other names.
-
-    Raises
-    ------
-    RefusedPayload
-        If one shrank.
-    """
+    """Growth of each row of a table that was sent in full, or under other names; refused if one shrank."""
     at = np.arange(len(now.rows))
     if then is None:
         return at, now.rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
 from dask_efficiency.accounts.checks import (
@@ -34,63 +34,45 @@ CAUSED_BUCKETS = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
 _CAUSES = tuple(cause_name(bucket, cause) for bucket in CAUSED_BUCKETS for cause in CAUSES[bucket])
 
 
-class NumberGroup(NamedTuple):
-    """Group of the numbers in each heartbeat."""
-
-    fields: tuple[str, ...]
-    unit: str
-    #: Their sum.
-    adds_to: str = ""
-
-
 #: Numbers of each heartbeat by group, in their order on the wire.
-GROUPS = {
-    "": NumberGroup(("nthreads", "elapsed", "running"), "threads, ns of the ledger, ns of tasks that are not settled"),
-    "settled": NumberGroup((*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)), "ns", "nthreads x elapsed - running"),
-    "tasks": NumberGroup((*map(str, Outcome),), "tasks"),
-    "active": NumberGroup((*map(str, ACTIVE_BUCKETS),), "ns", "settled time of tasks + running"),
-    "causes.settled": NumberGroup(_CAUSES, "ns", "settled time of each bucket that has causes, where any is known"),
-    "causes.active": NumberGroup(_CAUSES, "ns", "active time of each"),
+GROUPS: dict[str, tuple[str, ...]] = {
+    "": ("nthreads", "elapsed", "running"),
+    # Nanoseconds that add up to nthreads x elapsed - running.
+    "settled": (*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)),
+    "tasks": tuple(map(str, Outcome)),
+    # Nanoseconds that add up to the settled time of tasks + running.
+    "active": tuple(map(str, ACTIVE_BUCKETS)),
+    # Where any is known, those of a bucket add up to its settled or active time.
+    "causes.settled": _CAUSES,
+    "causes.active": _CAUSES,
 }
 #: Groups of numbers outside the accounts, with names that travel too; fields of a snapshot.
 EXTRAS = ("outside", "details", "amounts")
-
 #: Group and name of each number, and its name in error messages.
-FIELDS = tuple((group, name) for group, (names, *_) in GROUPS.items() for name in names)
+FIELDS = tuple((group, name) for group, names in GROUPS.items() for name in names)
 NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
 
 
 #: Version of all messages; raised with each change. The scheduler refuses any other.
 SCHEMA = 5
-
 #: Activity outside the slots: CPU time of the plugin on the worker.
 OWN_WORK = "dask-efficiency itself"
-
 #: Activity outside the slots: CPU time of threads that are neither a task's nor the event loop's.
 OTHER_CPU = "CPU of other threads"
-
 #: Activity outside the slots: time in which these were ready to run and waited for a core.
 OTHER_CORE_WAIT = "other threads waiting for a core"
-
 #: Detail: time in which tasks' threads were ready to run and waited for a core.
 CORE_WAIT = "thread-noncpu: waiting for a core"
-
 _UNHELD = frozenset(map(str, UNHELD_BUCKETS))
 _OUTCOMES = frozenset(map(str, Outcome))
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCauses:
-    """Causes of a worker's time without useful work, in nanoseconds that add up to its accounts.
-
-    By :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, of ``thread-noncpu`` and ``overhead``; the former has
-    none without a sampler. Causes by prefix travel with windows only: heartbeats are many.
-    """
+    """Causes of ``thread-noncpu``, if it is sampled, and ``overhead``, by cause names; they add up to the accounts."""
 
     finalized: Mapping[str, int] = field(default_factory=dict)
-    #: Causes of the activity view.
     active: Mapping[str, int] = field(default_factory=dict)
-    #: Reason why threads are not sampled; empty if they are.
     not_sampled: str = ""
 
 
@@ -109,7 +91,6 @@ class Snapshot:
     details: Mapping[str, int] = field(default_factory=dict)
     #: True for the last one of its incarnation: the worker is closing.
     final: bool = False
-    #: GPU accounts; None until something has asked for a GPU.
     gpu: GpuTotals | None = None
     causes: SnapshotCauses = field(default_factory=SnapshotCauses)
     #: Bytes and counts of each of :data:`~dask_efficiency.accounts.metered.WAYS`, by ``way/unit``.

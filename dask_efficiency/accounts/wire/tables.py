@@ -21,10 +21,8 @@ from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, sho
 Ints = NDArray[np.int64]
 Name = TypeVar("Name")
 Default = TypeVar("Default")
-
 #: Rows of a table; more are refused. A guess, above what a ledger keeps apart.
 MAX_ROWS = (1 << 14) - 1
-
 #: A column of numbers below this can be summed in 63 bits.
 _MAX_SMALL = (1 << 63) // (MAX_ROWS + 1)
 
@@ -33,13 +31,7 @@ _MAX_SMALL = (1 << 63) // (MAX_ROWS + 1)
 
 
 class TableWriter(Generic[Name]):
-    """A table, and the state of the last change of each row and name.
-
-    Parameters
-    ----------
-    columns
-        Numbers of a row.
-    """
+    """A table, and the state of the last change of each row and name."""
 
     def __init__(self, columns: int) -> None:
         self._nothing: Sequence[int] = (0,) * columns
@@ -59,17 +51,7 @@ class TableWriter(Generic[Name]):
         return self._places.get(name, default)
 
     def take(self, seq: int, rows: Mapping[Name, Sequence[int]], names: Collection[Name] | None = None) -> None:
-        """Take the next state.
-
-        Parameters
-        ----------
-        seq
-            Its number, larger than those before.
-        rows
-            The rows that may have changed; they must not change afterwards.
-        names
-            All names that the table has now, if not those of ``rows``; the others lose their place.
-        """
+        """Take rows that may have changed, and must not change later; all but ``names`` lose their places."""
         places, held = self._places, self._rows
         for name, row in rows.items():
             place = places.get(name)
@@ -148,26 +130,7 @@ def read_table(
     columns: int,
     check: Callable[[str, Sequence[Any]], Sequence[Name]],
 ) -> TableChange[Name]:
-    """Apply a payload to a table.
-
-    Parameters
-    ----------
-    name
-        Its name in error messages.
-    table
-        The table before; None if the payload is complete.
-    rows, named
-        The result of :meth:`TableWriter.write`.
-    columns
-        As of the writer.
-    check
-        Reads names, or refuses them.
-
-    Raises
-    ------
-    RefusedPayload
-        If a place, a name or a number is out of order.
-    """
+    """Apply a payload, as of :meth:`TableWriter.write`, to a table, None if it is complete; ``check`` reads names."""
     at, sent = _rows(name, rows, columns)
     if table is None:
         table = WireTable((), np.zeros((0, columns), np.int64))

@@ -10,9 +10,6 @@ from typing import NamedTuple
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.details import WindowDetails
 
-#: Stands for prefixes beyond the number that a ledger keeps apart.
-OTHER = "(other)"
-
 #: Activities of a held slot, whatever the outcome of its task.
 ACTIVE_BUCKETS = (
     Bucket.THREAD_CPU,
@@ -25,17 +22,9 @@ ACTIVE_BUCKETS = (
 
 #: Buckets of a finalized task's time, in the order of a row of the ledger.
 TASK_BUCKETS = (*ACTIVE_BUCKETS, Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
-
 #: Buckets of free slots only. The scheduler splits the worker's ``idle`` into ``idle``, ``no-work`` and, of a paused
 #: worker, ``paused``: only it knows if work was outstanding, and which tasks it would have sent.
-FREE_BUCKETS = (
-    Bucket.PAUSED,
-    Bucket.RETIRING,
-    Bucket.WAITING_ON_DATA,
-    Bucket.CONSTRAINED,
-    Bucket.IDLE,
-)
-
+FREE_BUCKETS = (Bucket.PAUSED, Bucket.RETIRING, Bucket.WAITING_ON_DATA, Bucket.CONSTRAINED, Bucket.IDLE)
 #: All buckets of a free slot's time.
 UNHELD_BUCKETS = (*FREE_BUCKETS, Bucket.SPILL)
 
@@ -60,10 +49,7 @@ class Availability(StrEnum):
 
 
 class Used(NamedTuple):
-    """Time of a task's thread so far, in nanoseconds; the GPU's and libraries' parts exclude CPU time.
-
-    ``spill`` is the time outside the thread in which the event loop spilled or read back.
-    """
+    """Time of a task's thread so far, in ns; GPU and libraries exclude CPU time, ``spill`` is outside of the thread."""
 
     cpu: int
     wall: int
@@ -87,7 +73,6 @@ class Balance:
     running: int
     #: Finalized nanoseconds by prefix, a value for each of :data:`TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]]
-    #: Number of finalized tasks, by :class:`Outcome`.
     tasks: Mapping[str, int]
     #: Activities of held slots so far, finalized or not, by :data:`ACTIVE_BUCKETS`; ``spill`` includes free slots.
     #: Monotone; with the free slots' other buckets it sums to nthreads * elapsed without a running term, in ns.
@@ -104,10 +89,8 @@ class WindowBalance:
 
     nthreads: int
     elapsed: int
-    #: Nanoseconds of the free slots, by bucket.
     free: Mapping[str, int]
     #: Nanoseconds by (span, prefix): a value for each of :data:`TASK_BUCKETS`, then ``running``.
     rows: Mapping[tuple[str, str], Sequence[int]]
     tasks: Mapping[str, int]
-    #: Causes and lines, which the ledger does not know.
     details: WindowDetails = field(default_factory=WindowDetails)

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.rows import OTHER, kept_apart
 from dask_efficiency.accounts.worker.balance import (
-    OTHER,
     TASK_BUCKETS,
     UNHELD_BUCKETS,
     Availability,
@@ -16,11 +16,10 @@ from dask_efficiency.accounts.worker.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, ActivityView, Row, SlotReservation, SlotWindows
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, ActivityView, Row, SlotReservation, SlotWindow
 
 #: Stretches of spilling in which free slots may still turn out to have waited. A guess: reports clear them.
 MAX_UNDECIDED = 1_000
-
 #: Departed workers whose recomputed results are kept apart; later ones share :data:`OTHER`. A guess that bounds a
 #: heartbeat.
 MAX_LOSSES = 100
@@ -39,7 +38,6 @@ _UNHELD, _HELD = tuple(map(str, UNHELD_BUCKETS)), tuple(map(str, TASK_BUCKETS))
 _SUCCEEDED, _RESCHEDULED = Outcome.SUCCEEDED, Outcome.RESCHEDULED
 _TAKES_TASKS = Availability.RUNNING
 _NOTHING = Used(0, 0)
-
 #: A reservation that ended, its task's outcome, and the time used, in the order of :class:`Used`.
 Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
@@ -47,24 +45,11 @@ Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 class Ledger:
     """The accounts of ``nthreads`` slots from ``at`` on.
 
-    Every method takes ``at``, monotonic nanoseconds; an ``at`` earlier than one already seen
-    counts as that one. Between two calls each slot is in one place: held by a task, or free and
-    named after what keeps it free. So the sum is exact by construction:
+    Every method takes ``at``, monotonic nanoseconds; an ``at`` earlier than one already seen counts as that one.
+    Between two calls each slot is in one place: held by a task, or free and named after what keeps it free. So the sum
+    is exact by construction, and no finalized bucket ever shrinks:
 
-        sum of finalized buckets + running == nthreads x elapsed
-
-    and no finalized bucket ever shrinks.
-
-    Parameters
-    ----------
-    nthreads
-        Slots, at least 1.
-    at
-        When the accounts begin.
-    max_prefixes
-        Prefixes kept apart; later ones are recorded under :data:`OTHER`.
-    max_windows
-        Windows kept at once; the oldest goes when one more is opened.
+    sum of finalized buckets + running == nthreads x elapsed
     """
 
     def __init__(self, nthreads: int, *, at: int, max_prefixes: int = 100, max_windows: int = MAX_WINDOWS) -> None:
@@ -72,11 +57,10 @@ class Ledger:
             raise ValueError(f"nthreads is {nthreads}; expected at least 1")
         self.nthreads = nthreads
         self.started = at
-        self._at = at
-        #: Slots that no task holds now; read-only for others.
+        #: Last instant seen, slots that no task holds, and tasks that hold one, by key; read-only for others.
+        self.at = at
         self.slots_free = nthreads
-        self._held: dict[object, SlotReservation] = {}
-        #: Reservations that ended and are not finalized.
+        self.held: dict[object, SlotReservation] = {}
         self._ended: dict[SlotReservation, None] = {}
         #: Reservations that came while all slots were held; each starts when one is free. Dask never admits more tasks
         #: than threads, but its hooks may show a start before the end that made room.
@@ -95,40 +79,29 @@ class Ledger:
         self._prefixes: dict[str, Row] = {}
         self._max_prefixes = max_prefixes
         self._tasks: dict[str, int] = {}
-        #: Recomputed nanoseconds and tasks by the worker that lost the results.
         self._recomputed: dict[str, list[int]] = {}
         self._activity = ActivityView()
         #: Tasks that succeeded for the first time; counted separately, because an enum's hash is slow.
         self._succeeded = 0
-        self._windows = SlotWindows(max_windows)
-
-    @property
-    def held(self) -> Mapping[object, SlotReservation]:
-        """The tasks that hold slots, by key."""
-        return self._held
+        self._windows: dict[str, SlotWindow] = {}
+        self._max_windows = max_windows
 
     @property
     def windows(self) -> tuple[str, ...]:
         """Windows that are open, oldest first."""
-        return self._windows.names
+        return tuple(self._windows)
 
     def has(self, key: object) -> bool:
         """Check if a key holds a slot, or waits for one."""
-        return key in self._held or key in self._excess
+        return key in self.held or key in self._excess
 
     def observe(self, availability: Availability, waiting: int, constrained: int, ready: int = 0, *, at: int) -> None:
-        """Set the reasons why slots are free from ``at`` on.
+        """Set the reasons why slots are free from ``at`` on; a worker that retires names all of its free slots.
 
-        Parameters
-        ----------
-        availability
-            The worker's readiness; one that retires names all of its free slots.
-        waiting, constrained
-            Tasks that wait for a fetch, and tasks held back by a resource: each names one slot.
-        ready
-            Tasks that could run at once: each of them, and of those held back, names one slot of a paused worker.
+        Each task that waits for a fetch, and each that a resource holds back, names one slot; of a paused worker, each
+        that is ready or held back by a resource.
         """
-        if at > self._at:
+        if at > self.at:
             self._advance(at)
         self._availability = availability
         self._waiting = waiting
@@ -144,21 +117,15 @@ class Ledger:
         """Record a stretch in which the event loop spilled or read back, and so gave no task to a free slot.
 
         Free slots of a worker that takes tasks count as ``spill``, one for each task that is ready or waits for a
-        fetch. Other tasks may be on their way: see :meth:`delayed`.
-
-        Parameters
-        ----------
-        ready
-            Tasks that are ready.
-        start, stop
-            The stretch; time that the ledger has seen already stays as it is.
+        fetch. Other tasks may be on their way: see :meth:`delayed`. Time that the ledger has seen already stays as it
+        is.
         """
         self._advance(start)
-        slots, since = self.slots_free, self._at
+        slots, since = self.slots_free, self.at
         if not slots or stop <= since or self._availability is not _TAKES_TASKS:
             self._advance(stop)
             return
-        self._at = stop
+        self.at = stop
         spill = min(slots, self._waiting + ready)
         constrained = min(slots - spill, self._constrained)
         idle = slots - spill - constrained
@@ -168,10 +135,7 @@ class Ledger:
             self.undecided.append([since, stop, idle])
 
     def delayed(self, since: int) -> None:
-        """Count spilling since ``since`` as ``spill`` for a task that was on its way and takes a slot now.
-
-        Reported accounts stay as they are.
-        """
+        """Count unreported spilling since an instant as ``spill`` for a task that was on its way then."""
         for stretch in self.undecided:
             start, stop, slots = stretch
             waited = stop - max(start, since)
@@ -183,66 +147,49 @@ class Ledger:
     def reserve(
         self, key: object, prefix: str, span: str = "", *, recomputed: str = "", at: int
     ) -> SlotReservation | None:
-        """Take a slot for a task, or queue it until one is free.
-
-        Returns
-        -------
-        SlotReservation or None
-            None if the key has a reservation already, which stays.
-        """
-        if key in self._held or key in self._excess:
+        """Take a slot for a task, or queue it until one is free; None if the key has a reservation already."""
+        if key in self.held or key in self._excess:
             return None
         slots = self.slots_free
-        if at > self._at:
+        if at > self.at:
             if slots:
                 if self._named:
-                    self._name(slots, at - self._at)
+                    self._name(slots, at - self.at)
                 else:
-                    self._free[_IDLE] += slots * (at - self._at)
-            self._at = at
-        reservation = SlotReservation(prefix, span, recomputed, self._at)
+                    self._free[_IDLE] += slots * (at - self.at)
+            self.at = at
+        reservation = SlotReservation(prefix, span, recomputed, self.at)
         if slots:
             self.slots_free = slots - 1
-            self._held[key] = reservation
+            self.held[key] = reservation
         else:
             self._excess[key] = reservation
         return reservation
 
     def release(self, key: object, *, at: int) -> SlotReservation | None:
-        """Free a task's slot; its outcome is given later, to :meth:`finalize`.
-
-        Returns
-        -------
-        SlotReservation or None
-            None if the key held no slot.
-        """
-        reservation = self._held.pop(key, None)
+        """Free a task's slot, None if it held none; its outcome is given later, to :meth:`finalize`."""
+        reservation = self.held.pop(key, None)
         if reservation is None:
             reservation = self._excess.pop(key, None)
             if reservation is not None:
                 reservation.ns = 0
                 self._ended[reservation] = None
             return reservation
-        if at > self._at:
+        if at > self.at:
             if self.slots_free:
                 self._advance(at)
             else:
-                self._at = at
-        reservation.ns = self._at - reservation.start
+                self.at = at
+        reservation.ns = self.at - reservation.start
         self._ended[reservation] = None
         if self._excess:
             waiting, promoted = next(iter(self._excess.items()))
             del self._excess[waiting]
-            promoted.start = self._at
-            self._held[waiting] = promoted
+            promoted.start = self.at
+            self.held[waiting] = promoted
         else:
             self.slots_free += 1
         return reservation
-
-    @property
-    def at(self) -> int:
-        """Last instant that the ledger has seen."""
-        return self._at
 
     def finalize(
         self,
@@ -255,23 +202,7 @@ class Ledger:
         library: int = 0,
         spill: int = 0,
     ) -> None:
-        """Record a released reservation for good; see :meth:`finalize_many`.
-
-        Parameters
-        ----------
-        reservation
-            The result of :meth:`release`; finalized once.
-        outcome
-            Only a task that succeeded for the first time is split; else all its time is one bucket.
-        cpu, wall
-            Nanoseconds of CPU and of wall time in the task's thread.
-        gpu
-            Nanoseconds of that wall time, and not of the CPU's, in which the thread waited for a kernel of its task.
-        library
-            Nanoseconds of the rest in which it waited for threads of libraries that computed.
-        spill
-            Nanoseconds outside the thread in which the event loop spilled or read back, for whatever task.
-        """
+        """Record a released reservation for good, once; see :meth:`finalize_many`."""
         self.finalize_many([(reservation, outcome, cpu, wall, gpu, library, spill)])
 
     def finalize_many(self, tasks: Iterable[Final]) -> None:
@@ -281,7 +212,7 @@ class Ledger:
         is the rest. So the sum is exact, whatever was measured.
         """
         ended, prefixes = self._ended, self._prefixes
-        windows = self._windows if self._windows else None
+        windows = tuple(self._windows.values()) if self._windows else ()
         succeeded = 0
         for reservation, outcome, cpu, wall, gpu, library, spill in tasks:
             del ended[reservation]
@@ -314,8 +245,8 @@ class Ledger:
                     row[4] += spill
                 if reservation.counted is not None:
                     self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=True)
-                if windows is not None:
-                    windows.finalize(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
+                for window in windows:
+                    window.finalize(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
                 continue
             if outcome is _RESCHEDULED:  # of the view's own buckets it has one, as what succeeds
                 self._activity.finalize(reservation, (0, 0, 0, 0, 0, reservation.ns), succeeded=True)
@@ -328,33 +259,27 @@ class Ledger:
             if outcome is Outcome.RECOMPUTED:
                 self._note_recomputed(reservation)
             self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
-            if windows is not None:
-                windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
+            for window in windows:
+                window.finalize(reservation, outcome, [0] * i + [reservation.ns])
         self._succeeded += succeeded
 
     def finalize_all(self, outcome: Outcome, *, at: int) -> None:
         """Release and finalize all reservations with one outcome, as the worker closes with tasks running."""
-        for key in [*self._held, *self._excess]:
+        for key in [*self.held, *self._excess]:
             self.release(key, at=at)
         self.finalize_many([(reservation, outcome, *_NOTHING) for reservation in self._ended])
 
     def balance(self, *, at: int, used: Mapping[object, Used] | None = None) -> Balance:
         """The accounts at ``at``.
 
-        Parameters
-        ----------
-        at
-            Now.
-        used
-            Key of a task that holds a slot, or a :class:`~dask_efficiency.accounts.worker.reservations.SlotReservation`
-            that ended and is
-            not finalized, to what its thread used so far, for the activity view; the rest is ``overhead``.
+        ``used`` maps a key that holds a slot, or a reservation that ended and is not finalized, to what its thread used
+        so far, for the activity view; the rest is ``overhead``.
         """
         self._advance(at)
         self.undecided.clear()
         used = used or {}
-        for key, reservation in self._held.items():
-            self._activity.count(reservation, used.get(key, _NOTHING).split, self._at - reservation.start)
+        for key, reservation in self.held.items():
+            self._activity.count(reservation, used.get(key, _NOTHING).split, self.at - reservation.start)
         for reservation in self._ended:
             self._activity.count(reservation, used.get(reservation, _NOTHING).split, reservation.ns)
         finalized = dict(zip(_UNHELD, self._free, strict=True))
@@ -368,7 +293,7 @@ class Ledger:
         holding = self._holding()
         return Balance(
             nthreads=self.nthreads,
-            elapsed=self._at - self.started,
+            elapsed=self.at - self.started,
             finalized=finalized,
             running=sum(ns for ns, _ in holding.values()),
             prefixes=prefixes,
@@ -386,7 +311,10 @@ class Ledger:
         """
         self._advance(at)
         self.undecided.clear()
-        self._windows.open(window_id, at=self._at, free=self._free, held=self._held_so_far())
+        self._windows.pop(window_id, None)
+        while len(self._windows) >= self._max_windows:
+            del self._windows[next(iter(self._windows))]
+        self._windows[window_id] = SlotWindow(at=self.at, free=self._free, held=self._held_so_far())
 
     def close_window(self, window_id: str, *, at: int) -> WindowBalance | None:
         """End a window and return its accounts; None if no such window is open."""
@@ -394,16 +322,15 @@ class Ledger:
             return None
         self._advance(at)
         self.undecided.clear()
-        return self._windows.close(
-            window_id, nthreads=self.nthreads, at=self._at, free=self._free, held=self._held_so_far()
-        )
+        window = self._windows.pop(window_id)
+        return window.close(nthreads=self.nthreads, at=self.at, free=self._free, held=self._held_so_far())
 
     def _advance(self, at: int) -> None:
         """Charge the free slots for the time since the last call."""
-        if at > self._at:
+        if at > self.at:
             if self.slots_free:
-                self._name(self.slots_free, at - self._at)
-            self._at = at
+                self._name(self.slots_free, at - self.at)
+            self.at = at
 
     def _name(self, slots: int, elapsed: int) -> None:
         """Charge free slots for a time."""
@@ -429,27 +356,24 @@ class Ledger:
 
     def _held_so_far(self) -> dict[SlotReservation, int]:
         """For how long each reservation that is not finalized has held its slot."""
-        held = {reservation: self._at - reservation.start for reservation in self._held.values()}
+        held = {reservation: self.at - reservation.start for reservation in self.held.values()}
         return held | {reservation: reservation.ns for reservation in self._ended}
 
     def _holding(self) -> dict[str, tuple[int, int]]:
         """Running time by prefix, and the slots held now."""
         rows: dict[str, tuple[int, int]] = {}
         for reservation, held in self._held_so_far().items():
-            prefix = reservation.prefix
-            if prefix not in rows and len(rows) >= self._max_prefixes:
-                prefix = OTHER
+            prefix = kept_apart(reservation.prefix, rows, self._max_prefixes)
             ns, slots = rows.get(prefix, (0, 0))
             rows[prefix] = ns + held, slots + (reservation.ns < 0)
         return rows
 
     def _note_recomputed(self, reservation: SlotReservation) -> None:
-        lost, mark = self._recomputed, reservation.recomputed or OTHER
-        row = lost.setdefault(mark if mark in lost or len(lost) < MAX_LOSSES else OTHER, [0, 0])
+        mark = kept_apart(reservation.recomputed or OTHER, self._recomputed, MAX_LOSSES)
+        row = self._recomputed.setdefault(mark, [0, 0])
         row[0] += reservation.ns
         row[1] += 1
 
     def _new_prefix(self, prefix: str) -> Row:
-        if len(self._prefixes) >= self._max_prefixes:
-            prefix = OTHER
+        prefix = kept_apart(prefix, self._prefixes, self._max_prefixes)
         return self._prefixes.setdefault(prefix, [0] * len(TASK_BUCKETS))

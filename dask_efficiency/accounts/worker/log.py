@@ -90,11 +90,9 @@ from dask_efficiency.accounts.worker.balance import Availability
 
 #: Characters to which prefixes are cut, wherever they are counted. A guess: they are words.
 MAX_PREFIX_LENGTH = 200
-
 #: Stands for the final state of a task that the protocol of a P2P shuffle stopped; upstream has
 #: ``rescheduled`` for these and for those whose user raised ``Reschedule``.
 BY_SHUFFLE = "rescheduled by a shuffle"
-
 #: Start and stop of a task's thread by the monotonic clock, and its CPU time between, in nanoseconds; the thread's
 #: ident (0 if it was no thread of ours), and its native id (-1 while no trace is recorded).
 Run = tuple[int, int, int, int, int]
@@ -228,10 +226,7 @@ _KINDS = {kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spill
 
 
 def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
-    """Convert entries to lists that JSON can hold, each led by its kind, to read a log again without its worker.
-
-    Keys of tasks are texts afterwards.
-    """
+    """Convert entries to lists that JSON can hold, each led by its kind, to read a log again; keys become texts."""
     return [
         [type(entry).__name__, *(str(value) if name == "key" else value for name, value in entry._asdict().items())]
         for entry in entries
@@ -239,13 +234,7 @@ def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
 
 
 def from_plain(rows: Iterable[Sequence[Any]]) -> list[Entry]:
-    """Restore the entries of :func:`to_plain`.
-
-    Raises
-    ------
-    ValueError
-        On an unknown kind, or another number of fields.
-    """
+    """Restore the entries of :func:`to_plain`; raises ValueError on an unknown kind, or another number of fields."""
     found: list[Entry] = []
     for kind, *values in rows:
         fields = _KINDS[kind]._fields if kind in _KINDS else ()

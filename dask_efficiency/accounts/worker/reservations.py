@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 
-from dask_efficiency.accounts.buckets import scale_down
-from dask_efficiency.accounts.worker.balance import (
-    ACTIVE_BUCKETS,
-    OTHER,
-    TASK_BUCKETS,
-    UNHELD_BUCKETS,
-    Outcome,
-    WindowBalance,
-)
+from dask_efficiency.accounts.rows import OTHER, scale_down
+from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS, TASK_BUCKETS, UNHELD_BUCKETS, Outcome, WindowBalance
 
 _NAMES = tuple(map(str, ACTIVE_BUCKETS))
 
@@ -51,23 +43,10 @@ class ActivityView:
         self._provisional = [0] * len(ACTIVE_BUCKETS)
         #: Per activity, final minus provisional nanoseconds, not yet applied.
         self._corrections = [0] * len(ACTIVE_BUCKETS)
-        #: The view as it was reported last.
         self._reported = [0] * len(ACTIVE_BUCKETS)
 
     def count(self, reservation: SlotReservation, used: Sequence[int], held: int) -> None:
-        """Count what a reservation did since the last time.
-
-        Each activity is given what it lacks of ``used``, in their order, and the last one the rest.
-
-        Parameters
-        ----------
-        reservation
-            One that is not finalized.
-        used
-            Nanoseconds so far, by :data:`ACTIVE_BUCKETS`; the last value is not looked at.
-        held
-            Nanoseconds held so far.
-        """
+        """Count what a reservation did so far: each activity has what it lacks of ``used``, the last one the rest."""
         counted = reservation.counted
         if counted is None:
             counted = reservation.counted = [0] * len(ACTIVE_BUCKETS)
@@ -81,17 +60,7 @@ class ActivityView:
         self._provisional[-1] += left
 
     def finalize(self, reservation: SlotReservation, split: Sequence[int], *, succeeded: bool) -> None:
-        """Note how the time of a reservation is split for good.
-
-        Parameters
-        ----------
-        reservation
-            One that has ended.
-        split
-            Nanoseconds by :data:`ACTIVE_BUCKETS`.
-        succeeded
-            True if the split is in the finalized buckets from now on; else the view keeps it.
-        """
+        """Note how a reservation is split for good; if it ``succeeded`` that is in the finalized buckets now."""
         self.count(reservation, split, reservation.ns)
         assert reservation.counted is not None
         for i, ns in enumerate(split):
@@ -100,13 +69,7 @@ class ActivityView:
                 self._provisional[i] -= ns
 
     def report(self, finalized: Mapping[str, int]) -> dict[str, int]:
-        """The view at this instant, by bucket, in nanoseconds.
-
-        Parameters
-        ----------
-        finalized
-            The buckets of the tasks that succeeded and, under ``spill``, of free slots.
-        """
+        """The view now, by bucket; ``finalized`` are those of tasks that succeeded and, as ``spill``, of free slots."""
         view = [finalized[name] + ns for name, ns in zip(_NAMES, self._provisional, strict=True)]
         corrections = self._corrections
         if any(corrections):
@@ -123,99 +86,47 @@ class ActivityView:
 
 #: Windows open at once; the oldest goes when one more is opened. A guess: each client has one or two.
 MAX_WINDOWS = 64
-
 #: Pairs of span and prefix that a window keeps apart; later ones share a row. A guess that bounds an answer.
 MAX_WINDOW_ROWS = 5_000
 
 Row = list[int]
 
 
-@dataclass(eq=False, slots=True)
-class _Window:
-    opened: int
-    free: Row
-    #: Time for which each reservation that was not finalized had held its slot when the window opened.
-    before: dict[SlotReservation, int]
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-    tasks: dict[str, int] = field(default_factory=dict)
+class SlotWindow:
+    """A ledger's accounts since a window opened, when free slots and unfinalized reservations had had so much time."""
 
+    def __init__(self, *, at: int, free: Sequence[int], held: dict[SlotReservation, int]) -> None:
+        self._opened = at
+        self._free = list(free)
+        self._before = held
+        self._rows: dict[tuple[str, str], Row] = {}
+        self._tasks: dict[str, int] = {}
 
-class SlotWindows:
-    """The windows of one ledger that are open.
-
-    Parameters
-    ----------
-    max_windows
-        Windows kept at once; the oldest goes when one more is opened.
-    """
-
-    def __init__(self, max_windows: int = MAX_WINDOWS) -> None:
-        self._max_windows = max_windows
-        self._windows: dict[str, _Window] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._windows)
-
-    def __contains__(self, window_id: str) -> bool:
-        return window_id in self._windows
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Windows that are open, oldest first."""
-        return tuple(self._windows)
-
-    def open(self, window_id: str, *, at: int, free: Sequence[int], held: dict[SlotReservation, int]) -> None:
-        """Begin a window; one that is open under this id begins anew.
-
-        Parameters
-        ----------
-        free
-            Nanoseconds of the free slots so far, by :data:`~dask_efficiency.accounts.worker.balance.UNHELD_BUCKETS`.
-        held
-            Nanoseconds for which each reservation that is not finalized has held its slot so far.
-        """
-        self._windows.pop(window_id, None)
-        while len(self._windows) >= self._max_windows:
-            del self._windows[next(iter(self._windows))]
-        self._windows[window_id] = _Window(at, list(free), held)
-
-    def finalize(self, reservation: SlotReservation, outcome: Outcome, row: Row) -> None:
-        """Record the part of a reservation that lies in each window.
-
-        Parameters
-        ----------
-        row
-            Nanoseconds of the whole reservation, by the first of
-            :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
-        """
-        for window in self._windows.values():
-            window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
-            before = window.before.pop(reservation, 0)
-            inside = scale_down(row, reservation.ns - before) if before else row
-            total = _window_row(window.rows, reservation.span, reservation.prefix)
-            for i, ns in enumerate(inside):
-                total[i] += ns
+    def finalize(self, reservation: SlotReservation, outcome: Outcome, split: Row) -> None:
+        """Record the part of a reservation that lies in the window; ``split`` is all of it, by first task buckets."""
+        self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
+        before = self._before.pop(reservation, 0)
+        total = self._row(reservation)
+        for i, ns in enumerate(scale_down(split, reservation.ns - before) if before else split):
+            total[i] += ns
 
     def close(
-        self, window_id: str, *, nthreads: int, at: int, free: Sequence[int], held: Mapping[SlotReservation, int]
+        self, *, nthreads: int, at: int, free: Sequence[int], held: Mapping[SlotReservation, int]
     ) -> WindowBalance:
-        """End an open window, and return its accounts; see :meth:`open`."""
-        window = self._windows.pop(window_id)
+        """The accounts of the window, which ends."""
         for reservation, ns in held.items():
-            _window_row(window.rows, reservation.span, reservation.prefix)[-1] += ns - window.before.get(reservation, 0)
-        meanwhile = [now - then for now, then in zip(free, window.free, strict=True)]
+            self._row(reservation)[-1] += ns - self._before.get(reservation, 0)
         return WindowBalance(
             nthreads=nthreads,
-            elapsed=at - window.opened,
-            free={str(b): ns for b, ns in zip(UNHELD_BUCKETS, meanwhile, strict=True)},
-            rows={key: tuple(row) for key, row in window.rows.items()},
-            tasks={str(outcome): n for outcome, n in window.tasks.items()},
+            elapsed=at - self._opened,
+            free={str(b): now - then for b, now, then in zip(UNHELD_BUCKETS, free, self._free, strict=True)},
+            rows={key: tuple(row) for key, row in self._rows.items()},
+            tasks={str(outcome): n for outcome, n in self._tasks.items()},
         )
 
-
-def _window_row(rows: dict[tuple[str, str], Row], span: str, prefix: str) -> Row:
-    """Row of a span and prefix; beyond the bound, the shared row."""
-    key = span, prefix
-    if key not in rows and len(rows) >= MAX_WINDOW_ROWS:
-        key = "", OTHER
-    return rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))
+    def _row(self, reservation: SlotReservation) -> Row:
+        """Row of a span and prefix; beyond the bound, the shared row."""
+        key = reservation.span, reservation.prefix
+        if key not in self._rows and len(self._rows) >= MAX_WINDOW_ROWS:
+            key = "", OTHER
+        return self._rows.setdefault(key, [0] * (len(TASK_BUCKETS) + 1))

@@ -78,7 +78,6 @@ from dask_efficiency.accounts.worker.reservations import SlotReservation
 
 #: States of a task whose thread is, or was, at work; an unwanted transfer is ``cancelled``, too.
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
-
 _SUCCEEDED = Outcome.SUCCEEDED
 _new = tuple.__new__  # for every task: to call the class takes one more call of a Python function
 
@@ -127,7 +126,6 @@ class Ended(NamedTuple):
 
     reservation: SlotReservation
     outcome: Outcome
-    #: Entry of the log with its end.
     moved: Moved
     #: (CPU, wall) nanoseconds that it used in its slot, where it left that before.
     used: tuple[int, int] | None = None
@@ -142,19 +140,10 @@ class Seceded(NamedTuple):
 
 
 class Slots:
-    """Applies the log of a worker to the slots of its ledger.
-
-    Parameters
-    ----------
-    ledger
-        The accounts of its slots.
-    seceded
-        Keys of the tasks that had left their slots before the log begins.
-    """
+    """Applies the log of a worker to the slots of its ledger; the tasks in ``seceded`` had left theirs before."""
 
     def __init__(self, ledger: Ledger, seceded: Iterable[Any] = ()) -> None:
         self._ledger = ledger
-        #: Ended tasks that were not taken yet, oldest first.
         self._ended: list[Ended] = []
         #: Tasks that were cancelled and wanted again while their thread was at work: the scheduler will not
         #: take the result of that run, and has the task run once more.
@@ -190,10 +179,7 @@ class Slots:
                 self._spilled(entry)
 
     def take(self, *, all_of_them: bool) -> list[Ended]:
-        """The tasks that ended since the last call; but the last one where its stimulus may go on.
-
-        The same stimulus may add that the result of that one could not be stored.
-        """
+        """The tasks that ended since the last call; but the last one where its stimulus may still change it."""
         kept = [] if all_of_them else self._ended[-1:]
         taken = self._ended if all_of_them else self._ended[:-1]
         self._ended = kept

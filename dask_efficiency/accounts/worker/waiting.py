@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from dask_efficiency.accounts import buckets
 from dask_efficiency.accounts.buckets import UNKNOWN
-from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.rows import OTHER, add, divide, growth
 
 #: Stands for a cause: threads of a library computed for a waiting task.
 LIBRARY = "library"
-
 #: Stands for a cause: such threads computed for a task that computed too, while slots were free.
 FREE_SLOT_LIBRARY = "library-beside"
-
 #: Pairs of span and prefix with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
 MAX_KEYS = 5_000
-
 #: Prefixes with samples of their own; beyond, the oldest are forgotten. A guess that bounds memory.
 MAX_PREFIXES = 1_000
-
 #: Recent samples of a cause, nanoseconds, beyond which all recent ones are halved, so that old ones fade. A guess:
 #: 10 minutes of one thread.
 MAX_RECENT_NS = 600_000_000_000
-
 #: (span, prefix)
 Key = tuple[str, str]
 Row = dict[str, int]
-
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
-
-
-def in_proportion(weights: Mapping[str, int], ns: int) -> Row:
-    """Divide nanoseconds by name, see :func:`~dask_efficiency.accounts.buckets.in_proportion`."""
-    return dict(zip(weights, buckets.in_proportion([*weights.values()], ns), strict=True))
 
 
 class _Samples:
@@ -55,26 +43,22 @@ class _Samples:
             self.recent = {name: value // 2 for name, value in self.recent.items()}
 
     def absorb(self, other: _Samples) -> None:
-        for cause, ns in other.left.items():
-            self.left[cause] = self.left.get(cause, 0) + ns
-        for cause, ns in other.recent.items():
-            self.recent[cause] = self.recent.get(cause, 0) + ns
+        add(self.left, other.left)
+        add(self.recent, other.recent)
 
     def split(self, ns: int) -> Row:
         """Split ``ns``: what is left of the samples, scaled down or all of it, then as of late."""
         whole = sum(self.left.values())
         if ns <= whole:
-            return in_proportion(self.left, ns) if ns else {}
+            return divide(self.left, ns) if ns else {}
         row = dict(self.left)
-        rest = in_proportion(self.recent, ns - whole) if any(self.recent.values()) else {UNKNOWN: ns - whole}
-        _add(row, rest)
+        add(row, divide(self.recent, ns - whole) if any(self.recent.values()) else {UNKNOWN: ns - whole})
         return row
 
     def take(self, ns: int) -> Row:
         """Split ``ns``, and use the samples up."""
         row = self.split(ns)
-        left = {cause: value - row.get(cause, 0) for cause, value in self.left.items()}
-        self.left = {cause: value for cause, value in left.items() if value > 0}
+        self.left = growth(self.left, row)
         return row
 
 
@@ -94,7 +78,6 @@ class WaitingSums:
         #: By key, from the first :data:`LIBRARY` sample on: :data:`LIBRARY`, and all else as one.
         self._computed: dict[Key, _Samples] = {}
         self.any_library = False
-        #: Nanoseconds of :data:`FREE_SLOT_LIBRARY` by key so far.
         self._free_slots: Counter[Key] = Counter()
         self._stopped = False
         #: Reported causes by prefix, and of the activity view.
@@ -102,17 +85,7 @@ class WaitingSums:
         self._active: Row = {}
 
     def add(self, key: Key, cause: str, ns: int) -> None:
-        """Add a sample.
-
-        Parameters
-        ----------
-        key
-            Span and prefix of the task.
-        cause
-            Cause of its thread's waiting, or :data:`LIBRARY`, or :data:`FREE_SLOT_LIBRARY`.
-        ns
-            For how long, more than 0.
-        """
+        """Add a sample of more than 0 ns; the cause may be :data:`LIBRARY` or :data:`FREE_SLOT_LIBRARY`."""
         if cause == FREE_SLOT_LIBRARY:
             if key in self._free_slots or len(self._free_slots) < MAX_KEYS:
                 self._free_slots[key] += ns
@@ -140,61 +113,35 @@ class WaitingSums:
     # -- threads of libraries ----------------------------------------------------------------
 
     def library(self, key: Key, waited: int) -> int:
-        """Nanoseconds of a task's waiting in which libraries' threads computed; it uses samples up.
-
-        Parameters
-        ----------
-        key
-            Span and prefix of a task that is being finalized.
-        waited
-            Nanoseconds in its thread and not on the CPU, at least 0.
-
-        Returns
-        -------
-        int
-            0 to ``waited``.
-        """
-        if not self.any_library:
-            return 0
+        """Nanoseconds of a task's waiting, 0 to all, in which libraries' threads computed; it uses samples up."""
         samples = self._computed.get(key)
         return samples.take(waited).get(LIBRARY, 0) if samples is not None else 0
 
     def library_so_far(self, key: Key, waited: int) -> int:
         """Estimate :meth:`library` for a task that is not finalized, without using samples up."""
-        if not self.any_library:
-            return 0
         samples = self._computed.get(key)
         return samples.split(waited).get(LIBRARY, 0) if samples is not None else 0
 
     # -- causes ------------------------------------------------------------------------------
 
     def explain(self, noncpu: Mapping[str, int]) -> dict[str, Row]:
-        """Split the bucket ``thread-noncpu``.
-
-        Parameters
-        ----------
-        noncpu
-            The bucket's nanoseconds by prefix, so far: no value falls from call to call.
-
-        Returns
-        -------
-        dict
-            By prefix and cause, so far; each sums to its prefix, and no value falls from call to call.
-        """
+        """Split the bucket ``thread-noncpu`` of each prefix by cause, so far; no value falls from call to call."""
         if OTHER in noncpu:  # the ledger keeps no more prefixes apart, and those it does not know are in this one
-            _fold(self._prefixes, OTHER, [prefix for prefix in self._prefixes if prefix not in noncpu])
+            for prefix in [prefix for prefix in self._prefixes if prefix not in noncpu]:
+                samples = self._prefixes.pop(prefix)
+                self._prefixes.setdefault(OTHER, _Samples()).absorb(samples)
         for prefix, ns in noncpu.items():
             row = self._reported.setdefault(prefix, {})
             more = ns - sum(row.values())
             if more > 0:
-                _add(row, self._prefixes.get(prefix, _Samples()).take(more))
+                add(row, self._prefixes.get(prefix, _Samples()).take(more))
         return {prefix: dict(row) for prefix, row in self._reported.items() if prefix in noncpu}
 
     def explain_activity(self, noncpu: int) -> Row:
         """Split ``thread-noncpu`` of the activity view, of the whole worker, so far; see :meth:`explain`."""
         more = noncpu - sum(self._active.values())
         if more > 0:
-            _add(self._active, self._all.take(more))
+            add(self._active, self._all.take(more))
         return dict(self._active)
 
     # -- windows -----------------------------------------------------------------------------
@@ -209,29 +156,14 @@ class WaitingSums:
         return dict(self._free_slots - mark[1])
 
     def since(self, mark: object, noncpu: Mapping[Key, int]) -> dict[Key, Row]:
-        """Split the ``thread-noncpu`` of a window's rows by what was sampled since its mark.
-
-        Parameters
-        ----------
-        mark
-            The result of :meth:`mark` at the window's opening.
-        noncpu
-            Nanoseconds by span and prefix.
-
-        Returns
-        -------
-        dict
-            By span and prefix, and cause; each sums to its row.
-        """
+        """Split the ``thread-noncpu`` of a window's rows by what was sampled since its mark; each sums to its row."""
         assert isinstance(mark, tuple)
         before_of = mark[0]
         sampled: dict[Key, Row] = {}
         for key, row in self._totals.items():
-            before = before_of.get(key, {})
             # A key that was forgotten and came again has less than at the mark.
-            more = {cause: ns - before.get(cause, 0) for cause, ns in row.items() if ns > before.get(cause, 0)}
-            if more:
-                _add(sampled.setdefault(key if key in noncpu else ("", OTHER), {}), more)
+            if more := growth(row, before_of.get(key, {})):
+                add(sampled.setdefault(key if key in noncpu else ("", OTHER), {}), more)
         return {key: self._split_row(key, ns, sampled) for key, ns in noncpu.items()}
 
     def _split_row(self, key: Key, ns: int, sampled: Mapping[Key, Row]) -> Row:
@@ -242,12 +174,7 @@ class WaitingSums:
             weights = self._totals.get(key)
             if not weights and key[1] in self._prefixes:  # of this prefix in other spans
                 weights = self._prefixes[key[1]].recent
-        return in_proportion(weights, ns) if weights and any(weights.values()) else {UNKNOWN: ns}
-
-
-def _add(row: Row, more: Mapping[str, int]) -> None:
-    for cause, ns in more.items():
-        row[cause] = row.get(cause, 0) + ns
+        return divide(weights, ns) if weights and any(weights.values()) else {UNKNOWN: ns}
 
 
 def _new(table: dict[_K, _V], key: _K, value: _V, limit: int) -> _V:
@@ -256,10 +183,3 @@ def _new(table: dict[_K, _V], key: _K, value: _V, limit: int) -> _V:
         del table[next(iter(table))]
     table[key] = value
     return value
-
-
-def _fold(table: dict[str, _Samples], into: str, names: Iterable[str]) -> None:
-    """Make one of several entries."""
-    for name in names:
-        samples = table.pop(name)
-        table.setdefault(into, _Samples()).absorb(samples)

@@ -16,10 +16,8 @@ from pathlib import Path
 LIBRARY_NAME = "libcallbacks.so.1"
 
 SOURCE = Path(__file__).with_name("callbacks.c")
-
 #: Environment variable; anything but 0 keeps the build from looking for a compiler.
 NO_EXTENSION = "DASK_EFFICIENCY_NO_EXTENSION"
-
 #: ``nodelete``: CUPTI may call the functions until the process ends, so the library must stay loaded.
 _FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
 
@@ -29,39 +27,19 @@ class CannotCompile(OSError):
 
 
 def compiler() -> list[str]:
-    """Command of a C compiler: ``$CC``, or the first of cc, gcc and clang that is installed.
-
-    Raises
-    ------
-    CannotCompile
-        If there is none, if the system is not Linux, or if :data:`NO_EXTENSION` is set.
-    """
+    """Command of a C compiler: ``$CC``, or the first of cc, gcc and clang that is installed; else CannotCompile."""
     if os.environ.get(NO_EXTENSION, "0") not in ("", "0"):
         raise CannotCompile(f"{NO_EXTENSION} is set")
     if sys.platform != "linux":
         raise CannotCompile(f"CUPTI is used on Linux only, and this is {sys.platform}")
-    candidates = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
-    for command in candidates:
+    for command in (shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]):
         if command and shutil.which(command[0]):
             return command
     raise CannotCompile("no C compiler found: neither $CC, nor cc, gcc or clang")
 
 
 def compile_callbacks(library: Path, *flags: str) -> None:
-    """Compile the library and replace its file atomically.
-
-    Parameters
-    ----------
-    library
-        File to write.
-    flags
-        More flags for the compiler.
-
-    Raises
-    ------
-    CannotCompile
-        As :func:`compiler`, and if the compiler fails.
-    """
+    """Compile the library and replace its file atomically."""
     command = compiler()
     unfinished = library.with_name(f"{library.name}.{os.getpid()}")
     try:

@@ -20,10 +20,8 @@ from dask_efficiency.gpu.cupti.build import LIBRARY_NAME
 
 #: Compiled ``callbacks.c``; missing where the installation had no C compiler.
 LIBRARY = Path(__file__).with_name(LIBRARY_NAME)
-
 #: States of a buffer: free, lent to CUPTI, or returned with records.
 FREE, LENT, DONE = range(3)
-
 #: Fields of the table before its slots, as in ``struct pool``.
 _COUNT, _SIZE, _BASE, _REFUSED, _FOREIGN, _SLOTS = range(6)
 
@@ -38,17 +36,9 @@ class BufferPool:
     The memory is never freed, as CUPTI may write to a buffer and call the functions at any later time. A buffer that
     CUPTI has not written to takes no memory.
 
-    Parameters
-    ----------
-    count, size
-        Number of buffers, and bytes of each. If none is free, CUPTI drops records and counts them. While work is queued
-        without end, CUPTI returns a buffer only when it is full and everything in it has ended, so records in small
-        buffers are known sooner. A buffer of the default size holds about 60 launches, and all together 250,000.
-
-    Raises
-    ------
-    CallbacksUnavailable
-        If the package was installed without the compiled functions.
+    If no buffer is free, CUPTI drops records and counts them. While work is queued without end, CUPTI returns a buffer
+    only when it is full and everything in it has ended, so records in small buffers are known sooner. A buffer of the
+    default size, in bytes, holds about 60 launches, and all together 250,000.
     """
 
     def __init__(self, count: int = 4096, size: int = 16 * 2**10) -> None:
@@ -66,11 +56,7 @@ class BufferPool:
         self._first_words = self._bytes.view(np.uint64)[:, 0]
 
     def callbacks(self) -> tuple[int, int]:
-        """Addresses for ``cuptiActivityRegisterCallbacks``.
-
-        A process has one pair of functions. From now on they serve this pool; buffers of another pool count as
-        foreign.
-        """
+        """Addresses for ``cuptiActivityRegisterCallbacks``: the process's one pair of functions, for this pool now."""
         self._library.serve_pool(ctypes.c_void_p(self._address))
         request = ctypes.cast(self._library.request_buffer, ctypes.c_void_p).value
         complete = ctypes.cast(self._library.return_buffer, ctypes.c_void_p).value
@@ -85,7 +71,7 @@ class BufferPool:
 
     @property
     def foreign(self) -> int:
-        """Number of returned buffers that are not of this pool."""
+        """Number of returned buffers that are another pool's."""
         return int(self._table[_FOREIGN])
 
     def lent(self) -> NDArray[np.bool_]:

@@ -7,28 +7,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu import calls as does
-from dask_efficiency.gpu.meter import (
-    BEGINS_GRAPH,
-    CALL,
-    COPY,
-    ENDS_GRAPH,
-    FILL,
-    KERNEL,
-    OPERATION,
-    RETURNS,
-    SPINS,
-    Calls,
-    Operations,
-)
+from dask_efficiency.gpu.meter import BEGINS_GRAPH, CALL, COPY, ENDS_GRAPH, FILL, KERNEL, OPERATION, RETURNS
 
 #: ``CUpti_ActivityKind``, in the first four bytes of every record; the same in all versions.
 MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
-
 #: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end, as
 #: did memcpy and memset: tests/gpu/cupti/test_decode.py has the figures of the headers of CUDA 12.1 to 13.5.
 KERNEL_OFFSETS: Mapping[str, int] = {
@@ -50,73 +38,40 @@ CALL_OFFSETS: Mapping[str, int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLayout:
-    """Sizes in bytes of the records of one version of CUPTI; the offsets above hold for all versions."""
+class RecordLayout(NamedTuple):
+    """Records of one version of CUPTI; the offsets above hold for all versions."""
 
-    #: Name of the kernel record in the header.
     kernel_record: str
-    kernel: int
-    memcpy: int
-    memset: int
-    call: int = 40
-
-    @property
-    def sizes(self) -> Mapping[int, int]:
-        """Bytes of a record, by kind."""
-        return {
-            MEMCPY: self.memcpy,
-            MEMSET: self.memset,
-            DRIVER: self.call,
-            RUNTIME: self.call,
-            CONCURRENT_KERNEL: self.kernel,
-        }
+    #: Bytes of a record, by kind.
+    sizes: Mapping[int, int]
 
 
-_CUDA_12_1 = RecordLayout("CUpti_ActivityKernel9", kernel=208, memcpy=88, memset=88)
-_CUDA_12_8 = RecordLayout("CUpti_ActivityKernel9", kernel=208, memcpy=96, memset=88)
-_CUDA_13_0 = RecordLayout("CUpti_ActivityKernel10", kernel=216, memcpy=96, memset=88)
-_CUDA_13_1 = RecordLayout("CUpti_ActivityKernel11", kernel=224, memcpy=96, memset=88)
-_CUDA_13_3 = RecordLayout("CUpti_ActivityKernel12", kernel=232, memcpy=96, memset=88)
-_CUDA_13_4 = RecordLayout("CUpti_ActivityKernel13", kernel=248, memcpy=112, memset=104)
+def _layout(record: int, *, kernel: int, memcpy: int = 96, memset: int = 88) -> RecordLayout:
+    sizes = {MEMCPY: memcpy, MEMSET: memset, DRIVER: 40, RUNTIME: 40, CONCURRENT_KERNEL: kernel}
+    return RecordLayout(f"CUpti_ActivityKernel{record}", sizes)
+
 
 #: By ``CUPTI_API_VERSION``, which counted releases up to CUDA 12.9. 18 is CUDA 11.8 as well as 12.1: kernels of 11.8
 #: have the same offsets in records that are 8 bytes shorter, so sizes measured in a buffer take precedence.
 _COUNTED: Mapping[int, RecordLayout] = {
-    **dict.fromkeys((18, 20, 21, 22, 23, 24), _CUDA_12_1),
-    **dict.fromkeys((26, 27, 28), _CUDA_12_8),
+    **dict.fromkeys((18, 20, 21, 22, 23, 24), _layout(9, kernel=208, memcpy=88)),
+    **dict.fromkeys((26, 27, 28), _layout(9, kernel=208)),
 }
 #: From CUDA 13.0 on it is major, minor and patch, two digits each. Patches have not changed a layout.
 _DATED: Mapping[int, RecordLayout] = {
-    1300: _CUDA_13_0,
-    1301: _CUDA_13_1,
-    1302: _CUDA_13_1,
-    1303: _CUDA_13_3,
-    1304: _CUDA_13_4,
-    1305: _CUDA_13_4,
+    1300: _layout(10, kernel=216),
+    **dict.fromkeys((1301, 1302), _layout(11, kernel=224)),
+    1303: _layout(12, kernel=232),
+    **dict.fromkeys((1304, 1305), _layout(13, kernel=248, memcpy=112, memset=104)),
 }
 
 
 def layout_for(version: int) -> RecordLayout | None:
-    """Layout of a version of CUPTI.
+    """Layout of a version from ``cuptiGetVersion``: 18 is CUDA 12.1, 28 the first update of 12.9, 130001 that of 13.0.
 
-    Parameters
-    ----------
-    version
-        From ``cuptiGetVersion``: 18 is CUDA 12.1, 28 the first update of 12.9, 130001 that of 13.0.
-
-    Returns
-    -------
-    RecordLayout or None
-        None for a version whose header has not been checked: a guess could take a kernel's grid for its time.
+    None for a version whose header has not been checked: a guess could take a kernel's grid for its time.
     """
     return _COUNTED.get(version) or _DATED.get(version // 100)
-
-
-#: Sizes of records are multiples of this, bytes.
-_ALIGNMENT = 8
-#: Stands for no name in an operation.
-_UNNAMED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +79,8 @@ class Decoded:
     """Content of a buffer, with times of CUPTI's clock."""
 
     #: ``name`` is an index into ``pointers``.
-    operations: Operations
-    calls: Calls
+    operations: NDArray[np.void]
+    calls: NDArray[np.void]
     #: Addresses of kernel names, each once.
     pointers: NDArray[np.uint64]
     #: Records without times, plus one if the rest of the buffer could not be read.
@@ -133,36 +88,15 @@ class Decoded:
 
 
 def decode(
-    buffer: bytes | bytearray | memoryview | NDArray[np.uint8],
-    valid: int,
-    layout: RecordLayout,
-    sizes: Mapping[int, int] | None = None,
-    *,
-    waiting: int = SPINS,
+    content: bytes | NDArray[np.uint8], layout: RecordLayout, sizes: Mapping[int, int] | None = None, *, waiting: int
 ) -> Decoded:
-    """Read a buffer that CUPTI has completed.
+    """Read records one after another, as CUPTI wrote them; one of unknown size ends the reading, and counts as dropped.
 
-    Parameters
-    ----------
-    buffer
-        Records one after another, as CUPTI wrote them.
-    valid
-        Bytes of it that are filled.
-    layout
-        Of this version of CUPTI, from :func:`~dask_efficiency.gpu.cupti.decode.layout_for`.
-    sizes
-        Bytes of records by kind, measured with ``cuptiActivityGetNextRecord``. They take precedence over the layout,
-        and may have kinds that it lacks.
-    waiting
-        Effect of waiting calls on their threads, ``BLOCKS`` or ``SPINS``: the device's schedule flag.
-
-    Returns
-    -------
-    Decoded
-        A record of unknown size ends the reading, and counts as dropped.
+    ``sizes`` in bytes by kind, measured with ``cuptiActivityGetNextRecord``, take precedence over the layout, and may
+    have kinds that it lacks. ``waiting`` is the effect of waiting calls on their threads, BLOCKS or SPINS: the device's
+    schedule flag.
     """
-    valid = min(max(valid, 0), len(buffer))
-    words = np.frombuffer(buffer, np.uint32, count=valid // 4)
+    words = np.frombuffer(content, np.uint32, count=len(content) // 4)
     at, kinds, lost = _walk(words, {**layout.sizes, **(sizes or {})})
     kernels, names = _operations(words, at[kinds == CONCURRENT_KERNEL], KERNEL_OFFSETS, KERNEL)
     copies, _ = _operations(words, at[kinds == MEMCPY], COPY_OFFSETS, COPY)
@@ -171,15 +105,13 @@ def decode(
     driver = _calls(words, at[kinds == DRIVER], does.DRIVER_TABLE, waiting)
     operations = np.concatenate([kernels, copies, fills])
     timed = (operations["end"] >= operations["start"]) & (operations["start"] > 0)
-    untimed = len(operations) - int(timed.sum())
-    if untimed:
-        operations = operations[timed]
-    return Decoded(operations, np.concatenate([runtime, driver]), names, lost + untimed)
+    lost += len(operations) - int(timed.sum())
+    return Decoded(operations[timed], np.concatenate([runtime, driver]), names, lost)
 
 
 def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.uint32], int]:
     """Start of each record, in words; its kind; and 1 if a rest could not be read, else 0."""
-    steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % _ALIGNMENT == 0}
+    steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % 8 == 0}
     begins: list[int] = []
     append, kind_at = begins.append, words.data
     position, end, lost = 0, len(words), 0
@@ -201,22 +133,23 @@ def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[
 
 def _operations(
     words: NDArray[np.uint32], at: NDArray[np.int64], offsets: Mapping[str, int], activity: int
-) -> tuple[Operations, NDArray[np.uint64]]:
+) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
     found = np.empty(len(at), OPERATION)
     found["start"] = _long(words, at, offsets["start"])
     found["end"] = _long(words, at, offsets["end"])
     found["device"] = words[at + offsets["deviceId"] // 4]
     found["stream"] = words[at + offsets["streamId"] // 4]
     found["correlation"] = words[at + offsets["correlationId"] // 4]
-    found["activity"] = activity
-    found["name"] = _UNNAMED
+    found["activity"], found["name"] = activity, -1
     if "name" not in offsets:
         return found, np.empty(0, np.uint64)
     pointers, found["name"] = np.unique(_long(words, at, offsets["name"]), return_inverse=True)
     return found, pointers
 
 
-def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.uint8], waiting: int) -> Calls:
+def _calls(
+    words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.uint8], waiting: int
+) -> NDArray[np.void]:
     numbers = words[at + CALL_OFFSETS["cbid"] // 4]
     what = table[np.minimum(numbers, len(table) - 1)]
     start = _long(words, at, CALL_OFFSETS["start"]).view(np.int64)
@@ -224,12 +157,10 @@ def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.u
     failed = words[at + CALL_OFFSETS["returnValue"] // 4] != 0
     # CUPTI writes 0 where it has no time.
     keep = (what > 0) & (start > 0) & (end >= start) & ~(failed & (what == does.BEGINS_GRAPH))
-    if not keep.all():
-        at, what, start, end, failed = at[keep], what[keep], start[keep], end[keep], failed[keep]
+    at, what, start, end, failed = at[keep], what[keep], start[keep], end[keep], failed[keep]
     effects = np.array([RETURNS, RETURNS, waiting, waiting, BEGINS_GRAPH, ENDS_GRAPH], np.uint8)
     found = np.empty(len(at), CALL)
-    found["start"] = start
-    found["end"] = end
+    found["start"], found["end"] = start, end
     found["thread"] = words[at + CALL_OFFSETS["threadId"] // 4]
     found["correlation"] = words[at + CALL_OFFSETS["correlationId"] // 4]
     found["correlation"][failed | (what > does.COPIES)] = 0

@@ -17,7 +17,6 @@ from dask_efficiency.gpu.cupti.decode import DRIVER, RUNTIME
 
 #: Environment variable with the path of libcupti. A libcupti that the process has loaded takes precedence.
 VARIABLE = "DASK_EFFICIENCY_CUPTI"
-
 #: Reasons for users, by the code of ``CUptiResult``.
 _REASONS = {
     15: "CUPTI could not initialise",
@@ -43,13 +42,7 @@ class CuptiError(OSError):
 
 
 class Cupti:
-    """Functions of one libcupti. Each raises :class:`CuptiError` if CUPTI returns an error.
-
-    Parameters
-    ----------
-    path
-        File of the library. If the process has loaded it already, it is not loaded again.
-    """
+    """Functions of the libcupti in a file, loaded once; each raises CuptiError if CUPTI returns an error."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -124,26 +117,15 @@ class Cupti:
             raise CuptiError(function, -1, f"{self.path} has no such function")
         code = call(*arguments)
         if code != 0:
-            raise CuptiError(function, code, self._name(code))
-
-    def _name(self, code: int) -> str:
-        text = ctypes.c_char_p()
-        known = self._library.cuptiGetResultString(ctypes.c_int(code), ctypes.byref(text)) == 0
-        return text.value.decode(errors="replace") if known and text.value else ""
+            name = ctypes.c_char_p()
+            self._library.cuptiGetResultString(ctypes.c_int(code), ctypes.byref(name))
+            raise CuptiError(function, code, (name.value or b"").decode(errors="replace"))
 
 
 def find(newest: int | None = None) -> str | None:
-    """Path of the libcupti to use: loaded in this process, else named by :data:`VARIABLE`, else installed.
+    """Path of the libcupti to use: loaded in this process, else named by :data:`VARIABLE`, else installed; else None.
 
-    Parameters
-    ----------
-    newest
-        Newest major version that the driver can run; None for any.
-
-    Returns
-    -------
-    str or None
-        A path; None where there is no libcupti.
+    Of those installed, one of at most the major version ``newest``, which the driver can run; None for any.
     """
     loaded = _loaded()
     if loaded or (named := os.environ.get(VARIABLE)):
@@ -179,7 +161,6 @@ def _major(path: str) -> int:
 
 #: Largest drift of two clocks between readings, nanoseconds; beyond, the wall clock was set.
 STEP_NS = 1_000_000
-
 #: A record clock within this of the wall clock, nanoseconds, is taken for it: a minute, as a tick counter is far off.
 _NEAR_NS = 60_000_000_000
 
@@ -187,7 +168,6 @@ _NEAR_NS = 60_000_000_000
 class ClockPair(NamedTuple):
     """Times of two clocks at one instant."""
 
-    #: Clock of the records.
     record: int
     #: Monotonic nanoseconds.
     monotonic: int
@@ -197,14 +177,8 @@ class RecordClock:
     """Converts times of CUPTI's records to monotonic nanoseconds, along a line through readings of both clocks.
 
     CUPTI's clock is the wall clock by default. After a ``torch.profiler`` has run, it is the tick counter of the
-    processor, whose rate is measured from the first reading on.
-
-    Parameters
-    ----------
-    first
-        Reading from before any record.
-    wall
-        Wall clock at that time, nanoseconds.
+    processor, whose rate is measured from the first reading on. That is from before any record, when the wall clock
+    stood at ``wall`` nanoseconds.
     """
 
     def __init__(self, first: ClockPair, *, wall: int) -> None:

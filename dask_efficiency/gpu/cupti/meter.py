@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,40 +16,24 @@ from numpy.typing import NDArray
 
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
+from dask_efficiency.gpu.cupti import decode as records
 from dask_efficiency.gpu.cupti import library
 from dask_efficiency.gpu.cupti.callbacks import BufferPool
-from dask_efficiency.gpu.cupti.decode import (
-    CONCURRENT_KERNEL,
-    DRIVER,
-    MEMCPY,
-    MEMSET,
-    RUNTIME,
-    Decoded,
-    KernelNames,
-    decode,
-    layout_for,
-)
 from dask_efficiency.gpu.cupti.library import ClockPair, Cupti, CuptiError, RecordClock
-from dask_efficiency.gpu.meter import BLOCKS, SPINS, Device, GpuBatch
+from dask_efficiency.gpu.meter import BLOCKS, SPINS, Device, GpuBatch, GpuMeter, MeterRefused
 from dask_efficiency.show.log import logger
 
 #: Functions that ``torch.autograd.profiler`` calls before a trace begins and when it ends. The first registers Kineto's
 #: buffers with CUPTI, which serves one client at a time.
 _PREPARE, _DISABLE = "_prepare_profiler", "_disable_profiler"
-
 #: Second way of ``torch.profiler`` to watch CUDA, with its own buffers and clock.
 _MONITOR = "torch.profiler._cupti_monitor"
 
 
 class KinetoWatch:
-    """Calls a function before Kineto takes over CUPTI, in the thread that starts the profiler.
+    """Calls a function before Kineto takes over CUPTI, in the thread that starts the profiler; logs its exceptions.
 
     It replaces two functions in torch's module; :meth:`close` puts them back.
-
-    Parameters
-    ----------
-    about_to
-        The function, without arguments. An exception is logged, and the profiler goes on.
     """
 
     def __init__(self, about_to: Callable[[], object]) -> None:
@@ -108,15 +92,10 @@ def _uses_cuda(activities: Any) -> bool:
 
 
 #: Kinds of records besides calls. Never KERNEL (3), which keeps kernels from running concurrently.
-_KINDS = (CONCURRENT_KERNEL, MEMCPY, MEMSET)
-_CALLS = {RUNTIME: RUNTIME_CALLS, DRIVER: DRIVER_CALLS}
-
+_KINDS = (records.CONCURRENT_KERNEL, records.MEMCPY, records.MEMSET)
+_CALLS = {records.RUNTIME: RUNTIME_CALLS, records.DRIVER: DRIVER_CALLS}
 #: A record that ends this long after its flush, nanoseconds, was misread.
 _FUTURE_NS = 1_000_000_000
-
-
-class CuptiRefused(RuntimeError):
-    """CUPTI cannot be used in this process; the text gives the reason, for a report."""
 
 
 class OnePool:
@@ -134,17 +113,12 @@ class OnePool:
         return cls.pool
 
 
-class CuptiMeter:
+class CuptiMeter(GpuMeter):
     """Measures every kernel, copy and blocking call of this process, from CUPTI's activity records.
 
     It begins at once, and ends with :meth:`close` or with the process. While a ``torch.profiler`` uses CUDA, it
-    measures nothing and :attr:`gaps` grows.
-
-    Raises
-    ------
-    CuptiRefused
-        If CUDA has no context yet, libcupti is missing or of an unknown version, the callbacks have not been compiled,
-        or another profiler runs.
+    measures nothing and :attr:`gaps` grows. It raises MeterRefused if CUDA has no context yet, libcupti is missing or
+    of an unknown version, the callbacks have not been compiled, or another profiler runs.
     """
 
     kind = "cupti"
@@ -153,15 +127,15 @@ class CuptiMeter:
         driver = libcuda.loaded_driver()
         found = libcuda.devices(driver) if driver is not None else []
         if driver is None or not any(device.active for device in found):
-            raise CuptiRefused("nothing has initialised CUDA in this process")
+            raise MeterRefused("nothing has initialised CUDA in this process")
         path = library.find(libcuda.driver_major(driver))
         if path is None:
-            raise CuptiRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
-        self._devices = {device.number: Device(device.uuid, device.name) for device in found}
+            raise MeterRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
+        self.devices = {device.number: Device(device.uuid, device.name) for device in found}
         self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
-        self._names = KernelNames()
+        self._names = records.KernelNames()
         self._lock = OnePool.lock
-        self._dropped = self._gaps = 0
+        self._gaps = 0
         self._sizes: dict[int, int] = {}
         #: Instant at which Kineto took CUPTI, monotonic nanoseconds; None while this meter has it.
         self._away_since: int | None = None
@@ -171,36 +145,26 @@ class CuptiMeter:
         try:
             self._cupti = Cupti(path)
             version = self._cupti.version
-            layout = layout_for(version)
+            layout = records.layout_for(version)
             if layout is None:
-                raise CuptiRefused(f"CUPTI {version} is not known to this version of dask-efficiency")
+                raise MeterRefused(f"CUPTI {version} is not known to this version of dask-efficiency")
             self._layout = layout
             self._pool = OnePool.get()
             self._kineto = KinetoWatch(self.give_way)
         except (OSError, AttributeError) as error:
-            raise CuptiRefused(str(error)) from error
+            raise MeterRefused(str(error)) from error
         try:
             if self._kineto.running or self._kineto.monitored:
-                raise CuptiRefused("a torch.profiler is running")
+                raise MeterRefused("a torch.profiler is running")
             with self._lock:
                 self._cupti.probe()
                 self._begin()
-        except (CuptiError, CuptiRefused) as error:
+        except (CuptiError, MeterRefused) as error:
             self._kineto.close()
-            raise CuptiRefused(str(error)) from error
+            raise MeterRefused(str(error)) from error
         self._at_exit = atexit.register(self.close)
         how = "chosen calls" if self._filtered else "all calls"
-        self.description = f"CUPTI {version}, {layout.kernel_record}, {how}"
-
-    @property
-    def devices(self) -> Mapping[int, Device]:
-        """Devices that the process may use, by number."""
-        return self._devices
-
-    @property
-    def dropped(self) -> int:
-        """Records without a buffer, without times, or that could not be read."""
-        return self._dropped
+        super().__init__(f"CUPTI {version}, {layout.kernel_record}, {how}")
 
     @property
     def gaps(self) -> int:
@@ -209,29 +173,25 @@ class CuptiMeter:
         return self._gaps + away
 
     def flush(self) -> GpuBatch:
-        """Batch of what became known since the last flush. Takes CUPTI back if a torch.profiler has ended.
+        """Batch of what became known since the last flush; MeterRefused if it can measure no longer.
 
-        Raises
-        ------
-        CuptiRefused
-            If it can measure no longer.
+        Takes CUPTI back if a torch.profiler has ended.
         """
         with self._lock:
             if self._closed:
                 return GpuBatch(known_until=self._known_until)
             if self._kineto.monitored:
                 self._leave()
-                raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one client")
+                raise MeterRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one client")
             try:
-                if self._away_since is not None:
-                    return self._return() if not self._kineto.running else self._collect(self._known_until)
-                if self._kineto.running:
+                if not self._kineto.running:
+                    return self._flush() if self._away_since is None else self._return()
+                if self._away_since is None:
                     # It began without being noticed before. What CUPTI holds goes to Kineto, which ignores it.
                     self._leave()
-                    return self._collect(self._known_until)
-                return self._flush()
+                return self._collect(self._known_until)
             except CuptiError as error:
-                raise CuptiRefused(str(error)) from error
+                raise MeterRefused(str(error)) from error
 
     def give_way(self) -> None:
         """Leave CUPTI to another client; safe to call from any thread.
@@ -341,19 +301,19 @@ class CuptiMeter:
         with_records = self._pool.lent()
         known = min(begin, int(self._free_at[with_records].min())) if with_records.any() else begin
         self._known_until = max(self._known_until, known)
-        self._dropped += self._cupti.dropped()
+        self.dropped += self._cupti.dropped()
         return self._batch(self._decode(content)) if filled else GpuBatch(known_until=self._known_until)
 
-    def _decode(self, content: NDArray[np.uint8]) -> Decoded:
-        return decode(content, len(content), self._layout, self._sizes, waiting=self._waiting)
+    def _decode(self, content: NDArray[np.uint8]) -> records.Decoded:
+        return records.decode(content, self._layout, self._sizes, waiting=self._waiting)
 
-    def _batch(self, decoded: Decoded) -> GpuBatch:
+    def _batch(self, decoded: records.Decoded) -> GpuBatch:
         operations, calls = decoded.operations, decoded.calls
-        for records in (operations, calls):
+        for rows in (operations, calls):
             for field in ("start", "end"):
-                records[field] = self._clock.monotonic(records[field])
+                rows[field] = self._clock.monotonic(rows[field])
         credible = operations["end"] < time.monotonic_ns() + _FUTURE_NS
-        self._dropped += decoded.dropped + len(operations) - int(credible.sum())
+        self.dropped += decoded.dropped + len(operations) - int(credible.sum())
         names = self._names.at(decoded.pointers.tolist())
         return GpuBatch(operations[credible], calls, names, known_until=self._known_until)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dask_efficiency.accounts.buckets import CAUSES, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
@@ -17,16 +20,12 @@ from dask_efficiency.show.figures import label
 
 #: Workers shown on a page with other figures, the least useful first. By eye.
 FEW_WORKERS = 20
-
 #: Workers that have a bar each on their own page; with more, the page shows their spread. By eye.
 MANY_WORKERS = 100
-
 #: GPUs shown on a page with other figures, the most idle first. By eye.
 FEW_GPUS = 16
-
 #: GPUs shown on their own page. By eye.
 MANY_GPUS = 100
-
 #: Share of the pie from which a wedge has room for its per cent, which the key repeats. By eye.
 LABELLED_SHARE = 0.07
 
@@ -36,7 +35,6 @@ WORKERS = ("y", "name", "nthreads", *ACTIVITIES)
 SPREAD = ("y", "name", "colour", "q0", "q10", "q50", "q90", "q100", "least", "most")
 PREFIXES = ("y", "name", "total", *map(str, TASK_BUCKETS))
 GPUS = ("y", "name", *GPU_ACTIVITIES)
-
 #: Values by column, all of equal length.
 Columns = Mapping[str, list[Any]]
 
@@ -109,12 +107,14 @@ def too_many_workers(view: TabView) -> bool:
 def _workers(view: TabView, at_most: int) -> Columns:
     workers = view.last.workers
     shown = workers.shown(at_most)
-    return {
-        "y": list(range(len(shown))),
-        "name": [label(workers.names[worker]) for worker in shown],
-        "nthreads": [workers.nthreads[worker] for worker in shown],
-        **{name: workers.shares[shown, i].tolist() for i, name in enumerate(ACTIVITIES)},
-    }
+    names = [label(workers.names[worker]) for worker in shown]
+    return _rows(names, ACTIVITIES, workers.shares[shown], nthreads=[workers.nthreads[worker] for worker in shown])
+
+
+def _rows(names: Sequence[str], columns: Sequence[str], values: NDArray[np.float64], **more: list[Any]) -> Columns:
+    """Named rows of values by column, and more columns before these."""
+    by_column = {name: values[:, i].tolist() for i, name in enumerate(columns)}
+    return {"y": list(range(len(names))), "name": list(names), **more, **by_column}
 
 
 def worker_spread(view: TabView) -> Columns:
@@ -122,14 +122,10 @@ def worker_spread(view: TabView) -> Columns:
     if not too_many_workers(view):
         return empty(SPREAD)
     found = spread(view.last.workers)
-    return {
-        "y": list(range(len(found.activities))),
-        "name": list(found.activities),
-        "colour": [COLOURS[Bucket(name)] for name in found.activities],
-        **{f"q{quantile:.0%}".rstrip("%"): found.quantiles[:, i].tolist() for i, quantile in enumerate(QUANTILES)},
-        "least": list(found.least),
-        "most": list(found.most),
-    }
+    colours = [COLOURS[Bucket(name)] for name in found.activities]
+    columns = [f"q{quantile:.0%}".rstrip("%") for quantile in QUANTILES]
+    rows = _rows(found.activities, columns, found.quantiles, colour=colours)
+    return {**rows, "least": list(found.least), "most": list(found.most)}
 
 
 def few_gpus(view: TabView) -> Columns:
@@ -145,19 +141,12 @@ def all_gpus(view: TabView) -> Columns:
 def _gpus(view: TabView, at_most: int) -> Columns:
     gpus = view.last.gpus
     shown = gpus.shown(at_most)
-    return {
-        "y": list(range(len(shown))),
-        "name": [gpus.gpus[gpu].label + " (shared)" * gpus.shared[gpu] for gpu in shown],
-        **{name: gpus.shares[shown, i].tolist() for i, name in enumerate(GPU_ACTIVITIES)},
-    }
+    names = [gpus.gpus[gpu].label + " (shared)" * gpus.shared[gpu] for gpu in shown]
+    return _rows(names, GPU_ACTIVITIES, gpus.shares[shown])
 
 
 def prefixes(view: TabView) -> Columns:
     """One row for each prefix with most thread time, in thread-seconds; columns :data:`PREFIXES`."""
     found = view.last.prefixes
-    return {
-        "y": list(range(len(found.names))),
-        "name": list(found.names),
-        "total": found.seconds.sum(axis=1).tolist(),
-        **{str(bucket): found.seconds[:, i].tolist() for i, bucket in enumerate(TASK_BUCKETS)},
-    }
+    buckets = [*map(str, TASK_BUCKETS)]
+    return _rows(found.names, buckets, found.seconds, total=found.seconds.sum(axis=1).tolist())

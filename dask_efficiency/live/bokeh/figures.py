@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bokeh.models import (
     AdaptiveTicker,
@@ -33,44 +33,50 @@ from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS
 SLOW_NS = 5_000_000_000
 
 
-class PagePart(Protocol):
-    """A figure or text of a page."""
+class PagePart:
+    """A figure or text of a page: a Bokeh model that draws a function of the view, every so many nanoseconds."""
 
-    #: The Bokeh model.
-    root: Any
-    #: Nanoseconds between updates at least.
-    every_ns: int
-
-    @property
-    def made_by(self) -> Callable[[TabView], Any]:
-        """Function of the view whose result :meth:`draw` takes."""
+    def __init__(self, root: Any, made_by: Callable[[TabView], Any], every_ns: int = 0) -> None:
+        self.root = root
+        self.made_by = made_by
+        self.every_ns = every_ns
 
     def draw(self, made: Any) -> None:
         """Show the result."""
+        raise NotImplementedError
 
 
-class Text:
-    """Lines of HTML; an empty text takes no room.
-
-    Parameters
-    ----------
-    made_by
-        Makes the HTML.
-    every_ns
-        Nanoseconds between updates at least.
-    options
-        Size and style of the element.
-    """
+class Text(PagePart):
+    """Lines of HTML; an empty text takes no room."""
 
     def __init__(self, made_by: Callable[[TabView], str], *, every_ns: int = 0, **options: Any) -> None:
-        self.made_by = made_by
-        self.every_ns = every_ns
-        self.root = Div(disable_math=True, **options)
+        super().__init__(Div(disable_math=True, **options), made_by, every_ns)
 
     def draw(self, made: str) -> None:
         """Show the HTML."""
         self.root.text = made
         self.root.visible = bool(made)
+
+
+class Figure(PagePart):
+    """A figure of named columns."""
+
+    def __init__(
+        self,
+        name: str,
+        made_by: Callable[[TabView], Columns],
+        names: Sequence[str],
+        *,
+        every_ns: int = 0,
+        **options: Any,
+    ) -> None:
+        self.source = ColumnDataSource(columns.empty(names), name=name)
+        root = figure(toolbar_location=None, tools="", outline_line_color=None, **options)
+        super().__init__(root, made_by, every_ns)
+
+    def draw(self, made: Columns) -> None:
+        """Show the columns."""
+        send(self.source, made)
 
 
 def send(source: ColumnDataSource, made: Columns) -> None:
@@ -98,15 +104,7 @@ class Growth:
 
 
 def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
-    """Difference between two versions of a table; None if they have too little in common.
-
-    Parameters
-    ----------
-    then, now
-        Two versions of the columns, each of equal length.
-    order
-        Column with increasing values that identifies a row.
-    """
+    """Difference between versions of a table with rows in increasing ``order``; None if too little is in common."""
     if not then[order] or not now[order] or now[order][0] not in then[order]:
         return None
     dropped = then[order].index(now[order][0])
@@ -133,113 +131,44 @@ def _same(then: list[Any], now: list[Any]) -> int:
 # -- figures of all threads ------------------------------------------------------------------------
 
 
-class PieFigure:
-    """Thread time by activity, as a pie.
-
-    Parameters
-    ----------
-    options
-        Size of the figure.
-    """
-
-    made_by = staticmethod(columns.pie)
-    every_ns = 0
-
-    def __init__(self, **options: Any) -> None:
-        self.source = ColumnDataSource(columns.empty(columns.PIE), name="pie")
-        self.root = figure(
-            x_range=Range1d(-1.03, 1.03),
-            y_range=Range1d(-1.03, 1.03),
-            toolbar_location=None,
-            tools="",
-            min_border=0,
-            outline_line_color=None,
-            **options,
-        )
-        self.root.axis.visible = False
-        self.root.grid.visible = False
-        self.root.wedge(
-            x=0,
-            y=0,
-            radius=1,
-            start_angle="start",
-            end_angle="stop",
-            direction="clock",
-            fill_color="colour",
-            line_color="#fafafa",
-            source=self.source,
-        )
-        self.root.text(
-            x="x",
-            y="y",
-            text="text",
-            text_color="ink",
-            text_align="center",
-            text_baseline="middle",
-            text_font_size="12px",
-            source=self.source,
-        )
-        self.root.add_tools(HoverTool(tooltips="<b>@label</b> @percent<br>@seconds{0,0.0} thread-seconds<br>@causes"))
-
-    def draw(self, made: Columns) -> None:
-        """Show the wedges."""
-        send(self.source, made)
+def pie_chart(**options: Any) -> Figure:
+    """Thread time by activity, as a pie."""
+    ranges = {"x_range": Range1d(-1.03, 1.03), "y_range": Range1d(-1.03, 1.03)}
+    found = Figure("pie", columns.pie, columns.PIE, min_border=0, **ranges, **options)
+    root, source = found.root, found.source
+    root.axis.visible = False
+    root.grid.visible = False
+    angles = {"start_angle": "start", "end_angle": "stop", "direction": "clock"}
+    root.wedge(x=0, y=0, radius=1, **angles, fill_color="colour", line_color="#fafafa", source=source)
+    style = {"text_color": "ink", "text_align": "center", "text_baseline": "middle", "text_font_size": "12px"}
+    root.text(x="x", y="y", text="text", **style, source=source)
+    root.add_tools(HoverTool(tooltips="<b>@label</b> @percent<br>@seconds{0,0.0} thread-seconds<br>@causes"))
+    return found
 
 
-class TimelineFigure:
-    """Threads by activity over time.
-
-    Parameters
-    ----------
-    options
-        Size and title of the figure.
-    """
-
-    made_by = staticmethod(columns.timeline)
-    every_ns = 0
+class TimelineFigure(Figure):
+    """Threads by activity over time."""
 
     def __init__(self, **options: Any) -> None:
-        self.source = ColumnDataSource(columns.empty(columns.TIMELINE), name="timeline")
-        self.root = figure(
-            # No range that follows the data: it warns when there is none yet.
-            x_range=Range1d(0, 1),
-            y_range=DataRange1d(start=0, range_padding=0.08),
-            x_axis_type="datetime",
-            toolbar_location=None,
-            tools="",
-            outline_line_color=None,
-            **options,
-        )
+        # No range that follows the data: it warns when there is none yet.
+        ranges = {"x_range": Range1d(0, 1), "y_range": DataRange1d(start=0, range_padding=0.08)}
+        super().__init__("timeline", columns.timeline, columns.TIMELINE, x_axis_type="datetime", **ranges, **options)
+        root, source = self.root, self.source
+        bar = {"left": "left", "right": "right", "line_color": None, "source": source}
         bars = [
-            self.root.quad(
-                left="left",
-                right="right",
-                bottom=stack(*ACTIVITIES[:i]),
-                top=stack(*ACTIVITIES[: i + 1]),
-                color=COLOURS[Bucket(name)],
-                line_color=None,
-                name=name,
-                source=self.source,
-            )
-            for i, name in enumerate(ACTIVITIES)
+            root.quad(bottom=stack(*below), top=stack(*below, name), color=COLOURS[Bucket(name)], name=name, **bar)
+            for name, below in ((name, ACTIVITIES[:i]) for i, name in enumerate(ACTIVITIES))
         ]
-        self.root.segment(
-            x0="left",
-            y0="nthreads",
-            x1="right",
-            y1="nthreads",
-            line_color="#1f2328",
-            line_width=1.5,
-            source=self.source,
-        )
+        ends = {"x0": "left", "y0": "nthreads", "x1": "right", "y1": "nthreads"}
+        root.segment(**ends, line_color="#1f2328", line_width=1.5, source=source)
         tooltips = "<b>$name</b><br>@$name{0,0.00} of @nthreads{0,0.0} threads"
-        self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
+        root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
         # Local time of the viewer; Bokeh's formatter knows UTC only.
-        self.root.xaxis.formatter = CustomJSTickFormatter(code=_LOCAL_TIME)
-        self.root.xgrid.visible = False
-        self.root.yaxis.minor_tick_line_color = None
-        self.root.yaxis.ticker = AdaptiveTicker(min_interval=1, desired_num_ticks=5)
-        self.root.yaxis.formatter = NumeralTickFormatter(format="0,0")
+        root.xaxis.formatter = CustomJSTickFormatter(code=_LOCAL_TIME)
+        root.xgrid.visible = False
+        root.yaxis.minor_tick_line_color = None
+        root.yaxis.ticker = AdaptiveTicker(min_interval=1, desired_num_ticks=5)
+        root.yaxis.formatter = NumeralTickFormatter(format="0,0")
 
     def draw(self, made: Columns) -> None:
         """Show the bins."""
@@ -247,7 +176,7 @@ class TimelineFigure:
             self.root.x_range.update(start=made["left"][0], end=made["right"][-1])
         grown = growth(self.source.data, made, order="left")
         if grown is None:
-            send(self.source, made)
+            super().draw(made)
             return
         if grown.changed:
             rows = slice(grown.since, len(self.source.data["left"]))
@@ -269,31 +198,15 @@ return parts.map((part) => String(part).padStart(2, "0")).join(":")
 
 #: Rows that a figure of a whole window has room for at least: one or two would be walls of colour. By eye.
 MIN_ROWS = 6
-
 #: Options of a figure that is as high as its rows, on a page that scrolls.
 BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode": "stretch_width"}
 
 
-class NamedRows:
-    """Figure with one named row per row of its columns, the first on top; hidden without rows.
+class NamedRows(Figure):
+    """Figure with one named row per row of its columns, of shares by default.
 
-    Parameters
-    ----------
-    name
-        Name of the columns in the document.
-    made_by
-        Makes the columns.
-    names
-        Names of the columns.
-    grows
-        True if the height follows the number of rows.
-    x_range
-        Range of the axis; shares by default.
-    options
-        Size of the figure.
+    Hidden without rows, and may grow with them.
     """
-
-    every_ns = SLOW_NS
 
     def __init__(
         self,
@@ -305,21 +218,12 @@ class NamedRows:
         x_range: Any = None,
         **options: Any,
     ) -> None:
-        self.made_by = made_by
         self._grows = grows
         self._min_rows = 1 if grows else MIN_ROWS
-        self.source = ColumnDataSource(columns.empty(names), name=name)
-        self.root = figure(
-            x_range=x_range or Range1d(0, 1),
-            y_range=Range1d(self._min_rows - 0.5, -0.5),
-            # The last tick's label is half beyond the axis.
-            min_border_right=24,
-            toolbar_location=None,
-            tools="",
-            outline_line_color=None,
-            visible=False,
-            **options,
-        )
+        options["x_range"] = x_range or Range1d(0, 1)
+        options["y_range"] = Range1d(self._min_rows - 0.5, -0.5)
+        # The last tick's label is half beyond the axis.
+        super().__init__(name, made_by, names, every_ns=SLOW_NS, min_border_right=24, visible=False, **options)
         self.root.xaxis.formatter = NumeralTickFormatter(format="0 %")
         self.root.yaxis.ticker = FixedTicker(ticks=[])
         # Show only as many names as there is room for.
@@ -338,7 +242,7 @@ class NamedRows:
             if self._grows:
                 self.root.height = 45 + 18 * len(names)
             self.root.visible = bool(names)
-        send(self.source, made)
+        super().draw(made)
 
     def stack(self, colours: Mapping[str, str], tooltips: str) -> None:
         """Fill the rows with stacked bars, one for each named column."""
@@ -382,14 +286,7 @@ def worker_spread(**options: Any) -> NamedRows:
     rows.root.segment(x0="q0", x1="q100", y0="y", y1="y", line_width=2, **line)
     rows.root.hbar(y="y", left="q10", right="q90", height=0.56, fill_color="colour", **line)
     rows.root.scatter(
-        x="q50",
-        y="y",
-        marker="dash",
-        angle=1.5708,
-        size=18,
-        line_color="#1f2328",
-        line_width=2.5,
-        source=rows.source,
+        x="q50", y="y", marker="dash", angle=1.5708, size=18, line_color="#1f2328", line_width=2.5, source=rows.source
     )
     tooltips = (
         "<b>@name</b><br>half of the workers below @q50{0.0 %}, 8 of 10 within @q10{0.0 %} to @q90{0.0 %}"

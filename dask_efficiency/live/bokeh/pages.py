@@ -23,33 +23,25 @@ from dask_efficiency.live.bokeh.figures import (
     BESIDE_OTHERS,
     SLOW_NS,
     PagePart,
-    PieFigure,
     Text,
     TimelineFigure,
     gpu_bars,
+    pie_chart,
     prefix_bars,
     worker_bars,
     worker_spread,
 )
-from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab, TabSource
+from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab
 from dask_efficiency.live.tab_view import TabView
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+
 
 class Page(DashboardComponent):
-    """Parts of a page below a headline; the headline also shows notices.
-
-    Parameters
-    ----------
-    tab
-        Source of what is drawn.
-    headline, parts
-        Texts and figures that :meth:`update` draws.
-    root
-        Bokeh model that contains all of them.
-    """
+    """Parts of a page below a headline; the headline also shows notices."""
 
     def __init__(self, tab: Tab, headline: Text, parts: Sequence[PagePart], root: Any) -> None:
         self._tab = tab
@@ -88,7 +80,7 @@ class Page(DashboardComponent):
 def whole(tab: Tab) -> Page:
     """Headline, largest cause, pie with key, timeline, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
-    pie = PieFigure(width=300, height=330, title="Thread time while there was work")
+    pie = pie_chart(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
     )
@@ -116,7 +108,7 @@ def whole(tab: Tab) -> Page:
 def pie(tab: Tab) -> Page:
     """Pie with its key."""
     key = Text(texts.key_table, name="key", styles={"font-size": _FONT_SIZE, "margin": "0 12px"})
-    figure = PieFigure(aspect_ratio=1, sizing_mode="scale_height")
+    figure = pie_chart(aspect_ratio=1, sizing_mode="scale_height")
     return _stacked(tab, texts.headline, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
 
 
@@ -171,7 +163,6 @@ _CAUSE_STYLE = {"font-size": "14px", "line-height": "1.4", "color": "#444444", "
 _TABLE_STYLE = {"font-size": "13px", "line-height": "1.4", "margin": "4px 6px 4px 20px"}
 _TITLE_STYLE = {"font-size": "13px", "font-weight": "bold", "color": "#444444", "margin": "12px 20px 0"}
 _HEADLINE_STYLE = {"font-size": "clamp(12px, 1.5vw, 22px)", "line-height": "1.3", "margin": "6px 12px 4px"}
-
 #: Readable in a panel of JupyterLab, and larger on a wall.
 _FONT_SIZE = "clamp(11px, 1.3vw, 18px)"
 _KEY_LINE: dict[str, Any] = {
@@ -192,21 +183,15 @@ class NoDashboardError(RuntimeError):
 _TABS: WeakKeyDictionary[Scheduler, Tab] = WeakKeyDictionary()
 
 
-def show(scheduler: Scheduler, source: TabSource) -> None:
-    """Put the pages on this scheduler's dashboard, or switch existing pages to this source.
-
-    Raises
-    ------
-    NoDashboardError
-        If the scheduler serves no Bokeh dashboard.
-    """
+def show(scheduler: Scheduler, source: ClusterAccounts) -> None:
+    """Put the pages on this scheduler's dashboard, or switch them to this source; NoDashboardError if it has none."""
     tab = _TABS.get(scheduler)
     if tab is None:
         tab = _TABS[scheduler] = _install(scheduler)
     tab.show(source)
 
 
-def hide(scheduler: Scheduler, source: TabSource) -> None:
+def hide(scheduler: Scheduler, source: ClusterAccounts) -> None:
     """Remove the links to the pages; does nothing if another source is shown."""
     tab = _TABS.get(scheduler)
     if tab is not None:

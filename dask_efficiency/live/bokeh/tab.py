@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from html import escape
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from distributed.scheduler import heartbeat_interval
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS
-from dask_efficiency.live.last_seconds import WINDOW_NS, Details, ThreadTotals
+from dask_efficiency.live.last_seconds import WINDOW_NS, Details
 from dask_efficiency.live.tab_view import TabView, tab_view
 from dask_efficiency.show.log import logger
 
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+
 #: Path of the page with Dask's links.
 LINK = "efficiency"
-
 #: Milliseconds between two requests of an open page; heartbeats bring news less often. A guess.
 UPDATE_MS = 2_000
-
 #: Milliseconds between two kept details of workers, GPUs and prefixes; the oldest begins the last minutes. A guess.
 KEEP_MS = 60_000
 
@@ -33,26 +32,6 @@ GONE = (
 )
 
 T = TypeVar("T")
-
-
-class TabSource(Protocol):
-    """Accounts of a scheduler and their last polls."""
-
-    cluster: ClusterLedger
-    #: Start of the accounts, seconds since the epoch.
-    since: float
-
-    @property
-    def off(self) -> str | None:
-        """Reason why metering has stopped; None while it works."""
-
-    @property
-    def findings(self) -> Sequence[SlowWorker]:
-        """Current stragglers, the most certain first."""
-
-    @property
-    def recent(self) -> Iterable[ThreadTotals]:
-        """Last polls, in order."""
 
 
 class Tab:
@@ -70,7 +49,7 @@ class Tab:
         #: Lists shared by the templates of all pages.
         self._pages: list[str] = variables["pages"]
         self._plots: list[dict[str, str]] = variables["plots"]
-        self._source: TabSource | None = None
+        self._source: ClusterAccounts | None = None
         #: Last result of each drawing function, with its view.
         self._drawn: dict[Callable[[TabView], Any], tuple[TabView, Any]] = {}
         self._failed = False
@@ -82,7 +61,7 @@ class Tab:
         """True if a source is shown."""
         return self._source is not None
 
-    def show(self, source: TabSource) -> None:
+    def show(self, source: ClusterAccounts) -> None:
         """Add the links and show this source."""
         self.hide(self._source)
         self._source = source
@@ -94,7 +73,7 @@ class Tab:
         self._keep()
         self._keeper.start()
 
-    def hide(self, source: TabSource | None) -> None:
+    def hide(self, source: ClusterAccounts | None) -> None:
         """Remove the links and put a notice on open pages; does nothing if another source is shown."""
         if source is None or source is not self._source:
             return
@@ -114,28 +93,17 @@ class Tab:
         else:
             self._look(source)
 
-    def _look(self, source: TabSource) -> None:
-        polls = list(source.recent)
+    def _look(self, source: ClusterAccounts) -> None:
+        polls = source.recent
         heartbeat_seconds = max(REPORT_SECONDS, float(heartbeat_interval(len(source.cluster.present))))
         # A quarter less, because polls and pages are not in step.
         gap = 0.75e9 * max(UPDATE_MS / 1e3, heartbeat_seconds)
         if polls and (self.view is None or self.notice is not None or polls[-1].at - self.view.at >= gap):
-            self.view = tab_view(
-                source.cluster,
-                polls,
-                self._kept[0],
-                since=source.since,
-                now=time.time(),
-                heartbeat_seconds=heartbeat_seconds,
-                stragglers=source.findings,
-            )
+            self.view = tab_view(source, self._kept[0], now=time.time(), heartbeat_seconds=heartbeat_seconds)
             self.notice = None
 
     def drawn(self, draw: Callable[[TabView], T], *, every_ns: int = 0) -> T:
-        """Result of a function of the view; reused while its view is less than ``every_ns`` older.
-
-        Computed once, however many pages are open.
-        """
+        """Result of a function of the view, one for all pages; kept until the view is ``every_ns`` older."""
         now = self.view
         assert now is not None
         then, made = self._drawn.get(draw, (None, None))

@@ -158,9 +158,10 @@ def _cause_row(causes: str) -> str:
 
 def timeline_key(view: TabView) -> str:
     """Key of the timeline, in lines."""
-    entries = [entry for entry in _entries(view) if entry.colour != OTHER_COLOUR]
     return "".join(
-        _chip(entry.colour, f"{entry.name} {entry.percent}".rstrip(), entry.description) for entry in entries
+        _chip(entry.colour, f"{entry.name} {entry.percent}".rstrip(), entry.description)
+        for entry in _entries(view)
+        if entry.colour != OTHER_COLOUR
     )
 
 
@@ -234,4 +235,4 @@ def straggler_table(view: TabView) -> str:
     more = len(view.stragglers) - len(rows)
     rest = f'<div style="color:#59636e">and {more} more</div>' if more else ""
     head = '<span style="color:#9a6700;font-weight:bold">Slow for the same work</span>'
-    return f'{head}<table style="border-spacing:0 0.2em;font-size:inherit">{"".join(rows)}</table>{rest}'
+    return f"{head}{_table(rows)}{rest}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.lines import SentGraphs
-from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.options import Options
     from dask_efficiency.plugin.parts import Parts, SchedulerPart
 
-#: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.worker.balance.OTHER`. A guess, to
+#: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.rows.OTHER`. A guess, to
 #: bound memory.
 MAX_PREFIXES = 1_000
 

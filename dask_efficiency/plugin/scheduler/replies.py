@@ -25,6 +25,7 @@ from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.metered import TRANSFERS
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.wire.gpu import encode_gpu
+from dask_efficiency.accounts.wire.snapshots import EXTRAS
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.guard import Decoration, decorate
@@ -169,9 +170,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         ),
         "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
         "tasks": dict(cluster.tasks),
-        "outside": dict(cluster.outside),
-        "details": dict(cluster.details),
-        "amounts": cluster.amounts,
+        **dict(zip(EXTRAS, cluster.extras(), strict=True)),
         "waited_for": dict(cluster.idle.parallelism),
         "worker_causes": cluster.part_by_worker("causes"),
         "repeats": accounts.work.repeats.by_prefix(),

@@ -32,13 +32,13 @@ def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:
 def by_path(scheduler: Scheduler, opened: OpenWindow, closed: WindowAccounts) -> tuple[Rows, Rows, OwnPart | None]:
     """Time and causes by path, where a span includes the spans in it; and the client's own part."""
     mine = partial(is_own, scheduler, opened.spans)
-    found = divide(closed, opened.window.shares, mine)
+    spans, causes, own = divide(closed, opened.window.shares, mine)
     known = spans_of(scheduler)
     paths = {}
-    for span_id in found.spans | found.causes:
+    for span_id in spans | causes:
         path = SEPARATOR.join(known[span_id].name) if span_id in known else NO_SPAN
         paths[span_id] = path if path == NO_SPAN or mine(span_id) else SEPARATOR.join((OTHER_WORK, path))
-    return rolled_up(found.spans, paths), rolled_up(found.causes, paths), found.own
+    return rolled_up(spans, paths), rolled_up(causes, paths), own
 
 
 def notes(scheduler: Scheduler, opened: OpenWindow, by_span: Rows) -> list[str]:

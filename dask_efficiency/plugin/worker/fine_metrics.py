@@ -7,11 +7,12 @@ are missing, and nothing breaks. What upstream does not meter of P2P shuffles, :
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, wraps
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from distributed import Worker
 
 from dask_efficiency.accounts.metered import (
     DASK_LABELS,
@@ -29,20 +30,30 @@ from dask_efficiency.accounts.metered import (
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
 
-if TYPE_CHECKING:
-    from distributed import Worker
-
-
 _Name = TypeVar("_Name", str, Metered)
 
 #: Spilling by the memory manager that kept no slot waiting.
 BY_MEMORY_MANAGER = "spill by the memory manager"
-
 #: Name for display of each context that holds no slot.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
-
 #: Characters of a label; longer ones are cut.
 MAX_LABEL_LENGTH = 200
+
+
+class NewDigests:
+    """Keys that a worker's digests have gained since the last call; a dictionary keeps them in order of insertion."""
+
+    def __init__(self, digests_total: Mapping[Any, float]) -> None:
+        self._total = digests_total
+        self._seen = 0
+
+    def __call__(self) -> Iterable[tuple[Any, ...]]:
+        """New keys of fine metrics."""
+        if len(self._total) == self._seen:
+            return ()
+        new = list(self._total)[self._seen :]
+        self._seen += len(new)
+        return [key for key in new if isinstance(key, tuple) and len(key) >= 3]
 
 
 class FineMetrics:
@@ -50,12 +61,11 @@ class FineMetrics:
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
         self._total = digests_total
-        self._seen = 0
+        self._new = NewDigests(digests_total)
         self._spill = SpillMetrics(digests_total)
         self._outside: dict[str, list[Any]] = {}
         self._metered: dict[Metered, list[Any]] = {}
         self._before: dict[Any, float] = dict(digests_total)
-        self._discover()
 
     def spill(self, span: str, prefix: str) -> int:
         """Nanoseconds of spilling for tasks of this span and prefix since the last call."""
@@ -79,8 +89,7 @@ class FineMetrics:
         return self._sums(self._metered)
 
     def _sums(self, groups: dict[_Name, list[Any]]) -> dict[_Name, int]:
-        if len(self._total) != self._seen:
-            self._discover()
+        self._discover()
         total, before = self._total, self._before
         found = {}
         for name, keys in groups.items():
@@ -89,11 +98,10 @@ class FineMetrics:
         return found
 
     def _discover(self) -> None:
-        """Sort new keys; a dictionary keeps them in order of insertion."""
-        for key in islice(list(self._total), self._seen, None):
-            if not (isinstance(key, tuple) and len(key) >= 3 and isinstance(key[-1], str)):
-                continue
+        for key in self._new():
             context, label, unit = key[0], key[-2], key[-1]
+            if not isinstance(unit, str):
+                continue
             if len(key) == 5 and (
                 (context == EXECUTE and not (unit == SECONDS and label in DASK_LABELS))
                 or (context == P2P and key[2] != "foreground")  # the tasks have that too
@@ -103,7 +111,6 @@ class FineMetrics:
                 self._outside.setdefault(OUTSIDE_CONTEXTS[context], []).append(key)
             elif context in OUTSIDE_CONTEXTS:
                 self._meter(key, Metered(context, "", "", str(label)[:MAX_LABEL_LENGTH], unit[:MAX_LABEL_LENGTH]))
-        self._seen = len(self._total)
 
     def _meter(self, key: Any, metered: Metered) -> None:
         if metered not in self._metered and len(self._metered) >= MAX_METERED:
@@ -116,24 +123,23 @@ class SpillMetrics:
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
         self._total = digests_total
-        self._seen = 0
+        self._new = NewDigests(digests_total)
         #: Digests of reading and of writing, by span and prefix.
         self._keys: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {}
-        self._discover()
-        self._before = {group: self._sums(group) for group in self._keys}
+        self._before = {group: self._sums(group) for group in self._keys} if self.any() else {}
 
     def any(self) -> bool:
         """True if any task has read or written so far."""
-        if len(self._total) != self._seen:
-            self._discover()
+        for key in self._new():
+            if len(key) == 5 and key[0] == EXECUTE and key[-1] == SECONDS and key[-2] in SPILL_LABELS:
+                group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
+                self._keys.setdefault(group, ([], []))[key[-2] not in UNSPILL_LABELS].append(key)
         return bool(self._keys)
 
     def since(self, span: str, prefix: str) -> tuple[int, int]:
         """Nanoseconds of (reading, writing) for tasks of this span and prefix since the last call."""
-        if len(self._total) != self._seen:
-            self._discover()
         group = span, prefix
-        if not self._keys or group not in self._keys:
+        if not self.any() or group not in self._keys:
             return 0, 0
         read, written = self._sums(group)
         read_before, written_before = self._before.get(group, (0, 0))
@@ -144,27 +150,9 @@ class SpillMetrics:
         read, written = (round(1e9 * sum(self._total.get(k, 0.0) for k in keys)) for keys in self._keys[group])
         return read, written
 
-    def _discover(self) -> None:
-        for key in islice(list(self._total), self._seen, None):
-            if isinstance(key, tuple) and len(key) == 5 and key[0] == "execute" and key[-1] == "seconds":
-                label = key[-2]
-                if label in SPILL_LABELS:
-                    group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
-                    self._keys.setdefault(group, ([], []))[label not in UNSPILL_LABELS].append(key)
-        self._seen = len(self._total)
-
-
-_COMMS = "background-comms"
-
 
 class ShuffleWatch:
-    """Adds up how long a worker takes to receive from P2P shuffles, and how long it still sends at their barriers.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    """
+    """Adds up how long a worker takes to receive from P2P shuffles, and how long it still sends at their barriers."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -176,7 +164,7 @@ class ShuffleWatch:
         """Watch, as soon as the worker takes part in shuffles; no-op where it is watched."""
         if not self._watching:
             self._watching = all(
-                self._replacements.put(patch, self._worker, self._timed(label))
+                self._replacements.put(patch, self._worker, partial(self._timed, label))
                 for patch, label in ((SHUFFLE_RECEIVE, RECEIVE), (SHUFFLE_INPUTS_DONE, FLUSH))
             )
 
@@ -189,18 +177,15 @@ class ShuffleWatch:
         """Nanoseconds so far; several messages may be taken in at once."""
         return dict(self._ns)
 
-    def _timed(self, label: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        metered = Metered(P2P, "", _COMMS, label, SECONDS)
+    def _timed(self, label: str, handler: Callable[..., Any]) -> Callable[..., Any]:
+        metered = Metered(P2P, "", "background-comms", label, SECONDS)
 
-        def wrap(handler: Callable[..., Any]) -> Callable[..., Any]:
-            @wraps(handler)
-            async def handle(*args: Any, **kwargs: Any) -> Any:
-                began = monotonic_ns()
-                try:
-                    return await handler(*args, **kwargs)
-                finally:
-                    self._ns[metered] = self._ns.get(metered, 0) + monotonic_ns() - began
+        @wraps(handler)
+        async def handle(*args: Any, **kwargs: Any) -> Any:
+            began = monotonic_ns()
+            try:
+                return await handler(*args, **kwargs)
+            finally:
+                self._ns[metered] = self._ns.get(metered, 0) + monotonic_ns() - began
 
-            return handle
-
-        return wrap
+        return handle

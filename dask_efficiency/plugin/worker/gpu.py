@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,8 +30,7 @@ class WorkerGpu:
     """
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
-        self._worker = worker
-        self._threads = threads
+        self._worker, self._threads = worker, threads
         self._watch: GpuWatch | None = None
         self._closed = True
         #: Totals of ended watches, and totals that were reported last.
@@ -41,22 +42,18 @@ class WorkerGpu:
         """Watch from now on, unless the option is ``off``."""
         if option == "off" or not self._closed or self._failed is not None:
             return
-        try:
+        with self._failing():
             self._watch = new_watch(option, self._threads, self._worker)
             self._closed = False
-        except Exception as error:
-            self._fail(error)
 
     def stop(self) -> None:
         """Read what is known, and stop watching."""
         if self._watch is None or self._closed:
             return
-        try:
-            self._closed = True
+        self._closed = True
+        with self._failing():
             self._watch.close()
             self._before = self._sum()
-        except Exception as error:
-            self._fail(error)
         self._threads.unwatch()
 
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
@@ -69,31 +66,16 @@ class WorkerGpu:
             self._fail(error)
             return None
 
-    def check(self) -> None:
-        """Stop noting windows if the watch reads them no longer."""
-        if self._watch is None or not self._threads.watched:
-            return
-        try:
-            totals = self._watch.totals()
-            if totals.meter == "none" and totals.description:  # else it is about to begin
-                self._threads.unwatch()
-        except Exception as error:
-            self._fail(error)
-
     async def catch_up(self) -> None:
         """Wait, a second at most, for all that is known by now; not at all if nothing is watched."""
-        if self._watch is not None and self._threads.watched:
-            try:
+        if self._watch is not None and self._threads.meter.windows is not None:
+            with self._failing():
                 await self._watch.catch_up()
-            except Exception as error:
-                self._fail(error)
 
     def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
-        """Accounts so far; None if nothing has used a GPU."""
-        try:
+        """Accounts so far; None if nothing has used a GPU. Windows end if the watch reads them no longer."""
+        with self._failing():
             self._reported = self._before if self._closed else self._sum()
-        except Exception as error:
-            self._fail(error)
         found = self._reported
         if self._failed is not None:  # the last report stays
             found = replace(found or GpuTotals(), meter="none", description=self._failed)
@@ -102,9 +84,19 @@ class WorkerGpu:
     def _sum(self) -> GpuTotals | None:
         """Totals of the present and the former watches."""
         now = None if self._watch is None else self._watch.totals()
-        if now is None or (now.meter == "none" and not now.description):
+        if now is None or (now.meter == "none" and not now.description):  # it is about to begin
             return self._before
+        if now.meter == "none":
+            self._threads.unwatch()
         return now if self._before is None else add_totals(self._before, now)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """A failure of the block ends the accounts, and goes no further."""
+        try:
+            yield
+        except Exception as error:
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         if self._failed is None:
@@ -123,9 +115,8 @@ def new_watch(option: str, threads: TaskThreads, worker: Worker) -> GpuWatch:
     own = worker.executors.keys() - {"default", "offload", "actor"}
     return GpuWatch(
         option,
-        windows=threads.windows,
+        threads,
         not_tasks=partial(threads_of_no_task, threading.get_ident()),
-        surround=threads.surround,
         task_threads=worker.state.nthreads + len(own),
     )
 

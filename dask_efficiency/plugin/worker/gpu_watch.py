@@ -7,82 +7,57 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from dask.utils import key_split
 
 from dask_efficiency.accounts.gpu import GpuTotals, GpuUse
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu import libcuda
-from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused
+from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, NullMeter, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, MeterRefused, TaskId
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
-from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
+from dask_efficiency.gpu.torch_events import TorchEventMeter
+from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.show.log import logger
 
 #: Seconds between two flushes, and between two looks for a framework.
 INTERVAL_SECONDS = 0.5
-
 #: Seconds between two readings of the sensors.
 READING_SECONDS = 1.0
-
 #: Modules that bring CUDA into a process; without one of them, nothing else is checked.
 FRAMEWORKS = ("torch", "cupy_backends", "numba.cuda.cudadrv.driver", "cuda.bindings.driver", "pycuda")
-
 #: Ended tasks whose GPU use was not asked for; beyond, the oldest are dropped.
 MAX_TASKS = 20_000
 
 _NO_USE = GpuUse()
 
-Around = Callable[[TaskId, Any], Callable[[], object] | None]
-
 
 class GpuWatch:
     """Picks the best available meter once a framework has initialised CUDA, flushes it, and keeps the accounts.
 
+    With the option ``auto`` that is CUPTI, else events of torch, else nothing, with the reasons; ``cupti`` and
+    ``torch-events`` are that one or nothing, ``off`` is nothing.
+
     Until then its thread wakes up twice a second and looks for a module. Other threads read values that the watch's
     thread has published, so nobody waits for it. A failure ends the metering, is logged once and is in :meth:`totals`.
     Of several watches in one process the first meters, as there is one CUPTI.
-
-    Parameters
-    ----------
-    option
-        ``auto``: CUPTI, else events of torch, else nothing, with the reasons. ``cupti``, ``torch-events``: that one or
-        nothing. ``off``: nothing.
-    windows
-        Gives windows of tasks that run, then of tasks that ended since the last call; first called when there is a
-        meter. Called in the watch's thread, as are the next two.
-    not_tasks
-        Gives idents of threads whose work is no task's.
-    surround
-        Called with the function to call around each task, or None to end that.
-    task_threads
-        Number of threads of the process that run tasks.
     """
 
     _owner: GpuWatch | None = None
     _owning = threading.Lock()
 
     def __init__(
-        self,
-        option: str,
-        *,
-        windows: Callable[[], Iterable[TaskWindow]],
-        not_tasks: Callable[[], Collection[int]] = frozenset,
-        surround: Callable[[Around | None], object] = lambda around: None,
-        task_threads: int = 1,
+        self, option: str, threads: TaskThreads, *, not_tasks: Callable[[], Collection[int]], task_threads: int
     ) -> None:
-        self._option = option
-        self._windows = windows
+        self._option, self._threads, self._task_threads = option, threads, task_threads
+        #: Gives idents of threads whose work is no task's.
         self._not_tasks = not_tasks
-        self._surround = surround
-        self._task_threads = task_threads
         self._meter: GpuMeter | None = None
         self._ledger: GpuLedger | None = None
         self._nvml: Nvml | None = None
@@ -99,10 +74,10 @@ class GpuWatch:
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._watch, name="dask-efficiency-gpu", daemon=True)
-        if option == "off":
-            return
-        if self._own():
-            self._thread.start()
+        with GpuWatch._owning:
+            if option != "off" and GpuWatch._owner is None:
+                GpuWatch._owner = self
+                self._thread.start()
 
     @property
     def armed(self) -> bool:
@@ -143,8 +118,6 @@ class GpuWatch:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(seconds)
 
-    # -- the watch's own thread ----------------------------------------------------------------
-
     def _watch(self) -> None:
         try:
             while not self._closing:
@@ -154,7 +127,9 @@ class GpuWatch:
                     break
             self._turn(final=True)
         except Exception as error:
-            self._fail(error)
+            logger.exception("dask_efficiency no longer meters GPUs")
+            reason = f"failed: {type(error).__name__}: {error}"[:500]
+            self._totals = replace(self._totals, meter="none", description=reason)
         finally:
             self._end()
 
@@ -168,13 +143,14 @@ class GpuWatch:
                     if resting and not final and _cuda_in_use():
                         self._arm()
             else:
-                self._flush(final)
-        except (CuptiRefused, TorchEventsRefused) as refusal:
+                self._take(self._meter.close() if final else self._meter.flush(), final=final)
+                self._publish()
+        except MeterRefused as refusal:
             self._replace_meter(str(refusal))
         finally:
             for loop, flushed in asked:
                 _resolve(loop, flushed)
-        return not (isinstance(self._meter, NullMeter) and self._nvml is None)
+        return self._meter is None or self._meter.kind != "none" or self._nvml is not None
 
     def _arm(self) -> None:
         driver = libcuda.loaded_driver()
@@ -184,38 +160,34 @@ class GpuWatch:
         except (ImportError, RuntimeError) as error:
             logger.info("no readings of GPU sensors: %s", error)
         meter = self._meter = self._best_meter()
-        self._ledger = GpuLedger(at=time.monotonic_ns(), prefix_of=_prefix_of)
+        # The worker may have forgotten a task by the time of its GPU work.
+        self._ledger = GpuLedger(time.monotonic_ns(), lambda key: str(key_split(key))[:MAX_PREFIX_LENGTH])
         if meter.kind == "none":
             logger.info("GPU time is not metered: %s", meter.description)
         else:
             if isinstance(meter, TorchEventMeter):
-                self._surround(meter.around)
+                self._threads.surround("gpu", meter.around)
             # From here on windows are noted, also of running tasks.
             self._take(meter.flush())
         self._publish()
 
     def _best_meter(self) -> GpuMeter:
-        reasons = []
-        if self._option in ("auto", "cupti"):
+        reasons: list[str] = []
+        meters: dict[str, Callable[[], GpuMeter]] = {
+            CuptiMeter.kind: CuptiMeter,
+            TorchEventMeter.kind: partial(TorchEventMeter, task_threads=self._task_threads),
+        }
+        for kind in meters if self._option == "auto" else meters.keys() & {self._option}:
             try:
-                return CuptiMeter()
-            except CuptiRefused as refusal:
+                meter = meters[kind]()
+            except MeterRefused as refusal:
                 reasons.append(str(refusal))
-        if self._option in ("auto", "torch-events"):
-            try:
-                meter = TorchEventMeter(task_threads=self._task_threads)
-                if reasons:
-                    meter.description += f"; CUPTI cannot be used: {reasons[0]}"
-                    logger.info("GPU time is an upper bound: %s", meter.description)
-                return meter
-            except TorchEventsRefused as refusal:
-                reasons.append(str(refusal))
-        return NullMeter("; ".join(reasons) or f"no meter is called {self._option!r}")
-
-    def _flush(self, final: bool) -> None:
-        assert self._meter is not None
-        self._take(self._meter.close() if final else self._meter.flush(), final=final)
-        self._publish()
+                continue
+            if reasons:
+                meter.description += f"; CUPTI cannot be used: {reasons[0]}"
+                logger.info("GPU time is an upper bound: %s", meter.description)
+            return meter
+        return GpuMeter("; ".join(reasons) or f"no meter is called {self._option!r}")
 
     def _take(self, batch: GpuBatch, *, final: bool = False) -> None:
         """Add a batch to the accounts, with the tasks that were at work."""
@@ -224,19 +196,15 @@ class GpuWatch:
         if self._meter.kind == "none":
             return
         uncertain = self._meter.dropped + self._meter.gaps
-        windows = [*self._windows()]
+        windows = self._threads.windows()
         since = self._known[0] if self._known[0] >= 0 else time.monotonic_ns()
-        self._ledger.add(
-            batch,
-            windows,
-            devices=self._meter.devices,
-            not_tasks=self._not_tasks(),
-            lost=uncertain > self._uncertain,
-            final=final,
-        )
+        devices, lost = self._meter.devices, uncertain > self._uncertain
+        self._ledger.add(batch, windows, devices=devices, not_tasks=self._not_tasks(), lost=lost, final=final)
         self._uncertain = uncertain
         self._uses.update(self._ledger.uses())
-        self._known = since, self._ledger.known_until, _not_ended(windows)
+        running = {task for task, stop, _ in windows if stop < 0}
+        ended = {task for task, stop, _ in windows if stop >= 0}
+        self._known = since, self._ledger.known_until, running - ended
         for task in list(self._uses)[: max(0, len(self._uses) - MAX_TASKS)]:
             self._uses.pop(task, None)
 
@@ -260,48 +228,23 @@ class GpuWatch:
     def _replace_meter(self, reason: str) -> None:
         """Stop metering; the accounts stay."""
         logger.info("GPU time is not metered any more: %s", reason)
-        former, self._meter = self._meter, NullMeter(reason)
+        former, self._meter = self._meter, GpuMeter(reason)
         if former is not None:
-            _close_quietly(former.close)
-        self._surround(None)
+            _close_quietly(former)
+        self._threads.surround("gpu", None)
         self._totals = replace(self._totals, meter="none", description=reason)
-
-    def _fail(self, error: Exception) -> None:
-        logger.exception("dask_efficiency no longer meters GPUs")
-        self._totals = replace(self._totals, meter="none", description=f"failed: {type(error).__name__}: {error}"[:500])
 
     def _end(self) -> None:
         """Clean up, even after a failure."""
-        used = [used.close for used in (self._meter, self._nvml) if used is not None]
-        for leave in (partial(self._surround, None), *used):
-            _close_quietly(leave)
+        self._threads.surround("gpu", None)
+        for used in (self._meter, self._nvml):
+            if used is not None:
+                _close_quietly(used)
         with GpuWatch._owning:
             if GpuWatch._owner is self:
                 GpuWatch._owner = None
         while self._waiting:
             _resolve(*self._waiting.popleft())
-
-    def _own(self) -> bool:
-        """Become the watch of this process, unless there is one."""
-        with GpuWatch._owning:
-            if GpuWatch._owner is None:
-                GpuWatch._owner = self
-            return GpuWatch._owner is self
-
-
-def _prefix_of(key: Any) -> str:
-    """Prefix of a key; its worker may have forgotten the task by now."""
-    return str(key_split(key))[:MAX_PREFIX_LENGTH]
-
-
-def _not_ended(windows: Iterable[TaskWindow]) -> set[TaskId]:
-    found: set[TaskId] = set()
-    for task, stop, _ in windows:
-        if stop < 0:
-            found.add(task)
-        elif found:
-            found.discard(task)
-    return found
 
 
 def _cuda_in_use() -> bool:
@@ -312,10 +255,10 @@ def _cuda_in_use() -> bool:
     return driver is not None and libcuda.in_use(driver)
 
 
-def _close_quietly(leave: Callable[[], object]) -> None:
+def _close_quietly(used: GpuMeter | Nvml) -> None:
     """Close something that may have failed already."""
     try:
-        leave()
+        used.close()
     except Exception:
         logger.debug("while the GPU watch ended", exc_info=True)
 

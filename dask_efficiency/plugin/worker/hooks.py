@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice, product
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
+from distributed import Worker
 from distributed.core import Status
 from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, UnpauseEvent
 
@@ -31,20 +32,15 @@ from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import input_bytes
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.spill_watch import SpillWatch
-    from dask_efficiency.plugin.worker.threads import TaskThreads
-
+from dask_efficiency.plugin.worker.spill_watch import SpillWatch
+from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Tasks whose hooks are timed after each heartbeat; timing takes as long as the hook itself, so only some are.
 SAMPLE = 4
 
 
 class HookCost:
-    """Times the hooks of the first few tasks of each interval; upstream counts the tasks."""
+    """CPU time of hooks, from those of the first few tasks of each interval; upstream counts the tasks."""
 
     def __init__(self) -> None:
         self._tasks = 0
@@ -54,18 +50,11 @@ class HookCost:
         #: Estimated nanoseconds of all calls so far; only grows.
         self.spent = 0
 
-    @property
-    def enough(self) -> bool:
-        """True if this interval's sample is complete."""
-        return self._timed >= SAMPLE
-
-    def timed(self, hook: Callable[..., object], *args: Any, ends: bool) -> None:
-        """Call a hook and time it, less the time of reading the clock; ``ends`` if it is the last of a task."""
-        before = thread_time_ns()
-        began = thread_time_ns()
-        hook(*args)
-        self._timed_ns += thread_time_ns() - began - (began - before)
+    def add(self, ns: int, *, ends: bool) -> bool:
+        """Add the time of a hook, the last one of a task if it ``ends``; True if this interval's sample is complete."""
+        self._timed_ns += ns
         self._timed += ends
+        return self._timed >= SAMPLE
 
     def next_interval(self, tasks: int) -> None:
         """Add the interval that ends; ``tasks`` is the number that the worker has executed since its start."""
@@ -77,37 +66,26 @@ class HookCost:
 
 
 class TimedHook:
-    """Replaces a plugin's hook and times it, until the sample is complete.
-
-    Parameters
-    ----------
-    hook
-        The hook.
-    cost
-        Sums of times.
-    plugin
-        Plugin that has the hook.
-    """
+    """Replaces a plugin's hook and times it, until the sample is complete."""
 
     def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: ReferenceType[Any]) -> None:
-        self._hook = hook
-        self._cost = cost
-        self._plugin = plugin
+        self._hook, self._cost, self._plugin = hook, cost, plugin
 
-    def __call__(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Call the hook."""
-        self._cost.timed(self._hook, key, start, finish, ends=start == "executing")
+    def __call__(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        """Call the hook, and add its time less that of reading the clock."""
+        before = thread_time_ns()
+        began = thread_time_ns()
+        self._hook(key, start, finish)
+        complete = self._cost.add(thread_time_ns() - began - (began - before), ends=start == "executing")
         plugin = self._plugin()
-        if self._cost.enough and plugin is not None and plugin.transition is self:
+        if complete and plugin is not None and plugin.transition is self:
             plugin.transition = self._hook
 
 
 #: States between which a transition does not matter to slots.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
-
 #: States of a task that was received and has no slot.
 WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
-
 #: States besides ``flight`` in which a task may be in flight.
 MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
 
@@ -142,14 +120,11 @@ def noted(start: str, finish: str) -> bool:
 
 #: Events of upstream without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
-
 #: Used for every task: attributes of an enum's class are slow.
 _RUNNING = Status.running
 _EXECUTING, _LONG_RUNNING, _NEITHER = TaskSet.EXECUTING, TaskSet.LONG_RUNNING, TaskSet.NEITHER
-
 #: Nanoseconds without a hook, after which the log of stimuli is searched for pauses.
 _LOOK_BACK_NS = 50_000_000
-
 #: Entries at which the log is read; it is also read before each report of the accounts.
 MAX_ENTRIES = 200
 
@@ -170,27 +145,7 @@ _new = tuple.__new__
 
 
 class WorkerHooks:
-    """Follows one worker's tasks; all its methods are called on the event loop.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    slots
-        Read the log.
-    pending
-        Finalizes ended tasks.
-    spills
-        Times in which the event loop spilled; writes to the log.
-    threads
-        Use of threads by tasks.
-    log
-        The log.
-    failed
-        Called with an exception.
-    at
-        Now, monotonic nanoseconds.
-    """
+    """Follows one worker's tasks and writes the log; all its methods are called on the event loop."""
 
     def __init__(
         self,
@@ -205,23 +160,16 @@ class WorkerHooks:
         at: int,
     ) -> None:
         self.cost = HookCost()
-        self.slots = slots
-        self._worker = worker
-        self._state = worker.state
-        self._tasks = worker.state.tasks
-        self._executing = worker.state.executing
-        self._pending = pending
-        self._spills = spills
-        self._threads = threads
-        self._meter = threads.meter
-        self._done = threads.meter.done
-        self._log = log
+        self.slots, self._worker = slots, worker
+        self._state, self._tasks, self._executing = worker.state, worker.state.tasks, worker.state.executing
+        self._pending, self._spills, self._threads = pending, spills, threads
+        self._meter, self._done, self._log = threads.meter, threads.meter.done, log
         #: Entries up to which nothing checks whether to read the log.
         self._room = 0
         self._failed = failed
         self._recorder: LogReader | None = None
-        #: Worker's half, which has this hook.
-        self._plugin: ReferenceType[Any] | None = None
+        #: Gives the worker's half, which has this hook.
+        self._plugin: Callable[[], Any] = lambda: None
         #: Tasks that left their slots and are in their threads.
         self._left = {ts.key for ts in worker.state.long_running}
         #: Stimulus of the last entry, if that tells which task spilled; and, for a recorder, with its number.
@@ -238,8 +186,6 @@ class WorkerHooks:
             self._take(ts, at)
         self.observe(at)
 
-    # -- coming and going --------------------------------------------------------------------
-
     def attach(self, plugin: Any) -> None:
         """Have upstream call the hook, after the worker's data is watched."""
         self._plugin = ref(plugin)
@@ -251,10 +197,9 @@ class WorkerHooks:
             self.catch_up()
         except Exception as error:
             self._failed(error)
-        plugin = None if self._plugin is None else self._plugin()
+        plugin, self._plugin = self._plugin(), lambda: None
         if plugin is not None:
             vars(plugin).pop("transition", None)
-        self._plugin = None
 
     def record(self, recorder: LogReader | None) -> None:
         """Log the details for a trace, and have a recorder read the log from here on; None ends that."""
@@ -264,11 +209,9 @@ class WorkerHooks:
     def sample(self) -> None:
         """Time the hooks of the next tasks; called at each heartbeat."""
         self.cost.next_interval(self._state.executed_count)
-        plugin = None if self._plugin is None else self._plugin()
+        plugin = self._plugin()
         if plugin is not None:
             plugin.transition = TimedHook(self.transition, self.cost, ref(plugin))
-
-    # -- the hook ----------------------------------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         """Log a transition; Dask calls this hook in the middle of a stimulus."""
@@ -379,7 +322,8 @@ class WorkerHooks:
             watched = self._meter.windows is not None
             if finish == "memory" and ts is not None:
                 if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
-                    nbytes = size_of(ts)
+                    # Of its input or, if it has none, of its output.
+                    nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
                 if ts.nbytes is not None:
                     made = ts.nbytes
             elif finish == "rescheduled" and key in self._meter.stopped_by_shuffle:
@@ -394,8 +338,6 @@ class WorkerHooks:
         if ts in self._executing:
             return _EXECUTING
         return _LONG_RUNNING if ts in self._state.long_running else _NEITHER
-
-    # -- reading -----------------------------------------------------------------------------
 
     def catch_up(self, *, report: bool = False) -> None:
         """Read the log, and finalize all tasks that have ended; called between stimuli.
@@ -413,8 +355,6 @@ class WorkerHooks:
         if self._recorder is not None:
             self._recorder.read(entries, whole=whole)
         self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())
-
-    # -- free slots --------------------------------------------------------------------
 
     def _look(self, at: int) -> None:
         """Note the cause of free slots if it has changed."""
@@ -471,11 +411,6 @@ class WorkerHooks:
         if changes:
             self._log += reversed(changes)
             self._observed, self._waits = None, True
-
-
-def size_of(ts: Any) -> float:
-    """Bytes of a task's input or, if it has none, of its output."""
-    return (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
 
 
 def stored_ns(ts: Any) -> int:

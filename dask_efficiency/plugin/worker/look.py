@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.lines import EVENT_LOOP, HolderRow, Holdup, SampleRow, Stack
-from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key, in_proportion
+from dask_efficiency.accounts.rows import divide
+from dask_efficiency.accounts.worker.waiting import FREE_SLOT_LIBRARY, LIBRARY, Key
 from dask_efficiency.plugin.processors import Throttling
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
 from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, PythonLocks, WaitStates
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
 
 CORE, THROTTLED = "core", "throttled"
-
 #: Bucket of waiting for threads of libraries.
 LIBRARY_THREADS = "library-threads"
-
 #: Share of Python's switch interval after which a thread that waits for the GIL has asked its holder to release it;
 #: with a margin for clocks.
 _ASKED = 0.8
-
 #: Nanoseconds of holding the GIL at once for which a thread is named: long enough for a user to notice.
 LONG_HOLD_NS = 100_000_000
-
 #: Share of such a hold that a thread must have used as CPU to be named.
 _MIN_HELD = 0.6
-
 #: CPU share since the last look below which an event loop that wants the GIL or a core is kept waiting by others.
 _MIN_WORK = 0.5
-
 #: Shares of the cores that libraries' threads used or waited for, in all, or mostly waited for: then tasks that wait
 #: for them wait for a core.
 _ALL_CORES, _HALF_OF_THEM = 0.8, 0.4
-
 #: Nanoseconds between two readings of the CPU limit's statistics.
 THROTTLING_NS = 500_000_000
-
 #: Spans and prefixes with time without a witness; beyond, the oldest goes. A guess, to bound memory.
 MAX_KEYS = 1_000
 
@@ -77,29 +70,6 @@ class Look:
 
     A task that began since the look before stands for all the time since: so tasks shorter than the interval, most of
     which are never seen, are right in sum.
-
-    Parameters
-    ----------
-    threads
-        Threads of the process.
-    states
-        Causes of waiting.
-    throttling
-        Effect of the CPU limit.
-    libraries
-        Threads that are not Python's.
-    stacks
-        Makes stacks; None without a GIL.
-    running
-        Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
-    loop_ident
-        Thread of the event loop.
-    cores
-        Cores that the process may use.
-    nthreads
-        Gives the number of the worker's threads.
-    add, row, hold
-        Called with results: for the sums, for the profile, and long holders of the GIL.
     """
 
     def __init__(
@@ -118,19 +88,14 @@ class Look:
         row: Callable[[tuple[SampleRow | HolderRow, int]], object],
         hold: Callable[[Holdup], object],
     ) -> None:
-        self._threads = threads
-        self._states = states
-        self._throttling = throttling
-        self._libraries = libraries
+        self._threads, self._states, self._throttling, self._libraries = threads, states, throttling, libraries
+        #: None without a GIL.
         self._stacks = stacks
+        #: Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
         self._running = running
-        self._loop_ident = loop_ident
-        self._cores = cores
-        self._nthreads = nthreads
-        self._add = add
-        self._row = row
-        self._hold = hold
-        #: True while a window needs stacks.
+        self._loop_ident, self._cores, self._nthreads = loop_ident, cores, nthreads
+        #: Called with results: for the sums, for the profile, and long holders of the GIL.
+        self._add, self._row, self._hold = add, row, hold
         self.stacks_wanted = False
         self.wants_libraries = False
         self._frames: dict[int, FrameType] = {}
@@ -170,12 +135,6 @@ class Look:
             return stack
         return stack if self._threads.cpu_of(self._loop_ident) >= _MIN_WORK * self._elapsed else None
 
-    # -- a look ------------------------------------------------------------------------------
-
-    def glimpse(self) -> None:
-        """Read short states first; call as soon as the GIL is there."""
-        self._threads.glimpse()
-
     def go_on(self, at: int) -> None:
         """Count without a look: threads that have not run since they were seen waiting still wait for the same.
 
@@ -197,14 +156,8 @@ class Look:
     def sample(self, at: int, *, gil_wait: int, stopped: int = 0) -> None:
         """Look at the threads.
 
-        Parameters
-        ----------
-        at
-            Now, in monotonic nanoseconds.
-        gil_wait
-            Nanoseconds for which the caller waited for the GIL.
-        stopped
-            Nanoseconds for which the process stood still since the last look.
+        The caller waited ``gil_wait`` nanoseconds for the GIL; the process stood still for ``stopped`` since the last
+        look.
         """
         before, self._last = self._last, at
         elapsed = self._elapsed = max(1, at - before)
@@ -215,12 +168,21 @@ class Look:
                 self._frames = frames_of_others()
             seen = self._see(at, before)
             at_python_locks = self._at_python_locks(seen) if computed else set()
-            shares = self._shares_of_libraries(seen, at_python_locks, computed, elapsed)
-            self._beside_tasks(seen, computed - self._waited_for_libraries(seen, at_python_locks, elapsed), elapsed)
+            waited = sum(
+                elapsed if thread.fresh else max(0, thread.watched.recent)
+                for thread in seen.values()
+                if thread.state == LOCK and thread.ident not in at_python_locks
+            )
+            shares = self._shares_of_libraries(waited, computed)
+            self._beside_tasks(seen, computed - waited)
             waiting_for_gil = self._waiting_for_gil(seen)
-            handed_over = self._was_handed_over(gil_wait, seen)
+            # The former holder released the GIL by itself, and so is none of those that wait for it; else it was taken
+            # from one of them. Nobody is asked for it before the switch interval is over; but another thread than the
+            # caller may have asked, so some thread must be seen to run without it.
+            runs = any(thread.state == RUNNING for thread in seen.values())
+            handed_over = runs and gil_wait < _ASKED * sys.getswitchinterval() * 1e9
             holders = self._may_have_held(seen, waiting_for_gil, handed_over)
-            for thread in seen:
+            for thread in seen.values():
                 watched = thread.watched
                 if thread.fresh:
                     watched.cpu = watched.rest = max(0, elapsed - thread.core)
@@ -247,9 +209,9 @@ class Look:
             self._frames = {}
         self._settle_core(at)
 
-    def _see(self, at: int, before: int) -> list[_Seen]:
-        """Read clocks and states of the threads that run tasks."""
-        seen = []
+    def _see(self, at: int, before: int) -> dict[int, _Seen]:
+        """Read clocks and states of the threads that run tasks, by ident."""
+        seen = {}
         for ident, start, key in self._running():
             found = self._threads.task_thread(ident, at)
             if found is None:
@@ -273,10 +235,8 @@ class Look:
             if not watched.stack and self._frames and self._stacks is not None:
                 watched.stack = self._stacks.task(self._frames.get(ident))
             self._waited_for_core(watched, key, core)
-            seen.append(_Seen(ident, watched, key, fresh, core, watched.state))
+            seen[ident] = _Seen(ident, watched, key, fresh, core, watched.state)
         return seen
-
-    # -- witnesses ---------------------------------------------------------------------------
 
     def _at_wait(self, thread: _Seen, library: float, core: float) -> None:
         """Split waiting at a lock: threads of a library that computed, or that waited for a core, are its cause."""
@@ -303,12 +263,16 @@ class Look:
 
     def _witness_wait(self, watched: Watched, key: Key, cause: str, ns: int) -> None:
         if ns > 0:
-            self._add((key, cause, ns))
             waits = self._waits.setdefault(key, {})
             waits[cause] = waits.get(cause, 0) + ns
+            self._count(key, cause, ns, watched.stack)
+
+    def _count(self, key: Key, cause: str, ns: int, stack: Stack) -> None:
+        if ns > 0:
+            self._add((key, cause, ns))
             if self.stacks_wanted:
-                bucket = LIBRARY_THREADS if cause == LIBRARY else str(Bucket.THREAD_NONCPU)
-                self._row((SampleRow(bucket, "" if cause == LIBRARY else cause, key[1], watched.stack), ns))
+                bucket, cause = (LIBRARY_THREADS, "") if cause == LIBRARY else (str(Bucket.THREAD_NONCPU), cause)
+                self._row((SampleRow(bucket, cause, key[1], stack), ns))
 
     def _witness_computing(self, watched: Watched, key: Key, ns: int) -> None:
         if ns > 0 and self.stacks_wanted:
@@ -330,17 +294,13 @@ class Look:
         """
         for key in [*(self._orphans if every else self._old_orphans & self._orphans.keys())]:
             rest = self._orphans.pop(key)[1]
-            if rest <= 0:
-                continue
             waits = self._waits.get(key) or self._former_waits.get(key)
-            if waits:
-                for cause, ns in in_proportion(waits, rest).items():
+            if not waits:
+                self._count(key, UNKNOWN, rest, ())
+            elif rest > 0:
+                for cause, ns in divide(waits, rest).items():
                     if ns:
                         self._add((key, cause, ns))
-            else:
-                self._add((key, UNKNOWN, rest))
-                if self.stacks_wanted:
-                    self._row((SampleRow(str(Bucket.THREAD_NONCPU), UNKNOWN, key[1], ()), rest))
         self._old_orphans = {key for key, (_, rest) in self._orphans.items() if rest > 0}
         self._waits, self._former_waits = {}, self._waits
 
@@ -353,8 +313,6 @@ class Look:
             if state != RUNNING:
                 watched.rest += orphan[1]
                 orphan[1] = 0
-
-    # -- waiting for a core ------------------------------------------------------------------
 
     def _waited_for_core(self, watched: Watched, key: Key, ns: int) -> None:
         if ns > 0:
@@ -373,30 +331,23 @@ class Look:
         core, self._core = self._core, {}
         for (key, stack), ns in core.items():
             part = ns * throttled // whole if throttled else 0
-            for cause, value in ((THROTTLED, part), (CORE, ns - part)):
-                if value:
-                    self._add((key, cause, value))
-                    if self.stacks_wanted:
-                        self._row((SampleRow(str(Bucket.THREAD_NONCPU), cause, key[1], stack), value))
+            self._count(key, THROTTLED, part, stack)
+            self._count(key, CORE, ns - part, stack)
 
-    # -- libraries' threads ------------------------------------------------------------------
-
-    def _at_python_locks(self, seen: Sequence[_Seen]) -> set[int]:
+    def _at_python_locks(self, seen: Mapping[int, _Seen]) -> set[int]:
         """Idents of the threads that wait at locks of Python, and so for no library."""
-        locked = [thread.ident for thread in seen if thread.state == LOCK]
+        locked = [ident for ident, thread in seen.items() if thread.state == LOCK]
         if not locked or self._stacks is None:
             return set()
         frames = self._frames or frames_of_others()
         return {ident for ident in locked if self._python_locks.hold_up(frames.get(ident))}
 
-    def _shares_of_libraries(
-        self, seen: Sequence[_Seen], at_python_locks: set[int], computed: int, elapsed: int
-    ) -> tuple[float, float]:
+    def _shares_of_libraries(self, waited: int, computed: int) -> tuple[float, float]:
         """Shares of the waiting for libraries since the last look in which their threads computed, or lacked a core.
 
-        If they have all cores, further tasks wait for these cores too.
+        Tasks waited so many nanoseconds at locks that may be of libraries, whose threads computed for so many. If they
+        have all cores, further tasks wait for these cores too.
         """
-        waited = self._waited_for_libraries(seen, at_python_locks, elapsed)
         if not waited:
             return 0.0, 0.0
         library = min(1.0, computed / waited)
@@ -404,65 +355,41 @@ class Look:
         if computed and library < 1:
             self.wants_libraries = True
             core = self._libraries.core_wait(self._last)
-            busy = (computed + core) / (self._cores * elapsed)
+            busy = (computed + core) / (self._cores * self._elapsed)
             if busy >= (_HALF_OF_THEM if core > computed else _ALL_CORES):
                 return library, 1.0 - library
         return library, min(1.0 - library, core / waited)
 
-    @staticmethod
-    def _waited_for_libraries(seen: Sequence[_Seen], at_python_locks: set[int], elapsed: int) -> int:
-        """Nanoseconds that tasks waited since the last look at locks that may be of libraries."""
-        return sum(
-            elapsed if thread.fresh else max(0, thread.watched.recent)
-            for thread in seen
-            if thread.state == LOCK and thread.ident not in at_python_locks
-        )
-
-    def _beside_tasks(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> None:
+    def _beside_tasks(self, seen: Mapping[int, _Seen], computed: int) -> None:
         """Count the work of libraries' threads in free slots for the tasks at work."""
-        free = max(0, self._nthreads() - len(seen)) * elapsed
+        free = max(0, self._nthreads() - len(seen)) * self._elapsed
         part = min(computed, free) // max(1, len(seen))
         if part > 0:
-            for thread in seen:
+            for thread in seen.values():
                 self._add((thread.key, FREE_SLOT_LIBRARY, part))
 
-    # -- the GIL -----------------------------------------------------------------------------
-
-    def _waiting_for_gil(self, seen: Sequence[_Seen]) -> set[int]:
+    def _waiting_for_gil(self, seen: Mapping[int, _Seen]) -> set[int]:
         """Idents of the threads that wait for the GIL; threads without a task are read only if a task waits for it."""
-        waiting = {thread.ident for thread in seen if thread.state == GIL}
-        if waiting:
-            tasks = {thread.ident for thread in seen}
-            for ident in self._threads.python:
-                if ident not in tasks:
-                    files = self._threads.other(ident)
-                    if files is not None and self._states.state(files.syscall(), files) == GIL:
-                        waiting.add(ident)
+        waiting = {ident for ident, thread in seen.items() if thread.state == GIL}
+        for ident in self._threads.python.keys() - seen.keys() if waiting else ():
+            files = self._threads.other(ident)
+            if files is not None and self._states.state(files.syscall(), files) == GIL:
+                waiting.add(ident)
         return waiting
 
-    def _was_handed_over(self, gil_wait: int, seen: Sequence[_Seen]) -> bool:
-        """True if the former holder released the GIL by itself, and so is none of those that wait for it.
-
-        Else it was taken from one of them. Nobody is asked for it before the switch interval is over; but another
-        thread than the caller may have asked, so some thread must be seen to run without it.
-        """
-        if gil_wait >= _ASKED * sys.getswitchinterval() * 1e9:
-            return False
-        return any(thread.state == RUNNING for thread in seen)
-
-    def _may_have_held(self, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
+    def _may_have_held(self, seen: Mapping[int, _Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
         """Threads that may have held the GIL, and used CPU since the look before.
 
         A thread that has just woken up in its event loop wants the GIL, and did not hold it.
         """
         if not waiting_for_gil or not self._frames:
             return []
-        tasks = {thread.ident: thread for thread in seen}
-        may = {thread.ident for thread in seen if thread.state == RUNNING} if handed_over else waiting_for_gil
+        running = {ident for ident, thread in seen.items() if thread.state == RUNNING}
+        may = running if handed_over else waiting_for_gil
         used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
         if len(may) < 2 and not handed_over:  # a thread does not wait for itself
             may = set(used)
-        holders = [_Holder(ident, used[ident], *self._who(ident, tasks)) for ident in may if used.get(ident)]
+        holders = [_Holder(ident, used[ident], *self._who(ident, seen)) for ident in may if used.get(ident)]
         return [holder for holder in holders if not has_nothing_to_do(holder.stack)]
 
     def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
@@ -473,25 +400,20 @@ class Look:
             if part > 0:
                 self._row((HolderRow(waits.key[1], who, stack), part))
 
-    def _name_holder(self, gil_wait: int, seen: Sequence[_Seen]) -> None:
+    def _name_holder(self, gil_wait: int, seen: Mapping[int, _Seen]) -> None:
         """Name the holder of the GIL after a long hold, if it used CPU for about as long."""
-        used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
-        ident = max(used, key=lambda ident: used[ident])
-        if used[ident] > _MIN_HELD * gil_wait:
-            who, stack = self._who(ident, {thread.ident: thread for thread in seen})
+        ident = max(self._threads.python, key=self._threads.cpu_of)
+        if self._threads.cpu_of(ident) > _MIN_HELD * gil_wait:
+            who, stack = self._who(ident, seen)
             # It may do something else by now than while it held the GIL.
             self._hold(Holdup(gil_wait, who, () if has_nothing_to_do(stack) else stack))
 
-    def _who(self, ident: int, tasks: dict[int, _Seen]) -> tuple[str, Stack]:
-        task = tasks.get(ident)
-        if task is not None:
+    def _who(self, ident: int, seen: Mapping[int, _Seen]) -> tuple[str, Stack]:
+        if task := seen.get(ident):
             return task.key[1], task.watched.stack
         if ident == self._loop_ident:
             return EVENT_LOOP, self._other_stack(ident)
         return f"(thread {self._threads.python[ident].name[:100]})", self._other_stack(ident)
 
     def _other_stack(self, ident: int) -> Stack:
-        if self._stacks is None:
-            return ()
-        frames = self._frames or frames_of_others()
-        return self._stacks.loop(frames.get(ident))
+        return () if self._stacks is None else self._stacks.loop((self._frames or frames_of_others()).get(ident))

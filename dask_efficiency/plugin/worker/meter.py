@@ -9,10 +9,10 @@ import uuid
 from dataclasses import replace
 from functools import partial
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from distributed import __version__
+from distributed import Worker, __version__
 from distributed.core import Status
 
 from dask_efficiency.accounts.processors import encode_processors
@@ -22,20 +22,8 @@ from dask_efficiency.accounts.worker.balance import Balance, Outcome, Used, Wind
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Entry
 from dask_efficiency.accounts.worker.slots import Slots
+from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.names import (
-    ASK_FINAL_SNAPSHOT,
-    CLOCK,
-    CLOSE,
-    EVERYTHING,
-    FINAL_SNAPSHOT,
-    METRIC,
-    OP,
-    OPEN,
-    SENSORS,
-    SNAPSHOT,
-    STAYS_OFF,
-)
 from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.processors import own_processors
@@ -51,10 +39,6 @@ from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import MeteredWindows
 from dask_efficiency.plugin.worker.worker_causes import WorkerCauses
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
 
 check_distributed(__version__)
 
@@ -76,18 +60,12 @@ class WorkerHalf(Protocol):
     recording: str | None
     #: Tasks to profile in the recording: number of each prefix, by who asked for them.
     profile: dict[str, dict[str, int]]
-    #: Options of these names.
     gpu: str
     waiting: bool
     sensors: bool
 
     def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
         """Dask's hook; the meter may replace it on the instance."""
-
-
-def _in_threads(parts: Parts[WorkerPart]) -> int:
-    """CPU nanoseconds of parts in threads of this process."""
-    return sum(part.in_threads for part in parts)
 
 
 def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
@@ -114,7 +92,6 @@ class WorkerMeter:
         self.worker = worker
         self.session = plugin.session
         address = worker.address
-        #: Id of its ledger.
         self.incarnation = uuid.uuid4().hex
         off = f"dask_efficiency switched its meter on {address} off"
         self._guard = Guard("the meter", off, partial(stop, worker, self.incarnation))
@@ -126,14 +103,12 @@ class WorkerMeter:
         self.asked_to_record = plugin.recording, plugin.profile
         self._seq = 0
         self._heartbeats = HeartbeatWriter()
-        #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
         #: Payload of the last heartbeat, and the instant at which it was new; None to make the next one new.
         self._last_heartbeat: dict[str, Any] | None = None
         self._reported_at: int | None = None
         #: Accounts of the last snapshot, of a heartbeat or an answer.
         self.reported: Balance | None = None
-        #: Final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
         #: Answers that wait to be sent; heartbeats report nothing newer before them.
         self._answers = 0
@@ -149,10 +124,10 @@ class WorkerMeter:
         self._process_metrics = counted = ProcessMetrics(worker)
         self._sensors = WorkerSensors(worker)
         self.threads = TaskThreads(worker)
-        self._process = ProcessThreads(self.threads, partial(_in_threads, self._parts))
+        parts = self._parts
+        self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in parts))
         self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(worker, self.threads, enabled=plugin.waiting)
-        #: Transitions of tasks that were not read yet.
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._shuffles = ShuffleWatch(worker)
@@ -168,11 +143,7 @@ class WorkerMeter:
             rate=partial(self._rates_guard, counted.counter.add),
         )
         self._metered = MeteredWindows(
-            self._metrics.metered,
-            self._shuffles.metered,
-            self._pending.made,
-            counted.transfers,
-            levels=counted.memory,
+            self._metrics.metered, self._shuffles.metered, self._pending.made, counted.transfers, levels=counted.memory
         )
         self.hooks = WorkerHooks(
             worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at
@@ -183,14 +154,12 @@ class WorkerMeter:
         """Reason why it measures nothing any more; None while it works."""
         return self._guard.off
 
-    # -- coming and going --------------------------------------------------------------------
-
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
         self.asked_to_record = plugin.recording, plugin.profile
-        self.worker.metrics[METRIC] = self.heartbeat
-        self.worker.handlers[OP] = self.handle
-        self.threads.attach()
+        self.worker.metrics[names.METRIC] = self.heartbeat
+        self.worker.handlers[names.OP] = self.handle
+        self.threads.meter.attach()
         self.spills.start()
         self._shuffles.start()
         self._gpu.start(plugin.gpu)
@@ -205,20 +174,21 @@ class WorkerMeter:
 
     def detach(self) -> None:
         """Take the hooks away, and send the final snapshot of a worker that closes."""
-        if self._closes():
-            self._guard(lambda: self.worker.log_event(FINAL_SNAPSHOT, self._final_snapshot()))
-        self._remove()
-
-    def _remove(self) -> None:
         worker = self.worker
+        if self._closes():
+            self._guard(lambda: worker.log_event(names.FINAL_SNAPSHOT, self._final_snapshot()))
+        if worker.metrics.get(names.METRIC) == self.heartbeat:
+            del worker.metrics[names.METRIC]
+        if worker.handlers.get(names.OP) == self.handle:
+            del worker.handlers[names.OP]
+        self.stop_measuring()
+
+    def stop_measuring(self) -> None:
+        """Measure nothing more; after a failure, tasks that ended are not finalized."""
         self._parts.stop()
         self.hooks.detach()
-        if worker.metrics.get(METRIC) == self.heartbeat:
-            del worker.metrics[METRIC]
-        if worker.handlers.get(OP) == self.handle:
-            del worker.handlers[OP]
         self._gpu.stop()
-        self._guard(self._finalize_rest, monotonic_ns())  # while the watch of the GPUs can be asked
+        self._guard(self._finalize_rest)  # while the watch of the GPUs can be asked
         self._causes.stop()
         self._sensors.stop()
         self.spills.stop()
@@ -237,7 +207,7 @@ class WorkerMeter:
         self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
-        self._finalize_rest(at)
+        self._finalize_rest()
         self._ledger.finalize_all(Outcome.CANCELLED, at=at)
         windows = {}
         for window in self._ledger.windows:
@@ -252,19 +222,6 @@ class WorkerMeter:
             **self._process_facts(),
         }
         return self._final
-
-    def stop_measuring(self) -> None:
-        """Measure nothing more, after a failure."""
-        self._parts.stop()
-        self.hooks.detach()
-        self._gpu.stop()
-        self._causes.stop()
-        self._sensors.stop()
-        self.spills.stop()
-        self._shuffles.stop()
-        self.threads.restore()
-
-    # -- answers -----------------------------------------------------------------------------
 
     def heartbeat(self, worker: Worker) -> dict[str, Any]:
         """Payload of a heartbeat: totals, so that a lost one costs nothing, and one may repeat the last.
@@ -283,7 +240,6 @@ class WorkerMeter:
             self._answers or (then is not None and at - then < REPEAT_NS) or self._keep_back()
         ):
             return dict(self._last_heartbeat)
-        self._gpu.check()
         self._shuffles.start()
         self._catch_up(at)
         payload = self._heartbeats.heartbeat(self._snapshot(at))
@@ -292,7 +248,7 @@ class WorkerMeter:
             payload["pace"] = rates
         sensors = self._sensors.latest()
         if sensors:
-            payload[SENSORS] = sensors
+            payload[names.SENSORS] = sensors
         self.hooks.sample()
         self._parts.each("heartbeat")
         self._heartbeats_ns += thread_time_ns() - began
@@ -306,7 +262,7 @@ class WorkerMeter:
         return self._kept_back.is_due(self.spills.last, undecided=bool(self._ledger.undecided))
 
     def _task_rates(self) -> dict[str, Any]:
-        core_wait = None if self._threads_guard.off is not None else self._process.core_wait.all
+        core_wait = None if self._threads_guard.off is not None else self._process.core_wait
         return self._process_metrics.encode(self.threads.live(), cpu=self.threads.cpu(), core_wait=core_wait)
 
     async def handle(
@@ -317,19 +273,19 @@ class WorkerMeter:
         Actions: ``snapshot``; ``open`` or ``close`` a window now; ``clock``; ``everything`` in the next heartbeats;
         ``last-words`` of a worker that closes. Parts answer other actions.
         """
-        if action == CLOCK:
+        if action == names.CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
-        if action == EVERYTHING:
+        if action == names.EVERYTHING:
             self._reported_at = None
             self._heartbeats.begin_anew()
-            self._rates_guard(self._process_metrics.begin_anew)
+            self._rates_guard(self._process_metrics.writer.begin_anew)
             return {}
-        if action not in (SNAPSHOT, OPEN, CLOSE, ASK_FINAL_SNAPSHOT):
+        if action not in (names.SNAPSHOT, names.OPEN, names.CLOSE, names.ASK_FINAL_SNAPSHOT):
             part = self._parts.answering(action) if self.off is None else None
             return {} if part is None else await part.answer(action, {**asked, "window": window})
         if self.off is None:
             try:
-                if action == ASK_FINAL_SNAPSHOT:
+                if action == names.ASK_FINAL_SNAPSHOT:
                     return self._final_snapshot() if self._closes() else {}
                 self.hooks.catch_up()
                 await self._gpu.catch_up()
@@ -339,9 +295,9 @@ class WorkerMeter:
                     "snapshot": self._heartbeats.everything(self._snapshot(at)),
                     **self._process_facts(),
                 }
-                if action == OPEN:
+                if action == names.OPEN:
                     self._open_window(window, at)
-                elif action == CLOSE:
+                elif action == names.CLOSE:
                     balance = self._close_window(window, at)
                     if balance is not None:
                         answer["window"] = encode_window(balance, limit=limit)
@@ -363,8 +319,9 @@ class WorkerMeter:
             known["processors"] = encode_processors(own_processors())
         except Exception:  # then a bound of the ideal runtime is missing, and no figure is wrong
             logger.exception("dask_efficiency cannot find out which processors %s may use", self.worker.address)
-        off = stays_off()
-        return {**known, STAYS_OFF: off} if off else known
+        if off := stays_off():
+            known[names.STAYS_OFF] = off
+        return known
 
     def _open_window(self, window: str, at: int) -> None:
         self._ledger.open_window(window, at=at)
@@ -388,10 +345,10 @@ class WorkerMeter:
         self.hooks.observe(at)
         self.hooks.catch_up(report=True)
 
-    def _finalize_rest(self, at: int) -> None:
-        """Finalize every ended task with what is known of it."""
+    def _finalize_rest(self) -> None:
+        """Finalize every ended task, with the GPU use that is known."""
         self.hooks.catch_up()
-        self._pending.rest(at=at)
+        self._pending.rest(at=monotonic_ns())
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
@@ -401,8 +358,8 @@ class WorkerMeter:
             outside[BY_MEMORY_MANAGER] = self._slots.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
-        if self.threads.actors:
-            outside["actor methods"] = self.threads.actors
+        if in_methods := self.threads.meter.in_methods:
+            outside["actor methods"] = in_methods
         for part in self._parts:
             outside.update(part.outside())
         if self._heartbeats_ns:

@@ -22,13 +22,10 @@ from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 #: Nanoseconds after a task's end at which an unknown GPU use counts as none: six flushes of the watch.
 LATE_NS = 3_000_000_000
-
 #: Tasks that wait for their GPU use; beyond, the oldest count as late.
 MAX_WAITING = 10_000
-
 #: Nanoseconds below which a task has no rate, and its inputs are not read.
 MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
-
 #: Nanoseconds of waiting below which causes are not looked up: such tasks are many, and no sample meets them.
 MIN_WAITED_NS = 50_000
 
@@ -48,23 +45,9 @@ class _Waiting(NamedTuple):
 class PendingTasks:
     """Finalizes ended tasks when their fine metrics have arrived and, if the GPU is watched, their use of it.
 
-    Parameters
-    ----------
-    ledger
-        Receives finalized tasks.
-    metrics
-        Upstream's times of spilling.
-    threads
-        Use of threads by tasks.
-    spills
-        Times in which the event loop spilled.
-    library
-        Gives, if anything was sampled, a function for the part of an ended task's waiting, in nanoseconds, in which
-        threads of libraries computed.
-    use
-        Gives the GPU use of a task that ended at an instant; None while unknown.
-    rate
-        Called with the tasks that succeeded and were not very short.
+    ``library`` gives, if anything was sampled, a function for the part of an ended task's waiting in which threads of
+    libraries computed; ``use`` the GPU use of a task that ended at an instant, None while unknown. ``rate`` is called
+    with the tasks that succeeded and were not very short.
     """
 
     def __init__(
@@ -80,12 +63,8 @@ class PendingTasks:
     ) -> None:
         self._ledger = ledger
         self._spill = metrics.spill
-        self._threads = threads
-        self._spills = spills
-        self._library = library
-        self._use = use
-        self._rate = rate
-        #: Durations and sizes of tasks, while a window is open.
+        self._threads, self._spills, self._library = threads, spills, library
+        self._use, self._rate = use, rate
         self.sizes = SizesByWindow()
         self._waiting: deque[_Waiting] = deque()
         #: Tasks that were finalized without their GPU use, as it was not known in time.
@@ -192,13 +171,7 @@ class PendingTasks:
             cpu = max(0, cpu - use.spun)
             library = max(0, min(used.library, used.wall - cpu - use.kernel))
             self._ledger.finalize(
-                reservation,
-                _SUCCEEDED,
-                cpu=cpu,
-                gpu=use.kernel,
-                wall=used.wall,
-                library=library,
-                spill=used.spill,
+                reservation, _SUCCEEDED, cpu=cpu, gpu=use.kernel, wall=used.wall, library=library, spill=used.spill
             )
             self._explain(use, min(used.wall, reservation.ns) - cpu - use.kernel - library)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distributed import Scheduler, Worker
+from distributed.worker_state_machine import TaskState
 
 from dask_efficiency.accounts.metered import (
     BYTES,
@@ -19,6 +20,7 @@ from dask_efficiency.accounts.metered import (
     MEMORY,
     PROCESS,
     RECEIVED,
+    SECONDS,
     SENT,
     SPILL_LABELS,
     TRANSFERS,
@@ -26,88 +28,61 @@ from dask_efficiency.accounts.metered import (
 )
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.worker.fine_metrics import NewDigests
+from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
 
-if TYPE_CHECKING:
-    from distributed import Worker
-    from distributed.worker_state_machine import TaskState
-
-    from dask_efficiency.plugin.worker.threads import TaskThreads
-
-
 _THREADS = "/proc/self/task"
-
 #: Threads whose wait is read at each heartbeat; each takes 10 us.
 MAX_THREADS = 100
-
-
-class CoreWait:
-    """Adds up the waits of this process's threads for a core, in nanoseconds.
-
-    From now on, with threads that have ended as far as they were read; None if the system does not count.
-    """
-
-    def __init__(self) -> None:
-        #: Sums over all threads; over threads that run tasks; and over the others, without the event loop's.
-        self.all: int | None = 0 if _is_counted() else None
-        self.tasks = 0
-        self.others = 0
-        self._loop = threading.get_native_id()
-        self._threads = _waited()
-
-    def read(self, task_threads: Collection[int]) -> None:
-        """Bring the sums up to now; ``task_threads`` are native ids."""
-        if self.all is None:
-            return
-        now = _waited()
-        for thread, waited in now.items():
-            more = max(0, waited - self._threads.get(thread, 0))
-            self.all += more
-            if thread in task_threads:
-                self.tasks += more
-            elif thread != self._loop:
-                self.others += more
-        self._threads = now
 
 
 class ProcessThreads:
     """Time of the threads of a worker's process, besides what each task measures in its own.
 
-    Parameters
-    ----------
-    threads
-        The worker's task threads.
-    counted
-        Gives CPU nanoseconds of this process that are counted elsewhere, besides the tasks and the event loop.
+    Waits for a core count from now on, with threads that have ended as far as they were read. ``counted`` gives CPU
+    nanoseconds of this process that are counted elsewhere, besides the tasks and the event loop.
     """
 
     def __init__(self, threads: TaskThreads, counted: Callable[[], int] = lambda: 0) -> None:
-        self._task_threads = threads
-        self._counted = counted
-        self.core_wait = CoreWait()
+        self._task_threads, self._counted = threads, counted
         self._loop = threading.get_native_id()
-        self._began = time.process_time_ns(), time.thread_time_ns()
+        self._began = _clocks()
         self._other_cpu = 0
+        self._waited = _waited()
+        #: Nanoseconds for which all threads waited for a core; None if the system does not count.
+        self.core_wait: int | None = 0 if _is_counted() else None
+        #: The same of threads that run tasks, and of the others, without the event loop's.
+        self._core_wait_of_tasks = self._core_wait_of_others = 0
 
     def read(self) -> None:
         """Bring it up to now; called on the worker's event loop."""
-        self.core_wait.read(self._task_threads.native_ids())
+        if self.core_wait is not None:
+            self.core_wait += self._read_core_wait()
         if len(Worker._instances) > 1 or Scheduler._instances or threading.get_native_id() != self._loop:
             return  # others share the time of this process
         process, loop = (now - then for now, then in zip(_clocks(), self._began, strict=True))
         self._other_cpu = max(self._other_cpu, process - loop - self._task_threads.cpu() - self._counted())
 
+    def _read_core_wait(self) -> int:
+        before, self._waited = self._waited, _waited()
+        more = {thread: max(0, waited - before.get(thread, 0)) for thread, waited in self._waited.items()}
+        tasks = self._task_threads.native_ids()
+        self._core_wait_of_tasks += sum(ns for thread, ns in more.items() if thread in tasks)
+        self._core_wait_of_others += sum(ns for thread, ns in more.items() if thread not in tasks | {self._loop})
+        return sum(more.values())
+
     @property
     def details(self) -> dict[str, int]:
         """Explained nanoseconds within ``thread-noncpu``."""
-        return {CORE_WAIT: self.core_wait.tasks} if self.core_wait.tasks else {}
+        return {CORE_WAIT: self._core_wait_of_tasks} if self._core_wait_of_tasks else {}
 
     @property
     def outside(self) -> dict[str, int]:
         """Nanoseconds outside the slots, of threads that are neither a task's nor the event loop's."""
         if not self._other_cpu:  # the process is shared, or nothing was used
             return {}
-        return {OTHER_CPU: self._other_cpu, OTHER_CORE_WAIT: self.core_wait.others}
+        return {OTHER_CPU: self._other_cpu, OTHER_CORE_WAIT: self._core_wait_of_others}
 
 
 def _clocks() -> tuple[int, int]:
@@ -144,7 +119,6 @@ def _is_counted() -> bool:
 
 #: Multiple of its prefix's usual duration from which a running task is reported.
 LONG = 2.0
-
 #: Inputs that are read to estimate the size of all inputs of a task.
 MAX_INPUTS = 64
 
@@ -154,25 +128,19 @@ class ProcessMetrics:
 
     def __init__(self, worker: Worker) -> None:
         self.counter = TaskRateCounter()
-        self._writer = TaskRateWriter()
+        self.writer = TaskRateWriter()
         self._worker = worker
-        self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
-        self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
-        self._seen = 0
+        self._last_transfer: Any = next(reversed(worker.transfer_incoming_log), None)
+        self._disk: dict[str, list[Any]] = {SECONDS: [], BYTES: []}
+        self._new_digests = NewDigests(worker.digests_total)
         #: Bytes and messages so far by sender's address; further senders count as one.
         self._received: dict[str, list[int]] = {}
 
     def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
         """Task rates of a heartbeat.
 
-        Parameters
-        ----------
-        used
-            (CPU, wall) nanoseconds of the running tasks so far.
-        cpu
-            CPU nanoseconds of all tasks so far.
-        core_wait
-            Nanoseconds that the threads of this process waited for a core; None if unknown.
+        ``used`` are the (CPU, wall) nanoseconds of the running tasks so far, ``cpu`` those of all tasks, ``core_wait``
+        those for which the threads of this process waited for a core; None if unknown.
         """
         self._read_transfers()
         seconds, nbytes = self._disk_totals()
@@ -183,11 +151,7 @@ class ProcessMetrics:
             for ts in longest[:MAX_RUNNING]
             if ts.key in used and used[ts.key][1] > LONG * 1e9 * self.counter.usual(ts.prefix[:MAX_PREFIX_LENGTH])
         ]
-        return self._writer.heartbeat(self.counter, totals, running)
-
-    def begin_anew(self) -> None:
-        """Send everything in the next heartbeats, as the scheduler misses something."""
-        self._writer.begin_anew()
+        return self.writer.heartbeat(self.counter, totals, running)
 
     def transfers(self) -> dict[Metered, int]:
         """Bytes and messages of results so far: received from each worker, and sent to workers and clients."""
@@ -227,13 +191,11 @@ class ProcessMetrics:
             self._last_transfer = new[0]
 
     def _disk_totals(self) -> tuple[float, float]:
+        for key in self._new_digests():
+            if key[-2] in _DISK_LABELS and key[-1] in self._disk:
+                self._disk[key[-1]].append(key)
         total = self._worker.digests_total
-        if len(total) != self._seen:
-            for key in islice(list(total), self._seen, None):
-                if isinstance(key, tuple) and len(key) >= 3 and key[-2] in _DISK_LABELS and key[-1] in self._disk:
-                    self._disk[key[-1]].append(key)
-            self._seen = len(total)
-        seconds, nbytes = (sum(total.get(key, 0.0) for key in self._disk[unit]) for unit in ("seconds", "bytes"))
+        seconds, nbytes = (sum(total.get(key, 0.0) for key in keys) for keys in self._disk.values())
         return float(seconds), float(nbytes)
 
 

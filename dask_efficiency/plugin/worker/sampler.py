@@ -9,76 +9,54 @@ import random
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from distributed import Worker
 
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow
 from dask_efficiency.accounts.processors import cores
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
 from dask_efficiency.plugin.processors import Throttling, own_processors
 from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
+from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
 from dask_efficiency.plugin.worker.window_details import SampleWindows
 from dask_efficiency.show.log import logger
 
-if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.threads import TaskThreads
-
 #: Nanoseconds between two looks, on average, at least: twenty looks a second show tasks of a second well.
 MIN_INTERVAL_NS = 50_000_000
 #: Nanoseconds between two looks, on average, at most, however long looks take.
 MAX_INTERVAL_NS = 1_000_000_000
-
 #: Share of a core that the looks may take; with the work on the event loop below the 0.3 % that the option promises.
 MAX_SHARE = 0.0022
-
 #: Nanoseconds below which a process does not count as stopped: a busy machine wakes threads up late.
 MIN_STOPPED_NS = 50_000_000
-
 #: Seconds after which an asleep sampler checks for tasks by itself.
 ASLEEP_SECONDS = 10.0
-
 #: Samples on their way to the event loop; beyond, the oldest go. A guess, to bound memory.
 MAX_SAMPLES = 100_000
 
 
 class WaitingSampler:
-    """Samples why the threads of a worker's tasks wait, while tasks run.
+    """Samples why the threads of a worker's tasks wait, while tasks run; made and called on the event loop.
 
     After a failure it is off for good, with a reason; neither worker nor tasks notice.
-
-    Parameters
-    ----------
-    worker
-        The worker; the sampler is made and called on its event loop.
-    task_threads
-        Use of threads by its tasks.
-    place_of
-        Gives span and prefix of a key that holds a slot. Called in the sampler's thread.
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        task_threads: TaskThreads,
-        place_of: Callable[[Any], Key | None],
-    ) -> None:
+    def __init__(self, worker: Worker, task_threads: TaskThreads) -> None:
         #: Reason why it does not sample; None while it does, or has not been started.
         self.off: str | None = None
         #: As of the last :meth:`tick_now`.
         self.sums = WaitingSums()
-        self._worker = worker
-        self._task_threads = task_threads
-        self._place_of = place_of
+        self._worker, self._task_threads = worker, task_threads
         self._windows = SampleWindows()
         self._loop_ident = threading.get_ident()
         #: From the sampler's thread to the event loop.
@@ -106,8 +84,6 @@ class WaitingSampler:
         """CPU nanoseconds of the sampler itself so far, in its thread and on the event loop."""
         return self._spent + self._spent_on_loop
 
-    # -- on the event loop -------------------------------------------------------------------
-
     def start(self) -> None:
         """Begin; called once."""
         try:
@@ -126,12 +102,8 @@ class WaitingSampler:
     def tick_now(self, *, edge: bool = False) -> None:
         """Bring :attr:`sums` up to now, with the samples, and the certain waits of threads that still wait.
 
-        It takes no sample: the event loop has the GIL now, so every other thread would seem to wait for it.
-
-        Parameters
-        ----------
-        edge
-            True if a window begins or ends: time without a witness must not go to a later one.
+        It takes no sample: the event loop has the GIL now, so every other thread would seem to wait for it. At the
+        ``edge`` of a window, time without a witness must not go to a later one.
         """
         began = thread_time_ns()
         try:
@@ -169,15 +141,13 @@ class WaitingSampler:
             self.sums.add(key, cause, ns)
         for row in _drained(self._rows):
             self._windows.add(row)
-        for block in _drained(self._holds):
-            self._windows.hold(block)
+        for hold in _drained(self._holds):
+            self._windows.hold(hold)
         for block in _drained(self._loop_blocks):
             self._windows.loop_block(block)
         if self.off is not None and not self._stopped:
             self._stopped = True
             self.sums.stop()
-
-    # -- in any thread -----------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> None:
         """Log once and sample nothing more; the worker goes on."""
@@ -185,28 +155,19 @@ class WaitingSampler:
             self.off = f"the sampler failed: {type(error).__name__}: {error}"[:500]
             logger.error("dask_efficiency no longer samples why tasks of this worker wait", exc_info=error)
 
-    # -- in its thread -----------------------------------------------------------------------
-
     def _run(self) -> None:
-        reader: HeldReader | None = None
-        threads: WatchedThreads | None = None
-        throttling: Throttling | None = None
-        libraries: LibraryThreads | None = None
-        own: ThreadFiles | None = None
+        opened = ExitStack()
         try:
-            reader = HeldReader()
-            own = ThreadFiles(reader, threading.get_native_id())
-            threads = WatchedThreads(reader, self._worker.executors)
-            throttling = Throttling.own()
-            libraries = LibraryThreads(reader)
-            states = WaitStates(platform.machine(), is_gil=find_gil(reader), link=reader.link, memory=reader.memory)
+            reader = opened.enter_context(closing(HeldReader()))
+            own = opened.enter_context(closing(ThreadFiles(reader, threading.get_native_id())))
+            threads = opened.enter_context(closing(WatchedThreads(reader, self._worker.executors)))
             look = Look(
                 threads,
-                states,
-                throttling,
-                libraries,
+                WaitStates(platform.machine(), reader, is_gil=find_gil(reader)),
+                opened.enter_context(closing(Throttling.own())),
+                opened.enter_context(closing(LibraryThreads(reader))),
                 Stacks() if has_gil() else None,  # without a GIL, frames of others change while they are walked
-                running=partial(_running, self._worker, self._task_threads, self._place_of),
+                running=partial(_running, self._worker, self._task_threads),
                 loop_ident=self._loop_ident,
                 cores=cores([own_processors()]),
                 nthreads=partial(getattr, self._worker.state, "nthreads"),
@@ -218,17 +179,15 @@ class WaitingSampler:
             look.begin(monotonic_ns())
             self._look = look
             blocks = LoopBlocks(self._worker, look.loop_stack, self._loop_blocks.append)
-            self._sample(look, blocks, own)
+            self._sample(look, blocks, threads, own)
         except Exception as error:
             self._fail(error)
         finally:
             with self._turn:
                 self._look = None
-                for closes in (threads, throttling, libraries, own, reader):
-                    if closes is not None:
-                        closes.close()
+                opened.close()
 
-    def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
+    def _sample(self, look: Look, blocks: LoopBlocks, threads: WatchedThreads, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
         before, faults = own.clocks() or ThreadClocks(0, 0, 0), 0
         loop: asyncio.AbstractEventLoop = self._worker.io_loop.asyncio_loop  # type: ignore[attr-defined]
@@ -251,7 +210,7 @@ class WaitingSampler:
             with self._turn:
                 if self._closing:
                     return
-                look.glimpse()
+                threads.glimpse()  # as soon as the GIL is there
                 clocks = own.clocks() or before
                 late = max(0, at - due - (clocks.core - before.core))
                 faulted, faults = faults, _page_faults()
@@ -283,31 +242,23 @@ def _release(alarm: _thread.LockType) -> None:
         alarm.release()
 
 
-def _running(
-    worker: Worker, threads: TaskThreads, place_of: Callable[[Any], Key | None]
-) -> list[tuple[int, int, Key | None]]:
+def _running(worker: Worker, threads: TaskThreads) -> list[tuple[int, int, Key | None]]:
     """Idents of the threads that run tasks, starts of the tasks, and span and prefix of those that hold a slot."""
     found: list[tuple[int, int, Key | None]] = []
-    keys = worker.active_threads
+    state, keys = worker.state, worker.active_threads
     for ident, (start, _, _) in list(threads.meter.live.items()):
-        key = keys.get(ident)
-        found.append((ident, start, place_of(key) if key is not None else None))
+        ts = state.tasks.get(keys.get(ident))  # type: ignore[arg-type]  # None is no key
+        key = (ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]) if ts is not None and ts in state.executing else None
+        found.append((ident, start, key))
     return found
 
 
 def stood_still(late: int, turns: int, faults: int) -> int:
     """Nanoseconds for which the process was stopped, within the delay of one of its threads.
 
-    A thread that waits for the GIL wakes up each switch interval; in a stopped process nothing wakes it up.
-
-    Parameters
-    ----------
-    late
-        Delay of waking up, or of getting the GIL, without waits for a core.
-    turns
-        Number of times it was given a core meanwhile.
-    faults
-        Pages that it waited for: then memory was the cause.
+    A thread that waits for the GIL wakes up each switch interval; in a stopped process nothing wakes it up. ``late`` is
+    its delay of waking up, or of getting the GIL, without waits for a core; meanwhile it was given a core ``turns``
+    times. If it had page ``faults``, memory was the cause.
     """
     if faults:
         return 0
@@ -331,13 +282,8 @@ def _why_not() -> str | None:
     if platform.machine() not in CALLS:
         return f"the system calls of {platform.machine()} are not known"
     try:
-        reader = HeldReader()
-        try:
-            own = ThreadFiles(reader, threading.get_native_id())
+        with closing(HeldReader()) as reader, closing(ThreadFiles(reader, threading.get_native_id())) as own:
             clocks, syscall = own.clocks(), own.syscall()
-            own.close()
-        finally:
-            reader.close()
     except (OSError, AttributeError, TypeError) as error:
         return f"no /proc/self/task/*/syscall: {type(error).__name__}: {error}"[:500]
     if clocks is None or not clocks.cpu:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from distributed import Worker
 from zict import Buffer
 
 from dask_efficiency.accounts.worker.log import Entry, Spilled
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
-
-if TYPE_CHECKING:
-    from distributed import Worker
-
-    from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Times that are kept; some spilling of a task that began before the first of them may be missed.
 MAX_TIMES = 20_000
-
 #: Heartbeats in a row that may repeat the last one, because of tasks in unread messages. A guess.
 MAX_KEPT_BACK = 3
 
@@ -32,19 +28,10 @@ class SpillWatch:
     The data of a worker is a zict buffer, or holds such buffers, as with dask-cuda. The calls that move an item to the
     slower memory and back are timed, on this worker only, and so is the eviction by the memory manager. If the data is
     something else, nothing is noted and nothing breaks.
-
-    Parameters
-    ----------
-    data
-        The worker's data.
-    spilled
-        Called on the event loop after each time, with start and stop, monotonic nanoseconds, and True if the memory
-        manager asked for it. May not raise.
     """
 
     def __init__(self, data: Any, spilled: Callable[[int, int, bool], object]) -> None:
-        self._data = data
-        self._spilled = spilled
+        self._data, self._spilled = data, spilled
         self._loop = 0
         #: Sorted and disjoint: starts, stops, and nanoseconds of all times before each.
         self._starts: list[int] = []
@@ -61,13 +48,13 @@ class SpillWatch:
         self._reading: list[bool] = []
         self._replacements = Replacements()
 
-    # -- coming and going --------------------------------------------------------------------
-
     def start(self) -> None:
         """Begin; called in the event loop's thread, which is the only one noted."""
         self._loop = get_ident()
         put = self._replacements.put
-        for buffer in _buffers(self._data):
+        for buffer in (self._data, *getattr(self._data, "__dict__", {}).values()):
+            if not isinstance(buffer, Buffer):
+                continue
             reads = put(READ_BACK, buffer, partial(self._timed, reading=True))
             writes = put(WRITE_OUT, buffer, partial(self._timed, reading=False))
             self.watching = self.watching or bool(reads or writes)
@@ -78,8 +65,6 @@ class SpillWatch:
         """Put everything back."""
         self.watching = False
         self._replacements.put_back()
-
-    # -- times -----------------------------------------------------------------------
 
     def between(self, start: int, stop: int) -> int:
         """Nanoseconds of spilling and reading back from one instant to another, up to now."""
@@ -96,33 +81,25 @@ class SpillWatch:
             if get_ident() != self._loop:
                 return call(*args, **kwargs)
             start = monotonic_ns()
-            self._begin(start, reading)
+            self._switch(start)
+            self._reading.append(reading)
             try:
                 return call(*args, **kwargs)
             finally:
                 stop = monotonic_ns()
-                self._end(stop)
+                self._switch(stop)
+                self._reading.pop()
                 if not self._reading:
                     self._note(start, stop)
                     self._spilled(start, stop, asked)
 
         return timed
 
-    def _begin(self, at: int, reading: bool) -> None:
-        """Begin a call; the enclosing one goes on after it."""
-        if self._reading:
-            self._report(at)
-        self._since = at
-        self._reading.append(reading)
-
-    def _end(self, at: int) -> None:
-        self._report(at)
-        self._since = at
-        self._reading.pop()
-
-    def _report(self, at: int) -> None:
-        if self.on_stretch is not None and at > self._since:
+    def _switch(self, at: int) -> None:
+        """Report the stretch that ends as a call begins or ends; after a call the enclosing one goes on."""
+        if self._reading and self.on_stretch is not None and at > self._since:
             self.on_stretch(self._since, at, self._reading[-1])
+        self._since = at
 
     def _note(self, start: int, stop: int) -> None:
         before = self._before[-1] + self._stops[-1] - self._starts[-1] if self._starts else 0
@@ -133,13 +110,6 @@ class SpillWatch:
         if len(self._starts) > MAX_TIMES:
             for times in (self._starts, self._stops, self._before):
                 del times[: MAX_TIMES // 2]
-
-
-def _buffers(data: Any) -> Iterator[Any]:
-    """Buffers among the data itself and its attributes."""
-    for candidate in (data, *getattr(data, "__dict__", {}).values()):
-        if isinstance(candidate, Buffer):
-            yield candidate
 
 
 class KeptBack:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 _TASKS = "/proc/self/task"
-
 #: Bytes that are read of a file at most; ``stat`` is the longest.
 MAX_BYTES = 512
 
@@ -28,17 +27,8 @@ class ThreadClocks(NamedTuple):
 class HeldReader:
     """Reads files, links and this process's memory with the GIL held, which :func:`os.pread` would release.
 
-    So the content, with the frames of the threads, is of one instant. Files in ``/proc`` do not block.
-
-    Parameters
-    ----------
-    max_bytes
-        Bytes of a file that are read at once, at most.
-
-    Raises
-    ------
-    OSError, AttributeError, TypeError
-        If the system has no such functions or files.
+    So the content, with the frames of the threads, is of one instant. Files in ``/proc`` do not block. OSError,
+    AttributeError or TypeError where the system has no such functions or files.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -80,26 +70,13 @@ class HeldReader:
 
 
 class ThreadFiles:
-    """Open descriptors of one thread's files.
+    """Open descriptors of one thread's files; OSError if it has ended, or the system has no such files or hides them.
 
     They stay bound to this thread: after its end they read as empty, even if its id is reused.
-
-    Parameters
-    ----------
-    reader
-        Reads the files.
-    native_id
-        Of a thread of this process.
-
-    Raises
-    ------
-    OSError
-        If the thread has ended, or the system has no such files or hides them.
     """
 
     def __init__(self, reader: HeldReader, native_id: int) -> None:
-        self._reader = reader
-        self.native_id = native_id
+        self._reader, self.native_id = reader, native_id
         self._kept: dict[str, int] = {}
         try:
             self._schedstat = self._open("schedstat")

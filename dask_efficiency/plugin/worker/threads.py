@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from threading import get_ident, get_native_id
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from distributed import Reschedule
+from distributed import Reschedule, Worker
 from distributed import worker as upstream
+from distributed.worker_state_machine import TaskState
 
 from dask_efficiency.accounts.worker.balance import Used
 from dask_efficiency.accounts.worker.log import Run
@@ -22,13 +23,13 @@ from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
 from dask_efficiency.show.log import logger
 
-if TYPE_CHECKING:
-    from distributed import Worker
-    from distributed.worker_state_machine import TaskState
-
-
 #: Runs that the event loop has not claimed; beyond, the oldest go, as some may never be claimed.
 MAX_UNCLAIMED = 10_000
+#: Tasks that ended between two reads of the GPU watch; beyond, the oldest go.
+MAX_WINDOWS = 100_000
+
+#: Function called in a task's thread before it, with its key; a function that it returns is called there after it.
+Around: TypeAlias = Callable[[TaskId, Any], Callable[[], object] | None]
 
 
 class TaskMeter:
@@ -51,8 +52,7 @@ class TaskMeter:
         self.recording = False
         #: Windows of ended tasks; None while nobody reads them.
         self.windows: deque[TaskWindow] | None = None
-        #: Called in the thread before each task, with its key; a function that it returns is called after the task.
-        self.around: Callable[[TaskId, Any], Callable[[], object] | None] | None = None
+        self.around: Around | None = None
         #: Called in the thread of the next task, before it; None while the sampler is awake.
         self.wake: Callable[[], object] | None = None
         self._methods: deque[int] = deque()
@@ -75,10 +75,7 @@ class TaskMeter:
             _meters[id(self._table)] = self
 
     def detach(self) -> bool:
-        """Meter no more; after the last worker of the process, upstream is as it was. Safe to call twice.
-
-        Returns True if it metered until now.
-        """
+        """Meter no more; after the last worker of the process, upstream is as it was. True if it metered until now."""
         with _lock:
             attached = self.attached
             if attached:
@@ -223,22 +220,8 @@ def live_used(worker: Any, meter: TaskMeter) -> dict[Any, tuple[int, int]]:
     return used
 
 
-#: Tasks that ended between two reads of the GPU watch; beyond, the oldest go.
-MAX_WINDOWS = 100_000
-
-
-#: Function called in a task's thread before it, with its key; a function that it returns is called there after it.
-Around: TypeAlias = Callable[[TaskId, Any], Callable[[], object] | None]
-
-
 class TaskThreads:
-    """Meters the tasks in a worker's threads, and reads the measurements.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    """
+    """Meters the tasks in a worker's threads, and reads the measurements."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -248,25 +231,14 @@ class TaskThreads:
         self.not_measured = 0
         #: CPU nanoseconds of ended tasks, as their accounts count them.
         self.claimed = 0
-        #: Windows of ended tasks; None while nobody reads them.
-        self._windows: deque[TaskWindow] | None = None
         #: Functions called around tasks, by owner.
         self._around: dict[str, Around | None] = {"profiles": None, "gpu": None}
         self._placing = threading.Lock()
-
-    def attach(self) -> None:
-        """Meter the worker's tasks."""
-        self.meter.attach()
 
     def restore(self) -> None:
         """Meter the worker's tasks no more."""
         self.unwatch()
         self.meter.detach()
-
-    @property
-    def actors(self) -> int:
-        """Nanoseconds in the methods of actors."""
-        return self.meter.in_methods
 
     def native_ids(self) -> set[int]:
         """Native ids of the threads that run tasks, as far as executors have thread lists."""
@@ -280,51 +252,34 @@ class TaskThreads:
         done = self.meter.done
         for key in list(done)[:-MAX_UNCLAIMED]:
             self.claimed += done.pop(key)[2]
-        return (
-            self.claimed + sum([run[2] for run in done.copy().values()]) + sum(cpu for cpu, _ in self.live().values())
-        )
-
-    # -- for the GPU watch and profiles ---------------------------------------------------------
-
-    @property
-    def watched(self) -> bool:
-        """True while windows are noted."""
-        return self._windows is not None
+        unclaimed = sum([run[2] for run in done.copy().values()])
+        return self.claimed + unclaimed + sum(cpu for cpu, _ in self.live().values())
 
     def windows(self) -> list[TaskWindow]:
         """Windows of the tasks that run (``stop`` is -1), then of those that ended since the last call.
 
         Noted from the first call on. Called from another thread.
         """
-        if self._windows is None:
-            self._windows = self.meter.windows = deque(maxlen=MAX_WINDOWS)
-        ended = self._windows
+        ended = self.meter.windows
+        if ended is None:
+            ended = self.meter.windows = deque(maxlen=MAX_WINDOWS)
         live = list(self.meter.live.items())
         running = [TaskWindow(TaskId(ident, start), -1, key) for ident, (start, _, key) in live]
         # Ended ones last: a task that ends in between is in both lists, and none is missing.
         return running + [ended.popleft() for _ in range(len(ended))]
 
-    def surround(self, around: Around | None) -> None:
-        """Call a function in each task's thread before the task, and its result after it."""
-        self._place(gpu=around)
-
     def unwatch(self) -> None:
-        """Note no windows any more."""
-        self._windows = self.meter.windows = None
-        self._place(gpu=None)
+        """Note no windows any more, and call nothing of the GPU watch around tasks."""
+        self.meter.windows = None
+        self.surround("gpu", None)
 
-    def profile(self, around: Around | None) -> None:
-        """Likewise for profiles of tasks: called first, and its result last."""
-        self._place(profiles=around)
-
-    def _place(self, **around: Around | None) -> None:
+    def surround(self, owner: Literal["profiles", "gpu"], around: Around | None) -> None:
+        """Call a function around each task, until it is None; that of the profiles first, and its result last."""
         with self._placing:  # from the event loop, the watch's thread and threads of tasks
-            self._around |= around
+            self._around[owner] = around
             profiles, gpu = self._around["profiles"], self._around["gpu"]
             both = None if profiles is None or gpu is None else partial(_nested, profiles, gpu)
             self.meter.around = both or profiles or gpu
-
-    # -- what they used ----------------------------------------------------------------------
 
     def measured_upstream(self, key: Any) -> int:
         """Nanoseconds, by upstream, of a task that ends now and ran in no metered thread; 0 if unknown.
@@ -361,14 +316,8 @@ class TaskThreads:
     ) -> dict[object, Used]:
         """Known use so far of the tasks that hold slots, by key.
 
-        Parameters
-        ----------
-        held
-            The tasks.
-        spilled
-            Gives nanoseconds between two instants in which the event loop spilled.
-        library
-            Gives the part of a task's waiting, in nanoseconds, in which threads of libraries computed.
+        ``spilled`` gives the nanoseconds between two instants in which the event loop spilled, ``library`` the part of
+        a task's waiting in which threads of libraries computed.
         """
         executing = self._state.executing
         if not executing:
@@ -390,22 +339,20 @@ class TaskThreads:
                 used[key] = Used(cpu, wall, library=computed, spill=spilled(reservation.start, at - wall))
         done = self.meter.done
         for key, reservation in held.items():
+            if key in used:
+                continue
             run = done.get(key)
-            if run is not None and key not in used:  # its thread is done, but the event loop does not know it yet
+            if run is None:  # its thread has not begun
+                used[key] = Used(0, 0, spill=spilled(reservation.start, at))
+            else:  # its thread is done, but the event loop does not know it yet
                 start, stop, cpu, _, _ = run
                 used[key] = Used(cpu, stop - start, spill=spilled(reservation.start, start) + spilled(stop, at))
-        not_begun = {
-            key: Used(0, 0, spill=spilled(reservation.start, at))
-            for key, reservation in held.items()
-            if key not in used
-        }
-        return used | not_begun
+        return used
 
     def _measured_elsewhere(self, ts: TaskState) -> bool:
         if not self.meter.attached or getattr(ts.run_spec, "is_coro", False):
             return True
-        executor = self._worker.executors.get((ts.annotations or {}).get("executor", "default"))
-        return not _is_threads(executor)
+        return not _is_threads(self._worker.executors.get((ts.annotations or {}).get("executor", "default")))
 
 
 def _nested(outer: Around, inner: Around, task: TaskId, key: Any) -> Callable[[], object]:

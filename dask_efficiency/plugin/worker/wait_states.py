@@ -13,26 +13,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from types import CodeType, FrameType
-from typing import Protocol
 
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
 
 RUNNING = "running"
-GIL, STOPPED, LOCK, SLEEP, FILE, NETWORK, CHILD, UNKNOWN = (
-    "gil",
-    "stopped",
-    "lock",
-    "sleep",
-    "file",
-    "network",
-    "child-process",
-    "unknown",
-)
-
+GIL, STOPPED, LOCK, SLEEP = "gil", "stopped", "lock", "sleep"
+FILE, NETWORK, CHILD, UNKNOWN = "file", "network", "child-process", "unknown"
 #: Descriptors of one poll or select that are read. A guess: more are servers.
 MAX_DESCRIPTORS = 32
-
 #: Kinds of calls: a cause, or what to read next.
 _FUTEX, _DESCRIPTOR, _POLL, _SELECT, _MEMORY = "a futex", "a descriptor", "poll", "select", "the memory map"
 _KINDS: Mapping[str, str] = {
@@ -93,59 +83,20 @@ def _numbers(table: str) -> dict[int, str]:
 CALLS: Mapping[str, Mapping[int, str]] = {"x86_64": _numbers(_X86_64), "aarch64": _numbers(_AARCH64)}
 
 
-class Sleeper(Protocol):
-    """More kernel data on a sleeping thread; see ThreadFiles."""
-
-    def wait_channel(self) -> str:
-        """Kernel function in which it sleeps; "" if unknown."""
-
-    def is_uninterruptible(self) -> bool:
-        """True if it sleeps uninterruptibly."""
-
-
 class WaitStates:
-    """Names the causes for which threads wait.
+    """Names the causes for which threads wait; futexes are unknown causes where none is known to be the GIL's.
 
-    Parameters
-    ----------
-    machine
-        From :func:`platform.machine`.
-    is_gil
-        True for the address of a futex of the GIL; None if unknown: then futexes are unknown causes.
-    link
-        Gives the target of a descriptor, from ``/proc/self/fd``.
-    memory
-        Gives bytes of memory at an address; empty at an invalid one.
-
-    Raises
-    ------
-    KeyError
-        If the calls of the machine are not known.
+    The machine is one of :data:`CALLS`, as of :func:`platform.machine`.
     """
 
-    def __init__(
-        self,
-        machine: str,
-        *,
-        is_gil: Callable[[int], bool] | None,
-        link: Callable[[int], str],
-        memory: Callable[[int, int], bytes],
-    ) -> None:
+    def __init__(self, machine: str, reader: HeldReader, *, is_gil: Callable[[int], bool] | None) -> None:
         self._kinds = {number: _KINDS[name] for number, name in CALLS[machine].items()}
+        self._link = reader.link
+        self._memory = reader.memory
         self._is_gil = is_gil
-        self._link = link
-        self._memory = memory
 
-    def state(self, syscall: bytes, sleeper: Sleeper) -> str:
-        """RUNNING, or the cause for which a thread waits.
-
-        Parameters
-        ----------
-        syscall
-            Content of ``/proc/self/task/TID/syscall``.
-        sleeper
-            The thread, for further reading.
-        """
+    def state(self, syscall: bytes, sleeper: ThreadFiles) -> str:
+        """RUNNING, or the cause for which a thread waits, by its file ``syscall`` and further reading."""
         words = syscall.split()
         if not words:
             return UNKNOWN
@@ -172,18 +123,18 @@ class WaitStates:
             return self._any_of(self._selected(*arguments[:4]), arguments[0])
         return kind
 
-    def _descriptor(self, descriptor: int, sleeper: Sleeper) -> str:
+    def _descriptor(self, descriptor: int, sleeper: ThreadFiles) -> str:
         cause = _linked(self._link(descriptor))
         if cause is CHILD and descriptor <= 2:  # its own output, which nobody reads
             return UNKNOWN
         return self._file(sleeper) if cause is FILE else cause
 
-    def _file(self, sleeper: Sleeper) -> str:
+    def _file(self, sleeper: ThreadFiles) -> str:
         """FILE, or CHILD for a named pipe."""
         channel = sleeper.wait_channel()
         return CHILD if "pipe" in channel or "fifo" in channel or channel == "wait_for_partner" else FILE
 
-    def _page(self, sleeper: Sleeper) -> str:
+    def _page(self, sleeper: ThreadFiles) -> str:
         channel = sleeper.wait_channel()
         if channel:
             if "rwsem" in channel or "mmap" in channel:  # another thread changes the memory map
@@ -233,14 +184,11 @@ def _linked(link: str) -> str:
 #: Nanoseconds for which the GIL is held to see another thread wait for it; below Python's switch interval of 5 ms, of
 #: which a half is enough for that thread to begin waiting.
 HOLD_NS = 4_000_000
-
 #: Tries to see it. A guess: the first mostly succeeds.
 TRIES = 25
-
 #: Bytes from ``_PyRuntime`` on that may have the GIL: observed offsets are 0x1b0 on Python 3.10 and 3.11, 0x12ec0 on
 #: 3.12 and 0x177b0 on 3.13.
 _RUNTIME_BYTES = 1 << 20
-
 #: Bytes around a seen address that belong to the GIL: its two mutexes and two condition variables take some 180 bytes
 #: on 64-bit Linux.
 _GIL_BYTES = 256
@@ -288,8 +236,7 @@ def _addresses(reader: HeldReader) -> set[int]:
     seen: set[int] = set()
     try:
         assert thread.native_id is not None
-        files = ThreadFiles(reader, thread.native_id)
-        try:
+        with closing(ThreadFiles(reader, thread.native_id)) as files:
             for _ in range(TRIES):
                 time.sleep(0.0001)  # lets it take the GIL, and fall asleep
                 if go.locked():
@@ -301,8 +248,6 @@ def _addresses(reader: HeldReader) -> set[int]:
                         seen.add(int(words[1], 16))
                 if seen:
                     break
-        finally:
-            files.close()
     finally:
         stop = True
         if go.locked():
@@ -312,14 +257,8 @@ def _addresses(reader: HeldReader) -> set[int]:
 
 #: Modules of which every wait is at a lock of Python.
 _FILES = (str(threading.__file__), str(queue.__file__), os.path.dirname(str(concurrent.futures.__file__)) + os.sep)
-
 #: Methods by which a line waits for such a lock.
-_METHODS = frozenset({"acquire", "wait", "wait_for", "join", "get", "put", "result", "exception"})
-
-#: Entering a ``with`` block: an instruction up to Python 3.13, a name from then on.
-_ENTER = "BEFORE_WITH"
-_ENTER_NAME = "__enter__"
-
+_METHODS = frozenset({"acquire", "__enter__", "wait", "wait_for", "join", "get", "put", "result", "exception"})
 #: Lines cached. A guess, to bound memory.
 MAX_KNOWN = 5_000
 
@@ -356,11 +295,11 @@ def _waits(code: CodeType, at: int) -> bool:
     names: dict[int | None, set[str]] = {}
     for instruction in dis.get_instructions(code):
         line = instruction.positions.lineno if instruction.positions is not None else None
-        if instruction.offset == at and instruction.opname == _ENTER:
+        if instruction.offset == at and instruction.opname == "BEFORE_WITH":  # up to Python 3.13
             return True
         # In Python 3.14 the instruction that enters a block has a number as argument, and its name only as text.
         name = instruction.argval if isinstance(instruction.argval, str) else instruction.argrepr
         names.setdefault(line, set()).add(name)
         if instruction.offset >= at:
             break
-    return bool(names.get(line, set()) & (_METHODS | {_ENTER_NAME}))
+    return not _METHODS.isdisjoint(names.get(line, ()))

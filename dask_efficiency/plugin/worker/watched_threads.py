@@ -6,21 +6,18 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 from distributed import Scheduler, Worker
 
 from dask_efficiency.accounts.lines import Stack
+from dask_efficiency.accounts.worker.waiting import Key
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import RUNNING
 
-if TYPE_CHECKING:
-    from dask_efficiency.accounts.worker.waiting import Key
-
-
 #: Threads of Python that are watched; further ones count as a library's. A guess, to bound the cost of a look.
 MAX_THREADS = 256
-
 #: Prefixes of the names of threads that Dask, Python and this package start for themselves.
 DASK_NAMES = ("MainThread", "IO loop", "Profile", "Dask", "TCP-Executor", "AsyncProcess", "asyncio_", "dask-efficiency")
 
@@ -28,28 +25,10 @@ DASK_NAMES = ("MainThread", "IO loop", "Profile", "Dask", "TCP-Executor", "Async
 class Watched:
     """Thread that runs tasks, with the nanoseconds of its present task that have no witness yet."""
 
-    __slots__ = (
-        "at",
-        "clocks",
-        "core",
-        "cpu",
-        "files",
-        "glimpse",
-        "key",
-        "looked",
-        "recent",
-        "rest",
-        "slept_since",
-        "stack",
-        "start",
-        "state",
-    )
-
     def __init__(self, files: ThreadFiles, clocks: ThreadClocks, at: int) -> None:
         self.files = files
         #: Last reading, and its instant.
-        self.clocks = clocks
-        self.at = at
+        self.clocks, self.at = clocks, at
         #: Start of its present task, and its span and prefix; -1 and None between tasks.
         self.start = -1
         self.key: Key | None = None
@@ -62,7 +41,7 @@ class Watched:
         self.slept_since = -1
         #: Last look that saw it run a task.
         self.looked = -1
-        self.cpu = self.core = 0
+        self.cpu = 0
         #: Neither on a CPU nor ready to run; negative if a reading came late.
         self.rest = 0
         #: Likewise since the last look of the sampler's thread, with or without a witness.
@@ -75,7 +54,6 @@ class Watched:
         cpu = max(0, clocks.cpu - before.cpu)
         rest = at - self.at - cpu - core
         self.cpu += cpu
-        self.core += core
         self.rest += rest
         self.recent += rest
         if clocks is not before and clocks.turns != before.turns:
@@ -86,30 +64,20 @@ class Watched:
     def begin(self, start: int, key: Key | None) -> None:
         """Begin another task."""
         self.start, self.key = start, key
-        self.cpu = self.core = self.rest = self.recent = 0
+        self.cpu = self.rest = self.recent = 0
         self.state = None
 
 
 class WatchedThreads:
-    """Finds the threads of this process, and keeps open files of each that runs tasks.
-
-    Parameters
-    ----------
-    reader
-        Reads their files.
-    executors
-        Executors of the worker.
-    """
+    """Finds the threads of this process, and keeps open files of each that runs tasks on one of the executors."""
 
     def __init__(self, reader: HeldReader, executors: Mapping[str, Any]) -> None:
-        self._reader = reader
-        self._executors = executors
+        self._reader, self._executors = reader, executors
         self._found: list[threading.Thread] = []
         #: Native ids of threads that were there before any task.
         self._first = {thread.native_id for thread in threading.enumerate()}
         self._watched: dict[int, Watched] = {}
         self._others: dict[int, ThreadFiles] = {}
-        #: Python's threads by ident.
         self.python: dict[int, threading.Thread] = {}
         #: Idents of those that belong to no library.
         self._known: set[int] = set()
@@ -122,9 +90,7 @@ class WatchedThreads:
 
     def close(self) -> None:
         """Give all descriptors back."""
-        for watched in self._watched.values():
-            watched.files.close()
-        for files in self._others.values():
+        for files in (*(watched.files for watched in self._watched.values()), *self._others.values()):
             files.close()
         self._watched.clear()
         self._others.clear()
@@ -141,14 +107,11 @@ class WatchedThreads:
         self.python = {thread.ident: thread for thread in self._found[:MAX_THREADS] if thread.ident is not None}
         pools = (getattr(executor, "_threads", ()) for executor in self._executors.values())
         ours = {thread.native_id for pool in pools for thread in list(pool)} | self._first
-        self._known = {
-            ident
-            for ident, thread in self.python.items()
-            if thread.native_id in ours or thread.name.startswith(DASK_NAMES)
-        }
-        for ident in [ident for ident in self._watched if ident not in self.python]:
+        named = ((ident, thread.native_id, thread.name) for ident, thread in self.python.items())
+        self._known = {ident for ident, native_id, name in named if native_id in ours or name.startswith(DASK_NAMES)}
+        for ident in self._watched.keys() - self.python.keys():
             self._watched.pop(ident).files.close()
-        for ident in [ident for ident in self._others if ident not in self.python]:
+        for ident in self._others.keys() - self.python.keys():
             self._others.pop(ident).close()
 
     def task_thread(self, ident: int, at: int) -> tuple[Watched, ThreadClocks] | None:
@@ -185,10 +148,8 @@ class WatchedThreads:
         if files is not None and files.native_id != self.python[ident].native_id:
             self._others.pop(ident).close()
             files = None
-        if files is None:
-            files = self._open(ident)
-            if files is not None:
-                self._others[ident] = files
+        if files is None and (files := self._open(ident)) is not None:
+            self._others[ident] = files
         return files
 
     def _open(self, ident: int) -> ThreadFiles | None:
@@ -205,16 +166,11 @@ class WatchedThreads:
         """Native ids of the threads of Python."""
         return {thread.native_id for thread in self._found if thread.native_id is not None}
 
-    # -- CPU ---------------------------------------------------------------------------------
-
     def read_cpu(self) -> int:
-        """Read the CPU time of all threads of Python.
+        """Read the CPU time of all threads of Python, and return the nanoseconds that threads of libraries computed.
 
-        Returns
-        -------
-        int
-            Nanoseconds that threads of libraries computed since the last call: time of the process, less that of
-            Dask's threads, of threads that run tasks, and of ours. 0 if the process has several workers or a scheduler.
+        Since the last call: time of the process, less that of Dask's threads, of threads that run tasks, and of ours. 0
+        if the process has several workers or a scheduler.
         """
         process = time.process_time_ns()
         before = self._cpu_before = self._cpu
@@ -237,13 +193,10 @@ class WatchedThreads:
 
 
 _TASKS = "/proc/self/task"
-
 #: Threads of libraries that are read; of more, these stand for all.
 MAX_LIBRARY_THREADS = 32
-
 #: Nanoseconds between two searches for them.
 FIND_NS = 1_000_000_000
-
 #: Nanoseconds after which a reading is too old for the time since the last look.
 MAX_AGE_NS = 2_000_000_000
 
@@ -252,11 +205,6 @@ class LibraryThreads:
     """Reads the waits for a core of threads that are not Python's.
 
     Such are threads of Arrow, BLAS and OpenMP: a task that waits for them waits for a core as long as they do.
-
-    Parameters
-    ----------
-    reader
-        Reads their files.
     """
 
     def __init__(self, reader: HeldReader) -> None:
@@ -284,11 +232,8 @@ class LibraryThreads:
         for native_id in [native_id for native_id in self._kept if native_id not in found]:
             os.close(self._kept.pop(native_id))
         for native_id in sorted(found - self._kept.keys())[: MAX_LIBRARY_THREADS - len(self._kept)]:
-            try:
-                descriptor = os.open(f"{_TASKS}/{native_id}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:  # it has just ended
-                continue
-            self._kept[native_id] = descriptor
+            with suppress(OSError):  # it has just ended
+                self._kept[native_id] = os.open(f"{_TASKS}/{native_id}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
 
     def core_wait(self, at: int) -> int:
         """Nanoseconds that all of them have waited for a core since the last call; 0 if that was long ago."""

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow, StackTable
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
-from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, LargestResult, LongestTask, TaskSizes, key_name
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, TaskSizes, key_name
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
-from dask_efficiency.show.log import logger
+from dask_efficiency.plugin.guard import Guard
+
+_Content = TypeVar("_Content")
+
+
+def begin_window(windows: dict[str, _Content], window: str, content: _Content) -> None:
+    """Begin a window, or begin it anew; of too many, the oldest goes."""
+    windows.pop(window, None)
+    while len(windows) >= MAX_WINDOWS:
+        del windows[next(iter(windows))]
+    windows[window] = content
 
 
 class MeteredWindows:
-    """Differences of totals, from the opening to the closing of each window.
-
-    Parameters
-    ----------
-    *sources
-        Each gives its totals so far, under its own names.
-    levels
-        Gives values that rise and fall; a window has the highest sample.
-    """
+    """Growth of totals in each window, and the highest sample of ``levels``, which rise and fall."""
 
     def __init__(
-        self,
-        *sources: Callable[[], Mapping[Metered, int]],
-        levels: Callable[[], Mapping[Metered, int]] = dict,
+        self, *sources: Callable[[], Mapping[Metered, int]], levels: Callable[[], Mapping[Metered, int]] = dict
     ) -> None:
         self._sources, self._levels = sources, levels
-        self._opened: dict[str, dict[Metered, int]] = {}
-        self._peaks: dict[str, dict[Metered, int]] = {}
+        #: Totals at the opening of each window, and the highest levels since.
+        self._windows: dict[str, tuple[dict[Metered, int], dict[Metered, int]]] = {}
 
     def totals(self) -> dict[Metered, int]:
         """Totals so far."""
@@ -52,26 +53,22 @@ class MeteredWindows:
 
     def sample(self) -> None:
         """Sample the levels, if a window is open."""
-        if self._peaks:
+        if self._windows:
             levels = self._levels()
-            for peaks in self._peaks.values():
+            for _, peaks in self._windows.values():
                 for metered, level in levels.items():
                     peaks[metered] = max(level, peaks.get(metered, 0))
 
     def open_window(self, window: str) -> None:
-        """Begin a window, or begin it anew; of too many, the oldest goes."""
-        self._opened.pop(window, None)
-        while len(self._opened) >= MAX_WINDOWS:
-            oldest = next(iter(self._opened))
-            del self._opened[oldest], self._peaks[oldest]
-        self._opened[window], self._peaks[window] = self.totals(), {}
+        """Begin a window, or begin it anew."""
+        begin_window(self._windows, window, (self.totals(), {}))
 
     def close_window(self, window: str) -> dict[Metered, int]:
         """Totals since the opening, and peaks; empty if no such window is open."""
         self.sample()
-        then, peaks = self._opened.pop(window, None), self._peaks.pop(window, {})
-        if then is None:
+        if window not in self._windows:
             return {}
+        then, peaks = self._windows.pop(window)
         gained = {metered: value - then.get(metered, 0) for metered, value in self.totals().items()}
         return {metered: value for metered, value in (gained | peaks).items() if value > 0}
 
@@ -84,7 +81,7 @@ class _Window:
     def __init__(self) -> None:
         self.profile: StackTable[SampleRow] = StackTable()
         self.holders: StackTable[HolderRow] = StackTable()
-        self.holds: list[Holdup] = []
+        self.gil_holds: list[Holdup] = []
         self.loop_blocks: list[Holdup] = []
 
 
@@ -97,23 +94,20 @@ class SampleWindows:
     def __bool__(self) -> bool:
         return bool(self._windows)
 
-    def open(self, window_id: str) -> None:
-        """Begin a window; one that is open under this id begins anew."""
-        self._windows.pop(window_id, None)
-        while len(self._windows) >= MAX_WINDOWS:
-            del self._windows[next(iter(self._windows))]
-        self._windows[window_id] = _Window()
+    def open(self, window: str) -> None:
+        """Begin a window, or begin it anew."""
+        begin_window(self._windows, window, _Window())
 
-    def close(self, window_id: str) -> WindowDetails | None:
+    def close(self, window: str) -> WindowDetails | None:
         """End a window and return its samples; None if no such window is open."""
-        window = self._windows.pop(window_id, None)
-        if window is None:
+        closed = self._windows.pop(window, None)
+        if closed is None:
             return None
         return WindowDetails(
-            profile=window.profile.rows(),
-            holders=window.holders.rows(),
-            gil_holds=tuple(window.holds),
-            loop_blocks=tuple(window.loop_blocks),
+            profile=closed.profile.rows(),
+            holders=closed.holders.rows(),
+            gil_holds=tuple(closed.gil_holds),
+            loop_blocks=tuple(closed.loop_blocks),
         )
 
     def add(self, sampled: tuple[SampleRow | HolderRow, int]) -> None:
@@ -128,15 +122,15 @@ class SampleWindows:
     def hold(self, hold: Holdup) -> None:
         """Add a long hold of the GIL."""
         for window in self._windows.values():
-            _note(window.holds, hold)
+            _keep_longest(window.gil_holds, hold)
 
     def loop_block(self, block: Holdup) -> None:
         """Add a long block of the event loop."""
         for window in self._windows.values():
-            _note(window.loop_blocks, block)
+            _keep_longest(window.loop_blocks, block)
 
 
-def _note(holds: list[Holdup], hold: Holdup) -> None:
+def _keep_longest(holds: list[Holdup], hold: Holdup) -> None:
     holds.append(hold)
     if len(holds) > MAX_HOLDS:
         holds.remove(min(holds))
@@ -159,9 +153,8 @@ class _Row:
         #: Values that are not sketched yet.
         self.ns: list[int] = []
         self.nbytes: list[int] = []
-        self.longest = -1
+        self.longest = self.largest = -1
         self.longest_key: Any = None
-        self.largest = -1
         self.largest_key: Any = None
 
     def sketch(self) -> None:
@@ -185,9 +178,9 @@ class _Row:
         self.sketch()
         found = TaskSizes(self.sizes.ns, self.sizes.nbytes)
         if self.longest >= 0:
-            found.longest = LongestTask(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
+            found.longest = Most(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
         if self.largest >= 0:
-            found.largest = LargestResult(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
+            found.largest = Most(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
         return found
 
 
@@ -195,44 +188,45 @@ _Rows = dict[str, _Row]
 
 
 class SizesByWindow:
-    """Durations and result sizes of tasks by prefix, for each window from its opening on."""
+    """Durations and result sizes of tasks by prefix, for each window from its opening on; nothing after a failure."""
 
     def __init__(self) -> None:
         #: By window, oldest first: tasks that ended between its opening and the next one's. So a task is counted once,
         #: and a window has its own rows and all later ones.
         self._windows: dict[str, _Rows] = {}
-        #: True while any window is open; else nothing is kept. Read-only.
-        self.open = False
-        #: Reason why nothing is kept any more; None while it works.
-        self.off: str | None = None
+        consequence = "dask_efficiency no longer compares the tasks of this worker"
+        self._guard = Guard("the sizes of tasks", consequence, self._windows.clear)
+
+    @property
+    def open(self) -> bool:
+        """True while any window is open; else nothing is kept."""
+        return bool(self._windows)
+
+    @property
+    def off(self) -> str | None:
+        """Reason why nothing is kept any more; None while it works."""
+        return self._guard.off
 
     def open_window(self, window: str) -> None:
-        """Begin a window; one that is open under this id begins anew."""
-        if self.off is not None:
-            return
-        self._take(window)
-        while len(self._windows) >= MAX_WINDOWS:
-            del self._windows[next(iter(self._windows))]
-        self._windows[window] = {}
-        self.open = True
+        """Begin a window, or begin it anew."""
+        if self.off is None:
+            self._take(window)
+            begin_window(self._windows, window, {})
 
     def close_window(self, window: str) -> dict[str, TaskSizes]:
         """End a window and return the sizes of its tasks by prefix; empty if no such window is open."""
-        try:
-            total: _Rows = {}
-            for rows in self._take(window):
-                _merge(total, rows)
-            return {prefix: row.plain() for prefix, row in total.items()}
-        except Exception as error:
-            self._fail(error)
-            return {}
+        found: dict[str, TaskSizes] | None = self._guard(self._close, window)
+        return found or {}
+
+    def _close(self, window: str) -> dict[str, TaskSizes]:
+        total: _Rows = {}
+        for rows in self._take(window):
+            _merge(total, rows)
+        return {prefix: row.plain() for prefix, row in total.items()}
 
     def add(self, tasks: Sequence[SizedTask]) -> None:
         """Count tasks that have succeeded; only while a window is open."""
-        try:
-            self._add(tasks)
-        except Exception as error:
-            self._fail(error)
+        self._guard(self._add, tasks)
 
     def _add(self, tasks: Sequence[SizedTask]) -> None:
         rows = next(reversed(self._windows.values()))
@@ -259,15 +253,7 @@ class SizesByWindow:
         own = self._windows.pop(window)
         if position:
             _merge(self._windows[windows[position - 1]], own)
-        self.open = bool(self._windows)
         return found
-
-    def _fail(self, error: Exception) -> None:
-        """Log once and keep nothing more; the accounts go on."""
-        self.off = f"the sizes of tasks failed: {type(error).__name__}: {error}"[:MAX_NAME_LENGTH]
-        self._windows.clear()
-        self.open = False
-        logger.error("dask_efficiency no longer compares the tasks of this worker", exc_info=error)
 
 
 def _new_row(rows: _Rows, prefix: str) -> _Row:

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+
+from distributed import Worker
 
 from dask_efficiency.accounts.buckets import Bucket, causes_of, fit_causes, named_causes
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.wire.snapshots import SnapshotCauses
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, WindowBalance
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS, SlotReservation
+from dask_efficiency.accounts.worker.reservations import SlotReservation
+from dask_efficiency.accounts.worker.waiting import Key
+from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.worker.sampler import WaitingSampler
 from dask_efficiency.plugin.worker.threads import TaskThreads
-from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from distributed import Worker
-    from distributed.worker_state_machine import WorkerState
-
-    from dask_efficiency.accounts.worker.waiting import Key
+from dask_efficiency.plugin.worker.window_details import begin_window
 
 #: Reason for no samples if the user switched them off.
 SWITCHED_OFF = "efficiency.waiting is off"
@@ -29,42 +25,18 @@ SWITCHED_OFF = "efficiency.waiting is off"
 _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 
 
-def span_and_prefix(state: WorkerState, key: Any) -> Key | None:
-    """Span and prefix of a task that holds a slot now; called from another thread."""
-    ts = state.tasks.get(key)
-    if ts is None or ts not in state.executing:
-        return None
-    return ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
-
-
 class WorkerCauses:
-    """Splits a worker's ``thread-noncpu`` and ``overhead`` by cause.
+    """Splits a worker's ``thread-noncpu`` by the causes that are sampled if ``enabled``, and its ``overhead``.
 
     A failure is logged once, and the accounts go on without causes.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    threads
-        Its task threads.
-    enabled
-        True to sample what threads wait for.
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        threads: TaskThreads,
-        *,
-        enabled: bool,
-    ) -> None:
-        self._new_sampler = partial(WaitingSampler, worker, threads, partial(span_and_prefix, worker.state))
+    def __init__(self, worker: Worker, threads: TaskThreads, *, enabled: bool) -> None:
+        self._new_sampler = partial(WaitingSampler, worker, threads)
         self._sampler = self._new_sampler()
         self._started = self._sampling = False
         self._enabled = enabled
-        #: Reason why there are no causes any more; empty until a failure.
-        self._failed = ""
+        self._guard = Guard("finding causes", "dask_efficiency no longer finds why this worker's threads wait")
         #: Parts of ``overhead`` by bare cause: finalized, and in the activity view.
         self._overhead: dict[str, int] = {}
         self._active: dict[str, int] = {}
@@ -75,7 +47,7 @@ class WorkerCauses:
     @property
     def not_sampled(self) -> str:
         """Reason why nothing is sampled; empty while the sampler works."""
-        return self._failed or ((self._sampler.off or "") if self._enabled else SWITCHED_OFF)
+        return self._guard.off or ((self._sampler.off or "") if self._enabled else SWITCHED_OFF)
 
     @property
     def spent(self) -> int:
@@ -87,7 +59,7 @@ class WorkerCauses:
         self._enabled = enabled
         if not enabled:
             self.stop()
-        elif not self._sampling and not self._failed:
+        elif not self._sampling and self._guard.off is None:
             if self._started:  # a sampler starts once; its sums stay
                 former, self._sampler = self._sampler, self._new_sampler()
                 self._sampler.sums = former.sums
@@ -101,50 +73,37 @@ class WorkerCauses:
 
     def catch_up(self) -> None:
         """Bring the samples up to now; called on the event loop, before tasks are finalized for a report."""
-        if self._enabled:
+        if self._guard.off is not None:
+            self.stop()
+        elif self._enabled:
             self._sampler.tick_now()
-
-    # -- threads of libraries ------------------------------------------------------------------
 
     def library(self) -> Callable[[SlotReservation, int], int] | None:
         """Function for the part of an ended task's waiting, in nanoseconds, in which threads of libraries computed.
 
         None until any such thread was sampled.
         """
-        return self._library if self._sampler.sums.any_library else None
-
-    def _library(self, reservation: SlotReservation, waited: int) -> int:
-        try:
-            return self._sampler.sums.library((reservation.span, reservation.prefix), waited)
-        except Exception as error:
-            self._fail(error)
-            return 0
+        sums = self._sampler.sums
+        return partial(self._computed, sums.library) if sums.any_library else None
 
     def library_so_far(self, reservation: SlotReservation, waited: int) -> int:
         """Part of a running task's waiting in which threads of libraries computed, nanoseconds."""
+        return self._computed(self._sampler.sums.library_so_far, reservation, waited)
+
+    def _computed(self, library: Callable[[Key, int], int], reservation: SlotReservation, waited: int) -> int:
         try:
-            return self._sampler.sums.library_so_far((reservation.span, reservation.prefix), waited)
+            return library((reservation.span, reservation.prefix), waited)
         except Exception as error:
-            self._fail(error)
+            self._guard.fail(error)
             return 0
 
-    # -- snapshots and windows -----------------------------------------------------------------
-
     def of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
-        """Causes of the accounts at this instant.
-
-        Parameters
-        ----------
-        balance
-            The accounts.
-        parts
-            Measured parts of ``overhead`` so far, by bare cause; see :attr:`PendingTasks.overhead`.
-        """
+        """Causes of the accounts at this instant; ``parts`` as of :attr:`PendingTasks.overhead`."""
         try:
             return self._of_snapshot(balance, parts)
         except Exception as error:
-            self._fail(error)
-            return SnapshotCauses(not_sampled=self._failed)
+            self._guard.fail(error)
+            return SnapshotCauses(not_sampled=self.not_sampled)
 
     def _of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
         lately = {cause: ns - self._reported.get(cause, 0) for cause, ns in parts.items()}
@@ -164,41 +123,30 @@ class WorkerCauses:
             _fit(self._overhead, waited, balance.finalized), _fit(self._active, waiting, balance.active)
         )
 
-    def open_window(self, window_id: str, parts: Mapping[str, int]) -> None:
+    def open_window(self, window: str, parts: Mapping[str, int]) -> None:
         """Begin a window."""
-        if self._failed:
-            return
-        while len(self._opened) >= MAX_WINDOWS:
-            self._sampler.close_window(next(iter(self._opened)))
-            del self._opened[next(iter(self._opened))]
-        self._sampler.open_window(window_id)
-        self._opened[window_id] = dict(parts), self._sampler.sums.mark()
+        if self._guard.off is None:
+            self._sampler.open_window(window)
+            begin_window(self._opened, window, (dict(parts), self._sampler.sums.mark()))
 
-    def close_window(self, window_id: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
+    def close_window(self, window: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
         """Add causes to the accounts of a window."""
         try:
-            return self._close_window(window_id, balance, parts)
+            return replace(balance, details=self._details(window, balance, parts))
         except Exception as error:
-            self._fail(error)
+            self._guard.fail(error)
             return balance
 
-    def _close_window(self, window_id: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowBalance:
-        opened, mark = self._opened.pop(window_id, ({}, None))
+    def _details(self, window: str, balance: WindowBalance, parts: Mapping[str, int]) -> WindowDetails:
+        opened, mark = self._opened.pop(window, ({}, None))
         overhead = {cause: ns - opened.get(cause, 0) for cause, ns in parts.items()}
-        found = self._sampler.close_window(window_id)
+        found = self._sampler.close_window(window)
         if self.not_sampled or found is None or mark is None:
-            return replace(balance, details=WindowDetails(overhead=overhead))
+            return WindowDetails(overhead=overhead)
         noncpu = {key: row[_NONCPU] for key, row in balance.rows.items()}
         causes = {key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row}
         library = self._sampler.sums.free_slot_library(mark)
-        return replace(balance, details=replace(found, causes=causes, overhead=overhead, free_slot_library=library))
-
-    def _fail(self, error: Exception) -> None:
-        """Log once and give no causes any more."""
-        if not self._failed:
-            self._failed = f"finding causes failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency no longer finds why this worker's threads wait", exc_info=error)
-            self.stop()
+        return replace(found, causes=causes, overhead=overhead, free_slot_library=library)
 
 
 def _fit(overhead: Mapping[str, int], waited: Mapping[str, int], buckets: Mapping[str, int]) -> dict[str, int]:

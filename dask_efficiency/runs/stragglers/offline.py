@@ -159,24 +159,38 @@ def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> J
     if count <= 2 and not usuals:
         return Judgement((), count, (), _note_on_two(run))
     accusing = sum(not FINISHED[signal].only_evidence for signal in scores)
-    limit = threshold(int(enough.sum()), accusing, factor)
+    judged = int(enough.sum())
+    limit = threshold(judged, accusing, factor)
     behind = scores["disk"].level if "disk" in scores else np.zeros(count)
     disks = judge_disks({one.signal: one for one in run.observations}, run.hosts, usuals, behind, limit)
     if disks is not None:
         scores = scores | {one.signal: one for one in disks.scores}
-    found = [_finding(run, worker, scores, limit, disks) for worker in range(count)]
-    findings = _with_hosts(run, scores, [one for one in found if one is not None], factor)
+    # Each further worker needs less, but at a disk, where some only wait for others.
+    limits, found, flagged = dict.fromkeys(scores, limit), list[SlowWorker](), -1
+    while True:
+        every = (_finding(run, worker, scores, limits, disks) for worker in range(count))
+        more = [finding for finding in every if finding is not None]
+        if (number := sum(one.cause is not Cause.DISK for one in more)) <= flagged:
+            break
+        found, flagged = more, number
+        lower = threshold(judged, accusing, factor, flagged)
+        limits = {signal: limit if signal in AT_THE_DISK else lower for signal in scores}
+    findings = _with_hosts(run, scores, found, factor)
     return Judgement(tuple(sorted(findings, key=lambda one: -one.score)), count, lacking)
 
 
 def _finding(
-    run: ObservedRun, worker: int, scores: Mapping[str, Scores], limit: float, disks: DiskVerdict | None = None
+    run: ObservedRun,
+    worker: int,
+    scores: Mapping[str, Scores],
+    limits: Mapping[str, float],
+    disks: DiskVerdict | None,
 ) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
     high = {
         signal: float(one.z[worker])
         for signal, one in scores.items()
-        if one.z[worker] >= limit
+        if one.z[worker] >= limits[signal]
         and not FINISHED[signal].only_evidence
         and not (waits_for_disk and FINISHED[signal].rises_with_disk)
     }
@@ -185,15 +199,16 @@ def _finding(
     levels = {signal: float(one.level[worker]) for signal, one in scores.items() if one.enough[worker]}
     if max(levels.get(signal, 0.0) for signal in _slowed(high)) < math.log(MIN_EFFECT):
         return None
-    lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limit
+    lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limits["loop_lag"]
     at_the_disk = AT_THE_DISK & high.keys()
     strongest = max(at_the_disk if at_the_disk and disks is not None else high, key=high.__getitem__)
+    above = high[strongest] / limits[strongest]
     return SlowWorker(
         worker=run.workers[worker],
         host=run.hosts[worker],
         cause=cause_of(high, levels, lagging=lagging),
-        score=high[strongest] / limit,
-        confidence=confidence_of(high[strongest] / limit) if strongest != "blocked" else CONFIDENCE_OF_SUSPECT,
+        score=above,
+        confidence=confidence_of(above) if strongest != "blocked" else CONFIDENCE_OF_SUSPECT,
         since=_since(run.observed(strongest), worker, levels[strongest]),
         effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
         evidence=_evidence(worker, scores),

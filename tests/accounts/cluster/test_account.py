@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.account import MAX_PENDING, NamedSums, Totals, between
-from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS
 from tests.strategies import standings
 
 WIDTH = len(TASK_BUCKETS)
@@ -22,7 +23,7 @@ MAX_PREFIXES = 3
         max_size=8,
     )
 )
-def test_no_total_is_ever_off_however_large_and_later_prefixes_share_one(added):
+def test_sums_are_exact_however_large_and_later_prefixes_share_one(added):
     totals = NamedSums(MAX_PREFIXES, WIDTH)
     expected: dict[str, list[int]] = {}
     for rows in added:
@@ -36,15 +37,14 @@ def test_no_total_is_ever_off_however_large_and_later_prefixes_share_one(added):
     assert len(totals.by_name()) <= MAX_PREFIXES + 1
 
 
-def test_what_64_bits_cannot_hold_is_added_up_all_the_same():
+def test_sums_may_be_beyond_64_bits():
     totals = NamedSums(MAX_PREFIXES, WIDTH)
-    places = totals.places(["a"])
     for _ in range(10):
-        totals.add(places, np.full((1, WIDTH), MAX_PENDING - 1), most=MAX_PENDING - 1)
+        totals.add(totals.places(["a"]), np.full((1, WIDTH), MAX_PENDING - 1), most=MAX_PENDING - 1)
     assert totals.by_name() == {"a": (10 * (MAX_PENDING - 1),) * WIDTH}
 
 
-def test_what_settled_since_is_taken_out_of_the_held_buckets_pro_rata():
+def test_time_of_before_is_taken_out_of_the_held_buckets_pro_rata():
     # 60 ran before; of 100 that settled since, 90 of CPU and 30 of overhead are scaled to 60 together.
     then = Totals(0, {"idle": 10}, 60)
     now = Totals(100, {"idle": 30, "thread-cpu": 90, "overhead": 30}, 0)

@@ -8,7 +8,6 @@ from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket
 from dask_efficiency.accounts.cluster import idle
 from dask_efficiency.accounts.cluster.idle import (
     NOTHING_RAN,
-    OTHER,
     SEEN,
     Alone,
     ClusterState,
@@ -18,6 +17,7 @@ from dask_efficiency.accounts.cluster.idle import (
     paused_slots_by_cause,
     slots_by_cause,
 )
+from dask_efficiency.accounts.rows import OTHER
 
 SECOND = 1_000_000_000
 
@@ -41,10 +41,6 @@ def seen(given_state: ClusterState) -> dict[str, int]:
 # -- which slots are free for which cause, by hand --------------------------------------------------
 
 
-def test_the_causes_are_those_of_the_bucket():
-    assert (*SEEN, UNKNOWN) == CAUSES[Bucket.IDLE]
-
-
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
@@ -63,48 +59,36 @@ def test_the_causes_are_those_of_the_bucket():
 )
 def test_free_slots_go_to_the_first_cause_that_there_is(held, expected):
     assert seen(state({"a": 3, "b": 4, "c": 1, "busy": 0}, **held)) == expected
-
-
-def test_where_no_slot_is_free_none_has_a_cause():
-    assert seen(state({"a": 0}, queued=7, graphs=True)) == {}
+    assert seen(state({"a": 0}, **held)) == {}
 
 
 # -- what becomes of the time, by hand --------------------------------------------------------------
 
 
-def test_what_a_worker_reports_is_split_by_what_held_meanwhile():
+def test_idle_time_is_split_by_the_states_meanwhile_and_all_free_slots_share_the_tasks_for_them():
     weights = after_a_second(state({"a": 4, "b": 0}, graphs=True))
     weights.accrue(state({"a": 3, "b": 0}), at=3 * SECOND)
     assert weights.split("a", 10 * SECOND) == {"graph": 4 * SECOND, "parallelism": 6 * SECOND}
     assert weights.split("b", 0) == {}
-
-
-def test_all_free_slots_share_the_tasks_that_they_could_run():
+    # The tasks that they could run are of all free slots.
     weights = after_a_second(state({"a": 1, "b": 3}, queued=2))
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 2, "parallelism": SECOND // 2}
     assert weights.split("b", 3 * SECOND) == {"scheduler": 3 * SECOND // 2, "parallelism": 3 * SECOND // 2}
-
-
-def test_a_worker_that_was_less_idle_than_believed_has_less_of_each():
+    # The worker was less idle than believed.
     weights = after_a_second(state({"a": 4}, queued=1))
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 4, "parallelism": 3 * SECOND // 4}
 
 
-def test_idle_time_of_slots_that_were_believed_to_be_in_use_is_the_schedulers():
+def test_idle_slots_that_count_as_in_use_wait_for_the_scheduler_or_for_round_trips_if_it_is_at_rest():
     weights = after_a_second(state({"a": 1}))
     assert weights.split("a", 3 * SECOND) == {"scheduler": 2 * SECOND, "parallelism": SECOND}
-
-
-def test_it_is_that_of_round_trips_while_ready_tasks_are_held_back_by_a_scheduler_at_rest():
     weights = IdleWeights(at=0)
     # All slots were believed to be in use; for three quarters of a second with queued tasks the event loop slept.
     weights.accrue(state({"a": 0}, queued=9), at=SECOND, at_rest=3 * SECOND // 4)
     assert weights.split("a", 2 * SECOND) == {"scheduler": SECOND // 2, "round-trips": 3 * SECOND // 2}
     weights.accrue(state({"a": 0}), at=2 * SECOND, at_rest=SECOND)  # nothing was queued
     assert weights.split("a", 2 * SECOND) == {"scheduler": 2 * SECOND}
-
-
-def test_slots_that_the_saturation_leaves_free_are_those_of_round_trips_too():
+    # Slots that the saturation leaves free.
     weights = IdleWeights(at=0)
     weights.accrue(state({"a": 2}, queued=1), at=SECOND, at_rest=SECOND // 2)
     assert weights.split("a", 2 * SECOND) == {
@@ -114,7 +98,7 @@ def test_slots_that_the_saturation_leaves_free_are_those_of_round_trips_too():
     }
 
 
-def test_idle_time_without_a_look_is_unknown():
+def test_idle_time_without_a_look_is_unknown_and_a_split_uses_weights_up():
     weights = IdleWeights(at=0)
     assert weights.split("a", 5) == {UNKNOWN: 5}
     weights.accrue(None, at=SECOND)
@@ -122,9 +106,6 @@ def test_idle_time_without_a_look_is_unknown():
     weights.accrue(None, at=3 * SECOND)
     assert weights.split("b", 9 * SECOND) == {"parallelism": 4 * SECOND, UNKNOWN: 5 * SECOND}
     assert weights.split("a", 9 * SECOND) == {"scheduler": 3 * SECOND, "parallelism": SECOND, UNKNOWN: 5 * SECOND}
-
-
-def test_what_was_split_is_used_up():
     weights = after_a_second(state({"a": 4}))
     weights.split("a", 0)
     assert weights.split("a", 1) == {UNKNOWN: 1}
@@ -138,9 +119,6 @@ def test_a_worker_may_report_to_an_instant_that_is_over():
     assert weights.split("a", 2 * SECOND, at=9 * SECOND) == {"parallelism": 2 * SECOND}
     weights.accrue(state({"a": 2}, queued=2), at=4 * SECOND)
     assert weights.split("a", 2 * SECOND) == {"scheduler": 2 * SECOND}
-
-
-def test_a_report_to_an_instant_without_work_uses_up_all_before():
     weights = after_a_second(state({"a": 1}))
     weights.accrue(None, at=9 * SECOND)
     weights.accrue(state({"a": 1}, graphs=True), at=10 * SECOND)
@@ -148,7 +126,7 @@ def test_a_report_to_an_instant_without_work_uses_up_all_before():
     assert weights.split("a", SECOND) == {"graph": SECOND}
 
 
-def test_of_instants_that_are_forgotten_time_is_taken_in_proportion(monkeypatch):
+def test_time_between_forgotten_instants_is_in_proportion_and_looks_without_a_change_forget_nothing(monkeypatch):
     monkeypatch.setattr(idle, "MAX_INSTANTS", 2)
     weights = IdleWeights(at=0)
     for i, held in enumerate((state({"a": 1}), None, state({"a": 1}, graphs=True), None)):
@@ -157,9 +135,6 @@ def test_of_instants_that_are_forgotten_time_is_taken_in_proportion(monkeypatch)
     half = {"graph": SECOND // 2, "parallelism": SECOND // 2}
     assert weights.split("a", SECOND, at=3 * SECOND // 2) == half
     assert weights.split("a", SECOND) == half
-
-
-def test_looks_that_see_no_change_make_nothing_forgotten(monkeypatch):
     monkeypatch.setattr(idle, "MAX_INSTANTS", 3)
     weights = IdleWeights(at=0)
     for held, until in ((state({"a": 1}), 10), (None, 20), (state({"a": 1}, graphs=True), 30)):
@@ -175,23 +150,17 @@ def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():
     weights.accrue(state({"b": 1}), at=3 * SECOND)
     assert weights.split("b", 2 * SECOND) == {"parallelism": 2 * SECOND}
     assert weights.split("a", 9 * SECOND) == {"parallelism": 8 * SECOND, UNKNOWN: SECOND}
-
-
-def test_a_worker_that_left_is_forgotten_even_if_the_next_state_was_seen_before():
     weights = after_a_second(state({"a": 4}))
     weights.worker_left("a")
     weights.accrue(state({"a": 4, "b": 1}), at=2 * SECOND)
     assert weights.split("a", SECOND) == {UNKNOWN: SECOND}
 
 
-def test_a_clock_that_stands_still_or_goes_back_counts_nothing():
+def test_a_clock_that_stands_still_counts_nothing_and_negative_idle_time_is_refused():
     weights = IdleWeights(at=SECOND)
     for at in (SECOND, 0):
         weights.accrue(state({"a": 4}), at=at)
     assert (weights.at, weights.split("a", 1)) == (SECOND, {UNKNOWN: 1})
-
-
-def test_negative_idle_time_is_refused():
     with pytest.raises(ValueError, match="'a' reports -1 ns of idle time; expected 0 or more"):
         IdleWeights(at=0).split("a", -1)
 
@@ -209,15 +178,12 @@ def test_many_changes_are_summed_up():
 # -- what all waited for ----------------------------------------------------------------------------
 
 
-def test_slots_without_parallelism_are_those_of_the_prefixes_that_ran():
+def test_slots_that_lack_parallelism_wait_for_the_prefixes_that_run_and_a_task_may_be_alone():
     weights = IdleWeights(at=0)
     weights.accrue(state({"a": 4, "b": 2}, queued=1, running={"inc": 3, "sum": 1}), at=4)
     weights.accrue(state({"a": 4}, graphs=True, running={"inc": 1}), at=8)
     weights.accrue(state({"a": 1}), at=9)
     assert weights.parallelism == {"inc": 15, "sum": 5, NOTHING_RAN: 1}
-
-
-def test_a_task_is_alone_while_slots_wait_for_nothing_else():
     weights = IdleWeights(at=0)
     alone = {"running": {"train": 1}, "only": ("train-1", "train")}
     weights.accrue(state({"a": 3}, **alone), at=5)
@@ -267,8 +233,8 @@ def states(draw) -> ClusterState:
     )
 
 
-@given(states())
-def test_the_causes_of_free_slots_add_up_to_them(given_state):
+@given(states(), st.integers(1, 10**9))
+def test_the_causes_of_free_slots_add_up_to_them(given_state, step):
     found = slots_by_cause(given_state)
     assert sum(found) == given_state.free
     assert min(found) >= 0
@@ -279,6 +245,11 @@ def test_the_causes_of_free_slots_add_up_to_them(given_state):
     work = given_state.queued + given_state.waiting + given_state.held_up
     # Each task makes one slot free for it, of whichever worker.
     assert found[SEEN.index("scheduler")] + found[SEEN.index("imbalance")] + paused <= work
+    # Slots without parallelism wait for the running prefixes.
+    weights = IdleWeights(at=0)
+    weights.accrue(given_state, at=step)
+    lacking = sum(causes[SEEN.index("parallelism")] for causes in (found, of_paused))
+    assert sum(weights.parallelism.values()) == lacking * step
 
 
 moves = st.lists(
@@ -331,7 +302,7 @@ def test_splits_add_up_exactly_and_causes_never_have_more_than_the_free_slots(gi
 
 
 @given(st.lists(st.tuples(states(), st.integers(1, 10**6)), min_size=1, max_size=10), st.integers(1, 5))
-def test_splits_at_whatever_instants_find_the_same_as_one(held, pieces):
+def test_splits_at_any_instants_add_up_to_one(held, pieces):
     once, often = IdleWeights(at=0), IdleWeights(at=0)
     at = 0
     for given_state, step in held:
@@ -348,15 +319,7 @@ def test_splits_at_whatever_instants_find_the_same_as_one(held, pieces):
         assert found.get(cause, 0) == pytest.approx(expected.get(cause, 0), abs=8 * len(SEEN) * pieces, rel=0)
 
 
-@given(states(), st.integers(1, 10**9))
-def test_waiting_for_prefixes_is_the_time_of_the_slots_without_parallelism(given_state, step):
-    weights = IdleWeights(at=0)
-    weights.accrue(given_state, at=step)
-    lacking = [f(given_state)[SEEN.index("parallelism")] for f in (slots_by_cause, paused_slots_by_cause)]
-    assert sum(weights.parallelism.values()) == sum(lacking) * step
-
-
-def test_the_work_clock_counts_while_nothing_is_outstanding():
+def test_the_work_clock_counts_time_without_work_and_without_workers_until_recent_instants():
     clock = WorkClock(at=10)
     assert clock.without_work(at=15) == 5
     clock.set(True, at=20)
@@ -365,6 +328,19 @@ def test_the_work_clock_counts_while_nothing_is_outstanding():
     clock.set(False, at=100)
     clock.set(False, at=105)
     assert clock.without_work(at=107) == 17
+    clock = WorkClock(at=0)
+    clock.set(True, at=10)
+    clock.set(False, at=30)
+    assert [clock.without_work(at=at) for at in (-5, 5, 10, 20, 30, 40)] == [0, 5, 10, 10, 10, 20]
+    # Work without any worker is distinct from no work.
+    clock = WorkClock(at=0)
+    clock.set(True, at=10)  # work, and nobody there
+    clock.set_workers(True, at=16)
+    clock.set(False, at=20)
+    clock.set_workers(False, at=25)
+    clock.set(True, at=30)
+    assert (clock.without_work(at=40), clock.without_workers(at=40)) == (20, 16)
+    assert [clock.without_workers(at=at) for at in (5, 10, 13, 16, 29, 31)] == [0, 0, 3, 6, 6, 7]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 100))))
@@ -378,26 +354,8 @@ def test_the_work_clock_never_runs_backwards(turns):
         before = now
 
 
-def test_the_work_clock_knows_instants_of_late():
-    clock = WorkClock(at=0)
-    clock.set(True, at=10)
-    clock.set(False, at=30)
-    assert [clock.without_work(at=at) for at in (-5, 5, 10, 20, 30, 40)] == [0, 5, 10, 10, 10, 20]
-
-
-def test_work_without_any_worker_is_distinct_from_no_work():
-    clock = WorkClock(at=0)
-    clock.set(True, at=10)  # work, and nobody there
-    clock.set_workers(True, at=16)
-    clock.set(False, at=20)
-    clock.set_workers(False, at=25)
-    clock.set(True, at=30)
-    assert (clock.without_work(at=40), clock.without_workers(at=40)) == (20, 16)
-    assert [clock.without_workers(at=at) for at in (5, 10, 13, 16, 29, 31)] == [0, 0, 3, 6, 6, 7]
-
-
 @given(st.lists(st.tuples(st.sampled_from(["set", "set_workers"]), st.booleans(), st.integers(0, 100))))
-def test_no_instant_counts_as_both(turns):
+def test_no_instant_is_both_without_work_and_without_workers(turns):
     clock, latest = WorkClock(at=0), 0
     for method, value, at in turns:
         getattr(clock, method)(value, at=at)

@@ -9,18 +9,13 @@ small = st.integers(0, 50)
 prefixes = st.sampled_from(["train", "load", "sum"])
 
 
-def test_running_tasks_lose_what_they_had_held_and_their_slots_until_the_removal():
+def test_running_tasks_lose_their_time_and_their_slots_until_the_removal():
     # Four threads, silent for 10: two of `train` had held 30 by then, one of `load` 5, and one was free.
     holding = {"train": (30, 2), "load": (5, 1)}
     assert by_prefix(75, 4, holding, {"train": 4, "load": 1}) == {"train": 30 + 2 * 10, "load": 5 + 10}
     assert by_prefix(75, 4, holding, None) == {"train": 50, "load": 15}
-
-
-def test_a_task_whose_result_had_come_by_the_removal_held_no_slot_until_then():
-    assert by_prefix(75, 4, {"train": (30, 2), "load": (5, 1)}, {"train": 1}) == {"train": 30 + 10, "load": 5}
-
-
-def test_nothing_that_ran_leaves_all_of_it_to_no_prefix():
+    # The results of the others had come by the removal.
+    assert by_prefix(75, 4, holding, {"train": 1}) == {"train": 30 + 10, "load": 5}
     assert by_prefix(40, 4, {}, {"train": 4}) == {}
 
 
@@ -32,7 +27,7 @@ def test_nothing_that_ran_leaves_all_of_it_to_no_prefix():
     assigned=st.none() | st.dictionaries(prefixes, small),
     share=st.fractions(0, 1),
 )
-def test_what_is_divided_is_never_more_than_the_whole_and_a_window_has_exactly_its_part(
+def test_the_parts_of_a_loss_are_at_most_the_whole_and_a_window_has_exactly_its_part(
     nthreads, silent, free, holding, assigned, share
 ):
     lost = nthreads * silent + sum(ns for ns, _ in holding.values()) - min(free, silent)
@@ -46,7 +41,7 @@ def test_what_is_divided_is_never_more_than_the_whole_and_a_window_has_exactly_i
     assert all(0 <= found[prefix] <= ns for prefix, ns in rows.items())
 
 
-def test_recomputed_results_are_charged_to_the_worker_with_which_they_were_lost():
+def test_recomputed_results_are_charged_to_the_worker_that_lost_them():
     killed = Loss("k", "w3", reason="killed by SIGKILL", noticed="its connection broke")
     left = Loss("l", "w5", in_order=True, reason="retired")
     spared = Loss("s", "w7", in_order=True, reason="retired")
@@ -59,7 +54,7 @@ def test_recomputed_results_are_charged_to_the_worker_with_which_they_were_lost(
         ("", "", False),
     ]
     assert [(row["ns"], row["prefixes"]) for row in rows] == [(15, {"train": 12}), (0, {}), (0, {})]
-    # What is of no worker that is known stands in a row of its own.
+    # The rest, of no known worker, is a row of its own.
     assert [(row["recomputed_ns"], row["recomputed_tasks"]) for row in rows] == [(30, 14), (5, 1), (2, 1)]
 
 
@@ -75,7 +70,7 @@ def test_the_reason_of_a_loss_is_the_given_one_or_how_it_was_noticed_or_unknown(
     others=small,
     cut=st.booleans(),
 )
-def test_the_rows_add_up_to_what_was_recomputed(marks, lost, others, cut):
+def test_the_rows_add_up_to_the_recomputed_time(marks, lost, others, cut):
     recomputed = {str(i): row for i, row in enumerate(marks)}
     known = sum(ns for ns, _ in marks)
     whole = max(0, known - others) if cut else known + others

@@ -22,7 +22,7 @@ BURNER = LoopFunction(HOOK, "Burner.transition", Frame("Burner.transition", "bur
 JOINS = LoopFunction(HOOK, "Burner.add_worker", Frame("Burner.add_worker", "burner.py", 9))
 
 
-def test_a_hook_of_which_some_calls_were_timed_has_its_share_of_each_handler() -> None:
+def test_a_hook_with_some_timed_calls_has_its_share_of_each_handler() -> None:
     then = LoopTotals(at=0, waited=0)
     handlers = {
         # Looked at for 10 of 100 ms, in 2 of 50 calls, of which 6 ms were the plugin's in 12 calls; and in all calls.
@@ -44,34 +44,18 @@ def test_a_hook_of_which_some_calls_were_timed_has_its_share_of_each_handler() -
     assert (found.seconds, found.busy_seconds) == (1.0, 0.3)
 
 
-def test_what_came_waits_half_a_turn_in_the_mean_the_longer_the_turn_the_more_come_in_it() -> None:
+def test_an_event_waits_half_a_turn_and_more_come_in_a_longer_one() -> None:
     # Of 1 s, a turn took 200 ms: 100 ms are waited in it, and 0.2 of what comes comes in it.
     found = between(LoopTotals(at=0, waited=0), LoopTotals(at=1000 * MS, waited=800 * MS, squares=(200 * MS) ** 2))
     assert found.lag_seconds == 0.02
 
 
-def test_only_what_came_in_the_window_counts() -> None:
-    then = LoopTotals(
-        at=100 * MS,
-        waited=50 * MS,
-        squares=7,
-        gc=MS,
-        with_work=40 * MS,
-        waited_with_work=30 * MS,
-        handlers={FINISHED: LoopTime(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)})},
-        hooks={JOINS: (2 * MS, 1)},
-    )
+def test_only_the_time_of_the_window_counts() -> None:
+    handlers, hooks = {FINISHED: LoopTime(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)})}, {JOINS: (2 * MS, 1)}
+    then = LoopTotals(100 * MS, 50 * MS, 7, MS, 40 * MS, 30 * MS, handlers, hooks)
     assert between(then, then).handlers == between(then, then).hooks == ()
-    later = LoopTotals(
-        at=200 * MS,
-        waited=70 * MS,
-        squares=7,
-        gc=4 * MS,
-        with_work=80 * MS,
-        waited_with_work=40 * MS,
-        handlers={FINISHED: LoopTime(140 * MS, 60, 20 * MS, 4, {BURNER: (7 * MS, 13)})},
-        hooks={JOINS: (2 * MS, 1)},
-    )
+    handlers = {FINISHED: LoopTime(140 * MS, 60, 20 * MS, 4, {BURNER: (7 * MS, 13)})}
+    later = LoopTotals(200 * MS, 70 * MS, 7, 4 * MS, 80 * MS, 40 * MS, handlers, hooks)
     found = between(then, later)
     assert (found.seconds, found.busy_seconds, found.gc_seconds, found.busy_with_work) == (0.1, 0.08, 0.003, 0.75)
     assert [(part.seconds, part.calls) for part in found.handlers] == [(0.04, 10)]
@@ -85,7 +69,7 @@ def test_busy_time_is_unknown_if_the_loop_does_not_report_its_waits() -> None:
     assert between(LoopTotals(at=0, waited=0), LoopTotals(at=9, waited=5)).busy_with_work is None
 
 
-def test_the_costliest_parts_and_the_longest_blocks_are_told() -> None:
+def test_the_costliest_parts_and_the_longest_blocks_are_listed() -> None:
     handlers = {FINISHED._replace(name=f"op-{i:02}"): LoopTime(i, 1) for i in range(30)}
     blocks = [Holdup(i, EVENT_LOOP, ()) for i in range(30)]
     found = between(LoopTotals(at=0, waited=0), LoopTotals(at=99, waited=0, handlers=handlers), blocks)
@@ -102,7 +86,7 @@ def test_files_whose_names_are_no_text_can_be_sent() -> None:
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 10**12)] * 3), max_size=20))
-def test_no_hook_takes_more_than_the_handlers_in_which_it_was_called(rows: list[tuple[int, int, int]]) -> None:
+def test_no_hook_takes_more_than_its_handlers(rows: list[tuple[int, int, int]]) -> None:
     handlers = {}
     for i, (rest, looked, of_hook) in enumerate(rows):
         # A hook that is timed is timed within its handler.

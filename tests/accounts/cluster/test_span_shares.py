@@ -27,7 +27,7 @@ def free(**slots: int) -> list[int]:
 # -- the rule --------------------------------------------------------------------------------------
 
 
-def test_spans_at_the_top_share_equally_and_so_do_those_in_one_of_them_with_its_own_tasks():
+def test_spans_at_the_top_share_equally_and_so_do_the_spans_in_one_and_its_own_tasks():
     assert equal_shares([("a",)], 12) == {"a": 12}
     assert equal_shares([("a",), ("b",)], 12) == {"a": 6, "b": 6}
     assert equal_shares([("a", "x"), ("b",)], 12) == {"x": 6, "b": 6}
@@ -44,14 +44,21 @@ def test_shares_add_up_and_each_top_has_what_it_would_have_undivided(paths, whol
         assert sum(shares[path[-1]] for path in paths if path[0] == top) == ns
 
 
-def test_idle_time_is_of_those_that_had_work_outstanding_while_the_scheduler_saw_it():
+def test_idle_time_is_of_the_spans_with_work_outstanding_when_each_cause_was_seen():
     shares = SpanShares()
     shares.accrue((("a",),), free(parallelism=3), SECOND, graphs=False)
     shares.accrue((("a",), ("b",)), free(parallelism=2), 2 * SECOND, graphs=False)
     assert shares.divide(PARALLELISM, 70) == {"a": 50, "b": 20}  # 3 s and half of 4 s; half of 4 s
+    shares = SpanShares()
+    shares.accrue((("a",),), free(parallelism=1), SECOND, graphs=False)
+    shares.accrue((("b",),), free(scheduler=1), SECOND, graphs=False)
+    assert shares.divide(cause_name(Bucket.IDLE, "parallelism"), 10) == {"a": 10}
+    assert shares.divide(cause_name(Bucket.IDLE, "scheduler"), 10) == {"b": 10}
+    # Of what nobody saw, as all that was seen.
+    assert shares.divide(cause_name(Bucket.IDLE, UNKNOWN), 10) == {"a": 5, "b": 5}
 
 
-def test_round_trips_are_of_those_that_had_work_outstanding_before_they_were_reported():
+def test_round_trips_are_of_the_spans_with_work_before_the_report():
     shares = SpanShares()
     shares.report({}, {})
     shares.accrue((("a",),), free(parallelism=3), SECOND, graphs=False)
@@ -60,16 +67,6 @@ def test_round_trips_are_of_those_that_had_work_outstanding_before_they_were_rep
     shares.report({}, {"idle/scheduler": 10, "idle/round-trips": 30})
     assert shares.divide("idle/round-trips", 30) == {"b": 30}
     assert shares.divide("idle/scheduler", 10) == {"b": 10}
-
-
-def test_each_cause_is_divided_by_when_it_was_seen():
-    shares = SpanShares()
-    shares.accrue((("a",),), free(parallelism=1), SECOND, graphs=False)
-    shares.accrue((("b",),), free(scheduler=1), SECOND, graphs=False)
-    assert shares.divide(cause_name(Bucket.IDLE, "parallelism"), 10) == {"a": 10}
-    assert shares.divide(cause_name(Bucket.IDLE, "scheduler"), 10) == {"b": 10}
-    # Of what nobody saw, as all that was seen.
-    assert shares.divide(cause_name(Bucket.IDLE, UNKNOWN), 10) == {"a": 5, "b": 5}
 
 
 def test_a_graph_that_is_taken_in_counts_as_one_span_until_its_spans_are_known():
@@ -90,7 +87,7 @@ def test_own_time_is_the_wall_clock_while_any_own_span_had_work():
     assert shares.own_ns == 10
 
 
-def test_what_workers_report_is_divided_by_the_time_since_their_last_report():
+def test_reports_of_workers_are_divided_by_the_time_since_the_last_one():
     shares = SpanShares()
     shares.report({"waiting-on-data": 100}, {})
     shares.accrue((("a",),), free(), SECOND, graphs=False)
@@ -103,7 +100,7 @@ def test_what_workers_report_is_divided_by_the_time_since_their_last_report():
     assert shares.divide("paused", 8) == {"a": 6, "b": 2}
 
 
-def test_slots_that_were_idle_while_they_were_believed_to_be_in_use_are_of_the_time_since_the_last_report():
+def test_idle_slots_that_count_as_in_use_are_of_the_time_since_the_last_report():
     scheduler = cause_name(Bucket.IDLE, "scheduler")
     shares = SpanShares()
     shares.report({}, {scheduler: 1_000})
@@ -117,14 +114,11 @@ def test_slots_that_were_idle_while_they_were_believed_to_be_in_use_are_of_the_t
     assert shares.divide(scheduler, 8) == {"a": 6, "b": 2}
 
 
-def test_free_time_without_any_work_seen_belongs_to_no_span():
+def test_free_time_without_work_and_of_spans_beyond_the_bound_is_of_no_span():
     assert SpanShares().divide("idle", 7) == {NOBODY: 7}
     shares = SpanShares()
     shares.accrue((), free(parallelism=1), SECOND, graphs=False)
     assert shares.divide(PARALLELISM, 7) == {NOBODY: 7}
-
-
-def test_spans_beyond_the_bound_have_no_share_of_their_own():
     shares = SpanShares()
     for i in range(MAX_SPANS + 5):
         shares.accrue(((f"span-{i}",),), free(parallelism=1), SECOND, graphs=False)
@@ -151,7 +145,7 @@ seen = st.tuples(
     st.sampled_from(DIVIDED),
     nanoseconds,
 )
-def test_whatever_was_seen_free_time_is_divided_to_the_nanosecond(steps, name, ns):
+def test_free_time_is_always_divided_to_the_nanosecond(steps, name, ns):
     shares = SpanShares(lambda span: span == "a")
     known = set()
     elapsed = 0
@@ -175,7 +169,7 @@ def test_whatever_was_seen_free_time_is_divided_to_the_nanosecond(steps, name, n
 # -- of the looks ----------------------------------------------------------------------------------
 
 
-def test_the_weights_of_a_look_reach_the_windows_that_are_open():
+def test_the_weights_of_a_look_reach_the_open_windows():
     weights = IdleWeights(at=0)
     state = ClusterState({"w": WorkerSlots(2, 3)}, 2, queued=1, spans=(("a",), ("b",)))
     weights.accrue(state, at=SECOND)

@@ -35,14 +35,11 @@ def sums(timeline: Timeline) -> dict[str, int]:
     return {name: sum(row) for name, row in timeline.activity.items()}
 
 
-def test_a_stretch_is_spread_evenly_over_the_bins_that_it_touches() -> None:
+def test_a_stretch_and_its_causes_are_spread_evenly_over_the_bins_that_they_touch() -> None:
     recorder = TimelineRecorder(at=SECOND)
     recorder.add(stretch(SECOND, 2 * SECOND, idle=400, thread_cpu=4000))
     timeline = recorder.timeline(at=2 * SECOND)
     assert timeline == Timeline(FIRST_WIDTH_NS, SECOND, {"thread-cpu": (1000,) * 4, "idle": (100,) * 4})
-
-
-def test_causes_are_sorted_into_the_same_bins() -> None:
     recorder = TimelineRecorder(at=0)
     recorder.add(stretch(0, SECOND, idle=800, idle_graph=200, idle_parallelism=600))
     recorder.add(stretch(SECOND, 2 * SECOND, thread_noncpu=400, thread_noncpu_gil=400))
@@ -55,25 +52,19 @@ def test_causes_are_sorted_into_the_same_bins() -> None:
     }
 
 
-def test_what_is_before_the_opening_or_after_the_end_is_left_out() -> None:
+def test_time_outside_of_the_timeline_is_left_out_and_its_end_cuts_a_bin_short() -> None:
     recorder = TimelineRecorder(at=SECOND)
     recorder.stop(at=2 * SECOND)
     recorder.add(stretch(0, SECOND, idle=7))
     recorder.add(stretch(0, 4 * SECOND, idle=4000))
     recorder.add(stretch(2 * SECOND, 3 * SECOND, idle=7))
     assert sums(recorder.timeline(at=2 * SECOND)) == {"idle": 1000}
-
-
-def test_an_end_within_a_bin_cuts_that_bin_short() -> None:
     recorder = TimelineRecorder(at=0)
     recorder.stop(at=SECOND * 3 // 10)
     recorder.add(stretch(0, SECOND, idle=1000))
     timeline = recorder.timeline(at=SECOND * 3 // 10)
     assert timeline.activity == {"idle": (250, 50)}
     assert timeline.widths == (SECOND // 4, SECOND // 20)
-
-
-def test_a_timeline_of_nothing_has_no_bins() -> None:
     timeline = TimelineRecorder(at=5).timeline(at=5)
     assert (timeline.bins, timeline.widths, timeline.activity) == (0, (), {})
 
@@ -106,7 +97,7 @@ def test_no_nanosecond_is_lost_however_often_neighbours_are_merged(given_pieces:
 
 
 @given(pieces)
-def test_merging_gives_what_wider_bins_would_have_given(given_pieces: list[tuple[int, int, int]]) -> None:
+def test_merged_bins_are_those_of_wider_bins(given_pieces: list[tuple[int, int, int]]) -> None:
     together, apart = TimelineRecorder(at=0), TimelineRecorder(at=0)
     together.add(
         ActivityStretches(
@@ -137,7 +128,7 @@ class Cluster:
     def joins(self, address: str, *, at: int, nthreads: int = 2) -> None:
         self.ledger.worker_joined(address, address, nthreads, at=at)
 
-    def tells(self, address: str, *, at: int, since: int | None = None, way: int = 0) -> None:
+    def reports(self, address: str, *, at: int, since: int | None = None, way: int = 0) -> None:
         """Its snapshot of an instant comes so much later; since when it is metered, if not since it joined."""
         presence = self.ledger.present[address]
         balance = Ledger(presence.nthreads, at=presence.joined if since is None else since).balance(at=at)
@@ -152,26 +143,31 @@ class Cluster:
         return self.recorder.timeline(at=at, uncovered=self.feed.uncovered(at=at))
 
 
-def test_every_bin_adds_up_to_the_threads_that_were_there() -> None:
+def test_every_bin_adds_up_to_the_threads_that_were_there_and_no_time_is_read_twice() -> None:
     cluster = Cluster()
     cluster.joins("x", at=0)
     cluster.joins("y", at=SECOND, nthreads=3)
     for tenths in range(5, 31, 5):
-        cluster.tells("x", at=tenths * SECOND // 10)
+        cluster.reports("x", at=tenths * SECOND // 10)
         if tenths > 10:
-            cluster.tells("y", at=tenths * SECOND // 10 - 7)
+            cluster.reports("y", at=tenths * SECOND // 10 - 7)
         cluster.follow()
     timeline = cluster.timeline(at=3 * SECOND)
     threads = [2] * 4 + [5] * 8
     assert timeline.activity.keys() == {"idle"}
     assert timeline.activity["idle"] == pytest.approx([n * FIRST_WIDTH_NS for n in threads], abs=10)
+    cluster = Cluster()
+    cluster.joins("x", at=0)
+    cluster.reports("x", at=SECOND)
+    assert cluster.follow().ns[:, : len(ACTIVITIES)].sum() == 2 * SECOND
+    assert len(cluster.follow().start) == 0
 
 
-def test_a_worker_that_tells_nothing_is_unmeasured_and_one_heard_of_just_before_goes_on_as_it_was() -> None:
+def test_a_silent_worker_is_unmeasured_and_one_that_reported_just_before_goes_on_as_it_was() -> None:
     cluster = Cluster()
     cluster.joins("silent", at=0)
     cluster.joins("heard", at=0)
-    cluster.tells("heard", at=SECOND - CLOCK_SLACK_NS)
+    cluster.reports("heard", at=SECOND - CLOCK_SLACK_NS)
     cluster.follow()
     timeline = cluster.timeline(at=SECOND)
     assert sums(timeline) == {"idle": 2 * SECOND, "unmeasured": 2 * SECOND}
@@ -181,7 +177,7 @@ def test_a_worker_that_tells_nothing_is_unmeasured_and_one_heard_of_just_before_
 def test_a_worker_that_vanished_is_lost_until_it_was_removed_and_then_forgotten() -> None:
     cluster = Cluster()
     cluster.joins("x", at=0)
-    cluster.tells("x", at=SECOND)
+    cluster.reports("x", at=SECOND)
     cluster.follow()
     cluster.ledger.worker_left("x", at=2 * SECOND)
     cluster.follow()
@@ -191,12 +187,12 @@ def test_a_worker_that_vanished_is_lost_until_it_was_removed_and_then_forgotten(
     assert len(cluster.feed._read) == 0
 
 
-def test_the_causes_of_a_worker_are_spread_over_the_time_in_which_they_were_gained() -> None:
+def test_the_causes_of_a_worker_are_spread_over_the_time_in_which_they_grew() -> None:
     cluster = Cluster()
     cluster.joins("x", at=0, nthreads=1)
     presence = cluster.ledger.present["x"]
     for second, cause in ((1, "idle/graph"), (2, "idle/scheduler")):
-        cluster.tells("x", at=second * SECOND)
+        cluster.reports("x", at=second * SECOND)
         presence.account[place("cause_activity", "idle/unknown")] = 0
         presence.account[place("cause_activity", cause)] = SECOND
         cluster.follow()
@@ -207,36 +203,28 @@ def test_the_causes_of_a_worker_are_spread_over_the_time_in_which_they_were_gain
     }
 
 
-def test_what_was_read_is_not_read_again() -> None:
-    cluster = Cluster()
-    cluster.joins("x", at=0)
-    cluster.tells("x", at=SECOND)
-    assert cluster.follow().ns[:, : len(ACTIVITIES)].sum() == 2 * SECOND
-    assert len(cluster.follow().start) == 0
-
-
 def ahead(cluster: Cluster, at: int) -> None:
-    """A worker whose time seems to be 50 ms later than it is, by what it tells at an instant."""
-    # Its meter was there before the scheduler knew, so that its first snapshot says when it began.
+    """A worker whose time seems to be 50 ms later than it is, by what it reports at an instant."""
+    # Its meter was there before the scheduler knew, so that its first snapshot has when it began.
     cluster.joins("x", at=SECOND // 2)
-    cluster.tells("x", at=SECOND, since=SECOND // 4, way=SECOND // 20)
-    cluster.tells("x", at=at, since=SECOND // 4)
+    cluster.reports("x", at=SECOND, since=SECOND // 4, way=SECOND // 20)
+    cluster.reports("x", at=at, since=SECOND // 4)
 
 
 def test_no_time_is_later_than_now_where_a_worker_s_first_snapshot_travelled_slowly() -> None:
     cluster = Cluster()
-    opened, told, closed = SECOND * 11 // 10, SECOND * 5 // 4, SECOND * 13 // 10 - 7
+    opened, reported, closed = SECOND * 11 // 10, SECOND * 5 // 4, SECOND * 13 // 10 - 7
     cluster.recorder = TimelineRecorder(at=opened)
-    ahead(cluster, told)
-    assert cluster.follow(at=told).stop == told
+    ahead(cluster, reported)
+    assert cluster.follow(at=reported).stop == reported
     cluster.recorder.stop(at=closed)
-    cluster.tells("x", at=2 * SECOND, since=SECOND // 4)
+    cluster.reports("x", at=2 * SECOND, since=SECOND // 4)
     cluster.follow(at=2 * SECOND)
     timeline = cluster.timeline(at=closed)
     assert sums(timeline) == {"idle": pytest.approx(2 * (closed - opened), abs=10)}
 
 
-def test_what_was_ahead_of_the_clock_is_read_when_it_is_past() -> None:
+def test_time_ahead_of_the_clock_is_read_when_it_is_past() -> None:
     cluster = Cluster()
     ahead(cluster, 2 * SECOND)
     cluster.follow(at=SECOND // 5)  # nothing of it is past
@@ -271,7 +259,7 @@ def test_a_worker_without_a_meter_is_unmeasured_all_along() -> None:
     assert cluster.timeline(at=2 * SECOND).activity == {"unmeasured": (2 * FIRST_WIDTH_NS,) * 8}
 
 
-def test_a_timeline_can_be_looked_at_and_goes_on() -> None:
+def test_a_timeline_can_be_read_and_goes_on() -> None:
     recorder = TimelineRecorder(at=0)
     recorder.add(stretch(0, SECOND, idle=1000))
     early = recorder.timeline(at=SECOND, uncovered=stretch(0, SECOND, unmeasured=8))

@@ -22,7 +22,7 @@ def added(rows) -> dict[str, int]:
     return {name: ns for name, ns in total.items() if ns}
 
 
-def test_what_tasks_held_and_the_share_of_free_time_are_a_spans():
+def test_a_span_has_the_time_of_its_tasks_and_its_share_of_free_time():
     accounts = WindowAccounts(
         100,
         100,
@@ -33,14 +33,14 @@ def test_what_tasks_held_and_the_share_of_free_time_are_a_spans():
     )
     shares = SpanShares()
     shares.accrue((("a",), ("b",)), [int(cause == "parallelism") for cause in SEEN], SECOND, graphs=False)
-    found = divide(accounts, shares, lambda span: False)
-    assert found.spans == {
+    spans, causes, own = divide(accounts, shares, lambda span: False)
+    assert spans == {
         "a": {"thread-cpu": 30, "idle": 25},
         "b": {"thread-cpu": 10, "idle": 25},
         NOBODY: {"no-work": 10, "unmeasured": 3, "failed": 5},
     }
-    assert found.causes == {"a": {"idle/parallelism": 15}, "b": {"idle/parallelism": 15}}
-    assert found.own is None
+    assert causes == {"a": {"idle/parallelism": 15}, "b": {"idle/parallelism": 15}}
+    assert own is None
 
 
 @st.composite
@@ -67,21 +67,20 @@ def test_spans_and_the_rest_add_up_to_the_workers_and_own_parts_to_the_own_spans
     shares = SpanShares()
     for spans, ns in seen:
         shares.accrue(tuple((span,) for span in sorted(spans)), [1] * len(SEEN), ns, graphs=False)
-    found = divide(accounts, shares, lambda span: span in "ad" and span != "")
-    assert added(found.spans.values()) == added(accounts.workers.values())
-    own = [row for span, row in found.spans.items() if span in ("a", "d")]
-    assert added(found.own.workers.values()) == added(own)
-    for worker, row in found.own.workers.items():
+    by_span, causes, own = divide(accounts, shares, lambda span: span in "ad" and span != "")
+    assert added(by_span.values()) == added(accounts.workers.values())
+    assert added(own.workers.values()) == added(row for span, row in by_span.items() if span in ("a", "d"))
+    for worker, row in own.workers.items():
         assert all(0 <= ns <= accounts.workers[worker][name] for name, ns in row.items())
-    for span, row in found.causes.items():
-        assert sum(row.values()) <= found.spans[span].get("idle", 0)
+    for span, row in causes.items():
+        assert sum(row.values()) <= by_span[span].get("idle", 0)
     assert not accounts.own.worker_causes  # what was given is as it was
 
 
 # -- the tree --------------------------------------------------------------------------------------
 
 
-def test_a_span_has_what_the_spans_in_it_have():
+def test_a_span_has_the_time_of_the_spans_in_it():
     assert parents("a/b/c") == ["a/b", "a"]
     paths = {"1": "a", "2": "a/b/c", "3": "d", "4": "a/b/c"}
     rows = rolled_up({"1": {"idle": 1}, "2": {"idle": 1, "spill": 4}, "3": {}, "4": {"idle": 1}}, paths)

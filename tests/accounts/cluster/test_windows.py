@@ -32,16 +32,20 @@ class SimulatedWorker:
     cluster: ClusterLedger
     address: str
     nthreads: int
-    joined: int
+    joined: int = 0
     incarnation: str = "a"
     seq: int = 0
     presence: Presence = field(init=False)
     ledger: Ledger = field(init=False)
     gpu: GpuTotals | None = None
+    window: ClusterWindow | None = None  # in which it joins
 
     def __post_init__(self) -> None:
         self.presence = self.cluster.worker_joined(self.address, f"name-{self.address}", self.nthreads, at=self.joined)
         self.ledger = Ledger(self.nthreads, at=self.joined)
+        if self.window is not None:
+            self.window.worker_joined(self.presence)
+            self.ledger.open_window("w", at=self.joined)
 
     def heartbeat(self, at: int, *, final: bool = False) -> None:
         self.seq += 1
@@ -64,11 +68,11 @@ class SimulatedWorker:
         return window
 
     def close(self, window: ClusterWindow, at: int) -> None:
-        """Its last words."""
+        """It closes, with a final balance."""
         self.heartbeat(at, final=True)
-        words = self.ledger.close_window("w", at=at)
-        assert words is not None
-        window.worker_closed(self.presence, words)
+        balance = self.ledger.close_window("w", at=at)
+        assert balance is not None
+        window.worker_closed(self.presence, balance)
 
     def work(self, start: int, stop: int, *, prefix: str = "inc", outcome: Outcome = Outcome.SUCCEEDED) -> None:
         """A task that takes all its time as CPU."""
@@ -82,15 +86,31 @@ def new_cluster(*, outstanding: bool = True) -> ClusterLedger:
     return cluster
 
 
+def alone(nthreads: int, *, outstanding: bool = True) -> tuple[ClusterLedger, SimulatedWorker]:
+    cluster = new_cluster(outstanding=outstanding)
+    return cluster, SimulatedWorker(cluster, "a", nthreads)
+
+
 def opened(nthreads: int) -> tuple[ClusterLedger, SimulatedWorker, ClusterWindow]:
     """A window of a cluster of one worker, with work outstanding."""
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", nthreads, joined=0)
-    worker.open(OPENED)
-    return cluster, worker, ClusterWindow(cluster, at=OPENED)
+    cluster, worker = alone(nthreads)
+    return cluster, worker, window_of(worker)
 
 
-def closed(window: ClusterWindow, answers: Mapping[str, WindowBalance | str], *, at: int) -> WindowAccounts:
+def window_of(*workers: SimulatedWorker) -> ClusterWindow:
+    """A window that opens on these workers."""
+    for worker in workers:
+        worker.open(OPENED)
+    return ClusterWindow(workers[0].cluster, at=OPENED)
+
+
+def lost(cluster: ClusterLedger, address: str, *, at: int) -> None:
+    """A worker leaves without a final heartbeat, and the scheduler gives it up."""
+    cluster.worker_left(address, at=at)
+    cluster.close_departed(at=at, grace=0)
+
+
+def closed(window: ClusterWindow, answers: Mapping[str, WindowBalance | str], *, at: int = CLOSED) -> WindowAccounts:
     """The accounts of a window that ends, with these answers."""
     closing = window.stop(at=at)
     for address, answer in answers.items():
@@ -104,16 +124,14 @@ def held(accounts: WindowAccounts, worker: SimulatedWorker) -> dict[str, int]:
 
 
 def test_a_worker_that_answers_counts_from_edge_to_edge():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    _, worker = alone(2)
     worker.ledger.reserve("before", "sum", "span", at=400)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    window = window_of(worker)
     hold = worker.ledger.release("before", at=1_200)
     # 800 held, 200 of them inside: 100 of its 400 CPU.
     worker.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=400, wall=800)
     worker.ledger.reserve("after", "mul", "other", at=1_900)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"thread-cpu": 100, "thread-noncpu": 100, "running": 100, "idle": 1_700}
     assert accounts.prefixes == {"sum": {"thread-cpu": 100, "thread-noncpu": 100}, "mul": {"running": 100}}
     assert accounts.spans == {"span": {"thread-cpu": 100, "thread-noncpu": 100}, "other": {"running": 100}}
@@ -131,7 +149,7 @@ def test_a_window_has_the_causes_of_its_own_time():
         overhead={"hand-over": 20},
         profile={SampleRow("thread-noncpu", "gil", "sum", ()): 60},
     )
-    accounts = closed(window, {"a": replace(worker.answer(CLOSED), details=details)}, at=CLOSED)
+    accounts = closed(window, {"a": replace(worker.answer(CLOSED), details=details)})
     waited = {"thread-noncpu/gil": 70, "thread-noncpu/lock": 30}
     idle = accounts.workers["name-a"]["idle"]
     assert accounts.worker_causes == {
@@ -149,111 +167,98 @@ def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
     whole = worker.answer(CLOSED)
     for beside, filled in ((500, 500), (5_000, 1_400)):
         answer = replace(whole, details=WindowDetails(free_slot_library={("span", "inc"): beside}))
-        accounts = closed(window, {"a": answer}, at=CLOSED)
+        accounts = closed(window, {"a": answer})
         rest = {"idle": 1_400 - filled} if filled < 1_400 else {}
         assert held(accounts, worker) == {"thread-cpu": 600, "library-threads": filled} | rest
         assert accounts.prefixes == {"inc": {"thread-cpu": 600, "library-threads": filled}}
         assert accounts.spans == {"span": {"thread-cpu": 600, "library-threads": filled}}
 
 
-def test_a_worker_that_does_not_answer_has_the_causes_that_its_heartbeats_told():
-    _, worker, window = opened(1)
-    worker.heartbeat(OPENED + 300)
-    accounts = closed(window, {"a": "it was busy"}, at=CLOSED)
-    assert accounts.worker_causes == {"name-a": {"idle/unknown": 300}}
-
-
 def test_the_length_of_the_window_is_the_worker_s_own():
     # It took the request 100 to arrive and the answer 50 to return, while the client waited.
-    cluster = new_cluster(outstanding=False)
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    cluster, worker = alone(1, outstanding=False)
     window = ClusterWindow(cluster, at=OPENED)
     worker.open(1_100)
     cluster.work.set(True, at=1_200)
     cluster.work.set(False, at=1_900)
-    accounts = closed(window, {"a": worker.answer(1_950)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(1_950)})
     # Of its 850, 700 were with work: no-work is 300 less the 150 that the worker did not see.
     assert held(accounts, worker) == {"idle": 700, "no-work": 150}
     assert accounts.outstanding == 700
 
 
-def test_idle_time_beyond_the_time_without_work_stays_idle():
+def test_only_free_time_inside_the_window_may_be_without_work():
     cluster, worker, window = opened(2)
     worker.work(1_500, 2_000)
     cluster.work.set(False, at=1_800)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
     # Both threads count as free for the 200 without work, though a (seceded) task held one: an estimate.
     assert held(accounts, worker) == {"thread-cpu": 500, "idle": 1_100, "no-work": 400}
-
-
-def test_time_without_work_before_the_window_is_not_counted_in_it():
-    cluster = new_cluster(outstanding=False)
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    cluster, worker = alone(1, outstanding=False)
     cluster.work.set(True, at=OPENED)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    window = window_of(worker)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"idle": 1_000}
+    cluster, worker, window = opened(1)
+    worker.close(window, at=1_500)
+    cluster.worker_left("a", at=1_500)
+    cluster.work.set(False, at=1_600)
+    accounts = closed(window, {})
+    assert held(accounts, worker) == {"idle": 500}
 
 
 def test_a_worker_that_joins_inside_counts_from_its_joining():
     # Joined at 1,200, metered from 1,300 on, when its ledger opened the window.
     cluster = new_cluster()
     window = ClusterWindow(cluster, at=OPENED)
-    worker = SimulatedWorker(cluster, "a", 2, joined=1_200)
-    window.worker_joined(worker.presence)
+    worker = SimulatedWorker(cluster, "a", 2, joined=1_200, window=window)
     worker.ledger = Ledger(2, at=1_300)
     worker.ledger.open_window("w", at=1_300)
     worker.work(1_500, 1_900)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"unmeasured": 200, "thread-cpu": 400, "idle": 1_000}
-
-
-def test_a_worker_that_joins_inside_was_not_without_work_before_it_came():
     # No work until 1,400; the worker came at 1,500 and found no task, though there was work.
     cluster = new_cluster(outstanding=False)
     window = ClusterWindow(cluster, at=OPENED)
     cluster.work.set(True, at=1_400)
-    worker = SimulatedWorker(cluster, "a", 1, joined=1_500)
-    window.worker_joined(worker.presence)
-    worker.ledger.open_window("w", at=1_500)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    worker = SimulatedWorker(cluster, "a", 1, joined=1_500, window=window)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"idle": 500}
 
 
-def test_a_worker_that_dies_inside_counts_until_its_removal():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+def test_a_worker_that_dies_inside_counts_until_its_removal_and_one_from_before_not_at_all():
+    cluster, worker = alone(2)
     worker.ledger.reserve("x", "inc", at=800)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    window = window_of(worker)
     worker.heartbeat(1_500)
-    cluster.worker_left("a", at=1_700)
-    cluster.close_departed(at=CLOSED, grace=0)
-    accounts = closed(window, {}, at=CLOSED)
+    lost(cluster, "a", at=1_700)
+    accounts = closed(window, {})
     # 500 of one thread free; of the other 500 + 200 x 2 of silence, and none of the 200 before the window.
     assert held(accounts, worker) == {"idle": 500, "lost-worker": 900}
     # By the last heartbeat it held its thread for 700, and by the removal for 900, of 1,100 that were lost in all.
     assert accounts.prefixes == {"inc": {"lost-worker": 900 * 900 // 1_100}}
     why = "was lost (nobody knows why)"
     assert accounts.notes == [f"worker name-a {why}: its tasks count at its last heartbeat, and in no span"]
+    cluster, worker = alone(1)
+    worker.heartbeat(500)
+    cluster.worker_left("a", at=900)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.close_departed(at=CLOSED, grace=0)
+    assert closed(window, {}, at=CLOSED).workers == {}
 
 
 def test_reported_tasks_of_a_lost_worker_count_and_the_others_are_numbered():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    cluster, worker = alone(2)
     worker.work(100, 300)
     worker.ledger.reserve("long", "sum", "span", at=800)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    window = window_of(worker)
     worker.work(1_100, 1_200)
     long = worker.ledger.release("long", at=1_400)
     worker.ledger.finalize(long, Outcome.SUCCEEDED, cpu=600, wall=600)
     worker.heartbeat(1_500)
     worker.presence.finished = 7
-    cluster.worker_left("a", at=1_700)
-    cluster.close_departed(at=CLOSED, grace=0)
-    accounts = closed(window, {}, at=CLOSED)
+    lost(cluster, "a", at=1_700)
+    accounts = closed(window, {})
     assert accounts.tasks == {"succeeded": 2, "without account": 4}
     assert sum(sum(row.values()) for row in accounts.prefixes.values()) == accounts.workers["name-a"]["thread-cpu"]
     # The long task had run for 200 as the window began, which are taken out pro rata.
@@ -262,54 +267,49 @@ def test_reported_tasks_of_a_lost_worker_count_and_the_others_are_numbered():
     assert accounts.attendance == {"workers": 1, "most_workers": 1, "most_threads": 2}
 
 
-def test_a_worker_that_dies_before_the_window_is_not_in_it():
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
-    worker.heartbeat(500)
-    cluster.worker_left("a", at=900)
-    window = ClusterWindow(cluster, at=OPENED)
-    cluster.close_departed(at=CLOSED, grace=0)
-    assert closed(window, {}, at=CLOSED).workers == {}
-
-
-def test_a_silent_worker_counts_at_its_last_heartbeat():
+def test_a_worker_that_does_not_answer_counts_at_its_last_heartbeat_with_the_reason():
     _, worker, window = opened(2)
     worker.work(1_000, 1_300)
     worker.heartbeat(1_600)
-    accounts = closed(window, {"a": "no answer in 5 s"}, at=CLOSED)
+    accounts = closed(window, {"a": "no answer in 5 s"})
     assert held(accounts, worker) == {"thread-cpu": 300, "idle": 900, "unmeasured": 800}
     assert accounts.not_measured == {"name-a": "no answer in 5 s"}
     assert "counts at its last heartbeat: no answer in 5 s" in accounts.notes[0]
-
-
-def test_a_worker_that_is_not_asked_did_not_answer():
     _, worker, window = opened(1)
-    accounts = closed(window, {}, at=CLOSED)
+    worker.heartbeat(OPENED + 300)
+    accounts = closed(window, {"a": "it was busy"})
+    assert accounts.worker_causes == {"name-a": {"idle/unknown": 300}}
+    _, worker, window = opened(1)
+    accounts = closed(window, {})
     assert held(accounts, worker) == {"unmeasured": 1_000}
     assert accounts.not_measured == {"name-a": "it did not answer"}
+    cluster, worker, window = opened(2)
+    cluster.receive("a", {"schema": 5, "off": "it failed"}, at=1_500)
+    cluster.accrue(at=CLOSED)
+    accounts = closed(window, {"a": "it is not metered"})
+    assert held(accounts, worker) == {"unmeasured": 2_000}
+    assert accounts.not_measured == {"name-a": "it failed"}
 
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_worker_that_was_silent_at_the_opening_brings_no_time_of_before(dies):
     # Last heard of at 600: what it books at 1,600 (or as lost) reaches back to 600, the window to 1,000.
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    cluster, worker = alone(1)
     worker.heartbeat(600)
     window = ClusterWindow(cluster, at=OPENED)
     worker.work(600, 1_600)
     if dies:
-        cluster.worker_left("a", at=1_600)
-        cluster.close_departed(at=CLOSED, grace=0)
+        lost(cluster, "a", at=1_600)
         expected = {"lost-worker": 600}
     else:
         worker.heartbeat(1_850)
         expected = {"thread-cpu": 800, "idle": 200}  # 1,000 and 250, scaled to 1,000
-    accounts = closed(window, {"a": "no answer in 5 s"}, at=CLOSED)
+    accounts = closed(window, {"a": "no answer in 5 s"})
     assert held(accounts, worker) == expected
 
 
 @pytest.mark.parametrize("removed", [1_600, 1_700, 1_800])
-def test_a_worker_with_last_words_counts_as_it_said(removed):
+def test_a_worker_that_closes_counts_by_its_final_balance(removed):
     # It closes at 1,700 with a task running, and is removed before, just then, or after.
     cluster, worker, window = opened(2)
     worker.ledger.reserve("x", "inc", "span", at=1_500)
@@ -319,63 +319,35 @@ def test_a_worker_with_last_words_counts_as_it_said(removed):
     worker.close(window, at=1_700)
     if removed >= 1_700:
         cluster.worker_left("a", at=removed)
-    accounts = closed(window, {}, at=CLOSED)
+    accounts = closed(window, {})
     rest = {"unmeasured": 200} if removed == 1_800 else {}
     assert held(accounts, worker) == {"cancelled": 200, "idle": 1_200, **rest}
     assert accounts.prefixes == {"inc": {"cancelled": 200}}
     assert accounts.tasks == {"cancelled": 1}
 
 
-def test_time_without_work_after_a_worker_s_last_words_is_not_its_own():
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers(closes):
     cluster, worker, window = opened(1)
-    worker.close(window, at=1_500)
-    cluster.worker_left("a", at=1_500)
-    cluster.work.set(False, at=1_600)
-    accounts = closed(window, {}, at=CLOSED)
-    assert held(accounts, worker) == {"idle": 500}
-
-
-def restarted_inside(cluster: ClusterLedger) -> tuple[SimulatedWorker, ClusterWindow]:
-    """A worker whose meter has restarted in a window, of which the new one knows the rest."""
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
     worker.work(1_000, 1_400)
     worker.heartbeat(1_400)
     worker.restart(1_500)
     worker.ledger.open_window("w", at=1_500)
-    return worker, window
-
-
-def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
-    cluster = new_cluster()
-    worker, window = restarted_inside(cluster)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
-    assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 500}
-    assert accounts.not_measured == {"name-a": "its meter was restarted"}
-
-
-def test_the_last_words_of_a_meter_that_restarted_inside_are_not_of_the_whole_window():
-    cluster = new_cluster()
-    worker, window = restarted_inside(cluster)
-    worker.close(window, at=1_800)
-    cluster.worker_left("a", at=1_800)
-    accounts = closed(window, {}, at=CLOSED)
-    assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 300}
+    if closes:
+        worker.close(window, at=1_800)
+        cluster.worker_left("a", at=1_800)
+    accounts = closed(window, {} if closes else {"a": worker.answer(CLOSED)})
+    assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 300 if closes else 500}
     assert accounts.not_measured == {"name-a": "its meter was restarted"}
 
 
 def test_an_answer_is_of_the_worker_that_is_at_the_address_now():
     cluster = new_cluster()
-    old = SimulatedWorker(cluster, "a", 1, joined=0)
-    old.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
-    cluster.worker_left("a", at=1_400)
-    cluster.close_departed(at=1_500, grace=0)
-    new = SimulatedWorker(cluster, "a", 1, joined=1_600, incarnation="b")
-    window.worker_joined(new.presence)
-    new.ledger.open_window("w", at=1_600)
-    accounts = closed(window, {"a": new.answer(CLOSED)}, at=CLOSED)
+    old = SimulatedWorker(cluster, "a", 1)
+    window = window_of(old)
+    lost(cluster, "a", at=1_400)
+    new = SimulatedWorker(cluster, "a", 1, joined=1_600, incarnation="b", window=window)
+    accounts = closed(window, {"a": new.answer(CLOSED)})
     # They have one name, so one row: 400 lost and 400 idle.
     assert held(accounts, new) == {"lost-worker": 400, "idle": 400}
 
@@ -385,22 +357,11 @@ def test_a_worker_that_leaves_after_its_answer_keeps_it():
     cluster, worker, window = opened(1)
     worker.work(1_000, 1_300)
     answer = worker.answer(CLOSED)
-    cluster.worker_left("a", at=2_100)
-    cluster.close_departed(at=2_200, grace=0)
-    late = SimulatedWorker(cluster, "a", 1, joined=2_150, incarnation="b")
-    window.worker_joined(late.presence)
-    accounts = closed(window, {"a": answer}, at=CLOSED)
+    lost(cluster, "a", at=2_100)
+    SimulatedWorker(cluster, "a", 1, joined=2_150, incarnation="b", window=window)
+    accounts = closed(window, {"a": answer})
     assert held(accounts, worker) == {"thread-cpu": 300, "idle": 700}
     assert accounts.prefixes == {"inc": {"thread-cpu": 300}}
-
-
-def test_a_worker_whose_meter_is_off_is_unmeasured_with_its_reason():
-    cluster, worker, window = opened(2)
-    cluster.receive("a", {"schema": 5, "off": "it failed"}, at=1_500)
-    cluster.accrue(at=CLOSED)
-    accounts = closed(window, {"a": "it is not metered"}, at=CLOSED)
-    assert held(accounts, worker) == {"unmeasured": 2_000}
-    assert accounts.not_measured == {"name-a": "it failed"}
 
 
 def test_activities_outside_the_accounts_are_those_since_the_opening():
@@ -409,7 +370,7 @@ def test_activities_outside_the_accounts_are_those_since_the_opening():
     cluster.receive("a", idle_payload(1, 500, outside={"get-data": 3}, details={"io": 1}), at=500)
     window = ClusterWindow(cluster, at=OPENED)
     cluster.receive("a", idle_payload(1, 1_500, seq=2, outside={"get-data": 8}, details={"io": 1}), at=1_500)
-    accounts = closed(window, {}, at=CLOSED)
+    accounts = closed(window, {})
     assert (accounts.outside, accounts.details) == ({"get-data": 5}, {})
 
 
@@ -421,7 +382,7 @@ instants = st.integers(OPENED, CLOSED)
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[str, int, list[tuple[int, int, Outcome]], list[int], int]:
     """How a worker fares in the window: what becomes of it, its threads, its tasks, heartbeats, and the turn."""
-    fate = draw(st.sampled_from(["answers", "is silent", "was silent", "joins", "dies", "says goodbye", "restarts"]))
+    fate = draw(st.sampled_from(["answers", "is silent", "was silent", "joins", "dies", "closes", "restarts"]))
     edges = sorted(draw(st.lists(st.integers(0, CLOSED), max_size=8, unique=True)))
     outcomes = [draw(st.sampled_from(Outcome)) for _ in edges]
     tasks = list(zip(edges[::2], edges[1::2], outcomes, strict=False))
@@ -460,7 +421,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
         if found is not None:
             workers[address].ledger.finalize(found, outcome, cpu=found.ns // 2, wall=found.ns)
 
-    def goodbye(worker, at):
+    def leave(worker, at):
         worker.ledger.finalize_all(Outcome.CANCELLED, at=at)
         worker.close(windows[0], at=at)
         cluster.worker_left(worker.address, at=at)
@@ -472,7 +433,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
     for i, (fate, nthreads, tasks, heartbeats, turn) in enumerate(all_lives):
         address = f"tcp://{i}"
         joined = turn if fate == "joins" else 0
-        until = turn if fate in ("dies", "says goodbye") else CLOSED
+        until = turn if fate in ("dies", "closes") else CLOSED
         expected[f"name-{address}"] = nthreads * (until - max(OPENED, joined))
         events.append((joined, 3 if fate == "joins" else 0, lambda a=address, n=nthreads, at=joined: join(a, n, at)))
         if fate not in ("joins", "was silent"):
@@ -483,8 +444,8 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
             events.append((turn, 4, lambda a=address, at=turn: restart(workers[a], at)))
         if fate == "dies":
             events.append((turn, 6, lambda a=address, at=turn: cluster.worker_left(a, at=at)))
-        if fate == "says goodbye":
-            events.append((turn, 6, lambda a=address, at=turn: goodbye(workers[a], at)))
+        if fate == "closes":
+            events.append((turn, 6, lambda a=address, at=turn: leave(workers[a], at)))
         for key, (start, stop, outcome) in enumerate(tasks):
             if stop <= until:
                 events.append((start, 5, lambda a=address, k=key, at=start: hold(a, k, at)))
@@ -498,7 +459,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
         if fate in ("answers", "joins", "restarts"):
             answers[address] = workers[address].answer(CLOSED)
     cluster.close_departed(at=CLOSED, grace=0)
-    accounts = closed(windows[0], answers, at=CLOSED)
+    accounts = closed(windows[0], answers)
 
     for name, row in accounts.workers.items():
         assert min(row.values(), default=0) >= 0
@@ -507,14 +468,14 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
     assert 0 <= accounts.outstanding <= accounts.elapsed == CLOSED - OPENED
     for rows in (accounts.prefixes, accounts.spans):
         answered = [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate in ("answers", "joins")]
-        answered += [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate == "says goodbye"]
+        answered += [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate == "closes"]
         for bucket in (*TASK_BUCKETS, "running"):
-            told = sum(row.get(bucket, 0) for row in rows.values())
+            found = sum(row.get(bucket, 0) for row in rows.values())
             known = sum(accounts.workers.get(name, {}).get(bucket, 0) for name in answered)
             if rows is accounts.spans:
-                assert told == known
-            else:  # of the others, what heartbeats told
-                assert known <= told <= sum(row.get(bucket, 0) for row in accounts.workers.values())
+                assert found == known
+            else:  # of the others, what heartbeats had
+                assert known <= found <= sum(row.get(bucket, 0) for row in accounts.workers.values())
 
 
 @given(
@@ -523,9 +484,9 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
     ),
     st.lists(st.integers(OPENED + 300, CLOSED + 300), max_size=4).map(sorted),
 )
-def test_the_window_is_what_the_sum_is_of_wherever_an_event_loop_stands_still(stops, turns):
+def test_the_buckets_sum_to_the_window_wherever_an_event_loop_stands_still(stops, turns):
     cluster = new_cluster()
-    workers = [SimulatedWorker(cluster, str(i), nthreads, joined=0) for i, (nthreads, *_) in enumerate(stops)]
+    workers = [SimulatedWorker(cluster, str(i), nthreads) for i, (nthreads, *_) in enumerate(stops)]
     for worker in workers:
         worker.heartbeat(800)
     window = ClusterWindow(cluster, at=OPENED)
@@ -552,8 +513,7 @@ def test_the_window_is_what_the_sum_is_of_wherever_an_event_loop_stands_still(st
 
 def paused_worker() -> tuple[ClusterLedger, SimulatedWorker]:
     """A worker with a ready task, two free slots more, and a window that opens and then is looked at."""
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 3, joined=0)
+    cluster, worker = alone(3)
     worker.ledger.observe(Availability.PAUSED, 0, 0, 1, at=0)
     return cluster, worker
 
@@ -563,16 +523,15 @@ def looked(cluster: ClusterLedger, worker: SimulatedWorker, queued: int, *, unti
     cluster.idle.accrue(state, at=until)
 
 
-def test_a_window_of_a_paused_worker_has_what_it_could_run_and_what_the_scheduler_would_have_sent():
+def test_a_paused_workers_window_counts_its_ready_tasks_and_those_the_scheduler_would_have_sent():
     cluster, worker = paused_worker()
     looked(cluster, worker, 2, until=OPENED)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    window = window_of(worker)
     window.opened_on("a")
     looked(cluster, worker, 1, until=OPENED + 400)
     worker.heartbeat(OPENED + 400)
     looked(cluster, worker, 0, until=CLOSED)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"paused": 1_000 + 400, "idle": 400 + 1_200}
     assert accounts.worker_causes == {"name-a": {"idle/parallelism": 1_600}}
     # Before the window it was paused with all of its slots.
@@ -581,10 +540,9 @@ def test_a_window_of_a_paused_worker_has_what_it_could_run_and_what_the_schedule
 
 def test_without_a_look_only_a_paused_workers_own_tasks_count_as_paused():
     cluster, worker = paused_worker()
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    window = window_of(worker)
     cluster.work.set(False, at=OPENED + 500)
-    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"no-work": 1_500, "paused": 1_000, "idle": 500}
     assert accounts.worker_causes == {"name-a": {"idle/unknown": 500}}
 
@@ -605,9 +563,8 @@ def test_without_a_look_only_a_paused_workers_own_tasks_count_as_paused():
     ),
     st.data(),
 )
-def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_taken_back(nthreads, life, data):
-    cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", nthreads, joined=0)
+def test_a_worker_s_free_time_is_divided_exactly_and_never_taken_back(nthreads, life, data):
+    cluster, worker = alone(nthreads)
     opens = data.draw(st.integers(0, len(life) - 1))
     always = all(outstanding for *_, outstanding, _ in life)
     at, before, window, at_opening = 0, dict(cluster.finalized()), None, {}
@@ -629,12 +586,12 @@ def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_
         )
         if beats or i == len(life) - 1:
             worker.heartbeat(at)
-            now, said = cluster.finalized(), worker.ledger.balance(at=at).finalized
+            now, own = cluster.finalized(), worker.ledger.balance(at=at).finalized
             assert sum(now.values()) == nthreads * at == sum(cluster.activity().values())
             assert all(now[bucket] >= ns for bucket, ns in before.items())
             assert {b: ns for b, ns in now.items() if ns} == {b: ns for b, ns in cluster.activity().items() if ns}
-            assert now["paused"] >= said["paused"]
-            assert now["paused"] + now["idle"] + now["no-work"] == said["paused"] + said["idle"]
+            assert now["paused"] >= own["paused"]
+            assert now["paused"] + now["idle"] + now["no-work"] == own["paused"] + own["idle"]
             causes = cluster.totals(at=at).causes
             assert sum(ns for name, ns in causes.items() if name.startswith("idle/")) == now["idle"]
             before = now
@@ -647,9 +604,9 @@ def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_
         assert row == {bucket: ns for bucket, ns in gained.items() if ns}
 
 
-def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_all_have():
+def test_a_window_begins_for_each_worker_as_it_answers():
     cluster = new_cluster()
-    early, late = (SimulatedWorker(cluster, name, 1, joined=0, gpu=watched(100, 50)) for name in "ab")
+    early, late = (SimulatedWorker(cluster, name, 1, gpu=watched(100, 50)) for name in "ab")
     for worker in (early, late):
         worker.heartbeat(800)
     window = ClusterWindow(cluster, at=OPENED)
@@ -666,7 +623,7 @@ def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_
     early.work(1_200, 1_300)
     early.gpu = watched(250, 110)
     early.heartbeat(1_900)
-    accounts = closed(window, {"a": "it was busy", "b": late.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": "it was busy", "b": late.answer(CLOSED)})
     assert held(accounts, early) == {"thread-cpu": 150, "idle": 750, "unmeasured": 100}
     assert accounts.prefixes == {"inc": {"thread-cpu": 150}}
     assert held(accounts, late) == {"idle": 1_000}
@@ -675,30 +632,28 @@ def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_
 
 def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
     cluster = new_cluster()
-    workers = [SimulatedWorker(cluster, name, 1, joined=0) for name in "ab"]
+    workers = [SimulatedWorker(cluster, name, 1) for name in "ab"]
 
-    def says(worker, *used):
+    def processors(worker, *used):
         worker.presence.processors = Processors("host", "", 0b11, used=ProcessorTime(*used))
 
     for answers, share in ((2, 0.3), (1, None)):
         window = ClusterWindow(cluster, at=OPENED, scheduler=Processors("host", "", 0b11, used=ProcessorTime(0, 0, 50)))
         for worker in workers:
-            says(worker, 1_000, 700, 100)
+            processors(worker, 1_000, 700, 100)
             worker.open(OPENED)
             window.opened_on(worker.address)
         closing = window.stop(at=CLOSED)
         for worker in workers[:answers]:
-            says(worker, 3_000, 2_300, 500)
+            processors(worker, 3_000, 2_300, 500)
             closing.take(worker.address, worker.answer(CLOSED))
         assert closing.close(Processors("host", "", 0b11, used=ProcessorTime(0, 0, 250))).others_share == share
 
 
 def test_an_answer_counts_once_and_at_once():
     cluster = new_cluster()
-    workers = [SimulatedWorker(cluster, name, 1, joined=0) for name in "ab"]
-    for worker in workers:
-        worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    workers = [SimulatedWorker(cluster, name, 1) for name in "ab"]
+    window = window_of(*workers)
     workers[0].work(1_200, 1_500)
     closing = window.stop(at=CLOSED)
     answer = workers[0].answer(CLOSED)
@@ -718,7 +673,7 @@ def test_an_answer_counts_once_and_at_once():
 # -- intervals -------------------------------------------------------------------------------------
 
 
-def test_intervals_run_from_each_beginning_to_the_next_end():
+def test_intervals_run_from_each_beginning_to_the_next_end_and_beyond_the_limit_the_last_is_stretched():
     intervals = ActiveIntervals(at=0, active=True)
     intervals.set(True, at=5)
     intervals.set(False, at=10)
@@ -726,9 +681,6 @@ def test_intervals_run_from_each_beginning_to_the_next_end():
     intervals.set(True, at=20)
     assert intervals.until(30) == [(0, 10), (20, 30)]
     assert ActiveIntervals(at=0, active=False).until(10) == []
-
-
-def test_intervals_beyond_the_limit_stretch_the_last():
     intervals = ActiveIntervals(at=0, active=False)
     for i in range(MAX_INTERVALS + 3):
         intervals.set(True, at=10 * i)
@@ -742,7 +694,7 @@ def test_intervals_beyond_the_limit_stretch_the_last():
 
 
 @given(st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
-def test_intervals_cover_what_was_active_and_never_overlap(active, turns):
+def test_intervals_cover_the_active_time_and_never_overlap(active, turns):
     intervals, at, spent = ActiveIntervals(at=0, active=active), 0, 0
     for now_active, step in turns:
         spent += step * active
@@ -760,21 +712,17 @@ def watched(kernels: int, idle: int) -> GpuTotals:
     return GpuTotals("cupti", devices=(device,), kernel_ns=kernels, attributed_ns=kernels)
 
 
-def test_a_window_has_what_workers_had_of_their_gpus_from_edge_to_edge():
+def test_a_window_has_the_workers_gpu_time_from_edge_to_edge():
     cluster = new_cluster()
-    before = SimulatedWorker(cluster, "a", 1, joined=0, gpu=watched(300, 100))
-    refused = SimulatedWorker(cluster, "b", 1, joined=0, gpu=GpuTotals("none", "another profiler is attached"))
-    without = SimulatedWorker(cluster, "c", 1, joined=0)
+    before = SimulatedWorker(cluster, "a", 1, gpu=watched(300, 100))
+    refused = SimulatedWorker(cluster, "b", 1, gpu=GpuTotals("none", "another profiler is attached"))
+    without = SimulatedWorker(cluster, "c", 1)
     workers = [before, refused, without]
-    for worker in workers:
-        worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
-    joined = SimulatedWorker(cluster, "d", 1, joined=1_500, gpu=watched(40, 60))
-    window.worker_joined(joined.presence)
-    joined.ledger.open_window("w", at=1_500)
+    window = window_of(*workers)
+    joined = SimulatedWorker(cluster, "d", 1, joined=1_500, gpu=watched(40, 60), window=window)
     before.gpu = watched(450, 200)
     answers = {worker.address: worker.answer(CLOSED) for worker in [*workers, joined]}
-    accounts = closed(window, answers, at=CLOSED)
+    accounts = closed(window, answers)
     assert accounts.gpu == {
         "name-a": watched(150, 100),
         "name-b": GpuTotals("none", "another profiler is attached"),
@@ -784,22 +732,18 @@ def test_a_window_has_what_workers_had_of_their_gpus_from_edge_to_edge():
 
 def test_a_window_has_the_gpu_time_of_workers_that_left_and_of_meters_that_began_again():
     cluster = new_cluster()
-    left = SimulatedWorker(cluster, "a", 1, joined=0, gpu=watched(300, 100))
-    restarted = SimulatedWorker(cluster, "b", 1, joined=0, gpu=watched(10, 0))
-    gone = SimulatedWorker(cluster, "c", 1, joined=0, gpu=watched(7, 0))
+    left = SimulatedWorker(cluster, "a", 1, gpu=watched(300, 100))
+    restarted = SimulatedWorker(cluster, "b", 1, gpu=watched(10, 0))
+    gone = SimulatedWorker(cluster, "c", 1, gpu=watched(7, 0))
     gone.heartbeat(900)
-    cluster.worker_left("c", at=900)
-    cluster.close_departed(at=900, grace=0)
-    for worker in (left, restarted):
-        worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
+    lost(cluster, "c", at=900)
+    window = window_of(left, restarted)
     left.gpu, restarted.gpu = watched(400, 150), watched(25, 5)
     left.heartbeat(1_400)
     restarted.heartbeat(1_400)
-    cluster.worker_left("a", at=1_500)
-    cluster.close_departed(at=1_500, grace=0)
+    lost(cluster, "a", at=1_500)
     restarted.restart(1_600)
     restarted.gpu = watched(3, 1)
     restarted.heartbeat(1_700)
-    accounts = closed(window, {}, at=CLOSED)
+    accounts = closed(window, {})
     assert accounts.gpu == {"name-a": watched(100, 50), "name-b": watched(15 + 3, 5 + 1)}

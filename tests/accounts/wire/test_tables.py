@@ -13,7 +13,7 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, sha
 from dask_efficiency.accounts.wire.tables import MAX_ROWS, TableChange, TableWriter, WireTable, column_sums, read_table
 from tests.strategies import plain_data
 
-# A failing state machine is shrunk for up to five minutes before it says how it failed.
+# A failing state machine is shrunk for up to five minutes before its failure is shown.
 pytestmark = pytest.mark.timeout(400)
 
 NUMBERS = st.sampled_from([0, 1, 127, 128, (1 << 49) - 1, 1 << 49, 1 << 62]) | st.integers(0, 1 << 62)
@@ -24,7 +24,7 @@ def read(table: WireTable[str] | None, rows: object, names: object, *, columns: 
 
 
 class TableMachine(RuleBasedStateMachine):
-    """Rows come, grow, fall and go; payloads are lost: a reader of any state since the one told after gets the last."""
+    """Rows come, grow, fall and go; payloads are lost: a reader with the state a payload builds on gets the last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,10 +54,10 @@ class TableMachine(RuleBasedStateMachine):
             self.writer.take(self.seq, dict(self.rows))
         self.changed.clear()
         for start in {self.seq - last, -1}:
-            told = self.writer.write(start)
+            written = self.writer.write(start)
             readers = [None] if start < 0 else [self.tables[s] for s in self.tables if s >= start]
             for table in readers:
-                change = read(table, *told, columns=2)
+                change = read(table, *written, columns=2)
                 assert change.table.by_name == self.rows
                 former = {} if table is None else table.by_name
                 kept = table is None or change.table.names[: len(table.names)] == table.names
@@ -75,7 +75,7 @@ TestTableMachine = TableMachine.TestCase
 TestTableMachine.settings = settings(max_examples=100, stateful_step_count=30)
 
 
-def test_what_did_not_change_is_not_told():
+def test_only_changes_travel_and_a_place_is_given_to_another_name_when_its_own_has_left():
     writer: TableWriter[str] = TableWriter(3)
     rows = {f"name-{i}": (i << 40, 7, 0) for i in range(100)}
     writer.take(1, rows)
@@ -83,9 +83,6 @@ def test_what_did_not_change_is_not_told():
     assert writer.write(1) == ([7, 8, 7, 0], [])
     assert len(writer) == 100
     assert (writer.place("name-7", -1), writer.place("other", -1)) == (7, -1)
-
-
-def test_a_place_is_given_to_another_name_when_its_own_has_left():
     writer: TableWriter[str] = TableWriter(1)
     writer.take(1, {"a": (1,), "b": (2,)})
     writer.take(2, {"b": (2,)})
@@ -113,42 +110,35 @@ def test_sums_are_exact_however_large(largest):
     assert column_sums(np.zeros((0, 2), np.int64)) == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("names", "refusal"),
-    [
-        ([0, "a", 1, 7], "names of table is 7; expected at most 1000 characters"),
-        ([0, None, 1, "a" * (MAX_NAME_LENGTH + 1)], "names of table is .*; expected at most 1000 characters"),
-        ([0, "a", True, "b"], "names of table is True; expected a whole number"),
-        ([0, "a", -1, "b"], "names of table is -1; expected a whole number"),
-        ([0, "a", 1, "a"], "table has a name in two places"),
-        ([0, "a", 1], "names of table are .*; expected places and names in turn"),
-        ([0, "a", MAX_ROWS, "b"], f"table has {MAX_ROWS + 1} entries; expected at most {MAX_ROWS}"),
-    ],
-)
-def test_a_name_or_a_place_out_of_order_is_refused_among_good_ones(names, refusal):
-    with pytest.raises(RefusedPayload, match=refusal):
-        read(None, [0, 5], names, columns=1)
+ONE_ROW, THREE_NAMES = [0, 5], [0, "a", 1, "b", 2, None]
 
 
 @pytest.mark.parametrize(
-    ("rows", "refusal"),
+    ("rows", "names", "refusal"),
     [
-        (None, "table is None; expected rows of a place and 1 numbers"),
-        ([0, 1, 1], "expected rows of a place and 1 numbers"),
-        ([0, True], "table is True; expected a whole number"),
-        ([0, 1.0], "table is 1.0; expected a whole number"),
-        ([0, -1], "table is -1; expected a whole number"),
-        ([0, (1 << 62) + 1], r"expected a whole number from 0 to 2\*\*62"),
-        ([0, 1 << 70], r"table has 1180591620717411303424; expected at most 2\*\*62"),
-        ([1, 1, 0, 1], r"table has rows at \[1, 0\]; expected ascending places"),
-        ([3, 1], "table has a row at 3; expected one of 3"),
-        ([2, 1], "table has a row without a name"),
-        ([0, 1] * (MAX_ROWS + 1), "expected rows of a place"),
+        (ONE_ROW, [0, "a", 1, 7], "names of table is 7; expected at most 1000 characters"),
+        (ONE_ROW, [0, None, 1, "a" * (MAX_NAME_LENGTH + 1)], "names of table is .*; expected at most 1000 characters"),
+        (ONE_ROW, [0, "a", True, "b"], "names of table is True; expected a whole number"),
+        (ONE_ROW, [0, "a", -1, "b"], "names of table is -1; expected a whole number"),
+        (ONE_ROW, [0, "a", 1, "a"], "table has a name in two places"),
+        (ONE_ROW, [0, "a", 1], "names of table are .*; expected places and names in turn"),
+        (ONE_ROW, [0, "a", MAX_ROWS, "b"], f"table has {MAX_ROWS + 1} entries; expected at most {MAX_ROWS}"),
+        (None, THREE_NAMES, "table is None; expected rows of a place and 1 numbers"),
+        ([0, 1, 1], THREE_NAMES, "expected rows of a place and 1 numbers"),
+        ([0, True], THREE_NAMES, "table is True; expected a whole number"),
+        ([0, 1.0], THREE_NAMES, "table is 1.0; expected a whole number"),
+        ([0, -1], THREE_NAMES, "table is -1; expected a whole number"),
+        ([0, (1 << 62) + 1], THREE_NAMES, r"expected a whole number from 0 to 2\*\*62"),
+        ([0, 1 << 70], THREE_NAMES, r"table has 1180591620717411303424; expected at most 2\*\*62"),
+        ([1, 1, 0, 1], THREE_NAMES, r"table has rows at \[1, 0\]; expected ascending places"),
+        ([3, 1], THREE_NAMES, "table has a row at 3; expected one of 3"),
+        ([2, 1], THREE_NAMES, "table has a row without a name"),
+        ([0, 1] * (MAX_ROWS + 1), THREE_NAMES, "expected rows of a place"),
     ],
 )
-def test_a_row_out_of_order_is_refused(rows, refusal):
+def test_a_name_or_a_row_out_of_order_is_refused_among_good_ones(rows, names, refusal):
     with pytest.raises(RefusedPayload, match=refusal):
-        read(None, rows, [0, "a", 1, "b", 2, None], columns=1)
+        read(None, rows, names, columns=1)
 
 
 @given(st.lists(st.integers(-1, 1 << 63), max_size=12) | plain_data, st.lists(plain_data, max_size=4) | plain_data)

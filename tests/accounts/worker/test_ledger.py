@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dask_efficiency.accounts.buckets import scale_down
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import (
     FREE_BUCKETS,
-    OTHER,
     TASK_BUCKETS,
     Availability,
     Balance,
@@ -24,7 +23,7 @@ from dask_efficiency.accounts.worker.balance import (
 from dask_efficiency.accounts.worker.ledger import MAX_LOSSES, MAX_UNDECIDED, Ledger
 from tests.strategies import measurements, ticks
 
-# A failing state machine is shrunk for up to five minutes before it says how it failed.
+# A failing state machine is shrunk for up to five minutes before its failure is shown.
 pytestmark = pytest.mark.timeout(400)
 
 MAX_PREFIXES = 2
@@ -34,6 +33,13 @@ MAX_WINDOWS = 3
 def settled_of(ledger: Ledger, at: int) -> dict[str, int]:
     """Settled buckets that hold time."""
     return {bucket: ns for bucket, ns in ledger.balance(at=at).finalized.items() if ns}
+
+
+def holding(prefix: str = "inc", span: str = "", *, slots: int = 1, recomputed: str = "") -> Ledger:
+    """A ledger with a task in a slot since 0."""
+    ledger = Ledger(slots, at=0)
+    ledger.reserve("x", prefix, span, recomputed=recomputed, at=0)
+    return ledger
 
 
 def row(**buckets: int) -> tuple[int, ...]:
@@ -79,7 +85,7 @@ class ModelWorker:
         self.windows: dict[str, ModelWindow] = {}
         self.availability = Availability.RUNNING
         self.waiting = self.constrained = self.ready = 0
-        #: By time of spilling, as long as it is not told: from when to when a slot had no reason to be free.
+        #: By time of spilling, as long as it is not read: from when to when a slot had no reason to be free.
         self.undecided: list[list[tuple[int, int]]] = []
 
     def pass_time(self, at: int, *, spilling: int | None = None) -> None:
@@ -198,7 +204,7 @@ def check_window(found: WindowBalance, window: ModelWindow, model: ModelWorker) 
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Whatever is told to a ledger, it says what the model says, and every nanosecond is somewhere."""
+    """A ledger and the model agree after every step, and every nanosecond is in a bucket."""
 
     keys = st.sampled_from("abcdefg")
     ids = st.sampled_from("wxyz")
@@ -211,7 +217,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.before: Balance = self.ledger.balance(at=at)
 
     def peek(self):
-        """The ledger's accounts now, without telling it that time has passed."""
+        """The ledger's accounts now, of a copy: its own clock stands still."""
         return copy.deepcopy(self.ledger).balance(at=self.model.now)
 
     def tick(self, step, *, seen=True):
@@ -346,7 +352,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert all(now >= then for now, then in zip(found.prefixes[prefix], values, strict=True))
 
     @invariant()
-    def what_was_accrued_is_not_taken_back(self):
+    def no_activity_is_taken_back(self):
         # As a scraper looks: now and then, so that tasks also come and go between two looks.
         if self.model.now % 2:
             found = self.ledger.balance(at=self.model.now)
@@ -355,7 +361,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self.before = found
 
     @invariant()
-    def the_ledger_says_what_the_model_says(self):
+    def the_ledger_and_the_model_agree(self):
         found = self.peek()
         finalized = {bucket: ns for bucket, ns in found.finalized.items() if ns}
         assert finalized == +(self.model.free + self.model.finalized)
@@ -376,7 +382,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert sums == [found.finalized[bucket] for bucket in TASK_BUCKETS]
 
     @invariant()
-    def what_runs_and_what_was_recomputed_add_up(self):
+    def running_and_recomputed_time_add_up(self):
         found = self.peek()
         assert sum(ns for ns, _ in found.holding.values()) == found.running
         assert sum(slots for _, slots in found.holding.values()) == len(self.ledger.held)
@@ -400,20 +406,16 @@ TestLedgerMachine.settings = settings(max_examples=80, stateful_step_count=40)
 # -- worked by hand --------------------------------------------------------------------------------
 
 
-def test_an_idle_worker_of_two_threads_is_idle_twice():
+def test_an_idle_worker_of_two_threads_is_idle_twice_and_one_of_none_is_refused():
     ledger = Ledger(2, at=1_000)
     assert ledger.balance(at=1_010).finalized["idle"] == 20
-
-
-def test_a_ledger_without_threads_is_refused():
     with pytest.raises(ValueError, match="nthreads is 0"):
         Ledger(0, at=0)
 
 
 def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
     # 4 slots, one held: of the 3 free ones the first waits, the second is constrained, the third idles.
-    ledger = Ledger(4, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding(slots=4)
     ledger.observe(Availability.RUNNING, 1, 1, at=0)
     assert settled_of(ledger, 10) == {"waiting-on-data": 10, "constrained": 10, "idle": 10}
     # 2 wait and 5 are constrained: only one slot is left for those, and none is idle.
@@ -424,28 +426,11 @@ def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
     assert settled_of(ledger, 30) == {"waiting-on-data": 60, "constrained": 20, "idle": 10}
 
 
-def test_a_retiring_worker_names_all_its_free_slots_so():
-    ledger = Ledger(3, at=0)
-    ledger.reserve("x", "inc", at=0)
+def test_all_free_slots_of_a_retiring_worker_are_retiring_and_reasons_stay_as_observed():
+    ledger = holding(slots=3)
     ledger.observe(Availability.RETIRING, 2, 2, 2, at=0)
     assert settled_of(ledger, 10) == {"retiring": 20}
     assert ledger.balance(at=10).running == 10
-
-
-def test_a_paused_worker_names_a_free_slot_for_each_task_that_could_run_and_the_rest_as_elsewhere():
-    # 5 slots, one held: 4 are free.
-    ledger = Ledger(5, at=0)
-    ledger.reserve("x", "inc", at=0)
-    ledger.observe(Availability.PAUSED, 0, 0, 0, at=0)
-    assert settled_of(ledger, 10) == {"idle": 40}
-    ledger.observe(Availability.PAUSED, 2, 1, 1, at=10)
-    assert settled_of(ledger, 20) == {"idle": 40, "paused": 20, "waiting-on-data": 20}
-    ledger.observe(Availability.PAUSED, 2, 2, 9, at=20)
-    assert settled_of(ledger, 30) == {"idle": 40, "paused": 60, "waiting-on-data": 20}
-    assert ledger.balance(at=30).running == 30
-
-
-def test_a_turn_keeps_what_waits_as_it_was_observed():
     ledger = Ledger(1, at=0)
     ledger.observe(Availability.RUNNING, 1, 0, at=0)
     ledger.turn(Availability.RETIRING, at=3)
@@ -453,27 +438,31 @@ def test_a_turn_keeps_what_waits_as_it_was_observed():
     assert settled_of(ledger, 10) == {"waiting-on-data": 6, "retiring": 4}
 
 
-def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
-    # 5 slots, one held. From 10 to 20 the loop spills: one task waits for a fetch, one is ready, one is constrained.
-    ledger = Ledger(5, at=0)
-    ledger.reserve("x", "inc", at=0)
-    ledger.observe(Availability.RUNNING, 1, 1, at=0)
-    ledger.spilled(1, start=10, stop=20)
-    assert settled_of(ledger, 30) == {
-        "waiting-on-data": 20,
-        "spill": 20,
-        "constrained": 30,
-        "idle": 50,
-    }
-    assert ledger.balance(at=30).active["spill"] == 20
-
-
-def test_a_paused_worker_that_spills_is_paused():
+def test_a_paused_worker_names_a_free_slot_for_each_task_that_could_run_and_the_rest_as_elsewhere():
+    # 5 slots, one held: 4 are free.
+    ledger = holding(slots=5)
+    ledger.observe(Availability.PAUSED, 0, 0, 0, at=0)
+    assert settled_of(ledger, 10) == {"idle": 40}
+    ledger.observe(Availability.PAUSED, 2, 1, 1, at=10)
+    assert settled_of(ledger, 20) == {"idle": 40, "paused": 20, "waiting-on-data": 20}
+    ledger.observe(Availability.PAUSED, 2, 2, 9, at=20)
+    assert settled_of(ledger, 30) == {"idle": 40, "paused": 60, "waiting-on-data": 20}
+    assert ledger.balance(at=30).running == 30
+    # It spills, and is paused all the same.
     ledger = Ledger(2, at=0)
     ledger.observe(Availability.PAUSED, 0, 0, 5, at=0)
     ledger.spilled(5, start=0, stop=10)
     ledger.delayed(0)
     assert settled_of(ledger, 10) == {"paused": 20}
+
+
+def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
+    # 5 slots, one held. From 10 to 20 the loop spills: one task waits for a fetch, one is ready, one is constrained.
+    ledger = holding(slots=5)
+    ledger.observe(Availability.RUNNING, 1, 1, at=0)
+    ledger.spilled(1, start=10, stop=20)
+    assert settled_of(ledger, 30) == {"waiting-on-data": 20, "spill": 20, "constrained": 30, "idle": 50}
+    assert ledger.balance(at=30).active["spill"] == 20
 
 
 def test_a_task_whose_message_lay_unread_while_the_loop_spilled_waited_from_its_arrival_on():
@@ -484,20 +473,16 @@ def test_a_task_whose_message_lay_unread_while_the_loop_spilled_waited_from_its_
     ledger.delayed(4)
     ledger.reserve("x", "inc", at=21)
     assert settled_of(ledger, 21) == {"spill": 6 + 8, "idle": 4 + 2 + 1 + 21}
-    # What was told is not taken back: a second task comes too late.
+    # What was read is not taken back: a second task comes too late.
     ledger.delayed(0)
     assert settled_of(ledger, 21) == {"spill": 14, "idle": 28}
-
-
-def test_no_more_slots_wait_for_spilling_than_were_free():
+    # No more slots wait than were free.
     ledger = Ledger(2, at=0)
     ledger.spilled(0, start=0, stop=10)
     for _ in range(3):
         ledger.delayed(0)
     assert settled_of(ledger, 10) == {"spill": 20}
-
-
-def test_times_of_spilling_that_are_not_decided_are_bounded(monkeypatch):
+    # Undecided times are bounded.
     ledger = Ledger(1, at=0)
     for i in range(2 * MAX_UNDECIDED):
         ledger.spilled(0, start=i, stop=i + 1)
@@ -505,7 +490,7 @@ def test_times_of_spilling_that_are_not_decided_are_bounded(monkeypatch):
     assert settled_of(ledger, 2 * MAX_UNDECIDED) == {"idle": MAX_UNDECIDED, "spill": MAX_UNDECIDED}
 
 
-def test_what_free_slots_waited_for_spilling_is_no_prefixs_and_in_the_window():
+def test_spilling_of_free_slots_is_of_no_prefix_and_in_the_window():
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     ledger.spilled(1, start=0, stop=10)
@@ -539,8 +524,7 @@ def test_what_free_slots_waited_for_spilling_is_no_prefixs_and_in_the_window():
     ],
 )
 def test_measurements_are_clamped_to_the_time_held_in_order(cpu, gpu, wall, spill, expected):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
     assert ledger.balance(at=100).prefixes == {"inc": expected}
 
@@ -558,15 +542,14 @@ def test_measurements_are_clamped_to_the_time_held_in_order(cpu, gpu, wall, spil
         ("w3", Outcome.RESCHEDULED, "overhead"),
     ],
 )
-def test_what_was_wasted_is_one_bucket_whatever_was_measured(recomputed, outcome, bucket):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", recomputed=recomputed, at=0)
+def test_wasted_time_is_one_bucket_without_its_measurements(recomputed, outcome, bucket):
+    ledger = holding(recomputed=recomputed)
     ledger.finalize(ledger.release("x", at=100), outcome, cpu=50, wall=60, spill=10)
     assert settled_of(ledger, 100) == {bucket: 100}
     assert ledger.balance(at=100).tasks == {bucket if bucket != "overhead" else "rescheduled": 1}
 
 
-def test_what_runs_is_known_by_prefix_with_the_slots_that_it_holds():
+def test_running_time_is_known_by_prefix_with_the_slots_held():
     ledger = Ledger(3, at=0)
     for key, prefix, at in (("a", "train", 0), ("b", "train", 10), ("c", "load", 20)):
         ledger.reserve(key, prefix, at=at)
@@ -574,7 +557,7 @@ def test_what_runs_is_known_by_prefix_with_the_slots_that_it_holds():
     assert ledger.balance(at=40).holding == {"train": (40 + 20, 1), "load": (20, 1)}
 
 
-def test_what_was_recomputed_is_known_by_the_worker_with_which_it_was_lost():
+def test_recomputed_time_is_known_by_the_worker_that_lost_the_result():
     ledger = Ledger(1, at=0)
     marks = ["w3", "w3", "w5", "", *map(str, range(MAX_LOSSES))]
     for at, mark in enumerate(marks):
@@ -599,17 +582,14 @@ def test_a_task_that_seceded_is_frozen_and_its_slot_serves_another():
     assert ledger.balance(at=40).running == 30
 
 
-def test_a_second_hold_of_a_key_changes_nothing():
-    ledger = Ledger(2, at=0)
-    ledger.reserve("x", "inc", at=0)
+def test_a_key_has_one_reservation_which_waits_for_a_slot_and_is_finalized_once():
+    ledger = holding(slots=2)
     ledger.reserve("x", "sum", at=50)
     assert ledger.slots_free == 1
     hold = ledger.release("x", at=100)
     assert (hold.prefix, hold.ns) == ("inc", 100)
     assert ledger.release("x", at=100) is None
-
-
-def test_a_hold_beyond_the_slots_starts_when_one_is_free():
+    # Beyond the slots it starts when one is free.
     ledger = Ledger(1, at=0)
     ledger.reserve("first", "inc", at=0)
     ledger.reserve("second", "inc", at=4)
@@ -617,20 +597,15 @@ def test_a_hold_beyond_the_slots_starts_when_one_is_free():
     second = ledger.release("second", at=15)
     assert (first.ns, second.ns) == (10, 5)
     assert ledger.slots_free == 1
-
-
-def test_a_hold_that_never_got_a_slot_took_no_time():
+    # It never got a slot.
     ledger = Ledger(1, at=0)
     ledger.reserve("first", "inc", at=0)
     ledger.reserve("second", "inc", at=0)
     second = ledger.release("second", at=10)
     assert second.ns == 0
     assert ledger.slots_free == 0
-
-
-def test_a_hold_is_settled_once():
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    # It is finalized once.
+    ledger = holding()
     hold = ledger.release("x", at=10)
     ledger.finalize(hold, Outcome.SUCCEEDED)
     with pytest.raises(KeyError):
@@ -638,18 +613,24 @@ def test_a_hold_is_settled_once():
     assert settled_of(ledger, 10) == {"overhead": 10}
 
 
-def test_a_clock_that_runs_backwards_stands_still():
+def test_a_clock_that_runs_backwards_stands_still_and_so_does_a_balance():
     ledger = Ledger(1, at=100)
     ledger.reserve("x", "inc", at=110)
     hold = ledger.release("x", at=50)
     assert hold.ns == 0
     assert ledger.balance(at=0).elapsed == 10
-
-
-def test_a_task_that_began_before_the_window_gives_it_its_share():
-    # 100 held, 60 of them inside: 3/5 of 30 CPU, 30 elsewhere, 20 spill and 20 overhead.
     ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", "span", at=0)
+    then = ledger.balance(at=10)
+    ledger.reserve("x", "inc", at=10)
+    ledger.finalize_all(Outcome.FAILED, at=20)
+    assert then.finalized["idle"] == 10
+    assert then.prefixes == {}
+    assert sum(then.finalized.values()) == 10
+
+
+def test_a_task_that_began_before_the_window_gives_it_its_share_or_its_running_time():
+    # 100 held, 60 of them inside: 3/5 of 30 CPU, 30 elsewhere, 20 spill and 20 overhead.
+    ledger = holding(span="span")
     ledger.open_window("w", at=40)
     ledger.finalize(ledger.release("x", at=100), Outcome.SUCCEEDED, cpu=30, wall=60, spill=20)
     window = ledger.close_window("w", at=110)
@@ -657,11 +638,7 @@ def test_a_task_that_began_before_the_window_gives_it_its_share():
     assert window.rows == {("span", "inc"): inside}
     assert {bucket: ns for bucket, ns in window.free.items() if ns} == {"idle": 10}
     assert window.elapsed == 70
-
-
-def test_a_task_that_is_still_running_gives_the_window_its_running_time():
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     ledger.open_window("w", at=40)
     window = ledger.close_window("w", at=50)
     assert window.rows == {("", "inc"): (*row(), 10)}
@@ -681,23 +658,20 @@ def test_a_window_before_and_a_window_after_make_the_whole():
     assert whole.rows["", "inc"] == (*row(thread_cpu=33, thread_noncpu=37, overhead=31), 0)
 
 
-def test_a_window_that_is_opened_again_begins_anew():
+def test_a_window_that_is_opened_again_begins_anew_and_the_oldest_of_too_many_goes():
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     ledger.open_window("w", at=70)
     window = ledger.close_window("w", at=100)
     assert window.elapsed == window.free["idle"] == 30
     assert ledger.close_window("w", at=100) is None
-
-
-def test_the_oldest_window_goes_when_there_are_too_many():
     ledger = Ledger(1, at=0, max_windows=2)
     for window in "abc":
         ledger.open_window(window, at=0)
     assert ledger.windows == ("b", "c")
 
 
-def test_prefixes_beyond_the_limit_are_booked_as_one():
+def test_prefixes_beyond_the_limit_are_one():
     ledger = Ledger(1, at=0, max_prefixes=1)
     for i, prefix in enumerate(["inc", "sum", "mul", "inc"]):
         ledger.reserve(i, prefix, at=10 * i)
@@ -705,7 +679,7 @@ def test_prefixes_beyond_the_limit_are_booked_as_one():
     assert ledger.balance(at=40).prefixes == {"inc": row(overhead=20), OTHER: row(overhead=20)}
 
 
-def test_a_closing_worker_settles_all_that_ran_in_one_way():
+def test_a_closing_worker_finalizes_all_tasks_with_one_outcome():
     ledger = Ledger(1, at=0)
     ledger.reserve("frozen", "a", at=0)
     ledger.release("frozen", at=10)
@@ -716,33 +690,29 @@ def test_a_closing_worker_settles_all_that_ran_in_one_way():
     assert ledger.balance(at=30).tasks == {"cancelled": 3}
 
 
-def test_a_balance_does_not_change_when_the_ledger_goes_on():
-    ledger = Ledger(1, at=0)
-    then = ledger.balance(at=10)
-    ledger.reserve("x", "inc", at=10)
-    ledger.finalize_all(Outcome.FAILED, at=20)
-    assert then.finalized["idle"] == 10
-    assert then.prefixes == {}
-    assert sum(then.finalized.values()) == 10
-
-
 def active(ledger: Ledger, at: int, **used: tuple[int, ...]) -> dict[str, int]:
     """What held slots were doing so far."""
     given = {key: Used(*values) for key, values in used.items()}
     return {bucket: ns for bucket, ns in ledger.balance(at=at, used=given).active.items() if ns}
 
 
-def test_the_activity_of_a_live_task_is_what_its_thread_used_so_far():
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+def test_the_activity_of_a_running_task_is_its_thread_s_use_so_far():
+    ledger = holding()
     assert active(ledger, 10, x=(6, 8)) == {"thread-cpu": 6, "thread-noncpu": 2, "overhead": 2}
     assert active(ledger, 20, x=(7, 18)) == {"thread-cpu": 7, "thread-noncpu": 11, "overhead": 2}
+    # With a GPU.
+    ledger = holding("train")
+    assert active(ledger, 10, x=(2, 10, 5)) == {"thread-cpu": 2, "gpu": 5, "thread-noncpu": 3}
+    assert active(ledger, 20, x=(3, 20, 14)) == {"thread-cpu": 3, "gpu": 14, "thread-noncpu": 3}
+    # While it waits for spilling.
+    ledger = holding()
+    assert active(ledger, 10, x=(2, 5, 0, 0, 4)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 4, "overhead": 1}
+    assert active(ledger, 20, x=(2, 5, 0, 0, 14)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 14, "overhead": 1}
 
 
 def test_an_activity_once_accrued_is_never_taken_back():
     # 10 were called overhead, before it was known that 12 of 20 were CPU: the new 10 make up for it.
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+    ledger = holding()
     assert active(ledger, 10) == {"overhead": 10}
     ledger.finalize(ledger.release("x", at=20), Outcome.SUCCEEDED, cpu=12, wall=15)
     assert active(ledger, 20) == {"thread-cpu": 10, "overhead": 10}
@@ -752,8 +722,7 @@ def test_an_activity_once_accrued_is_never_taken_back():
 def test_gpu_time_known_late_is_made_up_for_by_time_that_comes_later():
     # 30 were called thread-noncpu before it was known that 20 of them were the GPU's. The next task is the GPU's
     # business in no way, and its time is lent: at 60 the view is what was settled.
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "train", at=0)
+    ledger = holding("train")
     assert active(ledger, 30, x=(0, 30)) == {"thread-noncpu": 30}
     ledger.finalize(ledger.release("x", at=30), Outcome.SUCCEEDED, gpu=20, wall=30)
     ledger.reserve("y", "load", at=30)
@@ -764,53 +733,11 @@ def test_gpu_time_known_late_is_made_up_for_by_time_that_comes_later():
     assert settled_of(ledger, 60) == {"gpu": 20, "thread-noncpu": 10, "failed": 30}
 
 
-def test_the_activity_of_a_live_task_has_the_gpu_time_known_so_far():
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "train", at=0)
-    assert active(ledger, 10, x=(2, 10, 5)) == {"thread-cpu": 2, "gpu": 5, "thread-noncpu": 3}
-    assert active(ledger, 20, x=(3, 20, 14)) == {"thread-cpu": 3, "gpu": 14, "thread-noncpu": 3}
-
-
-def test_the_activity_of_a_task_that_waits_for_spilling_is_spill():
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
-    assert active(ledger, 10, x=(2, 5, 0, 0, 4)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 4, "overhead": 1}
-    assert active(ledger, 20, x=(2, 5, 0, 0, 14)) == {"thread-cpu": 2, "thread-noncpu": 3, "spill": 14, "overhead": 1}
-
-
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RECOMPUTED])
-def test_the_activity_knows_nothing_of_what_became_of_a_task(outcome):
-    ledger = Ledger(1, at=0)
-    ledger.reserve("x", "inc", at=0)
+def test_the_activity_of_a_task_does_not_depend_on_its_outcome(outcome):
+    ledger = holding()
     ledger.finalize(ledger.release("x", at=20), outcome, cpu=12, wall=15, spill=3)
     assert active(ledger, 20) == {"thread-cpu": 12, "thread-noncpu": 3, "spill": 3, "overhead": 2}
-
-
-def test_every_bucket_of_a_balance_is_named():
-    assert Ledger(1, at=0).balance(at=0).finalized.keys() == {*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)}
-
-
-@given(st.data())
-def test_scaling_down_is_exact_and_off_by_less_than_one(data):
-    values = data.draw(st.lists(st.integers(0, 10**12) | st.integers(0, 1 << 62), max_size=8))
-    whole = sum(values)
-    total = data.draw(st.integers(0, whole))
-    scaled = scale_down(values, total)
-    assert sum(scaled) == total
-    for part, value in zip(scaled, values, strict=True):
-        assert 0 <= part <= value
-        assert not whole or abs(part - Fraction(value * total, whole)) < 1
-
-
-def test_scaling_down_is_exact_beyond_what_a_float_holds():
-    assert scale_down([(1 << 60) + 1, (1 << 60) + 1], (1 << 60) + 1) == [1 << 59, (1 << 59) + 1]
-
-
-def test_scaling_down_to_more_than_there_is_is_refused():
-    with pytest.raises(ValueError, match="cannot scale a row of 3 to 4"):
-        scale_down([1, 2], 4)
-    with pytest.raises(ValueError, match="cannot scale"):
-        scale_down([1, 2], -1)
 
 
 def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkeypatch):

@@ -53,11 +53,8 @@ def worker() -> Worker:
     return Worker()
 
 
-def test_there_is_exactly_one_rule_for_each_case():
+def test_there_is_one_rule_for_each_case_of_states_of_dask():
     assert set(RULES) == set(product(HeldBefore, TaskSet))
-
-
-def test_the_states_of_the_rules_are_upstream_s():
     state = WorkerState(nthreads=1)
     known = {name for pair in state._TRANSITIONS_TABLE for name in pair}
     assert known >= AT_WORK
@@ -87,15 +84,12 @@ def test_the_outcome_of_a_task_follows_from_the_transition_that_ends_it(worker, 
     assert worker.held() == 10
 
 
-def test_a_task_that_is_cancelled_keeps_its_slot_while_its_thread_is_at_work(worker):
+def test_a_cancelled_task_keeps_its_slot_and_its_run_is_discarded_when_it_is_wanted_again(worker):
     worker.run("x")
     worker.move("x", "executing", "cancelled", "executing")
     worker.now = 10
     assert worker.held() == 10
     assert worker.outcomes == {}
-
-
-def test_the_run_of_a_task_that_was_cancelled_and_wanted_again_is_not_taken(worker):
     worker.run("x")
     worker.move("x", "executing", "cancelled", "executing")
     worker.move("x", "cancelled", "waiting", "executing")
@@ -152,9 +146,11 @@ def test_where_all_slots_are_held_spilling_names_none(worker):
     assert worker.finalized(20) == {}
 
 
-def test_free_slots_wait_for_what_is_spilled_where_tasks_are_ready(worker):
+def test_spilling_is_noticed_by_ready_tasks_and_by_fetches_that_wait_for_memory(worker):
     worker.slots.read([Spilled(10, 20, asked=True, ready=1, waiting=0, held_up=0)])
     assert worker.finalized(20) == {"spill": 10, "idle": 30}
+    assert worker.slots.unnoticed == 0
+    worker.slots.read([Spilled(30, 40, asked=True, ready=0, waiting=1, held_up=0)])
     assert worker.slots.unnoticed == 0
 
 
@@ -166,11 +162,6 @@ def test_spilling_by_the_memory_manager_is_unnoticed_if_no_task_waits_for_the_lo
     worker.slots.read([Spilled(30, 40, asked=False, ready=0, waiting=0, held_up=0)])  # a task's own
     worker.slots.read([Spilled(50, 60, asked=True, ready=0, waiting=0, held_up=1)])
     assert worker.slots.unnoticed == 10
-
-
-def test_what_keeps_a_fetch_waiting_is_noticed(worker):
-    worker.slots.read([Spilled(10, 20, asked=True, ready=0, waiting=1, held_up=0)])
-    assert worker.slots.unnoticed == 0
 
 
 def test_a_task_whose_message_was_sent_meanwhile_waited(worker):

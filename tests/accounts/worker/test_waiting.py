@@ -5,14 +5,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.waiting import (
     FREE_SLOT_LIBRARY,
     LIBRARY,
     MAX_KEYS,
     UNKNOWN,
     WaitingSums,
-    in_proportion,
 )
 
 SECOND = 1_000_000_000
@@ -31,14 +30,6 @@ def sums_of(*added):
     for key, cause, ns in added:
         sums.add(key, cause, ns)
     return sums
-
-
-@given(st.dictionaries(causes, amounts, min_size=1).filter(lambda w: any(w.values())), amounts)
-def test_what_is_split_in_proportion_adds_up_and_is_off_by_less_than_one(weights, ns):
-    row = in_proportion(weights, ns)
-    assert sum(row.values()) == ns
-    whole = sum(weights.values())
-    assert all(abs(row[name] * whole - weight * ns) < whole for name, weight in weights.items())
 
 
 @given(st.lists(st.one_of(samples, st.dictionaries(prefixes, amounts), amounts)))
@@ -66,41 +57,32 @@ def test_causes_add_up_to_their_prefix_and_to_the_view_and_never_fall(steps):
             active_before = row
 
 
-def test_waiting_is_split_in_proportion_to_what_was_sampled_of_its_prefix():
+def test_waiting_is_split_in_proportion_to_the_samples_of_its_prefix_and_beyond_them_like_recent_ones():
     sums = sums_of((INC, "gil", 30), (("s1", "inc"), "lock", 10), (("", "sum"), "sleep", 1000))
     assert sums.explain({"inc": 20}) == {"inc": {"gil": 15, "lock": 5}}
-
-
-def test_samples_that_are_used_up_count_no_more():
-    """Tasks that end later are explained by what was sampled later."""
+    # Tasks that end later are explained by what was sampled later.
     sums = sums_of((INC, "gil", 100))
     assert sums.explain({"inc": 100}) == {"inc": {"gil": 100}}
     sums.add(INC, "sleep", 50)
     assert sums.explain({"inc": 150}) == {"inc": {"gil": 100, "sleep": 50}}
-
-
-def test_time_beyond_the_samples_is_split_like_the_recent_ones():
     sums = sums_of((INC, "gil", 75), (INC, "sleep", 25))
     assert sums.explain({"inc": 200}) == {"inc": {"gil": 150, "sleep": 50}}
     # A single sample that is left over is no measure for much time.
     sums.add(INC, "lock", 1)
     row = sums.explain({"inc": 200 + 10_000})["inc"]
     assert row["lock"] < 200
-
-
-def test_where_nothing_was_sampled_all_is_unknown_and_stays_so():
     sums = WaitingSums()
     assert sums.explain({"inc": 7}) == {"inc": {UNKNOWN: 7}}
     sums.add(INC, "gil", 100)
     assert sums.explain({"inc": 8}) == {"inc": {UNKNOWN: 7, "gil": 1}}
-
-
-def test_unknown_is_a_share_like_any_other():
     sums = sums_of((INC, UNKNOWN, 10), (INC, "gil", 30))
     assert sums.explain({"inc": 400}) == {"inc": {UNKNOWN: 100, "gil": 300}}
+    # Prefixes that the ledger does not keep apart are one here too.
+    sums = sums_of((INC, "gil", 10), (("", "sum"), "sleep", 10), (("", "read"), "file", 10))
+    assert sums.explain({"inc": 10, OTHER: 20}) == {"inc": {"gil": 10}, OTHER: {"sleep": 10, "file": 10}}
 
 
-def test_after_the_end_of_sampling_nothing_is_guessed():
+def test_waiting_after_the_end_of_sampling_is_unknown():
     sums = sums_of((INC, "gil", 100))
     mark = sums.mark()
     sums.stop()
@@ -109,24 +91,8 @@ def test_after_the_end_of_sampling_nothing_is_guessed():
     assert sums.since(mark, {INC: 5}) == {INC: {UNKNOWN: 5}}
 
 
-def test_prefixes_that_the_ledger_does_not_keep_apart_are_one_here_too():
-    sums = sums_of((INC, "gil", 10), (("", "sum"), "sleep", 10), (("", "read"), "file", 10))
-    assert sums.explain({"inc": 10, OTHER: 20}) == {"inc": {"gil": 10}, OTHER: {"sleep": 10, "file": 10}}
-
-
-def test_without_a_library_nothing_is_a_librarys():
+def test_the_part_of_a_library_follows_the_samples_meanwhile():
     assert sums_of((INC, "lock", 10)).library(INC, 1000) == 0
-
-
-@given(st.lists(samples), st.lists(st.tuples(keys, amounts)))
-def test_a_librarys_part_is_at_most_what_was_waited(added, waited):
-    sums = sums_of(*added)
-    for key, ns in waited:
-        assert 0 <= sums.library_so_far(key, ns) <= ns
-        assert 0 <= sums.library(key, ns) <= ns
-
-
-def test_a_librarys_part_follows_what_was_sampled_meanwhile():
     sums = sums_of((INC, LIBRARY, 30), (INC, "lock", 10))
     assert sums.library_so_far(INC, 40) == 30
     assert sums.library(INC, 40) == 30
@@ -135,7 +101,15 @@ def test_a_librarys_part_follows_what_was_sampled_meanwhile():
     assert sums.library(("", "sum"), 40) == 0
 
 
-def test_a_window_has_what_was_sampled_in_it():
+@given(st.lists(samples), st.lists(st.tuples(keys, amounts)))
+def test_the_part_of_a_library_is_at_most_the_waiting(added, waited):
+    sums = sums_of(*added)
+    for key, ns in waited:
+        assert 0 <= sums.library_so_far(key, ns) <= ns
+        assert 0 <= sums.library(key, ns) <= ns
+
+
+def test_a_window_is_split_by_its_own_samples():
     sums = sums_of((INC, "gil", 1000), (("", "sum"), "sleep", 10))
     mark = sums.mark()
     sums.add(INC, "lock", 5)
@@ -148,7 +122,7 @@ def test_a_window_has_what_was_sampled_in_it():
 
 
 @given(st.lists(samples), st.lists(samples), st.dictionaries(keys, amounts))
-def test_a_windows_rows_are_split_exactly(before, during, noncpu):
+def test_rows_of_a_window_are_split_exactly(before, during, noncpu):
     sums = sums_of(*before)
     mark = sums.mark()
     for sample in during:

@@ -11,7 +11,7 @@ from dask_efficiency.gpu.cupti.build import CannotCompile, compile_callbacks, co
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Linux, with nothing said about compilers."""
+    """Linux, without variables of compilers."""
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("CC", build.NO_EXTENSION):
         monkeypatch.delenv(name, raising=False)
@@ -19,7 +19,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The only folder where programs are looked for, which is empty."""
+    """Empty folder, the only one on the path."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -31,33 +31,27 @@ def program(path: Path) -> None:
     path.chmod(0o755)
 
 
-def test_the_variable_goes_before_the_usual_names_and_may_have_arguments(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_variable_with_its_arguments_takes_precedence_over_the_usual_names(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with pytest.raises(CannotCompile, match=r"no C compiler found: neither \$CC, nor cc, gcc or clang"):
+        compiler()
     for name in ("clang", "gcc", "cc"):
         program(path / name)
         assert compiler() == [name]
-    monkeypatch.setenv("CC", "gcc -m64")
-    assert compiler() == ["gcc", "-m64"]
+    for variable, command in (("gcc -m64", ["gcc", "-m64"]), ("nowhere-cc", ["cc"])):
+        monkeypatch.setenv("CC", variable)
+        assert compiler() == command
 
 
-def test_a_variable_that_names_no_program_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch):
-    program(path / "cc")
-    monkeypatch.setenv("CC", "nowhere-cc")
-    assert compiler() == ["cc"]
-
-
-def test_without_a_compiler_it_says_so(path: Path):
-    with pytest.raises(CannotCompile, match=r"no C compiler found: neither \$CC, nor cc, gcc or clang"):
-        compiler()
-
-
-def test_elsewhere_than_on_linux_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch):
+def test_only_linux_compiles(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(CannotCompile, match="on Linux only, and this is darwin"):
         compiler()
 
 
 @pytest.mark.parametrize(("value", "refused"), [("1", True), ("yes", True), ("0", False), ("", False)])
-def test_a_variable_of_the_environment_switches_it_off(
+def test_a_variable_of_the_environment_switches_compiling_off(
     path: Path, monkeypatch: pytest.MonkeyPatch, value: str, refused: bool
 ):
     program(path / "cc")
@@ -69,7 +63,7 @@ def test_a_variable_of_the_environment_switches_it_off(
         assert compiler() == ["cc"]
 
 
-def test_what_a_failing_compiler_writes_is_the_reason_and_what_was_there_stays(path: Path, tmp_path: Path):
+def test_output_of_a_failing_compiler_is_the_reason_and_the_former_library_stays(path: Path, tmp_path: Path):
     program(path / "cc")
     library = tmp_path / "library"
     library.write_text("as before")

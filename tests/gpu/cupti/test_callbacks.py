@@ -22,7 +22,7 @@ DONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p,
 
 
 def ask(pool: BufferPool) -> tuple[int | None, int, int]:
-    """As CUPTI asks: what the three places hold afterwards."""
+    """Request a buffer, as CUPTI does: its address, its size, and the most records."""
     buffer, size, records = ctypes.c_void_p(1), ctypes.c_size_t(2), ctypes.c_size_t(3)
     REQUEST(pool.callbacks()[0])(ctypes.byref(buffer), ctypes.byref(size), ctypes.byref(records))
     return buffer.value, size.value, records.value
@@ -32,7 +32,7 @@ def bring_back(pool: BufferPool, address: int | None, valid: int) -> None:
     DONE(pool.callbacks()[1])(None, 0, address, pool.size, valid)
 
 
-def test_a_buffer_goes_out_and_comes_back_with_what_was_written_there():
+def test_a_buffer_is_lent_and_returned_with_its_records():
     pool = BufferPool(count=3, size=4096)
     first, size, records = ask(pool)
     second = ask(pool)[0]
@@ -55,7 +55,7 @@ def test_a_buffer_goes_out_and_comes_back_with_what_was_written_there():
     assert pool.free().tolist() == [False, True, True]
 
 
-def test_without_a_free_buffer_cupti_gets_none_and_it_is_counted():
+def test_requests_without_a_free_buffer_are_counted():
     pool = BufferPool(count=1, size=4096)
     ask(pool)
     assert ask(pool) == (None, 0, 0)
@@ -64,7 +64,7 @@ def test_without_a_free_buffer_cupti_gets_none_and_it_is_counted():
 
 
 @pytest.mark.parametrize("offset", [-1, 2 * 4096, 2**40])
-def test_a_buffer_of_somebody_else_is_left_alone_and_counted(offset: int):
+def test_a_foreign_buffer_is_counted(offset: int):
     pool = BufferPool(count=2, size=4096)
     first = ask(pool)[0]
     bring_back(pool, first + offset, 100)
@@ -84,10 +84,14 @@ def test_a_buffer_that_is_written_off_counts_again_when_it_comes_back():
     assert pool.lent().tolist() == [True, False]
 
 
-def test_two_pools_do_not_know_each_other():
+def test_the_callbacks_serve_one_pool_at_a_time():
     one, other = BufferPool(count=1, size=4096), BufferPool(count=1, size=4096)
-    bring_back(other, ask(one)[0], 5)
+    address = ask(one)[0]
+    bring_back(other, address, 5)
     assert (other.foreign, one.filled(), other.filled()) == (1, [], [])
+    bring_back(one, address, 5)
+    assert [number for number, _ in one.filled()] == [0]
+    assert (one.foreign, other.filled()) == (0, [])
 
 
 def test_many_threads_at_once_never_get_the_same_buffer():
@@ -108,29 +112,22 @@ def test_many_threads_at_once_never_get_the_same_buffer():
     assert None not in got
 
 
-def test_a_pool_that_is_served_again_takes_its_buffers_back():
-    one, other = BufferPool(count=1, size=4096), BufferPool(count=1, size=4096)
-    address = ask(one)[0]
-    ask(other)
-    bring_back(one, address, 5)
-    assert [number for number, _ in one.filled()] == [0]
-    assert (one.foreign, other.filled()) == (0, [])
-
-
-def test_without_the_library_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "missing.so.1")
-    with pytest.raises(CallbacksUnavailable, match=r"installed without missing\.so\.1; where Linux has a C compiler"):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, r"installed without x\.so\.1; where Linux has a C compiler"), (b"bad", r"x\.so\.1 cannot be loaded")],
+)
+def test_a_library_that_is_missing_or_cannot_be_loaded_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, reason: str
+):
+    path = tmp_path / "x.so.1"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setattr(callbacks, "LIBRARY", path)
+    with pytest.raises(CallbacksUnavailable, match=reason):
         BufferPool()
 
 
-def test_a_library_that_cannot_be_loaded_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    (tmp_path / "bad.so.1").write_bytes(b"of another machine")
-    monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "bad.so.1")
-    with pytest.raises(CallbacksUnavailable, match=r"bad\.so\.1 cannot be loaded"):
-        BufferPool()
-
-
-def test_the_functions_stay_though_the_library_is_closed(tmp_path: Path):
+def test_the_functions_stay_loaded_after_the_library_is_closed(tmp_path: Path):
     copy = tmp_path / "copy.so.1"
     copy.write_bytes(callbacks.LIBRARY.read_bytes())
     _ctypes.dlclose(ctypes.CDLL(str(copy))._handle)

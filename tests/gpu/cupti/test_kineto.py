@@ -13,11 +13,11 @@ pytestmark = pytest.mark.needs("torch")
 
 
 class Calls:
-    """What a watch was told, in order."""
+    """Calls of torch's functions and of the watch, in order."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.watch = KinetoWatch(lambda: self.heard.append("about to"))
+        self.order: list[str] = []
+        self.watch = KinetoWatch(lambda: self.order.append("about to"))
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
         original = getattr(module, name)
 
         def noted(*args: Any, _name: str = name, _original: Any = original, **kwargs: Any) -> Any:
-            calls.heard.append(_name)
+            calls.order.append(_name)
             return _original(*args, **kwargs)
 
         monkeypatch.setattr(module, name, noted)
@@ -50,11 +50,11 @@ def cpu_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cpu_counts")
-def test_it_is_told_before_kineto_prepares_and_knows_when_it_is_done(calls: Calls):
+def test_the_watch_is_called_before_kineto_prepares_and_notices_its_end(calls: Calls):
     with profile(CPU):
         assert calls.watch.running
         torch.ones(3).sum()
-    assert calls.heard == ["about to", "_prepare_profiler", "_disable_profiler"]
+    assert calls.order == ["about to", "_prepare_profiler", "_disable_profiler"]
     assert not calls.watch.running
 
 
@@ -71,16 +71,16 @@ def test_a_profiler_that_warms_up_counts_as_running(calls: Calls):
         assert not calls.watch.running
 
 
-def test_a_profile_without_cuda_is_none_of_its_business(calls: Calls):
+def test_a_profile_without_cuda_does_not_matter(calls: Calls):
     with profile(CPU) as profiled:
         assert not calls.watch.running
         torch.ones(3).sum()
-    assert calls.heard == ["_prepare_profiler", "_disable_profiler"]
+    assert calls.order == ["_prepare_profiler", "_disable_profiler"]
     assert any("sum" in event.key for event in profiled.key_averages())
 
 
 @pytest.mark.usefixtures("cpu_counts")
-def test_what_fails_in_giving_way_is_logged_and_the_profiler_goes_on(caplog: pytest.LogCaptureFixture):
+def test_a_failure_to_give_way_is_logged_and_the_profiler_goes_on(caplog: pytest.LogCaptureFixture):
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -98,7 +98,7 @@ def test_what_fails_in_giving_way_is_logged_and_the_profiler_goes_on(caplog: pyt
     ("activities", "uses"),
     [({"ProfilerActivity.CUDA"}, True), ({torch.profiler.ProfilerActivity.CUDA}, True), ({CPU}, False), (None, True)],
 )
-def test_what_uses_cuda_is_told_by_the_activities(activities: Any, uses: bool):
+def test_activities_use_cuda_or_not(activities: Any, uses: bool):
     assert meter._uses_cuda(activities) is uses
 
 

@@ -32,15 +32,13 @@ def installed(directory: Path, name: str) -> str:
     return str(directory / name)
 
 
-def test_what_the_process_has_already_goes_before_all_else(
-    stub: ModuleType, stub_directory: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_loaded_library_takes_precedence(stub: ModuleType, stub_directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(library.VARIABLE, "/somewhere/else")
     assert library.find() == str(stub_directory / "libcupti.so.13")
 
 
 @pytest.mark.usefixtures("nothing_loaded")
-def test_the_variable_goes_before_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_variable_takes_precedence_over_installed_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     installed(tmp_path / "lib", "libcupti.so.13")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setenv(library.VARIABLE, "/unusual/libcupti.so")
@@ -59,15 +57,11 @@ def test_the_newest_that_the_driver_can_run_is_taken(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("nothing_loaded")
-def test_a_toolkit_is_found_where_it_keeps_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_library_of_a_toolkit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert library.find() is None
     path = installed(tmp_path / "extras" / "CUPTI" / "lib64", "libcupti.so.12")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert library.find() == path
-
-
-@pytest.mark.usefixtures("nothing_loaded")
-def test_where_there_is_none_none_is_found():
-    assert library.find() is None
 
 
 def test_sizes_of_records_are_the_distances_between_them(stub: ModuleType):
@@ -106,14 +100,10 @@ WALL = 1_795_000_000_000_000_000
 SECOND = 1_000_000_000
 
 
-def test_the_wall_clock_is_converted_by_its_distance():
+def test_the_wall_clock_is_converted_to_the_nanosecond_by_its_distance():
     clock = RecordClock(ClockPair(WALL, 100), wall=WALL + 5)
     assert clock.monotonic(np.array([WALL - 7, WALL + SECOND], np.int64)).tolist() == [93, 100 + SECOND]
-
-
-def test_times_stay_exact_to_the_nanosecond_after_small_drift():
-    clock = RecordClock(ClockPair(WALL, 100), wall=WALL)
-    assert not clock.read(ClockPair(WALL + SECOND, 100 + SECOND + 30))
+    assert not clock.read(ClockPair(WALL + SECOND, 100 + SECOND + 30))  # a small drift
     assert clock.monotonic(np.array([WALL + SECOND - 1], np.int64)).tolist() == [100 + SECOND + 29]
 
 

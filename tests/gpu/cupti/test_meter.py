@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 
 from dask_efficiency.gpu import calls
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
-from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused, callbacks
-from dask_efficiency.gpu.meter import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, GpuBatch
+from dask_efficiency.gpu.cupti import CuptiMeter, callbacks
+from dask_efficiency.gpu.meter import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, GpuBatch, MeterRefused
 
 
 @pytest.fixture
@@ -27,19 +28,17 @@ def meter(stub: ModuleType) -> Iterator[CuptiMeter]:
 
 @pytest.fixture
 def no_launch_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch that the system interrupts for a while is not taken for one that waited."""
+    """No launch that the system interrupts is taken for one that waited."""
     monkeypatch.setattr(calls, "LONG", 1 << 62)
 
 
 def until(meter: CuptiMeter, instant: int) -> GpuBatch:
-    """Flushes until everything up to an instant is known, put together."""
+    """Flush until everything up to an instant is known, and put the batches together."""
     batches = [meter.flush()]
-    for _ in range(6_000):
-        if batches[-1].known_until >= instant:
-            break
+    while batches[-1].known_until < instant:
+        assert len(batches) < 6_000
         time.sleep(0.01)
         batches.append(meter.flush())
-    assert batches[-1].known_until >= instant
     return together(batches)
 
 
@@ -55,18 +54,14 @@ def together(batches: list[GpuBatch]) -> GpuBatch:
     return GpuBatch(np.concatenate(operations), calls, names, known_until=batches[-1].known_until)
 
 
-def close_to(instant: int, other: int) -> bool:
-    """The stub converts from the wall clock once, the meter by the best of some readings."""
-    return abs(int(instant) - other) < 1_000_000
-
-
 @pytest.mark.usefixtures("no_launch_is_long")
-def test_a_kernel_comes_with_its_times_its_name_and_the_call_that_asked_for_it(stub: ModuleType, meter: CuptiMeter):
+def test_a_kernel_has_its_times_its_name_and_its_call(stub: ModuleType, meter: CuptiMeter):
     span = stub.launch(0.02, name="_ZN2at6native11fill_kernelIfEEvPT_i", device=0, stream=9)
     batch = until(meter, span.end)
     (operation,) = batch.operations
     (call,) = batch.calls
-    assert close_to(operation["start"], span.start)
+    # The stub converts from the wall clock once, the meter by the best of some readings.
+    assert abs(int(operation["start"]) - span.start) < 1_000_000
     assert operation["end"] - operation["start"] == 20_000_000
     assert (operation["device"], operation["stream"], operation["activity"]) == (0, 9, KERNEL)
     assert batch.names[operation["name"]] == "fill_kernel<float>"
@@ -100,7 +95,7 @@ def test_waiting_burns_cpu_unless_the_device_blocks(stub_directory: Path, stub: 
     assert batch.calls["end"][1] >= span.end - 1_000_000
 
 
-def test_while_a_kernel_runs_nothing_is_said_to_be_known_beyond_its_launch(stub: ModuleType, meter: CuptiMeter):
+def test_while_a_kernel_runs_nothing_is_known_beyond_its_launch(stub: ModuleType, meter: CuptiMeter):
     short = stub.launch(0.001)
     until(meter, short.end)
     for seconds in (0.3, 3.0, 10.0):  # one of them runs for longer than this process waits for a core
@@ -117,22 +112,21 @@ def test_while_a_kernel_runs_nothing_is_said_to_be_known_beyond_its_launch(stub:
     assert batch.operations["end"] - batch.operations["start"] == seconds * 1e9
 
 
-def test_only_the_calls_that_matter_are_recorded_where_the_version_can_choose(stub: ModuleType, meter: CuptiMeter):
+def test_only_chosen_calls_are_recorded_if_the_version_can(stub: ModuleType, meter: CuptiMeter):
     assert "chosen calls" in meter.description
     assert not stub.cupti.stub_enabled(stub.RUNTIME)
     assert not stub.cupti.stub_enabled(stub.DRIVER)
     assert all(stub.cupti.stub_enabled_call(stub.DRIVER, number) for number in DRIVER_CALLS)
-    # the stub knows no runtime calls from 500 on, as an older version might
+    # The stub knows no runtime calls from 500 on, as an older version might.
     assert all(stub.cupti.stub_enabled_call(stub.RUNTIME, number) == (number < 500) for number in RUNTIME_CALLS)
 
 
 @pytest.mark.parametrize("function", ["cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi"])
-def test_all_calls_are_recorded_where_the_version_cannot_choose(stub: ModuleType, function: str):
+def test_all_calls_are_recorded_if_the_version_cannot_choose(stub: ModuleType, function: str):
     stub.fail(function, 27)
     meter = CuptiMeter()
     assert "all calls" in meter.description
-    span = stub.launch(0.001)
-    assert len(until(meter, span.end).calls) == 1
+    assert len(until(meter, stub.launch(0.001).end).calls) == 1
     meter.close()
     assert not stub.cupti.stub_enabled(stub.RUNTIME)
 
@@ -148,26 +142,28 @@ def test_all_calls_are_recorded_where_the_version_cannot_choose(stub: ModuleType
         (lambda stub: stub.fail("cuptiGetVersion", 999), r"CUPTI_ERROR_OF_THE_STUB \(999\), says cuptiGetVersion"),
     ],
 )
-def test_where_it_cannot_measure_it_says_why_and_leaves_nothing_enabled(
+def test_a_refusal_has_its_reason_and_leaves_nothing_enabled(
     stub: ModuleType, arrange: Callable[[ModuleType], object], reason: str
 ):
     arrange(stub)
-    with pytest.raises(CuptiRefused, match=reason):
+    with pytest.raises(MeterRefused, match=reason):
         CuptiMeter()
     assert not any(stub.cupti.stub_enabled(kind) for kind in (1, 2, 4, 5, 10))
     assert not any(stub.cupti.stub_enabled_call(stub.RUNTIME, number) for number in RUNTIME_CALLS)
 
 
-def test_without_the_compiled_callbacks_it_says_so(stub: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_the_compiled_callbacks_it_is_refused(
+    stub: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     monkeypatch.setattr("dask_efficiency.gpu.cupti.meter.OnePool.pool", None)
     monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "libcallbacks.so.1")
-    with pytest.raises(CuptiRefused, match=r"installed without libcallbacks\.so\.1"):
+    with pytest.raises(MeterRefused, match=r"installed without libcallbacks\.so\.1"):
         CuptiMeter()
 
 
-def test_a_failure_after_it_began_is_a_refusal_with_its_reason(stub: ModuleType, meter: CuptiMeter):
+def test_a_later_failure_is_a_refusal_with_its_reason(stub: ModuleType, meter: CuptiMeter):
     stub.fail("cuptiActivityFlushAll", 15)
-    with pytest.raises(CuptiRefused, match="could not initialise"):
+    with pytest.raises(MeterRefused, match="could not initialise"):
         meter.flush()
 
 
@@ -197,7 +193,7 @@ def test_after_closing_nothing_is_recorded_and_closing_again_is_harmless(stub: M
     assert len(again.close().operations) == 1
 
 
-def test_work_that_has_not_ended_when_it_closes_is_counted_as_lost(stub: ModuleType):
+def test_work_that_has_not_ended_at_the_close_is_counted_as_dropped(stub: ModuleType):
     meter = CuptiMeter()
     stub.launch(10)
     assert len(meter.close().operations) == 0
@@ -218,27 +214,31 @@ def test_a_step_of_the_wall_clock_is_a_gap_and_times_go_on_monotonically(stub: M
     assert meter.gaps == gaps
 
 
-# -- a profiler of the user's ------------------------------------------------------------------
-
-
 @pytest.fixture
 def profiler(stub: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """torch.autograd.profiler, whose Kineto is the stub's other client."""
+    """The profiler of torch, with the stub's other client as its Kineto."""
     import torch.autograd.profiler as module
 
     def prepare(config: Any, activities: Any, **_: Any) -> None:
         if any("CUDA" in str(activity) for activity in activities):
             stub.cupti.stub_other_begin()
 
-    def disable() -> None:
-        stub.cupti.stub_other_end()
-
     monkeypatch.setattr(module, "_prepare_profiler", prepare)
-    monkeypatch.setattr(module, "_disable_profiler", disable)
+    monkeypatch.setattr(module, "_disable_profiler", lambda: stub.cupti.stub_other_end())
     return module
 
 
-def test_a_profiler_gets_its_own_records_and_ours_come_to_us(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
+@contextmanager
+def flagged(profiler: ModuleType) -> Iterator[None]:
+    """Raise torch's flag of a running profile."""
+    profiler._run_on_profiler_start()
+    try:
+        yield
+    finally:
+        profiler._run_on_profiler_stop()
+
+
+def test_a_profiler_and_the_meter_get_their_own_records(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
     stub.launch(0.001, name="before")
     stub.sync()
     profiler._prepare_profiler(None, {"ProfilerActivity.CUDA"}, activity_filter=None)
@@ -246,6 +246,7 @@ def test_a_profiler_gets_its_own_records_and_ours_come_to_us(stub: ModuleType, p
     stub.sync()
     batch = meter.flush()
     assert batch.names == ["before"]
+    assert meter.flush().known_until == batch.known_until
     time.sleep(0.02)
     profiler._disable_profiler()
     assert stub.cupti.stub_other_records() == 3  # the kernel, its launch, and the wait
@@ -259,40 +260,25 @@ def test_a_profiler_gets_its_own_records_and_ours_come_to_us(stub: ModuleType, p
     assert (meter.gaps, meter.dropped) == (gaps, 0)
 
 
-def test_while_a_profiler_runs_known_until_stands_still(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
-    known = meter.flush().known_until
-    profiler._prepare_profiler(None, {"ProfilerActivity.CUDA"})
-    assert meter.flush().known_until == known
-    profiler._disable_profiler()
-    assert meter.flush().known_until == known
-    assert meter.flush().known_until > known
-
-
 def test_a_profile_of_the_cpu_alone_changes_nothing(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
     profiler._prepare_profiler(None, {"ProfilerActivity.CPU"})
-    profiler._run_on_profiler_start()
-    try:
+    with flagged(profiler):
         stub.launch(0.001)
         stub.sync()
         assert len(until(meter, time.monotonic_ns()).operations) == 1
         assert meter.gaps == 0
-    finally:
-        profiler._run_on_profiler_stop()
 
 
-def test_a_profiler_that_was_not_announced_is_noticed_by_torchs_flag(
-    stub: ModuleType, profiler: ModuleType, meter: CuptiMeter
-):
+def test_an_unannounced_profiler_is_noticed_by_torchs_flag(stub: ModuleType, profiler: ModuleType, meter: CuptiMeter):
     stub.launch(0.001)
     stub.cupti.stub_other_begin()
-    profiler._run_on_profiler_start()
-    try:
+    with flagged(profiler):
         meter.flush()
         assert stub.cupti.stub_enabled(stub.KERNEL)  # the other's
         assert meter.gaps > 0
-    finally:
-        profiler._run_on_profiler_stop()
-        stub.cupti.stub_other_end()
+        with pytest.raises(MeterRefused, match=r"torch\.profiler is running"):
+            CuptiMeter()
+    stub.cupti.stub_other_end()
     assert stub.cupti.stub_other_unknown() == 1
     meter.flush()
     stub.launch(0.001)
@@ -300,16 +286,7 @@ def test_a_profiler_that_was_not_announced_is_noticed_by_torchs_flag(
     assert len(until(meter, time.monotonic_ns()).operations) == 1
 
 
-def test_it_does_not_begin_while_a_profiler_runs(stub: ModuleType, profiler: ModuleType):
-    profiler._run_on_profiler_start()
-    try:
-        with pytest.raises(CuptiRefused, match=r"torch\.profiler is running"):
-            CuptiMeter()
-    finally:
-        profiler._run_on_profiler_stop()
-
-
-def test_closing_puts_torchs_functions_back(stub: ModuleType, profiler: ModuleType):
+def test_closing_puts_the_functions_of_torch_back(stub: ModuleType, profiler: ModuleType):
     originals = profiler._prepare_profiler, profiler._disable_profiler
     meter = CuptiMeter()
     assert profiler._prepare_profiler is not originals[0]
@@ -324,21 +301,16 @@ def test_closing_while_a_profiler_runs_leaves_it_its_records(stub: ModuleType, p
     profiler._disable_profiler()
 
 
-def test_torchs_own_monitor_ends_it(stub: ModuleType, meter: CuptiMeter, monkeypatch: pytest.MonkeyPatch):
+def test_the_monitor_of_torch_ends_the_metering(stub: ModuleType, meter: CuptiMeter, monkeypatch: pytest.MonkeyPatch):
     module = ModuleType("torch.profiler._cupti_monitor")
     module.get_monitor = lambda: object()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.profiler._cupti_monitor", module)
-    with pytest.raises(CuptiRefused, match="CUPTI monitor"):
+    with pytest.raises(MeterRefused, match="CUPTI monitor"):
         meter.flush()
     assert stub.cupti.stub_enabled(stub.KERNEL)  # the monitor's, by now
 
 
-# -- many threads, and the end of the process ----------------------------------------------------
-
-
-def test_threads_that_launch_with_and_without_the_gil_lose_nothing_and_do_not_block(
-    stub: ModuleType, meter: CuptiMeter
-):
+def test_no_record_is_lost_of_threads_that_launch_with_and_without_the_gil(stub: ModuleType, meter: CuptiMeter):
     threads, launches = 8, 1500
 
     def work(number: int) -> int:
@@ -359,8 +331,7 @@ def test_threads_that_launch_with_and_without_the_gil_lose_nothing_and_do_not_bl
     assert len(set(batch.operations["correlation"])) == threads * launches
     assert set(batch.calls["thread"]) == idents
     assert meter.dropped == 0
-    per_stream = [int((batch.operations["stream"] == number).sum()) for number in range(threads)]
-    assert per_stream == [launches] * threads
+    assert np.unique(batch.operations["stream"], return_counts=True)[1].tolist() == [launches] * threads
 
 
 EXITS = {

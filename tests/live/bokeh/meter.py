@@ -1,4 +1,4 @@
-"""A source of figures that moves when a test tells it to."""
+"""A source of figures that moves as a test sets it."""
 
 from __future__ import annotations
 

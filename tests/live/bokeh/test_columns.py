@@ -51,7 +51,7 @@ def test_the_figures_are_the_accounts_by_hand(tab: Tab) -> None:
     assert (prefixes["name"], prefixes["total"], prefixes["thread-cpu"]) == (["inc"], [40], [10])
 
 
-def test_the_pie_says_what_a_wedge_is_made_of(tab: Tab) -> None:
+def test_the_pie_lists_the_causes_of_a_wedge(tab: Tab) -> None:
     meter = Meter()
     meter.gil = 0.8
     pie = columns.pie(view_of(tab, meter))
@@ -73,23 +73,20 @@ def test_above_a_hundred_workers_there_is_the_spread_instead_of_bars(tab: Tab) -
     assert "101 workers" in texts.workers_title(now)
 
 
-def test_names_of_prefixes_are_text(tab: Tab) -> None:
+def test_names_of_prefixes_and_gpus_are_text(tab: Tab) -> None:
     now = view_of(tab, Meter(prefixes=("<script>", "$$x$$")))
     assert sorted(columns.prefixes(now)["name"]) == ["$\u2060$x$\u2060$", "<script>"]
     assert "script" not in texts.prefixes_key(now)
-
-
-def test_without_a_gpu_no_figure_is_there_and_a_page_of_its_own_says_so(tab: Tab) -> None:
-    now = view_of(tab, Meter())
-    assert texts.few_gpus_title(now) == ""
-    assert columns.all_gpus(now)["name"] == []
-    assert texts.NO_GPU in texts.gpus_title(now)
-
-
-def test_names_of_gpus_are_text(tab: Tab) -> None:
     meter = Meter(1)
     device = DeviceTotals("$$x$$", "<script>", SECOND, SECOND, unattributed=SECOND)
     meter.gpu = lambda address, seconds: GpuTotals("cupti", "", (device,))
     now = view_of(tab, meter)
     assert columns.few_gpus(now)["name"] == ["tcp://0 <script> $\u2060$x$\u2060$"]
     assert "script" not in texts.few_gpus_title(now)
+
+
+def test_without_a_gpu_no_figure_is_there_and_its_page_has_a_note(tab: Tab) -> None:
+    now = view_of(tab, Meter())
+    assert texts.few_gpus_title(now) == ""
+    assert columns.all_gpus(now)["name"] == []
+    assert texts.NO_GPU in texts.gpus_title(now)

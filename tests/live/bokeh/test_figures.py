@@ -43,7 +43,7 @@ def test_a_last_row_that_changed_is_all_that_is_sent() -> None:
     assert not grown.added["left"]
 
 
-def test_as_the_window_moves_on_what_stays_is_not_sent() -> None:
+def test_as_the_window_moves_on_only_new_bins_are_sent() -> None:
     grown = growth(columns(0, [5, 6, 7, 8]), columns(1, [6, 7, 9, 4]), order="left")
     assert grown is not None
     assert (grown.since, grown.changed, grown.rows) == (3, {"value": [9]}, 4)

@@ -127,7 +127,7 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     assert "2 GPUs, idle 40 % of the time" in title.text
 
 
-# -- what Dask keeps private; each test says what broke --------------------------------------
+# -- what Dask keeps private; each test's name is what broke --------------------------------------
 
 
 async def fetch(scheduler: Scheduler, path: str) -> str:
@@ -193,12 +193,6 @@ def cluster(dashboard: str | None) -> LocalCluster:
 
 
 @pytest.fixture
-def without_a_dashboard() -> Iterator[LocalCluster]:
-    with cluster(None) as found:
-        yield found
-
-
-@pytest.fixture
 def client() -> Iterator[Client]:
     """A client of a cluster with a dashboard."""
     with cluster(":0") as found, Client(found) as client:
@@ -206,18 +200,16 @@ def client() -> Iterator[Client]:
 
 
 @pytest.mark.cluster
-def test_without_a_dashboard_there_is_no_tab_and_one_line_that_says_so(
-    without_a_dashboard: LocalCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Client(without_a_dashboard) as client, caplog.at_level(logging.INFO, "dask_efficiency"):
+def test_without_a_dashboard_there_is_no_tab_but_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with cluster(None) as found, Client(found) as client, caplog.at_level(logging.INFO, "dask_efficiency"):
         client.register_plugin(EfficiencyPlugin())
-        assert [r.message for r in caplog.records if "dashboard" in r.message] == [
+        assert [r.message for r in caplog.records if r.name == "dask_efficiency" and "dashboard" in r.message] == [
             "dask_efficiency adds no tab to the dashboard: the scheduler serves none"
         ]
         assert client.submit(sum, (1, 2)).result() == 3
         assert snapshot(client).thread_seconds > 0
         with pytest.raises(HTTPClientError, match="404"):
-            client.sync(fetch, without_a_dashboard.scheduler, "/efficiency")
+            client.sync(fetch, found.scheduler, "/efficiency")
         unregister(client)
 
 

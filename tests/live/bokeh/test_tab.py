@@ -22,7 +22,7 @@ def test_a_view_is_taken_anew_once_there_is_news(tab: Tab) -> None:
     assert view_of(tab).at == 12 * SECOND
 
 
-def test_what_is_made_of_a_view_is_made_once_for_all_pages(tab: Tab) -> None:
+def test_a_view_s_figures_are_made_once_for_all_pages(tab: Tab) -> None:
     made: list[int] = []
 
     def second(view: TabView) -> int:
@@ -38,7 +38,7 @@ def test_what_is_made_of_a_view_is_made_once_for_all_pages(tab: Tab) -> None:
     assert made == [10, 12]
 
 
-def test_what_changes_by_little_is_made_less_often_and_anew_for_another_source(tab: Tab) -> None:
+def test_slow_figures_are_made_less_often_and_anew_for_another_source(tab: Tab) -> None:
     def second(view: TabView) -> int:
         return view.at // SECOND
 
@@ -69,7 +69,7 @@ def test_the_last_minutes_begin_at_the_oldest_that_was_kept(tab: Tab) -> None:
     assert len(tab._kept) * KEEP_MS <= 6 * 60_000
 
 
-def test_a_tab_without_a_source_says_that_the_figures_stand_still(tab: Tab) -> None:
+def test_a_missing_source_and_a_failed_meter_have_a_notice(tab: Tab) -> None:
     meter = Meter()
     tab.show(meter)
     view = view_of(tab)
@@ -79,11 +79,6 @@ def test_a_tab_without_a_source_says_that_the_figures_stand_still(tab: Tab) -> N
     tab.show(meter)
     view_of(tab)
     assert tab.notice is None
-
-
-def test_a_meter_that_failed_says_why_as_text(tab: Tab) -> None:
-    meter = Meter()
-    tab.show(meter)
     meter.off = "<b>it</b> failed"
     tab.refresh()
     assert tab.notice == "Metering has stopped: &lt;b&gt;it&lt;/b&gt; failed"

@@ -13,10 +13,11 @@ from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
 from tests.live.bokeh.test_columns import view_of
 
 
-def test_before_any_report_a_notice_is_shown(tab: Tab) -> None:
+def test_before_any_report_a_notice_is_shown_and_durations_are_spelled_out(tab: Tab) -> None:
     now = view_of(tab, Meter(), seconds=0)
     assert texts.headline(now).endswith(texts.NO_REPORT)
     assert texts.prefixes_key(now) == texts.NO_TASK
+    assert [texts.time_span(s) for s in (0.0, 59.6, 119.0, 300.2)] == ["0 s", "60 s", "119 s", "5 min"]
 
 
 def test_the_keys_name_what_their_figures_draw(tab: Tab) -> None:
@@ -88,20 +89,13 @@ def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab:
     assert "and 1 more" in text
 
 
-def test_with_many_workers_the_title_gives_the_choice_and_the_spread(tab: Tab) -> None:
+def test_with_many_workers_or_gpus_the_title_gives_the_choice_and_its_measure(tab: Tab) -> None:
     assert texts.few_workers_title(view_of(tab, Meter(20))).startswith("Workers: share of ")
     title = texts.few_workers_title(view_of(tab, Meter(25)))
     assert title.startswith(
         "The 20 of 25 workers whose time was useful least (of all, least 0 %, median 24 %, most 48 %): share of "
     )
-
-
-def test_with_many_gpus_the_title_gives_the_choice_and_the_idle_share(tab: Tab) -> None:
     meter = Meter(20)
     meter.gpu = busy_gpu
     title = texts.few_gpus_title(view_of(tab, meter))
     assert title.startswith("The 16 of 20 GPUs, idle 40 % of the time, that are idle most&emsp;")
-
-
-def test_durations_are_in_words() -> None:
-    assert [texts.time_span(s) for s in (0.0, 59.6, 119.0, 300.2)] == ["0 s", "60 s", "119 s", "5 min"]

@@ -1,4 +1,4 @@
-"""No object of ours on a worker leads back to itself: what calls whom can be read from the top to the bottom."""
+"""No object of ours on a worker leads back to itself, so calls can be read from the top to the bottom."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def attributes(value: Any) -> Iterable[Any]:
 
 
 def within(value: Any) -> Iterable[Any]:
-    """What a container, a bound method, a function with a closure, or a partial one holds."""
+    """Contents of a container, a bound method, a function with a closure, or a partial one."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple, set, frozenset, deque)):
@@ -45,7 +45,7 @@ def within(value: Any) -> Iterable[Any]:
 
 
 def leads_to(value: Any) -> list[Any]:
-    """The objects of ours that one of them holds, by whatever is not ours in between."""
+    """Objects of ours that a value holds, directly or through others."""
     found, seen, rest = [], {id(value)}, list(attributes(value))
     while rest:
         each = rest.pop()
@@ -104,7 +104,7 @@ class Node:
         lambda node: functools.partial(print, node),
     ],
 )
-def test_a_circle_is_found_whatever_it_goes_through(hold: Any) -> None:
+def test_a_circle_is_found_through_any_kind_of_object(hold: Any) -> None:
     first, second = Node(), Node()
     first.next = second
     assert circles(first) == []

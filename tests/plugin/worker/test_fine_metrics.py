@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.metered import MAX_METERED, OTHER, SPILL_LABELS, Metered
+from dask_efficiency.accounts.metered import MAX_METERED, SPILL_LABELS, Metered
+from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.plugin.worker.fine_metrics import MAX_PREFIX_LENGTH, FineMetrics, ShuffleWatch, SpillMetrics
 
 
 def totals(**by_label: float) -> defaultdict:
-    """FineMetrics of one span and prefix."""
+    """Digests of one span and prefix."""
     found = defaultdict(float)
     for label, value in by_label.items():
         found["execute", "span", "inc", label.replace("_", "-"), "seconds"] = value
@@ -27,33 +28,27 @@ def metrics(**by_label: float) -> tuple[defaultdict, FineMetrics]:
     return found, FineMetrics(found)
 
 
-def test_spill_is_what_disk_and_serialisation_took_since_the_last_call():
-    digests_total, digests = metrics(disk_read=1.0, thread_cpu=9.0)
+@pytest.mark.parametrize(
+    ("key", "counts"),
+    [
+        (("execute", "span", "inc", "thread-cpu", "seconds"), False),
+        (("execute", "span", "sum", "disk-read", "seconds"), False),
+        (("execute", None, "inc", "disk-read", "seconds"), False),
+        *((("execute", "span", "inc", label, "seconds"), True) for label in SPILL_LABELS),
+        *((("execute", "span", "inc", label, unit), False) for label in SPILL_LABELS for unit in ("bytes", "count")),
+    ],
+)
+def test_spilling_of_a_span_and_prefix_is_the_seconds_of_its_labels_since_the_last_call(key, counts):
+    digests_total, digests = metrics(disk_read=1.0)
     assert digests.spill("span", "inc") == 0
-    digests_total["execute", "span", "inc", "disk-read", "seconds"] += 0.25
-    digests_total["execute", "span", "inc", "deserialize", "seconds"] += 0.5
-    digests_total["execute", "span", "inc", "thread-cpu", "seconds"] += 5
-    assert digests.spill("span", "inc") == 750_000_000
+    digests_total[key] += 0.25
+    assert digests.spill("span", "inc") == 250_000_000 * counts
     assert digests.spill("span", "inc") == 0
 
 
-def test_every_label_of_spilling_counts_and_bytes_do_not():
+def test_tasks_without_a_span_have_the_empty_span_of_the_ledger():
     digests_total, digests = metrics()
-    for label in SPILL_LABELS:
-        digests_total["execute", "span", "inc", label, "seconds"] = 1.0
-        digests_total["execute", "span", "inc", label, "bytes"] = 1e9
-        digests_total["execute", "span", "inc", label, "count"] = 3
-    assert digests.spill("span", "inc") == len(SPILL_LABELS) * 10**9
-
-
-def test_spans_and_prefixes_are_told_apart():
-    digests_total, digests = metrics()
-    digests_total["execute", "span", "inc", "disk-read", "seconds"] = 1.0
-    digests_total["execute", "span", "sum", "disk-read", "seconds"] = 2.0
     digests_total["execute", None, "inc", "disk-read", "seconds"] = 3.0
-    assert digests.spill("span", "inc") == 1 * 10**9
-    assert digests.spill("span", "sum") == 2 * 10**9
-    # The ledger says "" where there is no span.
     assert digests.spill("", "inc") == 3 * 10**9
     assert digests.spill("other", "inc") == 0
 
@@ -64,26 +59,18 @@ def test_prefixes_are_cut_as_the_ledger_cuts_them():
     assert digests.spill("span", "x" * MAX_PREFIX_LENGTH) == 10**9
 
 
-def test_what_was_there_before_the_meter_does_not_count():
+def test_digests_from_before_the_meter_do_not_count_and_a_fall_takes_nothing_back():
     digests_total = totals(disk_read=100.0, io=7.0)
     digests_total["gather-dep", "network", "seconds"] = 50.0
     digests = FineMetrics(digests_total)
-    assert (digests.spill("span", "inc"), digests.outside(), digests.details()) == (
-        0,
-        {"gather-dep": 0},
-        {"in task: io": 0},
-    )
+    for fallen in (0.0, 0.5):
+        digests_total["execute", "span", "inc", "disk-read", "seconds"] -= fallen
+        digests_total["execute", "span", "inc", "io", "seconds"] -= fallen
+        assert digests.spill("span", "inc") == 0
+        assert (digests.outside(), digests.details()) == ({"gather-dep": 0}, {"in task: io": 0})
     # Also where a label joins a group that was there before.
     digests_total["execute", "span", "inc", "compress", "seconds"] = 1.0
     assert digests.spill("span", "inc") == 10**9
-
-
-def test_a_digest_that_falls_takes_nothing_back():
-    digests_total, digests = metrics(disk_read=1.0, io=1.0)
-    digests_total["execute", "span", "inc", "disk-read", "seconds"] = 0.5
-    digests_total["execute", "span", "inc", "io", "seconds"] = 0.5
-    assert digests.spill("span", "inc") == 0
-    assert digests.details() == {"in task: io": 0}
 
 
 def test_work_outside_the_slots_is_summed_by_activity():
@@ -103,7 +90,7 @@ def test_work_outside_the_slots_is_summed_by_activity():
     assert digests.details() == {}
 
 
-def test_the_user_s_own_labels_are_details_and_summed_over_prefixes():
+def test_labels_of_users_are_details_and_summed_over_prefixes():
     digests_total, digests = metrics(io=0.0)
     digests_total["execute", "span", "inc", "io", "seconds"] = 0.4
     digests_total["execute", "span", "sum", "io", "seconds"] = 0.2
@@ -112,13 +99,13 @@ def test_the_user_s_own_labels_are_details_and_summed_over_prefixes():
 
 
 @pytest.mark.parametrize("label", ["thread-cpu", "thread-noncpu", "executor", "other", "failed", "memory-read"])
-def test_the_labels_of_upstream_are_no_details(label):
+def test_labels_of_upstream_are_no_details(label):
     digests_total, digests = metrics()
     digests_total["execute", "span", "inc", label, "seconds"] = 1.0
     assert (digests.details(), digests.outside(), digests.spill("span", "inc")) == ({}, {}, 0)
 
 
-def test_the_user_s_labels_are_bounded_in_number_and_length():
+def test_labels_of_users_are_bounded_in_number_and_length():
     digests_total, digests = metrics()
     for i in range(MAX_METERED + 5):
         digests_total["execute", "span", "inc", f"label {i}", "seconds"] = 1.0
@@ -128,7 +115,7 @@ def test_the_user_s_labels_are_bounded_in_number_and_length():
     assert [len(metered.label) for metered in digests.metered()] == [200]
 
 
-def test_what_is_metered_is_bytes_and_counts_of_all_labels_seconds_of_users_and_the_background_of_shuffles():
+def test_bytes_counts_seconds_of_users_and_the_background_of_shuffles_are_metered():
     digests_total, digests = metrics(io=0.4, disk_read=7.0)
     digests_total["execute", "span", "inc", "io", "seconds"] += 0.2
     digests_total["execute", "span", "inc", "disk-read", "seconds"] += 1.0  # is in a bucket
@@ -160,7 +147,7 @@ keys = st.tuples(
 
 
 @given(st.dictionaries(keys, st.integers(0, 5)), st.lists(st.tuples(keys, st.integers(0, 5), st.booleans())))
-def test_all_calls_together_give_what_was_gained_since_the_beginning(before, later):
+def test_all_calls_together_give_the_gain_since_the_beginning(before, later):
     digests_total = defaultdict(float, {key: float(value) for key, value in before.items()})
     digests = FineMetrics(digests_total)
     found, gained, io = 0, 0, 0
@@ -175,7 +162,7 @@ def test_all_calls_together_give_what_was_gained_since_the_beginning(before, lat
     assert digests.details().get("in task: io", 0) == io * 10**9
 
 
-def test_reading_back_and_writing_are_told_apart():
+def test_reading_back_and_writing_are_distinguished():
     digests_total = totals(disk_read=1.0, disk_write=1.0)
     digests = SpillMetrics(digests_total)
     assert digests.since("span", "inc") == (0, 0)
@@ -217,7 +204,7 @@ def worker(**handlers: Any) -> Any:
     return SimpleNamespace(handlers=handlers)
 
 
-def test_what_a_worker_takes_in_is_timed_whether_it_fails_or_not_and_goes_on_as_ever() -> None:
+def test_receiving_of_a_shuffle_is_timed_even_if_it_fails_and_goes_on_as_ever() -> None:
     own = worker(shuffle_receive=shuffle_receive, shuffle_inputs_done=shuffle_inputs_done)
     watch = ShuffleWatch(own)
     watch.start()
@@ -231,7 +218,7 @@ def test_what_a_worker_takes_in_is_timed_whether_it_fails_or_not_and_goes_on_as_
     assert own.handlers["shuffle_inputs_done"] is shuffle_inputs_done
 
 
-def test_it_waits_for_the_worker_to_take_part_in_shuffles_and_watches_once() -> None:
+def test_a_watch_waits_for_the_worker_to_take_part_in_shuffles_and_begins_once() -> None:
     own = worker()
     watch = ShuffleWatch(own)
     watch.start()

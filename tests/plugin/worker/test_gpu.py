@@ -17,7 +17,7 @@ TASK = TaskId(1, 2)
 
 
 class FakeWatch:
-    """A watch that says what it is told to say."""
+    """A watch with given totals, which may fail."""
 
     def __init__(self, kernels: int = 0) -> None:
         device = DeviceTotals("GPU-0", elapsed=kernels, kernels=kernels, unattributed=kernels)
@@ -26,16 +26,17 @@ class FakeWatch:
         self.closed = 0
 
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
-        if self.fails:
-            raise RuntimeError("injected")
+        self.may_fail()
         return GpuUse(kernel=7)
 
     def totals(self) -> GpuTotals:
-        if self.fails:
-            raise RuntimeError("injected")
+        self.may_fail()
         return self.says
 
     async def catch_up(self) -> None:
+        self.may_fail()
+
+    def may_fail(self) -> None:
         if self.fails:
             raise RuntimeError("injected")
 
@@ -72,7 +73,7 @@ def kernels(gpu: WorkerGpu) -> int:
     return sum(device.kernels for device in totals.devices)
 
 
-def test_nothing_is_watched_where_the_option_is_off(gpu, watches):
+def test_nothing_is_watched_if_the_option_is_off(gpu, watches):
     gpu.start("off")
     assert len(watches) == 2
     assert gpu.totals(unknown_tasks=0) is None
@@ -81,39 +82,31 @@ def test_nothing_is_watched_where_the_option_is_off(gpu, watches):
     gpu.stop()
 
 
-def test_nothing_is_told_while_nothing_has_asked_for_a_gpu(gpu, watches):
-    watches[-1].says = GpuTotals()
+def test_there_are_no_totals_until_a_gpu_is_used_or_the_meter_is_refused(gpu, watches):
+    watch = watches[-1]
+    watch.says = GpuTotals()
     gpu.start("auto")
     assert gpu.totals(unknown_tasks=0) is None
-
-
-def test_a_refused_meter_is_told_with_its_reason(gpu, watches):
-    watches[-1].says = GpuTotals("none", "another profiler is attached")
-    gpu.start("auto")
+    watch.says = GpuTotals("none", "another profiler is attached")
     totals = gpu.totals(unknown_tasks=3)
     assert (totals.meter, totals.description, totals.unknown_tasks) == ("none", "another profiler is attached", 3)
 
 
-def test_accounts_go_on_when_the_meter_is_put_in_place_again(gpu, watches):
+def test_accounts_go_on_with_the_next_watch_and_a_stopped_one_can_still_be_asked(gpu, watches):
     gpu.start("auto")
     assert kernels(gpu) == 100
     gpu.stop()
     gpu.stop()
     assert kernels(gpu) == 100
-    gpu.start("auto")
-    assert kernels(gpu) == 100 + 300
-    gpu.start("auto")
-    assert kernels(gpu) == 100 + 300
-
-
-def test_what_an_ended_watch_knows_can_still_be_asked(gpu, watches):
-    gpu.start("auto")
-    gpu.stop()
     assert gpu.use(TASK, 3) == GpuUse(kernel=7)
+    gpu.start("auto")
+    assert kernels(gpu) == 100 + 300
+    gpu.start("auto")
+    assert kernels(gpu) == 100 + 300
 
 
 @pytest.mark.parametrize("asking", ["use", "totals", "catch_up"])
-def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplog, asking):
+def test_a_failure_is_logged_once_and_the_last_report_stays(worker, watches, caplog, asking):
     threads = TaskThreads(worker)
     gpu = WorkerGpu(worker, threads)
     watch = watches[-1]
@@ -129,7 +122,7 @@ def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplo
         assert kernels(gpu) == 100
     totals = gpu.totals(unknown_tasks=0)
     assert (totals.meter, "injected" in totals.description) == ("none", True)
-    assert not threads.watched
+    assert threads.meter.windows is None
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     gpu.start("auto")
     assert kernels(gpu) == 100
@@ -140,17 +133,14 @@ def test_windows_end_when_the_meter_is_refused(worker, watches):
     gpu = WorkerGpu(worker, threads)
     watch = watches[-1]
     gpu.start("auto")
-    gpu.check()
     threads.windows()
-    watch.says = GpuTotals()  # it is about to meter, and looks at windows already
-    gpu.check()
-    assert threads.watched
-    watch.says = GpuTotals("none", "another profiler is attached")
-    gpu.check()
-    assert not threads.watched
+    for says, watched in ((GpuTotals(), True), (GpuTotals("none", "another profiler is attached"), False)):
+        watch.says = says  # at first it is about to meter, and reads windows already
+        gpu.totals(unknown_tasks=0)
+        assert (threads.meter.windows is not None) is watched
 
 
-def test_dask_s_own_threads_are_no_tasks():
+def test_threads_of_dask_are_no_tasks():
     go_on = threading.Event()
     thread = threading.Thread(target=go_on.wait, name="Dask-Offload-0")
     task = threading.Thread(target=go_on.wait, name="Dask-Default-Threads-1-0")

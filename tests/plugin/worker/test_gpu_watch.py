@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.gpu import GpuUse
-from dask_efficiency.gpu.meter import NullMeter, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.plugin.worker import gpu_watch
 from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
@@ -23,7 +23,7 @@ __all__ = ["stub", "stub_directory"]
 
 
 class Threads:
-    """Task threads as a worker has them: each task's window is noted, and told once."""
+    """Task threads of a worker; the window of each task is noted."""
 
     def __init__(self, count: int = 1) -> None:
         self.pool = ThreadPoolExecutor(count)
@@ -35,11 +35,12 @@ class Threads:
         running = [TaskWindow(TaskId(ident, start), -1, key) for ident, (start, key) in list(self.live.items())]
         return running + [self.done.popleft() for _ in range(len(self.done))]
 
-    def surround(self, around: Any) -> None:
+    def surround(self, owner: str, around: Any) -> None:
+        assert owner == "gpu"
         self.around = around
 
     def run(self, work: Callable[[], object], key: str = "x-1") -> tuple[TaskId, int]:
-        """Run a task; gives its id, and when it ended."""
+        """Run a task, and return its id and end."""
         return self.pool.submit(self._run, work, key).result()
 
     def _run(self, work: Callable[[], object], key: str) -> tuple[TaskId, int]:
@@ -64,13 +65,13 @@ def threads() -> Iterator[Threads]:
 
 @pytest.fixture
 def watching(stub: ModuleType, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., GpuWatch]]:
-    """Makes watches that are closed in the end, in a process that seems to have a framework in it."""
+    """Makes watches that are closed in the end, in a process that seems to have loaded a framework."""
     monkeypatch.setitem(sys.modules, "cupy_backends", ModuleType("cupy_backends"))
     monkeypatch.setattr(gpu_watch, "INTERVAL_SECONDS", 0.02)
     watches = []
 
     def make(option: str = "auto", **kwargs: Any) -> GpuWatch:
-        options = {"windows": threads.windows, "surround": threads.surround, **kwargs}
+        options = {"threads": threads, "not_tasks": frozenset, "task_threads": 1, **kwargs}
         watches.append(GpuWatch(option, **options))
         return watches[-1]
 
@@ -123,13 +124,12 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(stub, threads, 
     assert totals.cost > 0
 
 
-def test_of_a_task_that_had_not_ended_by_the_last_flush_nothing_is_known(stub, watching):
+def test_the_use_of_a_task_that_had_not_ended_by_the_last_flush_is_unknown(stub, watching):
     windows: list[TaskWindow] = []
-    watch = watching(windows=lambda: list(windows))
-    eventually(lambda: watch.armed)
+    watch = armed(watching(threads=SimpleNamespace(windows=lambda: list(windows), surround=lambda *_: None)))
     late, ended = TaskId(1, time.monotonic_ns()), TaskId(2, time.monotonic_ns())
     stop = time.monotonic_ns()
-    # The first one's thread is done, and is about to say so.
+    # The first one's thread is done, and its window is about to be noted.
     windows[:] = [TaskWindow(late, -1, "x-1"), TaskWindow(ended, -1, "x-2"), TaskWindow(ended, stop, "x-2")]
     assert use_of(watch, ended, stop) == GpuUse()
     assert watch.use(late, stop) is None
@@ -137,9 +137,8 @@ def test_of_a_task_that_had_not_ended_by_the_last_flush_nothing_is_known(stub, w
     assert eventually(lambda: watch.use(late, stop) is not None)
 
 
-def test_of_a_task_that_another_watch_saw_nothing_is_known(stub, threads, watching):
-    first = watching()
-    eventually(lambda: first.armed)
+def test_a_watch_knows_no_use_of_the_tasks_of_another_watch(stub, threads, watching):
+    first = armed(watching())
     task, stop = threads.run(lambda: (stub.launch(0.01), stub.sync()))
     first.close(60)
     second = watching()
@@ -148,7 +147,7 @@ def test_of_a_task_that_another_watch_saw_nothing_is_known(stub, threads, watchi
     assert use_of(first, task, stop).kernel > 0
 
 
-def test_it_begins_when_a_profile_of_ours_that_has_cupti_has_ended(stub, watching, monkeypatch):
+def test_metering_begins_after_a_profile_of_ours_that_has_cupti(stub, watching, monkeypatch):
     looks = []
     monkeypatch.setattr(gpu_watch, "_cuda_in_use", lambda: looks.append(1) or True)
     monkeypatch.setattr(PROFILERS, "_entered", object())
@@ -164,7 +163,7 @@ def test_it_begins_when_a_profile_of_ours_that_has_cupti_has_ended(stub, watchin
     assert watch.totals().meter == "cupti"
 
 
-def test_tasks_of_several_threads_keep_their_own(stub, threads, watching):
+def test_kernels_of_several_threads_are_those_of_their_tasks(stub, threads, watching):
     watch = armed(watching())
 
     def work(number: int) -> None:
@@ -184,7 +183,7 @@ def test_tasks_of_several_threads_keep_their_own(stub, threads, watching):
     assert sum(device.shares.values()) == device.kernels
 
 
-def test_a_graph_and_work_that_outlives_its_task_are_the_tasks(stub, threads, watching):
+def test_a_graph_that_outlives_its_task_is_the_tasks(stub, threads, watching):
     watch = armed(watching())
     spans = []
     threads.run(lambda: spans.append(stub.launch(0.01, kernels=3, cbid=stub.GRAPH_LAUNCH)), "graph-1")
@@ -196,50 +195,48 @@ def test_a_graph_and_work_that_outlives_its_task_are_the_tasks(stub, threads, wa
     assert outlived - 1_000_000 < device.tail <= 30_000_000
 
 
-def test_until_cuda_is_in_use_nothing_is_metered_and_nothing_told(stub, threads, watching):
+def test_nothing_is_metered_until_a_framework_has_initialised_cuda(stub, threads, watching, monkeypatch):
     stub.cuda.stub_devices(1, 0, 0)
     watch = watching()
     time.sleep(0.1)
     assert not watch.armed
     assert (watch.totals().meter, watch.totals().description) == ("none", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu_watch, "FRAMEWORKS", ("no_such_module",))
+        time.sleep(0.1)
+        looked = []
+        patch.setattr("dask_efficiency.gpu.libcuda.loaded_driver", lambda: looked.append(1))
+        time.sleep(0.1)
+        assert not looked
     stub.cuda.stub_devices(1, 1, 0)
     eventually(lambda: watch.armed)
 
 
-def test_without_a_framework_the_driver_is_not_even_looked_for(watching, monkeypatch):
-    monkeypatch.setattr(gpu_watch, "FRAMEWORKS", ("no_such_module",))
-    looked = []
-    monkeypatch.setattr("dask_efficiency.gpu.libcuda.loaded_driver", lambda: looked.append(1))
-    watch = watching()
-    time.sleep(0.1)
-    assert not watch.armed
-    assert not looked
-
-
 def test_off_means_no_thread(watching):
     before = threading.active_count()
-    watch = watching("off")
+    watching("off")
     assert threading.active_count() == before
-    watch.close(60)
 
 
-def test_what_cannot_be_metered_is_told_with_every_reason(stub, watching):
+@pytest.mark.parametrize(
+    ("option", "reasons"),
+    [
+        ("auto", ["another profiler", "this one has 4"]),
+        ("torch-events", ["this one has 4"]),
+        ("x", ["no meter is called"]),
+    ],
+)
+def test_a_refused_meter_is_reported_with_every_reason(stub, watching, option, reasons):
     stub.fail("cuptiSubscribe", 39)
-    watch = watching(task_threads=4)
+    watch = watching(option, task_threads=4)
     description = eventually(lambda: watch.totals().description)
     assert watch.totals().meter == "none"
-    assert "another profiler" in description
-    assert "this one has 4" in description
-
-
-def test_an_option_is_the_only_meter_tried(stub, watching):
-    watch = watching("torch-events", task_threads=4)
-    description = eventually(lambda: watch.totals().description)
-    assert description == "torch's events need one task thread in a worker, and this one has 4"
+    assert len(description.split("; ")) == len(reasons)
+    assert all(reason in description for reason in reasons)
     assert not stub.cupti.stub_enabled(stub.KERNEL)
 
 
-def test_without_compiled_callbacks_torchs_events_measure_and_the_reason_is_given(
+def test_without_compiled_callbacks_events_of_torch_are_used_and_the_reason_is_reported(
     stub, watching, monkeypatch, tmp_path, caplog
 ):
     torch = SimpleNamespace(__version__="9.9", cuda=SimpleNamespace(is_initialized=lambda: True))
@@ -247,18 +244,17 @@ def test_without_compiled_callbacks_torchs_events_measure_and_the_reason_is_give
     monkeypatch.setattr("dask_efficiency.gpu.cupti.meter.OnePool.pool", None)
     monkeypatch.setattr("dask_efficiency.gpu.cupti.callbacks.LIBRARY", tmp_path / "libcallbacks.so.1")
     with caplog.at_level(logging.INFO, "dask_efficiency"):
-        watch = watching(task_threads=1)
-        eventually(lambda: watch.armed)
+        watch = armed(watching())
     assert watch.totals().meter == "torch-events"
     assert "an upper bound; CUPTI cannot be used: dask-efficiency was installed without" in watch.totals().description
     assert "CUPTI cannot be used" in caplog.text
     watch.close(60)
-    only_cupti = watching("cupti", task_threads=1)
+    only_cupti = watching("cupti")
     assert "installed without libcallbacks.so.1" in eventually(lambda: only_cupti.totals().description)
     assert only_cupti.totals().meter == "none"
 
 
-def test_a_refusal_on_the_way_keeps_what_was_counted(stub, threads, watching):
+def test_a_later_refusal_keeps_the_accounts(stub, threads, watching):
     watch = armed(watching())
     use_of(watch, *threads.run(lambda: (stub.launch(0.01), stub.sync())))
     eventually(lambda: watch.totals().devices[0].kernels == 10_000_000)
@@ -270,24 +266,12 @@ def test_a_refusal_on_the_way_keeps_what_was_counted(stub, threads, watching):
     assert not stub.cupti.stub_enabled(stub.KERNEL)
 
 
-@pytest.mark.needs("torch")
-def test_a_refusal_on_the_way_puts_torchs_functions_back(stub, watching):
-    import torch.autograd.profiler as profiler
-
-    originals = profiler._prepare_profiler, profiler._disable_profiler
-    watch = armed(watching())
-    assert profiler._prepare_profiler is not originals[0]
-    stub.fail("cuptiActivityFlushAll", 15)
-    eventually(lambda: not watch.armed)
-    assert (profiler._prepare_profiler, profiler._disable_profiler) == originals
-
-
-def test_a_failure_is_logged_once_and_goes_no_further(stub, watching, caplog):
+def test_a_failure_is_logged_once_and_ends_the_metering(stub, watching, caplog):
     def fail() -> list[TaskWindow]:
         raise ZeroDivisionError("of the test's")
 
     with caplog.at_level(logging.ERROR, "dask_efficiency"):
-        watch = watching(windows=fail)
+        watch = watching(threads=SimpleNamespace(windows=fail, surround=lambda *_: None))
         eventually(lambda: watch.totals().description)
         watch._thread.join(60)
     assert watch.totals().description == "failed: ZeroDivisionError: of the test's"
@@ -296,7 +280,7 @@ def test_a_failure_is_logged_once_and_goes_no_further(stub, watching, caplog):
     asyncio.run(watch.catch_up())
 
 
-def test_catching_up_brings_what_has_happened_before(stub, threads, watching, monkeypatch):
+def test_catching_up_flushes_all_that_has_happened_before(stub, threads, watching, monkeypatch):
     watch = armed(watching())
     monkeypatch.setattr(gpu_watch, "INTERVAL_SECONDS", 3600)
     asyncio.run(asyncio.wait_for(watch.catch_up(seconds=100), 50))
@@ -311,7 +295,7 @@ def test_catching_up_brings_what_has_happened_before(stub, threads, watching, mo
     assert use.kernel > 0
 
 
-def test_catching_up_ends_though_the_watch_hangs(stub, watching, monkeypatch):
+def test_catching_up_ends_even_if_the_watch_hangs(stub, watching, monkeypatch):
     watch = armed(watching())
     release = threading.Event()
     flush = type(watch._meter).flush
@@ -320,17 +304,15 @@ def test_catching_up_ends_though_the_watch_hangs(stub, watching, monkeypatch):
     release.set()
 
 
-def test_of_two_watches_in_a_process_the_first_meters_and_the_other_says_so(stub, watching):
-    first, second = watching(), watching()
-    eventually(lambda: first.armed)
+def test_the_first_of_two_watches_in_a_process_meters_and_the_other_reports_that(stub, watching):
+    first, second = armed(watching()), watching()
     assert second.totals().description == "another worker of this process meters its GPUs"
     first.close()
     second.close()
-    third = watching()
-    eventually(lambda: third.armed)
+    armed(watching())
 
 
-def test_work_of_threads_that_are_no_tasks_is_nobodys(stub, threads, watching):
+def test_work_of_other_threads_is_unattributed(stub, threads, watching):
     watch = watching(not_tasks=lambda: {threading.get_ident(), main})
     main = threading.get_ident()
     eventually(lambda: watch.armed)
@@ -348,7 +330,7 @@ def test_work_of_threads_that_are_no_tasks_is_nobodys(stub, threads, watching):
     assert watch.totals().kernel_ns - watch.totals().attributed_ns == 5_000_000
 
 
-def test_readings_go_on_where_nothing_else_can_be_metered(stub, watching, monkeypatch):
+def test_sensors_are_read_even_if_nothing_can_be_metered(stub, watching, monkeypatch):
     class Sensors:
         def __init__(self, uuids: list[str]) -> None:
             self.uuids = uuids
@@ -363,47 +345,35 @@ def test_readings_go_on_where_nothing_else_can_be_metered(stub, watching, monkey
     watch = watching()
     readings = eventually(lambda: watch.totals().readings)
     assert readings == {"GPU-00010203-0405-0607-0809-0a0b0c0d0e0f": {"power_watts": 100.0}}
-    assert isinstance(watch._meter, NullMeter)
+    assert watch.totals().meter == "none"
     assert watch._thread.is_alive()
 
 
-@pytest.mark.needs("torch")
-def test_a_profiler_of_the_users_leaves_a_gap(stub, stub_directory, threads, watching, monkeypatch):
+@pytest.fixture
+def profiler(stub, monkeypatch):
+    """Profiler of torch that takes CUPTI, as it does on a GPU."""
     import torch.autograd.profiler as profiler
 
     monkeypatch.setattr(profiler, "_prepare_profiler", lambda *_: stub.cupti.stub_other_begin())
     monkeypatch.setattr(profiler, "_disable_profiler", lambda *_: stub.cupti.stub_other_end())
-    watch = armed(watching())
-
-    def profiled() -> None:
-        profiler._prepare_profiler(None, {"CUDA"})
-        stub.launch(0.02)
-        stub.sync()
-        profiler._disable_profiler()
-
-    threads.run(profiled, "profiled-1")
-    eventually(lambda: watch.totals().gaps > 20_000_000)
-    assert stub.cupti.stub_other_unknown() == 0
-    eventually(lambda: stub.cupti.stub_enabled_call(stub.RUNTIME, stub.LAUNCH))
-    threads.run(lambda: (stub.launch(0.01), stub.sync()), "after-1")
-    watch.close(60)
-    assert {k.prefix: k.ns for k in watch.totals().kernels} == {"after": 10_000_000}
+    return profiler
 
 
 @pytest.mark.needs("torch")
-def test_work_whose_records_a_profiler_cost_is_not_waited_for(stub, threads, watching, monkeypatch):
-    import torch.autograd.profiler as profiler
-
-    monkeypatch.setattr(profiler, "_prepare_profiler", lambda *_: stub.cupti.stub_other_begin())
-    monkeypatch.setattr(profiler, "_disable_profiler", lambda *_: stub.cupti.stub_other_end())
+def test_records_that_were_lost_to_a_profiler_are_not_waited_for(stub, profiler, threads, watching):
     watch = armed(watching())
 
     def profiled() -> None:
         stub.launch(1000, stream=3)
         profiler._prepare_profiler(None, {"CUDA"})
+        stub.launch(0.02, stream=5)
+        stub.sync(stream=5)
         profiler._disable_profiler()
 
-    threads.run(profiled)
+    threads.run(profiled, "profiled-1")
+    eventually(lambda: watch.totals().gaps > 20_000_000)
     eventually(lambda: stub.cupti.stub_enabled_call(stub.RUNTIME, stub.LAUNCH))
-    threads.run(lambda: (stub.launch(0.01, stream=5), stub.sync(stream=5)))
+    threads.run(lambda: (stub.launch(0.01, stream=5), stub.sync(stream=5)), "after-1")
     eventually(lambda: watch.totals().devices[0].kernels == 10_000_000)
+    watch.close(60)
+    assert {k.prefix: k.ns for k in watch.totals().kernels} == {"after": 10_000_000}

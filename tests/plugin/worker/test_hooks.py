@@ -33,86 +33,67 @@ from dask_efficiency.plugin.worker.spill_watch import SpillWatch, spill_noter
 from tests.plugin.watch import eventually
 
 
-class Clock:
-    """Thread time that passes by 10 ns with each reading, and by what a hook takes."""
+class Plugin:
+    """A worker's half whose hook takes time, of a clock that passes by 10 ns with each reading."""
 
     def __init__(self) -> None:
         self.now = 0
+        self.calls: list[tuple[Any, ...]] = []
+        self.cost = HookCost()
+        self.transition: Any = TimedHook(self.hook, self.cost, ref(self))
 
-    def __call__(self) -> int:
+    def thread_time_ns(self) -> int:
         self.now += 10
         return self.now
 
+    def hook(self, key: Any, start: str, finish: str) -> None:
+        self.calls.append((key, start, finish))
+        self.now += key
+
+    def task(self, *takes: int) -> None:
+        """Hooks of one task, by the time that each takes; the last one ends it."""
+        for took in takes[:-1]:
+            self.transition(took, "waiting", "ready", stimulus_id="s")
+        self.transition(takes[-1], "executing", "memory")
+
 
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(module, "thread_time_ns", clock)
-    return clock
+def plugin(monkeypatch) -> Plugin:
+    plugin = Plugin()
+    monkeypatch.setattr(module, "thread_time_ns", plugin.thread_time_ns)
+    return plugin
 
 
-def test_the_mean_of_the_sample_counts_for_all_tasks_of_the_interval(clock):
-    def hook(takes: int) -> None:
-        clock.now += takes
-
-    spent = HookCost()
-    for takes in (100, 300):
-        spent.timed(hook, 10, ends=False)
-        spent.timed(hook, takes, ends=True)
-    spent.next_interval(50)
-    assert spent.spent == 50 * 210
+def test_the_mean_of_the_sample_counts_for_all_tasks_of_the_interval(plugin):
+    plugin.task(10, 100)
+    plugin.task(10, 300)
+    plugin.cost.next_interval(50)
+    assert plugin.cost.spent == 50 * 210
+    plugin.cost.next_interval(60)  # without a sample of its own
+    assert plugin.cost.spent == 60 * 210
 
 
-def test_an_interval_without_a_sample_counts_by_the_last_one(clock):
-    hooks = HookCost()
-    hooks.timed(lambda: setattr(clock, "now", clock.now + 100), ends=True)
-    hooks.next_interval(1)
-    hooks.next_interval(11)
-    assert hooks.spent == 11 * 100
-
-
-def test_what_was_spent_never_shrinks(clock):
-    hooks = HookCost()
+def test_the_cost_of_hooks_never_falls(plugin):
     spent = []
     for tasks, takes in ((10, 1_000), (20, 1), (30, -50)):  # less than reading the clock takes
-        hooks.timed(lambda takes=takes: setattr(clock, "now", clock.now + takes), ends=True)
-        hooks.next_interval(tasks)
-        spent.append(hooks.spent)
+        plugin.task(takes)
+        plugin.cost.next_interval(tasks)
+        spent.append(plugin.cost.spent)
     assert spent == [10_000, 10_010, 10_010]
 
 
-def test_a_sample_is_so_many_tasks_however_many_hooks_each_had(clock):
-    hooks = HookCost()
+def test_hooks_are_timed_until_the_sample_has_enough_tasks(plugin):
     for _ in range(SAMPLE):
-        assert not hooks.enough
-        hooks.timed(lambda: None, ends=False)
-        hooks.timed(lambda: None, ends=True)
-    assert hooks.enough
-    hooks.next_interval(SAMPLE)
-    assert not hooks.enough
-
-
-def test_a_hook_is_timed_until_there_are_enough_and_the_end_of_executing_is_that_of_a_task(clock):
-    calls: list[tuple[Any, ...]] = []
-
-    def hook(key: Any, start: str, finish: str) -> None:
-        calls.append((key, start, finish))
-
-    class Plugin:
-        transition: Any
-
-    plugin = Plugin()
-    plugin.transition = TimedHook(hook, HookCost(), ref(plugin))
-    for i in range(SAMPLE):
-        assert plugin.transition is not hook
-        plugin.transition(i, "waiting", "ready", stimulus_id="s")
-        plugin.transition(i, "executing", "memory")
-    assert calls[:2] == [(0, "waiting", "ready"), (0, "executing", "memory")]
-    assert plugin.transition is hook
+        assert isinstance(plugin.transition, TimedHook)
+        plugin.task(0, 0)
+    assert plugin.calls[:2] == [(0, "waiting", "ready"), (0, "executing", "memory")]
+    assert plugin.transition == plugin.hook
+    plugin.cost.next_interval(SAMPLE)
+    assert not plugin.cost.add(0, ends=True)
 
 
 @pytest.mark.cluster
-def test_a_workers_own_work_is_shown_and_its_hooks_are_timed_only_for_a_sample():
+def test_the_meters_own_work_is_reported_and_hooks_are_timed_only_for_a_sample():
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         (worker,) = cluster.workers.values()
@@ -135,18 +116,19 @@ def test_a_workers_own_work_is_shown_and_its_hooks_are_timed_only_for_a_sample()
 TABLE = WorkerState._TRANSITIONS_TABLE
 
 
-def test_what_matters_to_slots_are_all_transitions_that_may_move_one():
+def test_every_transition_that_may_move_a_slot_matters():
     with_slot = {"executing", "long-running", "cancelled", "resumed"}
     moving = {states for states in TABLE if with_slot & set(states)}
-    told = {states for states in TABLE if matters(*states)}
-    assert moving <= told
-    assert not {("waiting", "ready"), ("memory", "released"), ("released", "forgotten"), ("fetch", "flight")} & told
+    mattering = {states for states in TABLE if matters(*states)}
+    assert moving <= mattering
+    quiet = {("waiting", "ready"), ("memory", "released"), ("released", "forgotten"), ("fetch", "flight")}
+    assert not quiet & mattering
 
 
 MS = 1_000_000
-#: By so much the test's clock of the day is ahead of the monotonic one.
+#: Seconds by which the test's wall clock is ahead of the monotonic one.
 AHEAD = 1_000.0
-#: So long the log gets here, where a worker's gets longer.
+#: Entries at which the log is read here.
 MAX_ENTRIES = 12
 
 LONG_PREFIX = "p" * (MAX_PREFIX_LENGTH + 50)
@@ -154,7 +136,7 @@ LONG_PREFIX = "p" * (MAX_PREFIX_LENGTH + 50)
 
 @dataclass(eq=False)
 class Task:
-    """What upstream knows of a task."""
+    """State of a task upstream."""
 
     key: str
     prefix: str = "inc"
@@ -171,7 +153,7 @@ class Task:
 
 
 class Threads:
-    """A meter that a test says the runs of."""
+    """Task threads whose runs are given."""
 
     def __init__(self) -> None:
         self.done: dict[Any, Run] = {}
@@ -192,7 +174,7 @@ class Threads:
 
 
 class Recorder:
-    """Reads the log for a trace: how long it says that tasks had their slots."""
+    """Reads the log for a trace, and adds up how long tasks held their slots."""
 
     spills = False
 
@@ -204,13 +186,10 @@ class Recorder:
     def read(self, entries: Iterable[Entry], *, whole: bool) -> None:
         for entry in entries:
             if isinstance(entry, Taken):
-                self.take(entry)
+                assert entry.begun is not None
+                assert self.taken_at.setdefault(entry.key, entry.at) == entry.at
             elif isinstance(entry, Moved):
                 self.move(entry)
-
-    def take(self, entry: Taken) -> None:
-        assert entry.begun is not None
-        assert self.taken_at.setdefault(entry.key, entry.at) == entry.at
 
     def move(self, entry: Moved) -> None:
         key = entry.key
@@ -228,7 +207,7 @@ class Recorder:
 
 
 class Accounts:
-    """The ledger of a worker, and all that is told to it."""
+    """Accounts of a worker; with ``at_once`` the log is read after each entry."""
 
     def __init__(self, world: World, *, at_once: bool) -> None:
         self.world = world
@@ -252,14 +231,7 @@ class Accounts:
         )
         self.slots = Slots(self.ledger)
         self.hooks = WorkerHooks(
-            world.worker,
-            self.slots,
-            self.pending,
-            self.spills,
-            threads,
-            log,
-            failed=self.failures.append,
-            at=world.now,
+            world.worker, self.slots, self.pending, self.spills, threads, log, failed=self.failures.append, at=world.now
         )
         self.recorder = Recorder()
         self.hooks._recorder = self.recorder  # no clock runs yet
@@ -273,7 +245,7 @@ class Accounts:
         return waited // 3
 
     def _use(self, task: TaskId, stop: int) -> GpuUse | None:
-        """Of every other task nothing, of the others a part of each kind of time."""
+        """No use by every other task, a part of each kind of time by the others."""
         cpu, noncpu = self.world.runs[task]
         if task not in self.world.known:
             return None
@@ -283,7 +255,7 @@ class Accounts:
         return GpuUse(kernel=spun + noncpu // 5, contention=noncpu // 7, copy=noncpu // 9, wait=noncpu // 11, spun=spun)
 
     def catch_up(self) -> None:
-        """As before each report."""
+        """Read the log as before each report."""
         self.hooks.look_back(self.world.now)
         self.hooks.observe(self.world.now)
         self.hooks.catch_up(report=True)
@@ -296,15 +268,9 @@ class Accounts:
         # A trace has the slots' time to the nanosecond.
         held = balance.running + sum(sum(row) for row in balance.prefixes.values())
         assert self.recorder.all_held(self.world.now) == held
-        return (
-            balance,
-            self.pending.overhead,
-            self.pending.details,
-            self.slots.unnoticed,
-            self.threads.claimed,
-            sorted(self.rated),
-            dict(self.threads.done),
-        )
+        pending, threads = self.pending, self.threads
+        rest = self.slots.unnoticed, threads.claimed, sorted(self.rated), dict(threads.done)
+        return balance, pending.overhead, pending.details, *rest
 
     def open_window(self, window: str) -> None:
         self.catch_up()
@@ -315,9 +281,9 @@ class Accounts:
         self.catch_up()
         balance = self.ledger.close_window(window, at=self.world.now)
         sizes = self.pending.sizes.close_window(window)
-        # Which of several that are equally long is named is not told.
+        # Any of several equally long tasks may be named.
         return balance, {
-            prefix: (s.ns.count, s.nbytes.count, s.longest and s.longest.ns, s.largest and s.largest.nbytes)
+            prefix: (s.ns.count, s.nbytes.count, s.longest and s.longest.n, s.largest and s.largest.n)
             for prefix, s in sizes.items()
         }
 
@@ -343,19 +309,9 @@ class World:
     log: deque[Any] = field(default_factory=lambda: deque(maxlen=1_000))
 
     def __post_init__(self) -> None:
-        self.state: Any = SimpleNamespace(
-            tasks={},
-            executing=set(),
-            long_running=set(),
-            waiting=set(),
-            constrained=[],
-            ready=[],
-            in_flight_tasks=set(),
-            total_resources={"GPU": 1},
-            running=True,
-            executed_count=0,
-            stimulus_log=self.log,
-        )
+        sets = {name: set() for name in ("executing", "long_running", "waiting", "in_flight_tasks")}
+        lists = {"constrained": [], "ready": [], "stimulus_log": self.log}
+        self.state: Any = SimpleNamespace(tasks={}, running=True, executed_count=0, **sets, **lists)
         self.worker: Any = SimpleNamespace(state=self.state, status=Status.running, data={}, scheduler_delay=0.0)
         self.both = [Accounts(self, at_once=False), Accounts(self, at_once=True)]
 
@@ -388,9 +344,7 @@ class World:
         assert [accounts.failures for accounts in self.both] == [[], []]
 
 
-# -- what may happen ---------------------------------------------------------------------------
-
-#: A task like most, and how it ran.
+#: A task like most, and its run.
 PLAIN = ("inc", None, 10, False, 0)
 RAN = (1, 1, 0, True)
 
@@ -403,8 +357,7 @@ sizes = st.sampled_from([None, 0, 10, 1 << 20])
 takes = st.tuples(
     st.just("take"), st.integers(0, 5), st.tuples(prefixes, annotations, sizes, st.booleans(), st.integers(0, 3))
 )
-#: How much later than the slot was taken the thread began, how much earlier than now it was done, what it was not on
-#: the CPU, and whether there was a thread at all.
+#: Delay of the thread after the slot was taken, time since it was done, its time off the CPU, and if there was one.
 ends = st.tuples(
     st.sampled_from(["succeed", "succeed", "succeed", "succeed", "not stored", "fail", "done", "reschedule"]),
     st.integers(0, 2),
@@ -423,15 +376,13 @@ others = st.tuples(
 )
 quick = st.sampled_from([0, 1, 7, 1_000, MS])
 step = st.one_of(
-    st.tuples(st.one_of(quick, gaps), takes),
-    st.tuples(st.one_of(quick, gaps), ends),
-    st.tuples(quick, takes),
-    st.tuples(quick, ends),
+    st.tuples(st.one_of(quick, gaps), st.one_of(takes, ends)),
+    st.tuples(quick, st.one_of(takes, ends)),
     st.tuples(gaps, others),
     st.tuples(gaps, st.tuples(st.sampled_from(["tasks", "nothing else"]), st.integers(1, 5), st.none())),
 )
 
-#: In lists of lists are more of them.
+#: Lists of lists are longer.
 steps = st.lists(st.lists(step, max_size=12), max_size=12).map(lambda parts: [move for part in parts for move in part])
 
 
@@ -547,9 +498,9 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
         for accounts in world.both:
             accounts.threads.meter.windows = deque() if number % 2 else None
     elif kind in ("flush", "early flush"):
-        world.agree()  # of tasks that are told of together, none is known before all are
+        world.agree()  # the use of tasks that are read together becomes known together
         world.known |= set(world.heard[:-1] if kind == "early flush" else world.heard)
-    elif kind == "size" and state.tasks:  # a result is gone: nobody reads its size any more
+    elif kind == "size" and state.tasks:  # a result is gone
         state.tasks[sorted(state.tasks)[number % len(state.tasks)]].nbytes = None
 
 
@@ -561,7 +512,7 @@ def play(nthreads: int, moves: Any) -> World:
             return world.now
 
         patch.setattr(module, "MAX_ENTRIES", MAX_ENTRIES)
-        # Whoever reads later is not late.
+        # No reader is late.
         patch.setattr(pending_module, "LATE_NS", 1 << 62)
         patch.setattr(module, "monotonic_ns", now)
         patch.setattr(module, "time", SimpleNamespace(time=lambda: world.time()))
@@ -583,7 +534,7 @@ def play(nthreads: int, moves: Any) -> World:
     [(0, ("take", 0, PLAIN)), (60 * MS, ("pause and unpause", 0, None)), (60 * MS, ("succeed", 0, RAN))],
 )
 @example(
-    # A key that runs again while its first run, which was still in its thread when it ended, is not told of.
+    # A key that runs again before its first run, which was still in its thread when it ended, is read.
     1,
     [
         (0, ("take", 0, PLAIN)),
@@ -598,18 +549,18 @@ def test_a_log_that_is_read_later_gives_the_same_accounts_to_the_nanosecond(nthr
     play(nthreads, moves)
 
 
-def test_the_log_is_read_where_it_gets_long_and_keeps_no_task_of_dasks():
+def test_a_long_log_is_read_and_keeps_no_task_of_dasks():
     moves = [(MS, ("take", i % 3, PLAIN)) if i % 2 == 0 else (MS, ("succeed", 0, RAN)) for i in range(100)]
     longest = 0
 
-    def looked(world: World) -> None:
+    def check(world: World) -> None:
         nonlocal longest
         log = world.both[0].hooks._log
         longest = max(longest, len(log))
         assert not any(isinstance(value, Task) for entry in log for value in entry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(World, "no_failures", looked)
+        patch.setattr(World, "no_failures", check)
         play(2, moves)
     assert MAX_ENTRIES - 2 <= longest <= MAX_ENTRIES + 2
 
@@ -620,7 +571,7 @@ def test_tasks_wait_while_their_use_of_the_gpu_is_not_known():
     for accounts in play(2, moves).both:
         assert len(accounts.pending._waiting) == 50
         assert accounts.ledger.balance(at=accounts.world.now).tasks == {}
-    # One flush later the last task has not ended yet, as far as that has seen.
+    # One flush later the last task has not ended yet.
     world = play(2, [*moves, (MS, ("early flush", 0, None))])
     assert [len(accounts.pending._waiting) for accounts in world.both] == [1, 1]
     world = play(2, [*moves, (MS, ("flush", 0, None))])
@@ -632,7 +583,7 @@ def test_tasks_wait_while_their_use_of_the_gpu_is_not_known():
         )
 
 
-def test_the_extremes_of_tasks_that_are_told_of_together_are_named():
+def test_the_extremes_of_tasks_that_are_read_together_are_named():
     moves = [(MS, ("open", 0, None))]
     for key, (took, nbytes) in enumerate([(1, 10), (5, 20), (2, 30)]):
         moves += [(0, ("take", key, ("inc", None, nbytes, False, 0))), (took * MS, ("succeed", 0, RAN))]
@@ -640,7 +591,7 @@ def test_the_extremes_of_tasks_that_are_told_of_together_are_named():
         accounts.catch_up()
         sizes = accounts.pending.sizes.close_window("w0")["inc"]
         assert (sizes.longest.key, sizes.largest.key) == ("key-1", "key-2")
-        assert (sizes.longest.ns, sizes.largest.nbytes) == (5 * MS - 2, 30)  # RAN is one nanosecond less at each end
+        assert (sizes.longest.n, sizes.largest.n) == (5 * MS - 2, 30)  # RAN is one nanosecond less at each end
 
 
 def test_the_size_of_a_task_counts_as_it_was_when_the_task_ended():
@@ -660,7 +611,7 @@ def spill_of(moves: Any) -> int:
 SENT_A_TENTH_OF_A_SECOND_AGO = ("inc", None, 10, False, 1)
 
 
-def test_a_task_whose_message_lay_there_while_the_loop_spilled_waited_for_that():
+def test_a_slot_is_spilling_while_the_message_with_its_task_is_unread():
     spill = (0, ("spill", 1, None))
     assert spill_of([spill, (0, ("take", 0, SENT_A_TENTH_OF_A_SECOND_AGO))]) == 20 * MS
     assert spill_of([spill, (90 * MS, ("take", 0, SENT_A_TENTH_OF_A_SECOND_AGO))]) == 10 * MS
@@ -675,13 +626,13 @@ def test_a_task_that_becomes_ready_on_a_paused_worker_makes_a_slot_paused_from_t
     assert world.both[0].ledger.balance(at=world.now).finalized["paused"] == pytest.approx(30 * MS, abs=3)
 
 
-def test_dask_says_in_a_stimulus_when_it_was_sent():
+def test_the_id_of_a_stimulus_has_the_time_of_sending():
     assert sent_at(ComputeTaskEvent.dummy(key="x", stimulus_id="compute-task-1700000000.25")) == 1700000000.25
     for name in ("compute-task", "compute-task-soon", ""):
         assert sent_at(ComputeTaskEvent.dummy(key="x", stimulus_id=name)) is None
 
 
-def test_where_nobody_watches_the_loop_the_log_is_read_before_each_new_stimulus():
+def test_without_a_watch_of_the_loop_the_log_is_read_before_each_new_stimulus():
     world = World(1)
     (accounts, _), started = world.both, {}
     accounts.spills.watching = False
@@ -702,15 +653,11 @@ def test_where_nobody_watches_the_loop_the_log_is_read_before_each_new_stimulus(
     world.no_failures()
 
 
-def test_what_fails_while_a_spill_is_noted_is_told_and_does_not_reach_the_worker():
+def test_failures_of_hooks_are_passed_on_and_do_not_reach_the_worker():
+    accounts = World(1).both[0]
+    accounts.hooks.transition("unknown", "ready", "executing")
+    assert [type(failure) for failure in accounts.failures] == [AttributeError]
     failures: list[Exception] = []
     worker = SimpleNamespace(state=SimpleNamespace(ready=None))
     spill_noter([], worker, Threads(), failures.append)(10, 20, False)  # type: ignore[arg-type]
     assert [type(failure) for failure in failures] == [TypeError]
-
-
-def test_a_hook_that_fails_is_told_and_does_not_reach_the_worker():
-    world = World(1)
-    accounts = world.both[0]
-    accounts.hooks.transition("unknown", "ready", "executing")
-    assert [type(failure) for failure in accounts.failures] == [AttributeError]

@@ -28,31 +28,26 @@ STACKS = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: (frame,
 
 
 class Process:
-    """A process whose threads are at what a test says; their idents are small numbers."""
+    """A process with given states and clocks of its threads; their idents are small numbers."""
 
-    def __init__(self, *, throttled=None, library_core=0, cores=2.0, nthreads=0, stacks_wanted=False):
+    def __init__(self, *, throttled=None, library_core=0, nthreads=0, stacks_wanted=False):
         self.at = 0
         self.python = {LOOP: SimpleNamespace(name="MainThread")}
-        self.runs = {}
-        self.said = {}
-        self.clocks = {}
-        self.watched = {}
-        self.used = Counter()
+        self.runs, self.states, self.clocks, self.watched = {}, {}, {}, {}
+        self.used, self.added, self.rows = Counter(), Counter(), Counter()
         self.computed = 0
-        self.added = Counter()
-        self.rows = Counter()
         self.holds = []
         self.native_ids = set()
         self.throttled = throttled
         self.look_ = Look(
             self,
-            SimpleNamespace(state=lambda said, files: said),
+            SimpleNamespace(state=lambda state, files: state),
             SimpleNamespace(limited=throttled is not None, more=lambda: self.throttled),
             SimpleNamespace(core_wait=lambda at: library_core, find=lambda python, at: None),
             None,
             running=lambda: [(ident, start, key) for ident, (start, key) in self.runs.items()],
             loop_ident=LOOP,
-            cores=cores,
+            cores=2.0,
             nthreads=lambda: nthreads,
             add=lambda sample: self.added.update({sample[:2]: sample[2]}),
             row=lambda row: self.rows.update({row[0]: row[1]}),
@@ -62,28 +57,34 @@ class Process:
         self.look_.stacks_wanted = stacks_wanted
         self.look_.begin(0)
 
-    # what a test says
+    # scenes
 
     def begins(self, ident, key, state="running"):
         self.python[ident] = SimpleNamespace(name=str(ident))
         self.runs[ident] = self.at, key
         self.clocks.setdefault(ident, ThreadClocks(0, 0, 0))
-        self.said[ident] = state
+        self.states[ident] = state
+        return self
 
     def goes(self, ident, state, *, cpu=0, core=0):
-        """It is at something else now, and meanwhile used so much."""
+        """Change its state, after the use of so many milliseconds."""
         before = self.clocks[ident]
         self.clocks[ident] = ThreadClocks(before.cpu + cpu * MS, before.core + core * MS, before.turns + 1)
-        self.said[ident] = state
+        self.states[ident] = state
+        return self
 
     def passes(self, milliseconds, *, gil_wait=0, stopped=0):
         self.at += milliseconds * MS
         self.look_.sample(self.at, gil_wait=gil_wait * MS, stopped=stopped * MS)
+        return self
 
     def sampled(self, key=INC):
         return {cause: ns / MS for (of, cause), ns in self.added.items() if of == key and ns}
 
-    # what the look asks
+    def holders(self):
+        return {(row.prefix, row.holder, row.stack): ns / MS for row, ns in self.rows.items() if len(row) == 3}
+
+    # asked by the look
 
     def look(self):
         pass
@@ -95,66 +96,46 @@ class Process:
         return self.used[ident] * MS
 
     def other(self, ident):
-        return SimpleNamespace(syscall=lambda: self.said.get(ident, "network"))
+        return SimpleNamespace(syscall=lambda: self.states.get(ident, "network"))
 
     def task_thread(self, ident, at):
         clocks = self.clocks[ident]
         if ident not in self.watched:
-            self.watched[ident] = Watched(SimpleNamespace(syscall=lambda: self.said[ident]), clocks, at)
+            self.watched[ident] = Watched(SimpleNamespace(syscall=lambda: self.states[ident]), clocks, at)
         return self.watched[ident], clocks
 
 
 def running_inc():
     """A process of which thread 1 has run a task for 10 ms."""
-    process = Process()
-    process.begins(1, INC)
-    process.passes(10)
-    return process
+    return Process().begins(1, INC).passes(10)
 
 
-def test_time_that_is_neither_cpu_nor_waiting_for_a_core_goes_to_what_is_waited_for():
-    process = running_inc()
-    process.goes(1, "network", cpu=20, core=5)
-    process.passes(100)
+def test_time_that_is_neither_cpu_nor_waiting_for_a_core_has_the_cause_that_is_seen():
+    process = running_inc().goes(1, "network", cpu=20, core=5).passes(100)
     assert process.sampled() == {"core": 5, "network": 75}
 
 
-def test_what_would_have_computed_while_its_process_stood_still_was_stopped():
-    process = running_inc()
-    process.begins(2, INC, "sleep")
-    process.passes(1)
-    process.goes(1, "running", cpu=40)
+def test_a_thread_that_would_have_computed_while_its_process_stood_still_was_stopped():
+    process = running_inc().begins(2, INC, "sleep").passes(1).goes(1, "running", cpu=40)
     process.passes(540, stopped=490)
     assert process.sampled() == {"stopped": 490.0, "sleep": 541.0}
 
 
-def test_a_thread_that_computes_says_nothing_of_why_it_waited_before():
-    process = running_inc()
-    process.goes(1, "running", cpu=20)
-    process.passes(100)
+def test_a_thread_that_computes_is_no_witness_of_its_waiting():
+    process = running_inc().goes(1, "running", cpu=20).passes(100)
     assert process.sampled() == {}
-    process.goes(1, "file", cpu=20)
-    process.passes(100)
+    process.goes(1, "file", cpu=20).passes(100)
     assert process.sampled() == {"file": 160}
 
 
-def test_what_a_task_left_without_a_witness_goes_to_the_next_of_its_kind():
-    process = running_inc()
-    process.goes(1, "running", cpu=20)
-    process.passes(100)
-    process.begins(1, INC)
-    process.passes(10)
-    process.goes(1, "file", cpu=10)
-    process.passes(100)
+def test_time_without_a_witness_goes_to_the_next_task_of_its_kind():
+    process = running_inc().goes(1, "running", cpu=20).passes(100).begins(1, INC).passes(10)
+    process.goes(1, "file", cpu=10).passes(100)
     assert process.sampled() == {"file": 80 + 90}
 
 
-def test_waiting_that_finds_no_witness_is_unknown_and_is_not_given_to_what_was_seen():
-    process = running_inc()
-    process.goes(1, "running", cpu=20, core=5)
-    process.passes(100)
-    process.begins(1, SUM)
-    process.passes(10)
+def test_waiting_that_finds_no_witness_is_unknown():
+    process = running_inc().goes(1, "running", cpu=20, core=5).passes(100).begins(1, SUM).passes(10)
     process.look_.give_up(every=False)
     assert process.sampled() == {"core": 5}  # it may find one yet
     process.look_.give_up(every=False)
@@ -163,44 +144,30 @@ def test_waiting_that_finds_no_witness_is_unknown_and_is_not_given_to_what_was_s
     assert process.sampled() == {"core": 5, "unknown": 75}
 
 
-def test_waiting_without_a_witness_is_apportioned_like_what_was_seen_of_its_kind():
-    process = running_inc()
-    process.goes(1, "network", cpu=20)
-    process.passes(100)
-    process.goes(1, "running", cpu=60)
-    process.passes(100)
-    process.begins(1, SUM)
-    process.passes(10)
+def test_waiting_without_a_witness_is_apportioned_like_that_with_one():
+    process = running_inc().goes(1, "network", cpu=20).passes(100).goes(1, "running", cpu=60).passes(100)
+    process.begins(1, SUM).passes(10)
     process.look_.give_up(every=True)
     assert process.sampled() == {"network": 80 + 40}
 
 
-def test_at_the_edge_of_a_window_nothing_waits_for_a_witness_beyond_it():
-    process = running_inc()
-    process.goes(1, "running", cpu=20)
-    process.passes(100)
-    process.begins(1, INC)
-    process.passes(10)
+def test_no_time_waits_for_a_witness_beyond_the_edge_of_a_window():
+    process = running_inc().goes(1, "running", cpu=20).passes(100).begins(1, INC).passes(10)
     process.look_.give_up(every=True)
-    process.goes(1, "file")
-    process.passes(100)
+    process.goes(1, "file").passes(100)
     assert process.sampled() == {"unknown": 80, "file": 100}
 
 
 def test_a_short_task_stands_for_all_the_time_since_the_last_look():
     process = Process()
     for cause in ("sleep", "sleep", "network"):
-        process.begins(1, INC, cause)
-        process.goes(1, cause)
-        process.passes(50)
+        process.begins(1, INC, cause).goes(1, cause).passes(50)
     assert process.sampled() == {"sleep": 100, "network": 50}
 
 
-def test_a_thread_that_slept_on_is_not_asked_again():
-    process = Process()
-    process.begins(1, INC, "sleep")
-    process.passes(50)
-    process.said[1] = "nonsense"
+def test_a_thread_that_slept_on_is_not_read_again():
+    process = Process().begins(1, INC, "sleep").passes(50)
+    process.states[1] = "nonsense"
     process.passes(50)
     process.at += 30 * MS
     process.look_.go_on(process.at)
@@ -208,96 +175,67 @@ def test_a_thread_that_slept_on_is_not_asked_again():
 
 
 def test_between_looks_only_what_is_certain_is_counted():
-    process = Process()
-    process.begins(1, INC)
-    process.begins(2, INC, "lock")
-    process.passes(50)
-    process.goes(1, "network")
+    process = Process().begins(1, INC).begins(2, INC, "lock").passes(50).goes(1, "network")
     before = dict(process.added)
     process.at += 50 * MS
     process.look_.go_on(process.at)
     assert process.added == before
 
 
-def test_of_threads_that_want_the_gil_one_had_it_taken_away():
+@pytest.mark.parametrize(
+    ("states", "gil_wait", "waited"),
+    [
+        (["gil"] * 4, 5, 4 * 75),
+        (["gil", "running"], 0, 100),  # the other released it by itself, and did not wait for it
+    ],
+)
+def test_one_of_the_threads_that_want_the_gil_had_held_it(states, gil_wait, waited):
     process = Process()
-    for ident in (1, 2, 3, 4):
-        process.begins(ident, INC, "gil")
-    process.passes(100, gil_wait=5)
-    assert process.sampled() == {"gil": 4 * 75}
+    for ident, state in enumerate(states):
+        process.begins(ident, INC, state)
+    assert process.passes(100, gil_wait=gil_wait).sampled() == {"gil": waited}
 
 
 def test_a_thread_alone_at_the_gil_was_computing():
     process = running_inc()
     for _ in range(20):
-        process.goes(1, "gil", cpu=10)
-        process.passes(20, gil_wait=5)
-    process.goes(1, "sleep")
-    process.passes(20)
+        process.goes(1, "gil", cpu=10).passes(20, gil_wait=5)
+    process.goes(1, "sleep").passes(20)
     assert process.sampled() == {"sleep": 20 * 10 + 20}
 
 
-def test_who_let_go_of_the_gil_by_itself_was_not_waiting_for_it():
+def test_the_event_loop_may_want_the_gil_too():
     process = Process()
-    process.begins(1, INC, "gil")
-    process.begins(2, SUM, "running")
-    process.passes(100, gil_wait=0)
-    assert process.sampled() == {"gil": 100}
-
-
-def test_the_event_loop_counts_among_those_that_want_the_gil():
-    process = Process()
-    process.said[LOOP] = "gil"
-    process.begins(1, INC, "gil")
-    process.passes(100, gil_wait=5)
+    process.states[LOOP] = "gil"
+    process.begins(1, INC, "gil").passes(100, gil_wait=5)
     assert process.sampled() == {"gil": 50}
 
 
-def test_waiting_at_a_lock_while_libraries_compute_is_the_librarys_as_far_as_they_do():
-    process = Process()
-    process.computed = 60
-    process.begins(1, INC, "lock")
-    process.begins(2, INC, "lock")
-    process.begins(3, SUM, "sleep")
-    process.passes(100)
-    assert process.sampled() == {"library": 60, "lock": 140}
-    assert process.sampled(SUM) == {"sleep": 100}
-    process.computed = 500
-    process.passes(100)
-    assert process.sampled() == {"library": 260, "lock": 140}
-
-
-def test_waiting_at_a_lock_while_libraries_wait_for_a_core_is_waiting_for_a_core():
-    process = Process(library_core=50 * MS)
-    process.computed = 20
-    process.begins(1, INC, "lock")
-    process.passes(100)
-    assert process.sampled() == {"library": 20, "core": 50, "lock": 30}
-
-
-@pytest.mark.parametrize(("computed", "waited"), [(190, 0), (120, 50), (30, 60)])
-def test_where_libraries_have_all_cores_whoever_waits_for_them_waits_for_a_core(computed, waited):
-    process = Process(library_core=waited * MS)
+@pytest.mark.parametrize(
+    ("computed", "core", "threads", "sampled"),
+    [
+        (60, 0, 2, {"library": 60, "lock": 140}),
+        (500, 0, 2, {"library": 200}),
+        (20, 50, 1, {"library": 20, "core": 50, "lock": 30}),
+        # Libraries have all cores.
+        (190, 0, 4, {"library": 190, "core": 210}),
+        (120, 50, 4, {"library": 120, "core": 280}),
+        (30, 60, 4, {"library": 30, "core": 370}),
+        # One thread of a library computes: the others wait at its lock.
+        (100, 5, 4, {"library": 100, "core": 5, "lock": 295}),
+    ],
+)
+def test_waiting_at_a_lock_is_for_threads_of_libraries_that_compute_or_lack_a_core(computed, core, threads, sampled):
+    process = Process(library_core=core * MS).begins(9, SUM, "sleep")
     process.computed = computed
-    for ident in range(1, 5):
+    for ident in range(threads):
         process.begins(ident, INC, "lock")
-    process.passes(100)
-    assert process.sampled() == {"library": computed, "core": 400 - computed}
-
-
-def test_where_one_thread_of_a_library_computes_the_others_wait_at_its_lock():
-    process = Process(library_core=5 * MS)
-    process.computed = 100
-    for ident in range(1, 5):
-        process.begins(ident, INC, "lock")
-    process.passes(100)
-    assert process.sampled() == {"library": 100, "core": 5, "lock": 295}
+    assert process.passes(100).sampled() == sampled
+    assert process.sampled(SUM) == {"sleep": 100}
 
 
 def test_threads_of_libraries_that_compute_beside_tasks_fill_free_slots():
-    process = Process(nthreads=4)
-    process.begins(1, INC)
-    process.begins(2, SUM, "lock")
+    process = Process(nthreads=4).begins(1, INC).begins(2, SUM, "lock")
     process.computed = 260
     process.passes(100)
     assert process.sampled() == {"library-beside": 80}
@@ -310,22 +248,15 @@ def test_threads_of_libraries_that_compute_beside_tasks_fill_free_slots():
     assert process.sampled() == {"library-beside": 180}
 
 
-def test_what_the_cpu_limit_made_threads_wait_is_told_apart():
-    process = Process(throttled=0)
-    process.begins(1, INC)
-    process.passes(1000)
+def test_waiting_by_the_cpu_limit_is_distinguished_from_that_for_a_core():
+    process = Process(throttled=0).begins(1, INC).passes(1000)
     process.throttled = 30 * MS
-    process.goes(1, "running", core=40)
-    process.passes(1000)
+    process.goes(1, "running", core=40).passes(1000)
     assert process.sampled() == {"throttled": 30, "core": 10}
 
 
 def test_a_task_that_holds_no_slot_is_not_counted():
-    process = Process()
-    process.begins(1, None, "sleep")
-    process.passes(100)
-    process.begins(1, INC, "sleep")
-    process.passes(100)
+    process = Process().begins(1, None, "sleep").passes(100).begins(1, INC, "sleep").passes(100)
     process.runs[1] = process.runs[1][0], None  # it seceded
     process.passes(100)
     assert process.sampled() == {"sleep": 100}
@@ -340,7 +271,7 @@ steps = st.tuples(
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 200), st.integers(0, 10), st.lists(steps, max_size=3))))
-def test_whatever_threads_do_no_more_is_counted_than_has_passed(looks):
+def test_never_more_time_is_counted_than_has_passed(looks):
     """Of three threads; a task that began since the last look stands for that time."""
     process = Process()
     for ident in (1, 2, 3):
@@ -358,19 +289,17 @@ def test_whatever_threads_do_no_more_is_counted_than_has_passed(looks):
     assert all(ns > 0 for ns in process.added.values())
 
 
-def test_stacks_and_who_held_the_gil_are_kept_only_if_wanted(monkeypatch):
+def test_stacks_and_holders_of_the_gil_are_kept_only_if_wanted(monkeypatch):
     process = Process()
     monkeypatch.setattr("sys._current_frames", lambda: {1: A, 2: B, LOOP: C})
-    process.begins(1, INC, "gil")
-    process.begins(2, SUM, "gil")
+    process.begins(1, INC, "gil").begins(2, SUM, "gil")
     process.used.update({2: 30, LOOP: 90})
     process.passes(100, gil_wait=5)
     assert not process.rows
     process.look_.stacks_wanted = True
-    process.goes(1, "gil")
-    process.goes(2, "gil")
+    process.goes(1, "gil").goes(2, "gil")
     process.used.update({LOOP: 0})
-    process.said[LOOP] = "gil"
+    process.states[LOOP] = "gil"
     process.passes(99, gil_wait=5)
     held = {(row.prefix, row.holder, row.stack): ns / MS for row, ns in process.rows.items() if len(row) == 3}
     assert held[("inc", "sum", (B,))] == pytest.approx(66 * 30 / 120, abs=0.01)
@@ -378,16 +307,14 @@ def test_stacks_and_who_held_the_gil_are_kept_only_if_wanted(monkeypatch):
     assert not process.look_._frames
 
 
-def test_a_stack_of_former_days_is_not_taken_for_the_present_one(monkeypatch):
+def test_a_former_stack_is_not_taken_for_the_present_one(monkeypatch):
     process = Process()
     frames = {1: A}
     monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.look_.stacks_wanted = True
-    process.begins(1, INC, "sleep")
-    process.passes(100)
+    process.begins(1, INC, "sleep").passes(100)
     process.look_.stacks_wanted = False
-    process.goes(1, "network")
-    process.passes(100)
+    process.goes(1, "network").passes(100)
     process.rows.clear()
     process.look_.stacks_wanted = True
     frames[1] = B
@@ -395,7 +322,7 @@ def test_a_stack_of_former_days_is_not_taken_for_the_present_one(monkeypatch):
     assert {row.stack for row in process.rows} == {(B,)}
 
 
-def test_who_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
+def test_a_thread_that_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
     process = Process(stacks_wanted=True)
     monkeypatch.setattr("sys._current_frames", lambda: {1: A, LOOP: C})
     process.begins(1, INC, "gil")
@@ -413,10 +340,9 @@ def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(monkeypatch):
     frames = {1: A, LOOP: SELECT}
     monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.begins(1, INC, "gil")
-    process.said[LOOP] = "gil"
+    process.states[LOOP] = "gil"
     process.used.update({LOOP: 40})
-    process.passes(100, gil_wait=5)
-    process.passes(200, gil_wait=120)
+    process.passes(100, gil_wait=5).passes(200, gil_wait=120)
     assert [row.holder for row in process.rows if len(row) == 3] == []
     assert process.holds == []
     process.used.update({LOOP: 60})
@@ -433,9 +359,9 @@ def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(monke
     frames = {LOOP: C}
     monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.passes(100)
-    process.said[LOOP] = "file"
+    process.states[LOOP] = "file"
     assert process.look_.loop_stack() == (C,)
-    process.said[LOOP] = would
+    process.states[LOOP] = would
     process.used.update({LOOP: 40})
     assert process.look_.loop_stack() is None
     process.used.update({LOOP: 20})
@@ -450,7 +376,7 @@ def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(monke
 
 
 @pytest.mark.parametrize("stacks_wanted", [False, True])
-def test_variables_of_threads_end_with_their_calls_though_no_garbage_is_collected(stacks_wanted):
+def test_variables_of_threads_end_with_their_calls_without_a_garbage_collection(stacks_wanted):
     known, begun, go_on = [], threading.Event(), threading.Event()
 
     def call():

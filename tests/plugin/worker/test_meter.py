@@ -1,4 +1,4 @@
-"""A worker's meter: when its heartbeats tell anything new."""
+"""Heartbeats of a worker's meter, and its end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_heartbeat_soon_after_another_repeats_it_and_answers_are_new(sch
 
 
 @within(metered)
-async def test_while_an_answer_waits_to_be_sent_no_heartbeat_is_ahead_of_it(scheduler, worker, meter, *, monkeypatch):
+async def test_no_heartbeat_is_ahead_of_an_answer_that_waits_to_be_sent(scheduler, worker, meter, *, monkeypatch):
     monkeypatch.setattr(module, "REPEAT_NS", 0)
     before = meter.heartbeat(worker)
     answering = asyncio.create_task(meter.handle(OPEN, "a window", delay=3600.0))
@@ -74,7 +74,7 @@ async def test_while_an_answer_waits_to_be_sent_no_heartbeat_is_ahead_of_it(sche
 
 
 @within(metered)
-async def test_a_scheduler_that_missed_something_gets_all_with_the_next_heartbeat(
+async def test_a_scheduler_that_missed_something_gets_everything_with_the_next_heartbeat(
     scheduler, worker, meter, *, monkeypatch
 ):
     monkeypatch.setattr(module, "REPEAT_NS", 0)
@@ -83,9 +83,9 @@ async def test_a_scheduler_that_missed_something_gets_all_with_the_next_heartbea
     monkeypatch.setattr(module, "REPEAT_NS", 1 << 62)
     assert meter.heartbeat(worker) == last
     await meter.handle(EVERYTHING)
-    told = meter.heartbeat(worker)
-    assert told["n"] == last["n"] + 1
-    assert "s" not in told
+    everything = meter.heartbeat(worker)
+    assert everything["n"] == last["n"] + 1
+    assert "s" not in everything
 
 
 @within(metered)
@@ -105,7 +105,7 @@ async def test_the_scheduler_takes_a_repeated_heartbeat_once(scheduler, worker, 
 
 
 class ClosingWatch:
-    """It knows of no task what that had of the GPU before it is closed."""
+    """A watch that knows the use of tasks once it is closed."""
 
     def __init__(self, *args: object) -> None:
         self.closed = False
@@ -129,7 +129,7 @@ def closing_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("closing_watch")
 @within(metered)
-async def test_a_meter_that_is_taken_away_asks_the_watch_that_saw_its_tasks(scheduler, worker, meter):
+async def test_a_meter_that_is_removed_finalizes_tasks_with_their_use_of_the_gpu(scheduler, worker, meter):
     meter.threads.windows()
     await Client.current().submit(time.sleep, 0.01)
     meter.detach()
@@ -138,23 +138,24 @@ async def test_a_meter_that_is_taken_away_asks_the_watch_that_saw_its_tasks(sche
 
 
 @within(metered)
-async def test_a_meter_holds_no_task_of_dasks_that_is_gone(scheduler, worker, meter):
+async def test_a_meter_keeps_no_task_of_dask_alive(scheduler, worker, meter):
     worker.periodic_callbacks["heartbeat"].stop()
     others = set(TaskState._instances)
     async with Client(scheduler.address, asynchronous=True) as client:
         await client.gather(client.map(abs, range(20), pure=False))
     while worker.state.tasks:  # noqa: ASYNC110  # no event says so
         await asyncio.sleep(0.01)
-    assert len(meter.hooks._log) >= 2 * 20  # nobody has read what happened to them
+    assert len(meter.hooks._log) >= 2 * 20  # their entries are not read yet
     gc.collect()
     assert set(TaskState._instances) <= others
 
 
 @within(metered)
-async def test_a_meter_that_fails_when_another_has_its_place_stops_only_itself(scheduler, worker, meter):
+async def test_a_failed_meter_does_not_stop_its_successor(scheduler, worker, meter):
     stopped: list[str] = []
-    meter.stop_measuring = lambda: stopped.append(meter.incarnation)  # type: ignore[method-assign]
-    module.stop(worker, "of another")
-    assert stopped == []
-    module.stop(worker, meter.incarnation)
-    assert stopped == [meter.incarnation]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meter, "stop_measuring", lambda: stopped.append(meter.incarnation))
+        module.stop(worker, "of another")
+        assert stopped == []
+        module.stop(worker, meter.incarnation)
+        assert stopped == [meter.incarnation]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.gpu import GpuUse
-from dask_efficiency.accounts.skew import LargestResult
+from dask_efficiency.accounts.skew import Most
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Moved, Run, TaskSet
@@ -18,7 +18,7 @@ from dask_efficiency.plugin.worker.spill_watch import SpillWatch
 
 
 class Threads:
-    """Counts what tasks used."""
+    """Task threads of which only the claimed CPU time counts."""
 
     def __init__(self) -> None:
         self.claimed = 0
@@ -28,7 +28,7 @@ class Threads:
 
 
 class Worker:
-    """One slot after another, as a worker's log tells of them."""
+    """Tasks that end in the slots of a worker, one after another."""
 
     def __init__(self, nthreads: int = 1) -> None:
         self.ledger = Ledger(nthreads, at=0)
@@ -63,7 +63,7 @@ class Worker:
         recomputed: str = "",
         **moved: Any,
     ) -> None:
-        """A task ended that held its slot from ``start`` to ``stop``."""
+        """End a task that held its slot from ``start`` to ``stop``."""
         self.ledger.reserve(key, "train", recomputed=recomputed, at=start)
         reservation = self.ledger.release(key, at=stop)
         assert reservation is not None
@@ -75,7 +75,7 @@ class Worker:
         return TaskId(1, start)
 
     def all(self, *, at: int) -> None:
-        """Finalize what ended."""
+        """Finalize ended tasks."""
         ended, self.ended = self.ended, []
         self.pending.finalize(ended, at=at)
 
@@ -90,124 +90,145 @@ def worker() -> Worker:
     return Worker()
 
 
-def test_a_task_waits_frozen_until_its_use_of_the_gpu_is_known(worker):
-    task = worker.run("x", start=0, stop=100, cpu=20)
+W = MIN_WAITED_NS
+OF_DIGESTS = {("execute", "", "train", "disk-write", "seconds"): 60e-9}
+
+
+@pytest.mark.parametrize(
+    ("ended", "setting", "finalized"),
+    [
+        # Threads of libraries that computed while the task waited.
+        (
+            {"stop": 10 * W, "run": (0, 10 * W, 2 * W, 1, -1)},
+            {"computed": 3 * W},
+            {"thread-cpu": 2 * W, "library-threads": 3 * W, "thread-noncpu": 5 * W},
+        ),
+        # The CPU of the thread is exact, the rest of the slot is overhead.
+        ({"run": (10, 90, 70, 1, -1)}, {}, {"thread-cpu": 70, "thread-noncpu": 10, "overhead": 20}),
+        ({"run": (30, 80, 50, 1, -1), "outcome": Outcome.RESCHEDULED}, {}, {"overhead": 100}),
+        # Spilling by the watch comes before that by the digests: 0 to 5 before the thread began, 10 of the 30 that it
+        # ran, 20 after it was done.
+        (
+            {"run": (5, 35, 10, 1, -1)},
+            {"digests": OF_DIGESTS, "spilled": [(-5, 5), (10, 20), (60, 80)]},
+            {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45},
+        ),
+        (
+            {"run": (0, 30, 10, 1, -1)},
+            {"digests": OF_DIGESTS, "watching": False},
+            {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10},
+        ),
+        # Spilling before the task took its slot does not count.
+        (
+            {"start": 20, "stop": 55, "run": (20, 50, 30, 1, -1)},
+            {"spilled": [(5, 20)]},
+            {"idle": 20, "thread-cpu": 30, "overhead": 5},
+        ),
+        # Outside the metered threads: measured by Dask, at most the time of the slot; it may wait for all spilling.
+        ({"run": None, "elsewhere": 5, "watched": True}, {}, {"thread-noncpu": 5, "overhead": 95}),
+        ({"run": None, "elsewhere": 500}, {}, {"thread-noncpu": 100}),
+        (
+            {"start": 10, "stop": 55, "run": None, "elsewhere": 35},
+            {"spilled": [(5, 20)]},
+            {"idle": 10, "thread-noncpu": 35, "spill": 10},
+        ),
+        # It seceded: measured up to then.
+        (
+            {"run": (10, 500, 300, 1, -1), "used": (40, 80), "watched": True},
+            {},
+            {"thread-cpu": 40, "thread-noncpu": 40, "overhead": 20},
+        ),
+    ],
+)
+def test_the_slot_of_an_ended_task_is_divided_to_the_nanosecond(worker, ended, setting, finalized):
+    worker.digests |= setting.get("digests", {})
+    worker.computed = setting.get("computed", 0)
+    worker.spills.watching = setting.get("watching", True)
+    for start, stop in setting.get("spilled", ()):
+        worker.spills._note(start, stop)
+    ended = {"start": 0, "stop": 100} | ended
+    worker.end("x", **ended)
+    assert worker.threads.claimed == 0
+    worker.all(at=ended["stop"])
+    assert worker.threads.claimed == (ended["run"][2] if ended["run"] else 0)
+    assert worker.finalized(ended["stop"]) == finalized | {"running": 0}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "use", "finalized", "details"),
+    [
+        (
+            20,
+            GpuUse(kernel=50, contention=10, copy=5, wait=7),
+            {"thread-cpu": 20, "gpu": 50, "thread-noncpu": 30},
+            {"contention": 10, "copies": 5, "wait": 7},
+        ),
+        # 70 in calls that spin, so that 90 of CPU are 20 of work: 40 a kernel's, 30 more of waiting, 10 beside both.
+        (90, GpuUse(kernel=40, wait=30, spun=70), {"thread-cpu": 20, "gpu": 40, "thread-noncpu": 40}, {"wait": 30}),
+        # Details never exceed the time that they explain.
+        (
+            20,
+            GpuUse(kernel=60, contention=15, copy=50, wait=50),
+            {"thread-cpu": 20, "gpu": 60, "thread-noncpu": 20},
+            {"contention": 15, "copies": 5},
+        ),
+    ],
+)
+def test_a_task_waits_until_its_use_of_the_gpu_is_known(worker, cpu, use, finalized, details):
+    task = worker.run("x", start=0, stop=100, cpu=cpu)
     worker.all(at=100)
     assert worker.finalized(100) == {"running": 100}
-    worker.known[task] = GpuUse(kernel=50, contention=10, copy=5, wait=7)
+    worker.known[task] = use
     worker.all(at=100)
-    assert worker.finalized(100) == {"thread-cpu": 20, "gpu": 50, "thread-noncpu": 30, "running": 0}
-    assert worker.pending.details == {
-        "thread-noncpu: GPU contention": 10,
-        "thread-noncpu: GPU copies": 5,
-        "thread-noncpu: GPU wait": 7,
-    }
+    assert worker.finalized(100) == finalized | {"running": 0}
+    assert worker.pending.details == {f"thread-noncpu: GPU {name}": ns for name, ns in details.items()}
 
 
-def test_what_libraries_computed_while_a_task_waited_is_no_waiting(worker):
-    worker.computed = 3 * MIN_WAITED_NS
-    worker.run("x", start=0, stop=10 * MIN_WAITED_NS, cpu=2 * MIN_WAITED_NS, gpu=False)
-    worker.all(at=10 * MIN_WAITED_NS)
-    assert worker.finalized(10 * MIN_WAITED_NS) == {
-        "thread-cpu": 2 * MIN_WAITED_NS,
-        "library-threads": 3 * MIN_WAITED_NS,
-        "thread-noncpu": 5 * MIN_WAITED_NS,
-        "running": 0,
-    }
+def test_the_activity_view_has_a_task_while_it_waits(worker):
+    task = worker.run("x", start=0, stop=100, cpu=20)
+    worker.all(at=100)
+    active = worker.ledger.balance(at=100, used=worker.pending.used_so_far()).active
+    assert (active["thread-cpu"], active["thread-noncpu"]) == (20, 80)
+    worker.known[task] = GpuUse(kernel=80)
+    worker.run("y", start=100, stop=200, gpu=False)
+    worker.all(at=200)
+    active = worker.ledger.balance(at=200).active
+    assert (active["thread-cpu"], active["gpu"], active["thread-noncpu"]) == (20, 80, 100)
 
 
-def test_what_the_gpu_did_for_a_task_is_not_the_libraries(worker):
-    worker.computed = 7 * MIN_WAITED_NS
-    task = worker.run("x", start=0, stop=10 * MIN_WAITED_NS)
-    worker.known[task] = GpuUse(kernel=6 * MIN_WAITED_NS, wait=4 * MIN_WAITED_NS)
-    worker.all(at=10 * MIN_WAITED_NS)
-    finalized = worker.finalized(10 * MIN_WAITED_NS)
-    assert finalized == {"gpu": 6 * MIN_WAITED_NS, "library-threads": 4 * MIN_WAITED_NS, "running": 0}
+def test_time_of_the_gpu_is_not_that_of_libraries(worker):
+    worker.computed = 7 * W
+    task = worker.run("x", start=0, stop=10 * W)
+    worker.known[task] = GpuUse(kernel=6 * W, wait=4 * W)
+    worker.all(at=10 * W)
+    assert worker.finalized(10 * W) == {"gpu": 6 * W, "library-threads": 4 * W, "running": 0}
     assert worker.pending.details == {}
 
 
-def test_the_time_before_and_after_a_thread_s_work_is_told_apart(worker):
+def test_overhead_has_causes(worker):
     worker.end("x", start=0, stop=100, run=(30, 80, 50, 1, -1))
-    worker.all(at=100)
-    assert worker.pending.overhead == {"hand-over": 30, "event-loop": 20, "rescheduled": 0}
+    worker.end("y", outcome=Outcome.RESCHEDULED, start=100, stop=300, run=(130, 180, 50, 1, -1))
+    worker.all(at=300)
+    assert worker.pending.overhead == {"hand-over": 30, "event-loop": 20, "rescheduled": 200}
 
 
-def test_what_a_shuffle_stopped_is_overhead_of_its_own(worker):
-    worker.end("x", outcome=Outcome.RESCHEDULED, start=0, stop=100, run=(30, 80, 50, 1, -1))
-    worker.all(at=100)
-    assert worker.pending.overhead == {"hand-over": 0, "event-loop": 0, "rescheduled": 100}
-    assert worker.finalized(100) == {"overhead": 100, "running": 0}
-
-
-def test_waiting_that_burns_cpu_is_no_cpu_time(worker):
-    # 70 in calls that spin, so that 90 of CPU are 20 of work: 40 a kernel's, 30 more of waiting, 10 beside both.
-    task = worker.run("x", start=0, stop=100, cpu=90)
-    worker.known[task] = GpuUse(kernel=40, wait=30, spun=70)
-    worker.all(at=100)
-    assert worker.finalized(100) == {"thread-cpu": 20, "gpu": 40, "thread-noncpu": 40, "running": 0}
-
-
-def test_what_is_not_known_in_time_counts_as_nothing_and_is_counted(worker):
-    worker.run("x", start=0, stop=100, cpu=90)
-    worker.all(at=100 + LATE_NS - 1)
-    assert worker.pending.unknown == 0
-    worker.all(at=100 + LATE_NS)
-    assert worker.pending.unknown == 1
-    assert worker.finalized(100) == {"thread-cpu": 90, "thread-noncpu": 10, "running": 0}
-
-
-def test_a_late_task_holds_up_only_those_behind_it_that_are_known(worker):
-    worker.run("late", start=0, stop=10)
+def test_unknown_use_counts_as_none_when_it_is_late_and_holds_up_only_later_tasks(worker):
+    worker.run("late", start=0, stop=10, cpu=7)
     task = worker.run("next", start=10, stop=20)
     worker.known[task] = GpuUse(kernel=10)
-    worker.all(at=20)
+    worker.all(at=10 + LATE_NS - 1)
     assert worker.finalized(20) == {"running": 20}
+    assert worker.pending.unknown == 0
     worker.all(at=10 + LATE_NS)
-    assert worker.finalized(20) == {"gpu": 10, "thread-noncpu": 10, "running": 0}
+    assert worker.finalized(20) == {"thread-cpu": 7, "gpu": 10, "thread-noncpu": 3, "running": 0}
     assert worker.pending.unknown == 1
-
-
-def test_how_long_the_loop_spilled_beside_a_task_comes_before_what_the_digests_say(worker):
-    worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
-    # 0 to 5 before the thread began, 10 of the 30 that it ran, 20 after it was done.
-    for start, stop in ((-5, 5), (10, 20), (60, 80)):
-        worker.spills._note(start, stop)
-    worker.end("x", start=0, stop=100, run=(5, 35, 10, 1, -1))
-    worker.all(at=100)
-    assert worker.finalized(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45, "running": 0}
-
-
-def test_a_task_that_ran_in_no_thread_of_ours_may_have_waited_for_all_that_was_spilled(worker):
-    worker.spills._note(5, 20)
-    worker.end("x", start=10, stop=55, run=None, elsewhere=35)
-    worker.all(at=55)
-    assert worker.finalized(55) == {"idle": 10, "thread-noncpu": 35, "spill": 10, "running": 0}
-
-
-def test_what_was_spilled_before_a_task_took_its_slot_does_not_count(worker):
-    worker.spills._note(5, 20)
-    worker.end("x", start=20, stop=55, run=(20, 50, 30, 1, -1))
-    worker.all(at=55)
-    assert worker.finalized(55) == {"idle": 20, "thread-cpu": 30, "overhead": 5, "running": 0}
-
-
-def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
-    worker.digests["execute", "", "train", "disk-write", "seconds"] = 60e-9
-    worker.spills.watching = False
-    worker.end("x", start=0, stop=100, run=(0, 30, 10, 1, -1))
-    worker.all(at=100)
-    assert worker.finalized(100) == {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10, "running": 0}
 
 
 @pytest.mark.parametrize(
     ("outcome", "recomputed", "bucket"),
-    [
-        (Outcome.FAILED, "", "failed"),
-        (Outcome.CANCELLED, "", "cancelled"),
-        (Outcome.SUCCEEDED, "w3", "recomputed"),
-    ],
+    [(Outcome.FAILED, "", "failed"), (Outcome.CANCELLED, "", "cancelled"), (Outcome.SUCCEEDED, "w3", "recomputed")],
 )
-def test_what_was_wasted_waits_for_no_gpu_and_keeps_its_one_bucket(worker, outcome, recomputed, bucket):
+def test_a_wasted_task_waits_for_no_gpu_and_keeps_its_one_bucket(worker, outcome, recomputed, bucket):
     task = worker.run("x", start=0, stop=100, outcome=outcome, recomputed=recomputed)
     worker.known[task] = GpuUse(kernel=50)
     worker.all(at=100)
@@ -215,7 +236,7 @@ def test_what_was_wasted_waits_for_no_gpu_and_keeps_its_one_bucket(worker, outco
     assert worker.pending.details == {}
 
 
-def test_a_closing_worker_books_all_that_it_knows_and_the_rest_as_unknown(worker):
+def test_a_closing_worker_finalizes_every_task_with_the_use_that_is_known(worker):
     known = worker.run("known", start=0, stop=10)
     worker.run("unknown", start=10, stop=30)
     worker.known[known] = GpuUse(kernel=10)
@@ -225,7 +246,7 @@ def test_a_closing_worker_books_all_that_it_knows_and_the_rest_as_unknown(worker
     assert worker.pending.unknown == 1
 
 
-def test_no_more_tasks_wait_than_there_is_room_for(worker, monkeypatch):
+def test_waiting_tasks_are_bounded(worker, monkeypatch):
     monkeypatch.setattr(pending, "MAX_WAITING", 3)
     for i in range(6):
         worker.run(str(i), start=10 * i, stop=10 * i + 10)
@@ -234,28 +255,21 @@ def test_no_more_tasks_wait_than_there_is_room_for(worker, monkeypatch):
     assert worker.finalized(60) == {"thread-noncpu": 30, "running": 30}
 
 
-def test_details_never_exceed_what_they_explain(worker):
-    task = worker.run("x", start=0, stop=100, cpu=20)
-    worker.known[task] = GpuUse(kernel=60, contention=15, copy=50, wait=50)
-    worker.all(at=100)
-    assert worker.finalized(100)["thread-noncpu"] == 20
-    assert worker.pending.details == {"thread-noncpu: GPU contention": 15, "thread-noncpu: GPU copies": 5}
+def test_a_run_that_began_before_its_slot_waits_for_no_gpu(worker):
+    worker.end("x", start=0, stop=10, run=(1, 9, 0, 7, -1))
+    # The owner of the GPU time before its slot was taken is not known.
+    worker.end("x", start=10, stop=20, run=(9, 19, 0, 7, -1), watched=True)
+    worker.all(at=20)
+    assert worker.finalized(20) == {"thread-noncpu": 17, "overhead": 3, "running": 0}
+    worker.end("x", start=20, stop=30, run=(21, 29, 0, 7, -1), watched=True)
+    worker.all(at=30)
+    assert worker.finalized(30)["running"] == 10
+    worker.known[TaskId(7, 21)] = GpuUse(kernel=5)
+    worker.all(at=30)
+    assert worker.finalized(30) == {"thread-noncpu": 20, "gpu": 5, "overhead": 5, "running": 0}
 
 
-def test_the_activity_view_has_the_task_while_it_waits(worker):
-    task = worker.run("x", start=0, stop=100, cpu=20)
-    worker.all(at=100)
-    active = worker.ledger.balance(at=100, used=worker.pending.used_so_far()).active
-    assert (active["thread-cpu"], active["thread-noncpu"]) == (20, 80)
-    worker.known[task] = GpuUse(kernel=80)
-    worker.all(at=100)
-    worker.run("y", start=100, stop=200, gpu=False)
-    worker.all(at=200)
-    active = worker.ledger.balance(at=200).active
-    assert (active["thread-cpu"], active["gpu"], active["thread-noncpu"]) == (20, 80, 100)
-
-
-def test_while_a_window_is_open_it_is_kept_what_each_task_took_and_made(worker):
+def test_durations_and_sizes_of_tasks_are_kept_while_a_window_is_open(worker):
     def end(key: str, made: int, outcome: Outcome = Outcome.SUCCEEDED) -> None:
         worker.end(key, start=0, stop=100, run=(0, 30, 10, 1, -1), made=made, outcome=outcome)
 
@@ -270,51 +284,13 @@ def test_while_a_window_is_open_it_is_kept_what_each_task_took_and_made(worker):
     (train,) = worker.pending.sizes.close_window("w").values()
     assert (train.ns.count, train.nbytes.count) == (3, 1)
     assert train.longest is not None
-    assert train.longest.ns == 30
-    assert train.largest == LargestResult(70, "a")
+    assert train.longest.n == 30
+    assert train.largest == Most(70, "a")
 
 
-def test_tasks_that_succeeded_and_were_not_very_short_are_rated_by_their_size(worker):
+def test_successful_tasks_that_were_not_very_short_are_rated_by_their_size(worker):
     for key, took, more in (("long", 5, {}), ("short", 0, {}), ("failed", 5, {"outcome": Outcome.FAILED})):
         ns = took * MIN_RATED_NS + 1
         worker.end(key, start=0, stop=ns, run=(0, ns, 7, 1, -1), nbytes=10.0, **more)
     worker.all(at=1)
     assert worker.rated == [("train", 5 * MIN_RATED_NS + 1, 7, 10.0)]
-
-
-def test_the_cpu_of_a_run_is_claimed_when_it_is_finalized(worker):
-    worker.end("x", start=0, stop=100, run=(10, 90, 70, 1, -1))
-    assert worker.threads.claimed == 0
-    worker.all(at=100)
-    assert worker.threads.claimed == 70
-    assert worker.finalized(100) == {"thread-cpu": 70, "thread-noncpu": 10, "overhead": 20, "running": 0}
-
-
-def test_a_task_that_ran_in_no_thread_of_ours_is_what_upstream_says_and_no_longer_than_its_slot_was_held(worker):
-    worker.end("x", start=0, stop=100, run=None, elsewhere=5, watched=True)
-    worker.all(at=100)
-    assert worker.finalized(100) == {"thread-noncpu": 5, "overhead": 95, "running": 0}
-    worker.end("x", start=100, stop=200, run=None, elsewhere=500)
-    worker.all(at=200)
-    assert worker.finalized(200) == {"thread-noncpu": 105, "overhead": 95, "running": 0}
-
-
-def test_a_task_that_left_its_slot_counts_as_measured_up_to_then_and_its_cpu_counts_whole(worker):
-    worker.end("x", start=0, stop=100, run=(10, 500, 300, 1, -1), used=(40, 80), watched=True)
-    worker.all(at=500)
-    assert worker.threads.claimed == 300
-    assert worker.finalized(100) == {"thread-cpu": 40, "thread-noncpu": 40, "overhead": 20, "running": 0}
-
-
-def test_where_the_gpu_is_watched_a_run_within_its_slot_waits_for_its_use(worker):
-    worker.end("x", start=0, stop=10, run=(1, 9, 0, 7, -1))
-    # Part of it lay before its slot was taken: then whose the GPU time was is not known.
-    worker.end("x", start=10, stop=20, run=(9, 19, 0, 7, -1), watched=True)
-    worker.all(at=20)
-    assert worker.finalized(20) == {"thread-noncpu": 17, "overhead": 3, "running": 0}
-    worker.end("x", start=20, stop=30, run=(21, 29, 0, 7, -1), watched=True)
-    worker.all(at=30)
-    assert worker.finalized(30)["running"] == 10
-    worker.known[TaskId(7, 21)] = GpuUse(kernel=5)
-    worker.all(at=30)
-    assert worker.finalized(30) == {"thread-noncpu": 20, "gpu": 5, "overhead": 5, "running": 0}

@@ -12,7 +12,6 @@ from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, 
 from dask_efficiency.plugin.worker import process_metrics
 from dask_efficiency.plugin.worker.process_metrics import (
     MAX_INPUTS,
-    CoreWait,
     ProcessMetrics,
     ProcessThreads,
     input_bytes,
@@ -23,7 +22,7 @@ SECOND = 1_000_000_000
 
 
 class Threads:
-    """Task threads that have these native ids, and so much CPU."""
+    """Task threads with these native ids and CPU time."""
 
     def __init__(self, ids: set[int], cpu: int = 0) -> None:
         self.ids = ids
@@ -38,31 +37,35 @@ class Threads:
 
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
-    """How long each thread is said to have waited."""
-    told: dict[int, int] = {}
-    monkeypatch.setattr(process_metrics, "_waited", lambda: dict(told))
+    """Waits of each thread for a core."""
+    waits: dict[int, int] = {}
+    monkeypatch.setattr(process_metrics, "_waited", lambda: dict(waits))
     monkeypatch.setattr(process_metrics, "_is_counted", lambda: True)
-    return told
+    return waits
 
 
-def test_waiting_is_told_apart_by_whose_thread_it_is_and_counts_from_now(waited: dict[int, int]) -> None:
+def test_waits_for_a_core_count_from_now_on_by_the_kind_of_thread(monkeypatch, waited):
+    alone(monkeypatch)
     loop = threading.get_native_id()
     waited.update({1: 500, 2: 100, loop: 7})
-    wait = CoreWait()
+    tasks = Threads({1, 3})
+    threads = ProcessThreads(tasks)
     waited.update({1: 530, 2: 105, 3: 2, loop: 9})
-    wait.read({1, 3})
-    assert (wait.all, wait.tasks, wait.others) == (39, 32, 5)
+    threads._began = 0, 0  # other threads have computed
+    threads.read()
+    assert (threads.core_wait, threads.details, threads.outside[OTHER_CORE_WAIT]) == (39, {CORE_WAIT: 32}, 5)
     del waited[1]  # it ended
     waited[2] = 106
-    wait.read({3})
-    assert (wait.all, wait.tasks, wait.others) == (40, 32, 6)
+    tasks.ids = {3}
+    threads.read()
+    assert (threads.core_wait, threads.details, threads.outside[OTHER_CORE_WAIT]) == (40, {CORE_WAIT: 32}, 6)
 
 
-def test_where_the_system_does_not_tell_nothing_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_system_that_does_not_count_waits_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_metrics, "_THREADS", "/nowhere")
     threads = ProcessThreads(Threads(set()))
     threads.read()
-    assert threads.core_wait.all is None
+    assert threads.core_wait is None
     assert threads.details == {}
 
 
@@ -71,13 +74,12 @@ def alone(monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> None:
     monkeypatch.setattr(process_metrics, "Scheduler", SimpleNamespace(_instances=[]))
 
 
-def test_cpu_of_other_threads_is_what_neither_tasks_nor_the_loop_used(monkeypatch, waited):
+def test_cpu_of_other_threads_is_that_of_neither_tasks_nor_the_loop(monkeypatch, waited):
     alone(monkeypatch)
-    clocks = iter([(20 * SECOND, 3 * SECOND), (21 * SECOND, 3 * SECOND)])
+    clocks = iter([(10 * SECOND, SECOND), (20 * SECOND, 3 * SECOND), (21 * SECOND, 3 * SECOND)])
     monkeypatch.setattr(process_metrics, "_clocks", lambda: next(clocks))
     tasks = Threads({1}, cpu=4 * SECOND)
     threads = ProcessThreads(tasks)
-    threads._began = 10 * SECOND, 1 * SECOND
     waited.update({1: 6, 2: 5})
     threads.read()
     assert threads.outside == {OTHER_CPU: 4 * SECOND, OTHER_CORE_WAIT: 5}
@@ -88,7 +90,7 @@ def test_cpu_of_other_threads_is_what_neither_tasks_nor_the_loop_used(monkeypatc
     assert threads.outside[OTHER_CPU] == 4 * SECOND
 
 
-def test_of_a_process_that_several_workers_share_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_process_with_several_workers_cpu_of_other_threads_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     alone(monkeypatch, workers=2)
     threads = ProcessThreads(Threads(set()))
     began = time.process_time_ns()
@@ -98,7 +100,7 @@ def test_of_a_process_that_several_workers_share_nothing_is_told(monkeypatch: py
     assert threads.outside == {}
 
 
-def test_a_thread_of_a_library_is_seen_by_the_system_s_own_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_of_a_librarys_thread_is_that_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     alone(monkeypatch)
     threads = ProcessThreads(Threads(set()))
     used: list[int] = []
@@ -144,38 +146,34 @@ class Task:
         self.dependencies = set(dependencies)
 
 
-def test_each_transfer_is_counted_once_and_those_from_before_are_not():
+def test_each_transfer_is_counted_once_from_now_on():
     own = worker()
     own.transfer_incoming_log.append(transfer("before"))
-    vitals = ProcessMetrics(own)
+    metrics = ProcessMetrics(own)
     own.transfer_incoming_log.append(transfer("a"))
-    vitals.encode({}, cpu=0)
+    metrics.encode({}, cpu=0)
     own.transfer_incoming_log.extend([transfer("a"), transfer("b")])
-    pace = decode(vitals.encode({}, cpu=0))
-    assert dict(zip(pace.senders, pace.transfers[:, 0].tolist(), strict=True)) == {"a": 2, "b": 1}
+    rates = decode(metrics.encode({}, cpu=0))
+    assert dict(zip(rates.senders, rates.transfers[:, 0].tolist(), strict=True)) == {"a": 2, "b": 1}
     own.transfer_incoming_log.extend([transfer("c")] * 9)  # more than the log holds
-    assert decode(vitals.encode({}, cpu=0)).senders == ("a", "b", "c")
+    assert decode(metrics.encode({}, cpu=0)).senders == ("a", "b", "c")
 
 
-def test_what_came_from_each_worker_and_what_was_fetched_is_counted_in_bytes_and_messages():
+def test_transfers_are_counted_in_bytes_and_messages_by_sender():
     own = worker()
-    vitals = ProcessMetrics(own)
+    metrics = ProcessMetrics(own)
     own.transfer_incoming_log.extend([transfer("a"), transfer("b"), transfer("a")])
     own.transfer_outgoing_bytes_total, own.transfer_outgoing_count_total = 70, 7
-    vitals.encode({}, cpu=0)
+    metrics.encode({}, cpu=0)
     own.transfer_incoming_log.append(transfer("a"))
-    found = {(sender, label, unit): value for (_, _, sender, label, unit), value in vitals.transfers().items()}
-    assert found == {
-        ("a", "received", "bytes"): 3_000_000,
-        ("a", "received", "count"): 3,
-        ("b", "received", "bytes"): 1_000_000,
-        ("b", "received", "count"): 1,
-        ("", "sent", "bytes"): 70,
-        ("", "sent", "count"): 7,
-    }
+    found = {(sender, label, unit): value for (_, _, sender, label, unit), value in metrics.transfers().items()}
+    expected = {("a", "received"): (3_000_000, 3), ("b", "received"): (1_000_000, 1), ("", "sent"): (70, 7)}
+    for way, amounts in expected.items():
+        assert (found.pop((*way, "bytes")), found.pop((*way, "count"))) == amounts
+    assert not found
 
 
-def test_memory_is_that_of_the_process_and_of_results_that_are_not_on_disk():
+def test_memory_is_of_the_process_and_of_results_that_are_not_on_disk():
     own = worker()
     own.monitor = SimpleNamespace(quantities={"memory": deque([5, 7])})
     own.state.nbytes, own.data = 100, SimpleNamespace(spilled_total=SimpleNamespace(memory=40, disk=10))
@@ -186,7 +184,7 @@ def test_memory_is_that_of_the_process_and_of_results_that_are_not_on_disk():
     assert [metered.label for metered in ProcessMetrics(own).memory()] == ["managed"]
 
 
-def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
+def test_time_and_bytes_at_the_disk_are_added_up_over_contexts():
     own = worker()
     own.digests_total.update(
         {
@@ -196,36 +194,36 @@ def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
             ("execute", "span", "f", "disk-read", "count"): 3.0,
         }
     )
-    vitals = ProcessMetrics(own)
-    vitals.encode({}, cpu=0)
+    metrics = ProcessMetrics(own)
+    metrics.encode({}, cpu=0)
     own.digests_total["memory-monitor", "disk-write", "seconds"] = 0.5
     own.digests_total["execute", "span", "f", "disk-read", "bytes"] = 200.0
-    sums = dict(zip(PROCESS_SUMS, decode(vitals.encode({}, cpu=0)).process.tolist(), strict=True))
+    sums = dict(zip(PROCESS_SUMS, decode(metrics.encode({}, cpu=0)).process.tolist(), strict=True))
     assert (sums["disk_seconds"], sums["disk_bytes"]) == (1.5, 200)
     assert sums["cpu_seconds"] > 0
     assert sums["core_wait_seconds"] >= 0 or sums["core_wait_seconds"] == -1
 
 
-def test_running_tasks_are_told_of_once_they_take_longer_than_their_prefix_usually_does():
+def test_running_tasks_that_take_longer_than_usual_for_their_prefix_are_reported():
     own = worker()
-    vitals = ProcessMetrics(own)
+    metrics = ProcessMetrics(own)
     for _ in range(5):
-        vitals.counter.task("f", wall=SECOND, cpu=SECOND, nbytes=1)
+        metrics.counter.task("f", wall=SECOND, cpu=SECOND, nbytes=1)
     own.state.executing = {Task("short"), Task("long", Task("input"))}
-    pace = decode(vitals.encode({"short": (0, SECOND), "long": (0, 5 * SECOND)}, cpu=0))
-    assert [(task.prefix, task.seconds, task.nbytes) for task in pace.running] == [("f", 5.0, 7.0)]
+    rates = decode(metrics.encode({"short": (0, SECOND), "long": (0, 5 * SECOND)}, cpu=0))
+    assert [(task.prefix, task.seconds, task.nbytes) for task in rates.running] == [("f", 5.0, 7.0)]
 
 
-def test_the_running_tasks_that_are_told_of_are_bounded():
+def test_the_running_tasks_that_are_reported_are_bounded():
     own = worker()
-    vitals = ProcessMetrics(own)
+    metrics = ProcessMetrics(own)
     own.state.executing = {Task(str(i)) for i in range(3 * MAX_RUNNING)}
     used = {str(i): (0, i * SECOND) for i in range(3 * MAX_RUNNING)}
-    pace = decode(vitals.encode(used, cpu=0))
-    assert len(pace.running) == MAX_RUNNING
-    assert min(task.seconds for task in pace.running) == 2 * MAX_RUNNING
+    rates = decode(metrics.encode(used, cpu=0))
+    assert len(rates.running) == MAX_RUNNING
+    assert min(task.seconds for task in rates.running) == 2 * MAX_RUNNING
 
 
-def test_the_size_of_many_inputs_is_told_from_some_of_them():
+def test_the_size_of_many_inputs_is_estimated_from_some_of_them():
     task = Task("sum", *(Task(str(i)) for i in range(10 * MAX_INPUTS)))
     assert input_bytes(task) == pytest.approx(7 * 10 * MAX_INPUTS)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import accumulate
+from itertools import accumulate, count
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,22 +18,10 @@ from dask_efficiency.plugin.worker.spill_watch import MAX_KEPT_BACK, KeptBack, S
 ITEM = bytes(600)
 
 
-class Clock:
-    """Each look at it is one nanosecond later."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def __call__(self) -> int:
-        self.now += 1
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(spill_watch, "monotonic_ns", clock)
-    return clock
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading of the clock is one nanosecond later."""
+    monkeypatch.setattr(spill_watch, "monotonic_ns", count(1).__next__)
 
 
 class NotPickled:
@@ -47,9 +35,10 @@ class NotPickled:
 
 
 class Watched:
-    """What a watch says of some data."""
+    """Times and stretches that a watch of some data notes."""
 
     def __init__(self, data: Any) -> None:
+        self.data = data
         self.times: list[tuple[int, int, bool]] = []
         self.stretches: list[tuple[int, int, bool]] = []
         self.watch = SpillWatch(data, lambda *row: self.times.append(row))
@@ -57,37 +46,30 @@ class Watched:
         self.watch.start()
 
 
-def spill_buffer(tmp_path: Any) -> SpillBuffer:
-    """Dask's own, with room for one item."""
-    return SpillBuffer(str(tmp_path / "spilled"), target=1_000)
-
-
-def watched_buffer(tmp_path: Any) -> tuple[SpillBuffer, Watched]:
-    data = spill_buffer(tmp_path)
-    return data, Watched(data)
-
-
-def test_to_store_a_result_that_pushes_another_out_is_spilling(tmp_path, clock):
-    data, watched = watched_buffer(tmp_path)
+@pytest.fixture
+def data(tmp_path) -> SpillBuffer:
+    """Dask's buffer, with room for one item, which it has."""
+    data = SpillBuffer(str(tmp_path / "spilled"), target=1_000)
     data["a"] = ITEM
-    assert watched.times == []
+    return data
+
+
+@pytest.mark.usefixtures("clock")
+def test_spilling_is_noted_when_a_result_pushes_another_out_and_when_the_memory_manager_asks(data):
+    watched = Watched(data)
+    assert data["a"] == ITEM  # in memory
+    assert (watched.times, watched.stretches) == ([], [])
     data["b"] = ITEM
-    assert watched.times == [(1, 2, False)]
-    assert watched.stretches == [(1, 2, False)]
+    assert watched.times == watched.stretches == [(1, 2, False)]
     assert "a" in data.slow
-
-
-def test_what_the_memory_manager_asks_for_is_told_apart(tmp_path, clock):
-    data, watched = watched_buffer(tmp_path)
-    data["a"] = ITEM
+    del data["a"]
     assert data.evict() > 0
-    assert [asked for _, _, asked in watched.times] == [True]
-    assert "a" in data.slow
+    assert [asked for _, _, asked in watched.times] == [False, True]
+    assert "b" in data.slow
 
 
-def test_what_is_read_back_may_push_others_out_and_each_is_a_stretch_of_its_own(tmp_path, clock):
-    data = spill_buffer(tmp_path)
-    data["a"] = ITEM
+@pytest.mark.usefixtures("clock")
+def test_reading_back_may_push_others_out_in_a_stretch_of_its_own(data):
     data["b"] = ITEM
     watched = Watched(data)
     assert data["a"] == ITEM
@@ -99,16 +81,10 @@ def test_what_is_read_back_may_push_others_out_and_each_is_a_stretch_of_its_own(
     assert "b" in data.slow
 
 
-def test_what_stays_in_memory_is_not_noted(tmp_path, clock):
-    data, watched = watched_buffer(tmp_path)
-    data["a"] = ITEM
-    assert data["a"] == ITEM
+@pytest.mark.usefixtures("clock")
+def test_a_store_that_fails_fails_as_ever_and_is_noted(data):
+    watched = Watched(data)
     del data["a"]
-    assert (watched.times, watched.stretches) == ([], [])
-
-
-def test_a_store_that_fails_fails_as_ever_and_is_noted(tmp_path, clock):
-    data, watched = watched_buffer(tmp_path)
     with pytest.raises(TypeError):
         data["a"] = NotPickled()
     assert len(watched.times) == 1
@@ -117,9 +93,9 @@ def test_a_store_that_fails_fails_as_ever_and_is_noted(tmp_path, clock):
     assert len(watched.times) == 2
 
 
-def test_another_thread_does_not_block_the_event_loop(tmp_path, clock):
-    data, watched = watched_buffer(tmp_path)
-    data["a"] = ITEM
+@pytest.mark.usefixtures("clock")
+def test_another_thread_does_not_block_the_event_loop(data):
+    watched = Watched(data)
     thread = threading.Thread(target=data.evict)
     thread.start()
     thread.join()
@@ -127,8 +103,7 @@ def test_another_thread_does_not_block_the_event_loop(tmp_path, clock):
     assert watched.times == []
 
 
-def test_the_data_is_as_it_was_afterwards(tmp_path):
-    data = spill_buffer(tmp_path)
+def test_a_stopped_watch_leaves_the_data_as_it_was(data):
     before, callbacks = dict(vars(data)), list(data.fast.on_evict)
     watched = Watched(data)
     assert data.fast.on_evict != callbacks
@@ -139,11 +114,9 @@ def test_the_data_is_as_it_was_afterwards(tmp_path):
     assert not watched.watch.watching
 
 
-def test_what_somebody_else_put_in_the_same_place_stays_there(tmp_path):
-    data, watched = watched_buffer(tmp_path)
-    other = Watched(data)
+def test_replacements_of_others_stay(data):
+    watched, other = Watched(data), Watched(data)
     watched.watch.stop()
-    data["a"] = ITEM
     data["b"] = ITEM
     assert len(other.times) == 1
     mine: Callable[[], int] = lambda: 5  # noqa: E731
@@ -155,7 +128,7 @@ def test_what_somebody_else_put_in_the_same_place_stays_there(tmp_path):
 @pytest.mark.parametrize(
     "data", [{}, SimpleNamespace(evict=None), None, object()], ids=["dict", "no evict", "none", "object"]
 )
-def test_data_of_another_kind_is_left_alone(data):
+def test_other_data_is_left_alone(data):
     before = dict(getattr(data, "__dict__", {}))
     watched = Watched(data)
     assert not watched.watch.watching
@@ -163,7 +136,7 @@ def test_data_of_another_kind_is_left_alone(data):
     assert dict(getattr(data, "__dict__", {})) == before
 
 
-def test_buffers_within_the_data_are_watched_as_those_of_dask_cuda_are(clock):
+def test_buffers_within_the_data_are_watched_as_those_of_dask_cuda():
     disk: dict[str, Any] = {}
     host = Buffer({}, disk, n=1)
     device = Buffer({}, host, n=1)
@@ -174,15 +147,12 @@ def test_buffers_within_the_data_are_watched_as_those_of_dask_cuda_are(clock):
     assert len(watched.times) == 2  # the second pushes one to the host, and that another to the disk
 
 
-# -- how much of a time it was ---------------------------------------------------------------------
-
-
 @given(
     gaps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12),
     start=st.integers(-2, 80),
     length=st.integers(-2, 80),
 )
-def test_what_lies_between_two_instants_is_what_overlaps(gaps, start, length):
+def test_time_between_two_instants_is_that_of_the_overlaps(gaps, start, length):
     watch = SpillWatch({}, lambda *row: None)
     instants = list(accumulate(step for pair in gaps for step in pair))
     times = list(zip(instants[::2], instants[1::2], strict=True))
@@ -192,7 +162,7 @@ def test_what_lies_between_two_instants_is_what_overlaps(gaps, start, length):
     assert watch.between(start, stop) == sum(max(0, min(last, stop) - max(first, start)) for first, last in times)
 
 
-def test_what_is_remembered_is_bounded_and_what_is_forgotten_does_not_count(monkeypatch):
+def test_times_are_bounded_and_forgotten_ones_do_not_count(monkeypatch):
     monkeypatch.setattr(spill_watch, "MAX_TIMES", 10)
     watch = SpillWatch({}, lambda *row: None)
     for i in range(100):
@@ -203,15 +173,9 @@ def test_what_is_remembered_is_bounded_and_what_is_forgotten_does_not_count(monk
     assert watch.last == 995
 
 
-def test_accounts_are_kept_back_once_after_spilling_while_slots_may_have_waited():
+def test_accounts_are_kept_back_once_after_spilling_while_slots_may_have_waited_and_a_few_times_in_a_row():
     kept_back = KeptBack()
-    assert not kept_back.is_due(0, undecided=False)
-    assert kept_back.is_due(20, undecided=True)
-    assert not kept_back.is_due(20, undecided=True)
-    assert not kept_back.is_due(30, undecided=False)
-
-
-def test_accounts_are_kept_back_a_few_times_in_a_row_and_no_more():
-    kept_back = KeptBack()
-    kept = [kept_back.is_due(10 * i, undecided=True) for i in range(1, 2 * MAX_KEPT_BACK + 1)]
+    spills = ((0, False), (20, True), (20, True), (30, False))
+    assert [kept_back.is_due(last, undecided=undecided) for last, undecided in spills] == [False, True, False, False]
+    kept = [kept_back.is_due(100 * i, undecided=True) for i in range(1, 2 * MAX_KEPT_BACK + 1)]
     assert kept == [True] * 3 + [False] + [True] * 2

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -21,39 +22,31 @@ pytestmark = needs_threads
 
 @pytest.fixture
 def states(reader):
-    return WaitStates(platform.machine(), is_gil=find_gil(reader), link=reader.link, memory=reader.memory)
+    return WaitStates(platform.machine(), reader, is_gil=find_gil(reader))
 
 
 def comes_to(reader, states, thread, state):
-    files = ThreadFiles(reader, thread.native_id)
-    try:
+    with closing(ThreadFiles(reader, thread.native_id)) as files:
         until(lambda: states.state(files.syscall(), files) == state)
-    finally:
-        files.close()
 
 
-def test_a_thread_that_polls_a_socket(reader, states):
+def test_a_thread_that_polls_a_socket_waits_for_the_network(reader, states):
     here, there = socket.socketpair()
     here.settimeout(60)
     with here, there, in_thread(lambda: here.recv(1), lambda: there.send(b"x")) as thread:
         comes_to(reader, states, thread, "network")
 
 
-def test_a_thread_that_waits_for_a_child_process(reader, states):
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    with in_thread(process.wait, lambda: process.stdin.close()) as thread:
-        comes_to(reader, states, thread, "child-process")
-
-
-def test_a_thread_that_takes_the_output_of_a_child_process(reader, states):
+@pytest.mark.parametrize("wait", [lambda child: child.wait(), lambda child: child.stdout.read()])
+def test_a_thread_that_waits_for_a_child_process_or_its_output(reader, states, wait):
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with in_thread(lambda: process.stdout.read(), lambda: process.stdin.close()) as thread:
+    with in_thread(lambda: wait(process), lambda: process.stdin.close()) as thread:
         comes_to(reader, states, thread, "child-process")
     process.stdout.close()
     process.wait()
 
 
-def test_a_thread_that_polls_pipes(reader, states):
+def test_a_thread_that_polls_pipes_waits_for_a_child_process(reader, states):
     read, write = os.pipe()
     poll = select.poll()
     poll.register(read, select.POLLIN)
@@ -67,17 +60,15 @@ def test_a_named_pipe_is_no_file(reader, states, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     end = os.open(tmp_path / "fifo", os.O_RDWR)
     with in_thread(lambda: os.read(end, 1), lambda: os.write(end, b"x")) as thread:
-        files = ThreadFiles(reader, thread.native_id)
-        until(lambda: files.syscall().strip() not in (b"", b"running"))
-        said = files.wait_channel()
-        files.close()
-        if not said:
-            pytest.skip("this kernel does not say where threads wait")
+        with closing(ThreadFiles(reader, thread.native_id)) as files:
+            until(lambda: files.syscall().strip() not in (b"", b"running"))
+            if not files.wait_channel():
+                pytest.skip("this kernel does not say where threads wait")
         comes_to(reader, states, thread, "child-process")
     os.close(end)
 
 
-def test_clocks_tell_cpu_from_sleep(reader):
+def test_clocks_of_a_sleeping_thread_stand_still(reader):
     stop = threading.Event()
     with in_thread(stop.wait, stop.set) as thread:
         files = ThreadFiles(reader, thread.native_id)
@@ -89,7 +80,7 @@ def test_clocks_tell_cpu_from_sleep(reader):
     files.close()
 
 
-def test_a_thread_that_ended_says_nothing_more(reader):
+def test_files_of_a_thread_that_ended_are_empty(reader):
     stop = threading.Event()
     with in_thread(stop.wait, stop.set) as thread:
         files = ThreadFiles(reader, thread.native_id)
@@ -103,7 +94,7 @@ def test_a_thread_that_ended_says_nothing_more(reader):
         ThreadFiles(reader, thread.native_id)
 
 
-def test_memory_is_read_and_an_address_that_is_not_valid_does_not_crash(reader):
+def test_memory_is_empty_at_an_invalid_address(reader):
     data = ctypes.create_string_buffer(b"hello")
     assert reader.memory(ctypes.addressof(data), 5) == b"hello"
     assert reader.memory(8, 5) == reader.memory(0, 5) == reader.memory(1 << 63, 5) == b""

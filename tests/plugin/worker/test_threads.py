@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial, wraps
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import wraps
 from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +41,7 @@ def as_upstream_has_them() -> bool:
 
 
 class Worker:
-    """As much of a worker as runs tasks: which threads are at which."""
+    """Runs functions as a worker runs tasks, in the calling thread."""
 
     def __init__(self) -> None:
         self.active_threads: dict[int, Any] = {}
@@ -49,17 +49,17 @@ class Worker:
         self.meter = TaskMeter(self.active_threads)
 
     def run(self, function: Callable[[], Any], key: str = "x") -> Any:
-        """Upstream's message of a task that was run in this thread."""
-        state, table, lock = {"worker": None}, self.active_threads, self.active_threads_lock
-        return upstream._run_task(Task(key, function), {}, state, key, table, lock, 0.0)
+        """Upstream's message of a task."""
+        table, lock = self.active_threads, self.active_threads_lock
+        return upstream._run_task(Task(key, function), {}, {"worker": None}, key, table, lock, 0.0)
 
     def call(self, method: Callable[..., Any], *args: Any) -> Any:
-        """What a method of an actor gives."""
-        state, table, lock = {"worker": None}, self.active_threads, self.active_threads_lock
-        return upstream._run_actor(method, args, {}, state, "actor", table, lock)
+        """Result of a method of an actor."""
+        table, lock = self.active_threads, self.active_threads_lock
+        return upstream._run_actor(method, args, {}, {"worker": None}, "actor", table, lock)
 
     def metered(self) -> bool:
-        """Whether a task is, which is run as ever."""
+        """True if a task is metered, which runs as ever."""
         assert self.run(lambda: 7)["result"] == 7
         return self.meter.done.pop("x", None) is not None
 
@@ -74,16 +74,13 @@ def worker() -> Iterator[Worker]:
 
 
 def burn(milliseconds: int) -> None:
-    """Use CPU for so long, by this thread's own clock."""
+    """Use CPU, by this thread's own clock."""
     until = time.thread_time_ns() + milliseconds * MILLISECOND
     while time.thread_time_ns() < until:
         pass
 
 
-# -- what is measured ------------------------------------------------------------------------------
-
-
-def test_what_a_task_used_in_its_thread_is_found_by_its_key(worker):
+def test_cpu_and_wall_time_of_a_task_are_found_by_its_key(worker):
     with ThreadPoolExecutor(1) as pool:
         ident = pool.submit(threading.get_ident).result()
         before = time.monotonic_ns()
@@ -93,22 +90,15 @@ def test_what_a_task_used_in_its_thread_is_found_by_its_key(worker):
     assert before <= start <= stop <= after
     assert 50 * MILLISECOND <= cpu <= stop - start + MILLISECOND
     assert (thread, native_id) == (ident, -1)
-
-
-def test_waiting_is_no_cpu(worker):
+    worker.meter.recording = True  # then the native thread id is noted
     worker.run(lambda: time.sleep(0.05))
-    start, stop, cpu, *_ = worker.meter.done["x"]
+    start, stop, cpu, _, native_id = worker.meter.done["x"]
     assert stop - start >= 50 * MILLISECOND
     assert cpu < 40 * MILLISECOND
+    assert native_id == threading.get_native_id()
 
 
-def test_while_somebody_records_it_is_noted_on_which_thread_of_the_system_a_task_ran(worker):
-    worker.meter.recording = True
-    worker.run(int)
-    assert worker.meter.done["x"][-1] == threading.get_native_id()
-
-
-def test_a_failure_of_a_task_or_of_upstream_s_passes_through_and_leaves_nothing_behind(worker):
+def test_a_failure_of_a_task_or_of_upstream_passes_through_and_leaves_nothing_behind(worker):
     error = ValueError("of a task")
 
     def fail() -> None:
@@ -122,7 +112,7 @@ def test_a_failure_of_a_task_or_of_upstream_s_passes_through_and_leaves_nothing_
     assert worker.meter.done.keys() == {"x", "y"}
 
 
-def test_a_task_that_a_shuffle_stopped_is_known_from_one_whose_user_raised_reschedule(worker):
+def test_reschedule_by_a_shuffle_is_distinguished_from_that_by_the_user(worker):
     def of_the_user() -> None:
         raise Reschedule
 
@@ -138,12 +128,14 @@ def test_a_task_that_a_shuffle_stopped_is_known_from_one_whose_user_raised_resch
     assert worker.meter.stopped_by_shuffle == {"shuffle"}
 
 
-def test_a_live_task_is_in_the_books_until_it_ends(worker):
-    assert worker.run(lambda: list(worker.meter.live))["result"] == [threading.get_ident()]
+def test_a_task_is_live_until_it_ends_and_wakes_a_sleeper_before_it_begins(worker):
+    woken: list[str] = []
+    worker.meter.wake = lambda: woken.append("now")
+    assert worker.run(lambda: (list(worker.meter.live), list(woken)))["result"] == ([threading.get_ident()], ["now"])
     assert worker.meter.live == {}
 
 
-def test_methods_of_actors_are_summed_whether_they_return_or_raise_and_are_no_tasks(worker):
+def test_times_of_actors_methods_are_summed_even_if_they_raise_and_are_not_those_of_tasks(worker):
     before = time.monotonic_ns()
     assert worker.call(max, 2, 3) == 3
     worker.call(time.sleep, 0.02)
@@ -155,14 +147,8 @@ def test_methods_of_actors_are_summed_whether_they_return_or_raise_and_are_no_ta
     assert worker.meter.done == {}
 
 
-def test_who_sleeps_is_woken_before_the_task(worker):
-    woken: list[str] = []
-    worker.meter.wake = lambda: woken.append("now")
-    assert worker.run(lambda: list(woken))["result"] == ["now"]
-
-
 class Broken:
-    """Fails whatever is noted there."""
+    """Fails at each use."""
 
     def __call__(self, *args: Any) -> Any:
         raise OSError("broken")
@@ -188,23 +174,20 @@ def test_a_task_does_not_notice_that_measuring_it_failed(worker, part, caplog):
     assert as_upstream_has_them()
 
 
-def test_of_two_threads_that_fail_at_once_one_says_so(worker, monkeypatch):
-    said = []
+def test_of_two_threads_that_fail_at_once_one_logs(worker, monkeypatch):
+    logged = []
 
     def error(*args: Any, **kwargs: Any) -> None:
-        said.append(args)
+        logged.append(args)
         worker.meter.fail(ValueError("in another thread meanwhile"))
 
     monkeypatch.setattr(module.logger, "error", error)
     worker.meter.fail(ValueError("in one thread"))
-    assert len(said) == 1
-
-
-# -- several workers, and others who replace upstream's functions ----------------------------------
+    assert len(logged) == 1
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_workers_of_one_process_come_and_go_whoever_goes_first(order):
+def test_workers_of_one_process_come_and_go_in_any_order(order):
     workers = [Worker() for _ in order]
     for worker in workers:
         worker.meter.attach()
@@ -217,7 +200,7 @@ def test_workers_of_one_process_come_and_go_whoever_goes_first(order):
     assert as_upstream_has_them()
 
 
-def test_who_comes_again_takes_the_place_of_who_was_there(worker):
+def test_a_new_meter_of_a_worker_replaces_the_former_one(worker):
     former, worker.meter = worker.meter, TaskMeter(worker.active_threads)
     worker.meter.attach()
     former.detach()
@@ -225,7 +208,7 @@ def test_who_comes_again_takes_the_place_of_who_was_there(worker):
     assert former.done == {}
 
 
-def test_a_task_ends_as_ever_when_its_meter_goes_meanwhile(worker):
+def test_a_task_ends_as_ever_if_its_meter_is_detached_meanwhile(worker):
     def work() -> bool:
         worker.meter.detach()
         return as_upstream_has_them()
@@ -235,7 +218,7 @@ def test_a_task_ends_as_ever_when_its_meter_goes_meanwhile(worker):
 
 
 def passing_on(function: Callable[..., Any], seen: list[str]) -> Callable[..., Any]:
-    """What somebody else puts in the place of a function of upstream's."""
+    """Another's replacement of a function of upstream."""
 
     @wraps(function)
     def theirs(*args: Any, **kwargs: Any) -> Any:
@@ -245,7 +228,7 @@ def passing_on(function: Callable[..., Any], seen: list[str]) -> Callable[..., A
     return theirs
 
 
-def test_what_somebody_had_put_there_is_used_and_put_back(monkeypatch):
+def test_an_earlier_replacement_by_others_is_used_and_put_back(monkeypatch):
     seen: list[str] = []
     theirs = passing_on(RUN_TASK, seen)
     monkeypatch.setattr(upstream, "_run_task", theirs)
@@ -257,7 +240,7 @@ def test_what_somebody_had_put_there_is_used_and_put_back(monkeypatch):
     assert upstream._run_task is theirs
 
 
-def test_what_somebody_put_over_it_stays_and_nothing_is_measured_twice(monkeypatch):
+def test_a_later_replacement_by_others_stays_and_nothing_is_measured_twice(monkeypatch):
     worker, ours = Worker(), TaskMeter({})
     ours.attach()
     seen: list[str] = []
@@ -277,7 +260,7 @@ def test_what_somebody_put_over_it_stays_and_nothing_is_measured_twice(monkeypat
     assert upstream._run_task is theirs
     assert not worker.metered()
     monkeypatch.undo()
-    # Ours stands on top again, and goes with the next who goes.
+    # Ours is outermost again, and is removed with the next meter.
     worker.meter.detach()
     assert as_upstream_has_them()
 
@@ -288,16 +271,10 @@ def no_clock() -> int:
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [
-        ("_run_task", lambda task, data, key: 7),
-        ("_run_task", "something"),
-        ("_run_task", None),
-        ("thread_time_ns", no_clock),
-    ],
-    ids=["another signature", "no function", "nothing", "no clock"],
+    [("_run_task", lambda task, data, key: 7), ("_run_task", "no function"), ("_run_task", None), ("", no_clock)],
 )
-def test_where_upstream_is_another_it_is_left_alone(monkeypatch, name, instead):
-    monkeypatch.setattr(module if name == "thread_time_ns" else upstream, name, instead)
+def test_another_upstream_is_left_alone(monkeypatch, name, instead):
+    monkeypatch.setattr(*((upstream, name) if name else (module, "thread_time_ns")), instead)
     if instead is None:
         monkeypatch.delattr(upstream, name)
     found = getattr(upstream, "_run_task", None)
@@ -309,7 +286,7 @@ def test_where_upstream_is_another_it_is_left_alone(monkeypatch, name, instead):
     worker.meter.detach()
 
 
-def test_where_actors_are_run_otherwise_tasks_are_metered(monkeypatch):
+def test_tasks_are_metered_if_upstream_runs_actors_in_another_way(monkeypatch):
     monkeypatch.setattr(upstream, "_run_actor", max)
     worker = Worker()
     worker.meter.attach()
@@ -325,30 +302,9 @@ def test_the_replacements_look_like_upstreams(worker):
     assert upstream._run_task.__qualname__ == "_run_task"
 
 
-# -- clocks of other threads: in a process of their own, for they may crash it ---------------------
-
-
-def run_apart(program: str) -> str:
-    """What a program prints that might crash its process."""
-    start = """
-        import threading, time
-        from concurrent.futures import ThreadPoolExecutor
-        from dask_efficiency.plugin.worker.threads import live_used
-        from tests.plugin.worker.test_threads import Worker, burn
-
-        worker = Worker()
-        worker.meter.attach()
-        live = lambda: live_used(worker, worker.meter)
-    """
-    code = textwrap.dedent(start) + textwrap.dedent(program)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def test_the_cpu_of_a_live_task_is_read_from_outside():
-    out = run_apart(
-        """
+#: Programs that read clocks of other threads, each in a process of its own, which they may crash.
+PROGRAMS = {
+    "the CPU of a live task is read from outside": """
         ready, done = threading.Event(), threading.Event()
         def work():
             burn(100); ready.set(); done.wait()
@@ -360,15 +316,8 @@ def test_the_cpu_of_a_live_task_is_read_from_outside():
         (cpu, wall), = used.values()
         assert list(used) == ["x"] and 0.1e9 <= cpu <= wall + 1e6, used
         assert live() == {}
-        print("ok")
-        """
-    )
-    assert out == "ok"
-
-
-def test_dead_threads_and_foreign_idents_do_not_crash_the_worker():
-    out = run_apart(
-        """
+        """,
+    "dead threads and foreign idents": """
         for _ in range(20):
             pool = ThreadPoolExecutor(4)
             for i in range(8):
@@ -376,19 +325,11 @@ def test_dead_threads_and_foreign_idents_do_not_crash_the_worker():
             live()
             pool.shutdown()          # its threads are dead now
             live()
-        # Threads that are gone, a child's ident and nonsense, in a careless worker's table.
         dead = threading.Thread(target=lambda: None); dead.start(); dead.join()
         worker.active_threads.update({dead.ident: "dead", 1: "child", 0: "none"})
         assert live() == {}
-        print("ok")
-        """
-    )
-    assert out == "ok"
-
-
-def test_many_short_tasks_are_read_while_they_come_and_go():
-    out = run_apart(
-        """
+        """,
+    "many short tasks are read while they come and go": """
         looks = 0
         with ThreadPoolExecutor(4) as pool:
             futures = [pool.submit(worker.run, lambda: sum(range(5_000)), i) for i in range(2000)]
@@ -396,11 +337,26 @@ def test_many_short_tasks_are_read_while_they_come_and_go():
                 assert all(cpu >= 0 and wall >= 0 for cpu, wall in live().values())
                 looks += 1
         assert all(f.result()["op"] == "task-finished" for f in futures) and worker.meter.live == {}
-        assert len(worker.meter.done) == 2000
-        print("ok" if looks else "never looked")
-        """
-    )
-    assert out == "ok"
+        assert len(worker.meter.done) == 2000 and looks
+        """,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_reading_the_clocks_of_other_threads_does_not_crash_the_process(program):
+    start = """
+        import threading, time
+        from concurrent.futures import ThreadPoolExecutor
+        from dask_efficiency.plugin.worker.threads import live_used
+        from tests.plugin.worker.test_threads import Worker, burn
+
+        worker = Worker()
+        worker.meter.attach()
+        live = lambda: live_used(worker, worker.meter)
+    """
+    code = textwrap.dedent(start) + textwrap.dedent(PROGRAMS[program]) + "print('ok')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 
 
 def test_without_clocks_of_other_threads_cpu_is_zero_until_the_task_ends(worker, monkeypatch):
@@ -409,9 +365,6 @@ def test_without_clocks_of_other_threads_cpu_is_zero_until_the_task_ends(worker,
     assert cpu == 0
     assert wall >= 0
     assert live_used(worker, worker.meter) == {}
-
-
-# -- on workers of this process --------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -433,19 +386,19 @@ async def client_of(*executors: Any) -> AsyncIterator[tuple[Client, list[RealWor
 
 async def spun(client: Client, worker: RealWorker) -> float:
     """CPU seconds of a task, by its own clock."""
-    told = await client.submit(spin, 0.1, workers=[worker.address], pure=False)
-    return float(told["cpu"])
+    used = await client.submit(spin, 0.1, workers=[worker.address], pure=False)
+    return float(used["cpu"])
 
 
 @pytest.mark.cluster
 def test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_left_alone():
     async def run(own: Any) -> None:
         async with client_of(own, "offload") as (client, workers):
-            told = [await spun(client, worker) for worker in workers]
+            used = [await spun(client, worker) for worker in workers]
             assert workers[0].executor is own
             assert workers[1].executor is _offload_executor
             rows = (await snapshot(client)).by_worker
-            assert [rows[str(i)]["thread-cpu"] for i in range(2)] == [near(cpu) for cpu in told]
+            assert [rows[str(i)]["thread-cpu"] for i in range(2)] == [near(cpu) for cpu in used]
             assert vars(own).keys() == attributes
 
     with ThreadPoolExecutor(2) as own:
@@ -455,7 +408,7 @@ def test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_l
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("leaving", ["restart", "remove the plugin", "close"])
-def test_upstream_is_as_it_was_when_the_last_meter_has_gone(leaving):
+def test_upstream_is_restored_with_the_last_meter(leaving):
     async def run() -> None:
         async with client_of(None) as (client, (worker,)):
             assert not as_upstream_has_them()
@@ -468,23 +421,6 @@ def test_upstream_is_as_it_was_when_the_last_meter_has_gone(leaving):
                 await worker.close()
             assert as_upstream_has_them()
 
-    asyncio.run(run())
-
-
-@pytest.mark.cluster
-def test_tasks_of_a_version_of_dask_that_cannot_be_metered_run_and_the_report_says_that_they_were_not(monkeypatch):
-    async def run() -> None:
-        async with client_of(None) as (client, _):
-            await client.submit(spin, 0.01)
-            report = await snapshot(client)
-            assert report.details["thread-noncpu: CPU not measured"] > 0
-            assert report.breakdown["thread-cpu"] == 0
-            assert report.breakdown["thread-noncpu"] > 0
-            assert not report.not_measured
-
-    another = partial(lambda original, *args: original(*args), RUN_TASK)
-    monkeypatch.setattr(upstream, "_run_task", another)
-    monkeypatch.setattr(sys.modules[__name__], "RUN_TASK", another)
     asyncio.run(run())
 
 
@@ -501,39 +437,30 @@ def pooled():
 @pytest.fixture
 def threads(pooled) -> Iterator[TaskThreads]:
     threads = TaskThreads(pooled)
-    threads.attach()
+    threads.meter.attach()
     yield threads
     threads.restore()
 
 
 def submit(pooled: Any, function: Callable[[], Any] = int, key: str = "key") -> Future[Any]:
-    """A task, in a thread of the worker's."""
+    """Run a task in a thread of the worker."""
     return pooled.pool.submit(pooled.run, function, key)
 
 
 def ran(pooled: Any, threads: TaskThreads, key: str = "key") -> Run:
-    """What a task used that has run."""
     submit(pooled, key=key).result()
     return threads.meter.done[key]
 
 
-class Going:
-    """A task that is at work until the block ends."""
-
-    def __init__(self, pooled: Any) -> None:
-        self._begun, self._go_on = threading.Event(), threading.Event()
-        self._future = submit(pooled, self._work)
-
-    def _work(self) -> None:
-        self._begun.set()
-        self._go_on.wait()
-
-    def __enter__(self) -> None:
-        self._begun.wait()
-
-    def __exit__(self, *raised: object) -> None:
-        self._go_on.set()
-        self._future.result()
+@contextmanager
+def going(pooled: Any) -> Iterator[None]:
+    """A task is at work until the block ends."""
+    begun, go_on = threading.Event(), threading.Event()
+    future = submit(pooled, lambda: (begun.set(), go_on.wait()))
+    begun.wait()
+    yield
+    go_on.set()
+    future.result()
 
 
 def test_threads_of_tasks_are_those_of_the_thread_pools(pooled, threads):
@@ -548,42 +475,34 @@ def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(pooled, 
     assert threads.cpu() == first[2] + second[2]
     threads.claimed += threads.meter.done.pop("first")[2]
     assert threads.cpu() == first[2] + second[2]
-    with Going(pooled):
+    with going(pooled):
         assert threads.cpu() >= first[2] + second[2]
 
 
-def test_runs_of_which_the_event_loop_never_hears_are_not_kept_for_ever(pooled, threads, monkeypatch):
+def test_unclaimed_runs_are_bounded(pooled, threads, monkeypatch):
     monkeypatch.setattr("dask_efficiency.plugin.worker.threads.MAX_UNCLAIMED", 3)
     cpu = sum(ran(pooled, threads, str(i))[2] for i in range(5))
     assert threads.cpu() == cpu
     assert list(threads.meter.done) == ["2", "3", "4"]
 
 
-def test_windows_are_noted_from_the_first_question_on(pooled, threads):
+def test_windows_are_noted_from_the_first_read_on_also_of_failing_and_of_running_tasks(pooled, threads):
     ran(pooled, threads)
-    assert not threads.watched
+    assert threads.meter.windows is None
     assert threads.windows() == []
-    assert threads.watched
     start, stop, _, ident, _ = ran(pooled, threads)
     assert threads.windows() == [(TaskId(ident, start), stop, "key")]
     assert threads.windows() == []
-
-
-def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(pooled, threads):
-    with Going(pooled):
+    submit(pooled, lambda: 1 / 0).result()
+    assert len(threads.windows()) == 1
+    threads.unwatch()
+    with going(pooled):
         (running,) = threads.windows()
         assert (running.stop, running.key) == (-1, "key")
     assert threads.windows() == [(running.task, threads.meter.done["key"][1], "key")]
 
 
-def test_a_task_that_fails_ends_its_window(pooled, threads):
-    threads.windows()
-    submit(pooled, lambda: 1 / 0).result()
-    assert len(threads.windows()) == 1
-    assert threads.windows() == []
-
-
-def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys(pooled, threads):
+def test_functions_around_tasks_are_called_in_their_threads_with_ids_and_keys(pooled, threads):
     calls: list[tuple[str, Any, int]] = []
 
     def around(task: TaskId, key: str) -> Any:
@@ -592,25 +511,25 @@ def test_what_surrounds_tasks_is_called_in_their_threads_with_their_ids_and_keys
         return lambda: calls.append(("after", task, threading.get_ident()))
 
     threads.windows()
-    threads.surround(around)
+    threads.surround("gpu", around)
     start, _, _, ident, _ = ran(pooled, threads)
     task = TaskId(ident, start)
     assert calls == [("before", task, ident), ("after", task, ident)]
     threads.unwatch()
     ran(pooled, threads)
     assert len(calls) == 2
-    assert not threads.watched
+    assert threads.meter.windows is None
 
 
-def test_a_profile_ends_where_the_gpu_s_meter_fails_to_begin(pooled, threads):
+def test_a_profile_ends_if_the_meter_of_the_gpu_fails_to_begin(pooled, threads):
     calls: list[str] = []
-    threads.profile(lambda task, key: lambda: calls.append("ended"))
-    threads.surround(lambda task, key: 1 // 0)
+    threads.surround("profiles", lambda task, key: lambda: calls.append("ended"))
+    threads.surround("gpu", lambda task, key: 1 // 0)
     assert submit(pooled, lambda: calls.append("ran")).result() is not None
     assert calls == ["ended", "ran"]
 
 
-def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(pooled, threads):
+def test_profiles_are_outside_the_meter_of_the_gpu_and_either_may_skip_a_task(pooled, threads):
     calls: list[str] = []
 
     def noting(name: str) -> Any:
@@ -620,26 +539,23 @@ def test_profiles_are_around_what_the_gpu_s_meter_puts_around_a_task(pooled, thr
 
         return around
 
-    threads.surround(noting("gpu"))
-    threads.profile(noting("profile"))
+    threads.surround("gpu", noting("gpu"))
+    threads.surround("profiles", noting("profile"))
     ran(pooled, threads)
     assert calls == ["profile key", "gpu key", "after gpu", "after profile"]
     threads.unwatch()
     ran(pooled, threads)
     assert calls[4:] == ["profile key", "after profile"]
-    threads.profile(None)
+    threads.surround("profiles", None)
     assert threads.meter.around is None
-
-
-def test_one_of_them_may_have_nothing_to_do_for_a_task(pooled, threads):
-    calls: list[str] = []
-    threads.surround(lambda task, key: lambda: calls.append("after"))
-    threads.profile(lambda task, key: None)
+    calls.clear()
+    threads.surround("gpu", lambda task, key: lambda: calls.append("after"))
+    threads.surround("profiles", lambda task, key: None)
     ran(pooled, threads)
     assert calls == ["after"]
 
 
-def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(pooled, threads):
+def test_upstream_measures_a_task_outside_the_metered_threads(pooled, threads):
     assert threads.measured_upstream("key") == 0
     pooled.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
     assert threads.measured_upstream("another") == 0
@@ -652,12 +568,12 @@ def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(pooled, 
 
 
 def overlap(*times: tuple[int, int]) -> Any:
-    """How much was spilled between two instants, where it was at these times."""
+    """Gives the time between two instants in which the loop spilled, of these times."""
     return lambda start, stop: sum(max(0, min(last, stop) - max(first, start)) for first, last in times)
 
 
 def executing(pooled: Any, **starts: int) -> dict[object, Any]:
-    """Tasks that hold slots since then."""
+    """Reservations of tasks that hold slots since these instants."""
     pooled.state.executing = [
         SimpleNamespace(key=key, start_time=None, annotations=None, run_spec=None) for key in starts
     ]
@@ -681,7 +597,7 @@ def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done
 
 
 def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(pooled, threads):
-    with Going(pooled):
+    with going(pooled):
         held = executing(pooled, key=0)
         assert threads.waiting() == 0
         used = threads.so_far(held, overlap((5, 10), (1 << 62, 1 << 63)), lambda reservation, waited: waited)["key"]
@@ -692,7 +608,7 @@ def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(pooled, threa
 @pytest.mark.parametrize(
     "task", [{"annotations": {"executor": "processes"}}, {"run_spec": SimpleNamespace(is_coro=True)}, {}]
 )
-def test_what_is_measured_in_no_thread_is_at_work_since_upstream_began_it(pooled, threads, task):
+def test_a_task_outside_the_metered_threads_is_at_work_since_upstream_began_it(pooled, threads, task):
     if not task:
         threads.restore()  # there is no meter
     pooled.state.executing = [

@@ -5,7 +5,6 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 import pytest
 
 from dask_efficiency.plugin.worker import wait_states
-from dask_efficiency.plugin.worker.wait_states import CALLS, GIL, PythonLocks, WaitStates, find_gil
-from tests.plugin.worker.test_watched_threads import until
-from tests.plugin.worker.threads_in_states import needs_threads
+from dask_efficiency.plugin.worker.wait_states import CALLS, PythonLocks, WaitStates, find_gil
+from tests.plugin.worker.threads_in_states import needs_threads, until
 
 LINKS = {0: "pipe:[1]", 3: "socket:[12]", 4: "pipe:[13]", 5: "/data/x.parquet", 6: "anon_inode:[eventfd]"}
 LINKS |= {7: "anon_inode:[pidfd]", 8: "anon_inode:[timerfd]", 9: "/dev/pts/0", 10: "/tmp/fifo"}
@@ -23,12 +21,9 @@ GIL_AT = 0x5000
 
 
 def states(machine="x86_64", memory=b"", gil=True):
-    return WaitStates(
-        machine,
-        is_gil=(lambda address: address == GIL_AT) if gil else None,
-        link=lambda descriptor: LINKS.get(descriptor, ""),
-        memory=lambda address, nbytes: memory[:nbytes],
-    )
+    link, read = (lambda descriptor: LINKS.get(descriptor, "")), (lambda address, nbytes: memory[:nbytes])
+    reader = SimpleNamespace(link=link, memory=read)
+    return WaitStates(machine, reader, is_gil=(lambda address: address == GIL_AT) if gil else None)
 
 
 def sleeper(channel="", disk=False):
@@ -36,7 +31,7 @@ def sleeper(channel="", disk=False):
 
 
 def sleeping_in(call, *arguments, machine="x86_64"):
-    """As the kernel says it: the number, six arguments, stack pointer and instruction pointer."""
+    """Content of ``syscall``: the number, six arguments, stack pointer and instruction pointer."""
     number = {name: number for number, name in CALLS[machine].items()}[call]
     six = [*arguments, *[0] * 6][:6]
     return f"{number} {' '.join(map(hex, six))} 0x7ffd 0x7f01\n".encode()
@@ -71,25 +66,27 @@ def sleeping_in(call, *arguments, machine="x86_64"):
         ("pselect6", (0, 0, 0, 0), "sleep"),
     ],
 )
-def test_a_call_tells_what_is_waited_for(machine, call, arguments, cause):
+def test_a_call_gives_the_cause_of_waiting(machine, call, arguments, cause):
     assert states(machine).state(sleeping_in(call, *arguments, machine=machine), sleeper()) == cause
 
 
+def pollfds(*descriptors):
+    return b"".join(struct.pack("=ihh", descriptor, 1, 0) for descriptor in descriptors)
+
+
 @pytest.mark.parametrize(
-    ("descriptors", "cause"), [([3], "network"), ([4, 4], "child-process"), ([4, 3], "network"), ([7], "child-process")]
+    ("memory", "call", "arguments", "cause"),
+    [
+        (pollfds(3), "poll", (0x1000, 1), "network"),
+        (pollfds(4, 4), "poll", (0x1000, 2), "child-process"),
+        (pollfds(4, 3), "poll", (0x1000, 2), "network"),
+        (pollfds(7), "poll", (0x1000, 1), "child-process"),
+        (b"", "poll", (0x1000, 1), "network"),  # it cannot be read
+        ((1 << 4).to_bytes(8, "little"), "select", (5, 0x1000, 0, 0), "child-process"),
+    ],
 )
-def test_what_is_polled_is_read_from_memory(descriptors, cause):
-    memory = b"".join(struct.pack("=ihh", descriptor, 1, 0) for descriptor in descriptors)
-    assert states(memory=memory).state(sleeping_in("poll", 0x1000, len(descriptors)), sleeper()) == cause
-
-
-def test_what_is_selected_is_read_from_memory():
-    memory = (1 << 4).to_bytes(8, "little")
-    assert states(memory=memory).state(sleeping_in("select", 5, 0x1000, 0, 0), sleeper()) == "child-process"
-
-
-def test_a_poll_whose_memory_cannot_be_read_is_taken_for_the_network():
-    assert states().state(sleeping_in("poll", 0x1000, 1), sleeper()) == "network"
+def test_polled_and_selected_descriptors_are_read_from_memory(memory, call, arguments, cause):
+    assert states(memory=memory).state(sleeping_in(call, *arguments), sleeper()) == cause
 
 
 def test_a_pipe_with_a_name_is_no_file():
@@ -107,21 +104,21 @@ def test_a_pipe_with_a_name_is_no_file():
         ("", False, "unknown"),
     ],
 )
-def test_who_sleeps_outside_of_a_call_waits_for_memory(channel, disk, cause):
+def test_a_thread_that_sleeps_outside_of_a_call_waits_for_memory(channel, disk, cause):
     assert states().state(b"-1 0x7ffd 0x7f01\n", sleeper(channel, disk)) == cause
 
 
-def test_a_thread_that_runs_waits_for_nothing():
-    assert states().state(b"running\n", sleeper()) == "running"
-
-
-@pytest.mark.parametrize("said", [b"", b"9999 0x0 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f01\n"])
-def test_what_is_not_known_is_unknown(said):
-    assert states().state(said, sleeper()) == "unknown"
-
-
-def test_where_the_gil_is_not_known_no_futex_is_named():
-    assert states(gil=False).state(sleeping_in("futex", GIL_AT), sleeper()) == "unknown" != GIL
+@pytest.mark.parametrize(
+    ("syscall", "state"),
+    [
+        (b"running\n", "running"),
+        (b"", "unknown"),
+        (b"9999 0x0 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f01\n", "unknown"),
+        (sleeping_in("futex", GIL_AT), "unknown"),  # the GIL is not known
+    ],
+)
+def test_a_thread_that_runs_waits_for_nothing_and_other_states_are_unknown(syscall, state):
+    assert states(gil=False).state(syscall, sleeper()) == state
 
 
 def test_a_machine_whose_calls_are_not_known_is_refused():
@@ -133,24 +130,22 @@ pytestmark = needs_threads
 
 
 @pytest.mark.skipif(not wait_states.has_gil(), reason="this Python has no GIL")
-def test_it_is_found_inside_the_runtime_and_nowhere_else(reader, monkeypatch):
+def test_the_gil_is_found_inside_the_runtime_and_nowhere_else(reader, monkeypatch):
     monkeypatch.setattr(wait_states, "_known", None)
     is_gil = find_gil(reader)
     assert not is_gil(id(reader))  # on the heap
 
 
-def test_without_one_no_futex_is_the_gils(reader, monkeypatch):
+def test_without_a_gil_no_futex_is_the_gils_and_an_unknown_address_is_none(reader, monkeypatch):
+    monkeypatch.setattr(wait_states, "_known", None)
+    monkeypatch.setattr(wait_states, "_addresses", lambda reader: set())
+    if wait_states.has_gil():
+        assert find_gil(reader) is None
     monkeypatch.setattr(wait_states, "has_gil", lambda: False)
     assert not find_gil(reader)(0x1000)
 
 
-def test_where_nothing_is_found_it_says_so(reader, monkeypatch):
-    monkeypatch.setattr(wait_states, "_known", None)
-    monkeypatch.setattr(wait_states, "_addresses", lambda reader: set())
-    assert find_gil(reader) is None
-
-
-def test_it_is_found_while_other_threads_compute():
+def test_the_gil_is_found_while_other_threads_compute():
     code = """
 import threading
 from dask_efficiency.plugin.worker.wait_states import find_gil
@@ -182,71 +177,40 @@ def by_acquire() -> None:
     LOCK.acquire(timeout=timeout)
 
 
-def by_event(event: threading.Event) -> None:
-    event.wait()
+EVENT, QUEUE = threading.Event(), queue.Queue[None]()
+SIMPLE, FUTURE = queue.SimpleQueue[None](), Future[None]()
 
 
-def by_queue(waiting: queue.Queue[None]) -> None:
-    waiting.get()
-
-
-def by_simple_queue(waiting: queue.SimpleQueue[None]) -> None:
-    waiting.get()
-
-
-def by_future(future: Future[None]) -> None:
-    future.result()
-
-
-@pytest.fixture
-def held() -> Iterator[None]:
-    """The lock is taken."""
+@pytest.mark.parametrize(
+    ("call", "release"),
+    [
+        (by_with, LOCK.release),
+        (by_acquire, LOCK.release),
+        (lambda: EVENT.wait(), EVENT.set),
+        (lambda: QUEUE.get(), lambda: QUEUE.put(None)),
+        (lambda: SIMPLE.get(), lambda: SIMPLE.put(None)),
+        (lambda: FUTURE.result(), lambda: FUTURE.set_result(None)),
+    ],
+)
+def test_waits_at_locks_of_python_and_their_makings_are_known_by_their_lines(call, release):
     LOCK.acquire()
-    yield
-    if LOCK.locked():
-        LOCK.release()
-
-
-def waits_in_python(call: Callable[..., None], release: Callable[[], object], *arguments: Any) -> bool:
-    """What is said of a thread that waits in a call."""
-    thread = threading.Thread(target=call, args=arguments)
-    thread.start()
     locks = PythonLocks()
-
-    def innermost() -> FrameType | None:
-        return sys._current_frames().get(thread.ident or 0)
-
-    def said() -> bool:
-        return locks.hold_up(innermost())
-
+    thread = threading.Thread(target=call)
+    thread.start()
     try:
-        until(said)
-        return said()
+        until(lambda: locks.hold_up(sys._current_frames().get(thread.ident or 0)))
     finally:
         release()
         thread.join()
-
-
-def test_waits_at_locks_of_python_are_known_by_their_lines(held):
-    assert waits_in_python(by_with, LOCK.release)
-    LOCK.acquire()
-    assert waits_in_python(by_acquire, LOCK.release)
-
-
-def test_waits_at_what_is_made_of_locks_are_known():
-    event, waiting = threading.Event(), queue.Queue[None]()
-    simple, future = queue.SimpleQueue[None](), Future[None]()
-    assert waits_in_python(by_event, event.set, event)
-    assert waits_in_python(by_queue, lambda: waiting.put(None), waiting)
-    assert waits_in_python(by_simple_queue, lambda: simple.put(None), simple)
-    assert waits_in_python(by_future, lambda: future.set_result(None), future)
+        if LOCK.locked():
+            LOCK.release()
 
 
 def computes(array: bytes) -> int:
     return sum(array) if array else len(array)
 
 
-def test_any_other_line_may_be_a_librarys():
+def test_a_wait_at_any_other_line_may_be_a_librarys():
     seen = []
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -261,7 +225,4 @@ def test_any_other_line_may_be_a_librarys():
         sys.settrace(None)
     assert seen
     assert not any(seen)
-
-
-def test_without_a_frame_nothing_is_known():
     assert not PythonLocks().hold_up(None)

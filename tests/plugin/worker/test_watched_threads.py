@@ -23,13 +23,13 @@ def threads(reader):
 
 
 def spin(milliseconds):
-    """Use CPU for so long, by this thread's own clock."""
+    """Use CPU, by this thread's own clock."""
     stop = time.thread_time_ns() + milliseconds * MILLISECOND
     while time.thread_time_ns() < stop:
         pass
 
 
-def test_time_is_cpu_waiting_for_a_core_and_rest():
+def test_time_is_cpu_waiting_for_a_core_and_the_rest():
     watched = Watched(None, ThreadClocks(100, 10, 1), at=1000)  # type: ignore[arg-type]
     watched.state = "sleep"
     assert watched.read(ThreadClocks(100, 10, 1), 1050) == 0
@@ -52,7 +52,7 @@ def test_a_thread_is_found_and_lost(threads):
     assert watched.files.clocks() is None
 
 
-def test_an_ident_that_is_used_again_is_another_thread(threads):
+def test_a_thread_with_a_reused_ident_is_another_thread(threads):
     seen = {}
     for i in range(200):
         stop = threading.Event()
@@ -66,8 +66,8 @@ def test_an_ident_that_is_used_again_is_another_thread(threads):
         pytest.skip("no ident was used again")
 
 
-def test_cpu_of_the_tasks_threads_is_no_librarys(reader, monkeypatch):
-    """By names, as Dask's threads have them, and of a thread that is nobody's it is a library's."""
+def test_cpu_of_threads_of_dask_is_no_librarys(reader, monkeypatch):
+    """Dask's threads are known by their names."""
     # Other tests of this process may have left some behind.
     monkeypatch.setattr(Scheduler, "_instances", set())
     monkeypatch.setattr(Worker, "_instances", set())
@@ -96,7 +96,7 @@ def test_cpu_of_the_tasks_threads_is_no_librarys(reader, monkeypatch):
         threads.close()
 
 
-def test_threads_that_are_not_pythons_are_read(reader):
+def test_threads_that_are_not_of_python_are_read(reader):
     libraries = LibraryThreads(reader)
     stop = threading.Event()
     with in_thread(stop.wait, stop.set) as thread:

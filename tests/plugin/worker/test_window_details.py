@@ -13,7 +13,8 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow
 from dask_efficiency.accounts.metered import Metered
-from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Skew, skew_by_prefix
+from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.skew import MAX_PREFIXES, Skew, skew_by_prefix
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin.worker.window_details import (
     MAX_BUFFERED,
@@ -30,30 +31,23 @@ ROWS = Metered("execute", "span", "inc", "rows", "count")
 SENT = Metered("transfers", "", "", "sent", "bytes")
 
 
-def test_a_window_has_what_was_counted_while_it_was_open() -> None:
-    tasks, transfers = Counter({IO: 5}), Counter({SENT: 1})
-    windows = MeteredWindows(lambda: tasks, lambda: transfers)
-    windows.open_window("w")
-    tasks.update({IO: 2, ROWS: 3})
-    transfers.update({SENT: 10})
-    assert windows.close_window("w") == {IO: 2, ROWS: 3, SENT: 10}
-    assert windows.close_window("w") == {}
-
-
-def test_of_levels_a_window_has_the_highest_that_was_sampled_in_it() -> None:
+def test_a_window_has_the_growth_of_totals_and_the_highest_sample_of_levels() -> None:
     memory = Metered("memory", "", "", "process", "bytes")
-    level = {memory: 9}
-    windows = MeteredWindows(dict, levels=lambda: dict(level))
+    tasks, transfers, level = Counter({IO: 5}), Counter({SENT: 1}), {memory: 9}
+    windows = MeteredWindows(lambda: tasks, lambda: transfers, levels=lambda: dict(level))
     windows.sample()
     level[memory] = 2
     windows.open_window("w")
+    tasks.update({IO: 2, ROWS: 3})
+    transfers.update({SENT: 10})
     level[memory] = 5
     windows.sample()
     level[memory] = 3
-    assert windows.close_window("w") == {memory: 5}
+    assert windows.close_window("w") == {IO: 2, ROWS: 3, SENT: 10, memory: 5}
+    assert windows.close_window("w") == {}
 
 
-def test_amounts_are_by_the_way_that_data_went() -> None:
+def test_amounts_are_by_the_way_of_the_data() -> None:
     counted = {
         SENT: 7,
         IO: 5,
@@ -66,16 +60,6 @@ def test_amounts_are_by_the_way_that_data_went() -> None:
     }
     amounts = MeteredWindows(lambda: counted).amounts()
     assert amounts == {"sent/bytes": 7, "spilled/bytes": 3, "spilled/count": 4, "shuffled/bytes": 8}
-
-
-def test_of_too_many_windows_with_labels_the_oldest_goes() -> None:
-    counted = Counter({IO: 1})
-    windows = MeteredWindows(lambda: counted)
-    for i in range(MAX_WINDOWS + 1):
-        windows.open_window(str(i))
-    counted[IO] += 1
-    assert windows.close_window("0") == {}
-    assert windows.close_window("1") == {IO: 1}
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([IO, ROWS, SENT]), st.integers(0, 9))))
@@ -95,7 +79,7 @@ STACK = (Frame("f", "x.py", 1),)
 ROW = SampleRow("thread-noncpu", "gil", "inc", STACK)
 
 
-def test_a_window_has_what_was_added_while_it_was_open():
+def test_a_window_has_the_samples_that_were_added_while_it_was_open():
     windows = SampleWindows()
     assert not windows
     windows.add((ROW, 1))
@@ -104,28 +88,23 @@ def test_a_window_has_what_was_added_while_it_was_open():
     windows.open("b")
     windows.add((ROW, 3))
     windows.add((HolderRow("inc", "sum", STACK), 4))
-    windows.hold(Holdup(20, "sum", STACK))
-    windows.loop_block(Holdup(30, "(event loop)", STACK))
+    hold, block = Holdup(20, "sum", STACK), Holdup(30, "(event loop)", STACK)
+    windows.hold(hold)
+    windows.loop_block(block)
     first = windows.close("a")
     assert first.profile == {ROW: 5}
-    assert windows.close("b") == WindowDetails(
-        profile={ROW: 3},
-        holders={HolderRow("inc", "sum", STACK): 4},
-        gil_holds=(Holdup(20, "sum", STACK),),
-        loop_blocks=(Holdup(30, "(event loop)", STACK),),
-    )
+    holders = {HolderRow("inc", "sum", STACK): 4}
+    details = WindowDetails(profile={ROW: 3}, holders=holders, gil_holds=(hold,), loop_blocks=(block,))
+    assert windows.close("b") == details
     assert windows.close("b") is None
 
 
-def test_the_longest_holds_are_kept_and_the_newest_windows():
+def test_the_longest_holds_are_kept():
     windows = SampleWindows()
-    for i in range(MAX_WINDOWS + 1):
-        windows.open(str(i))
-    assert windows.close("0") is None
+    windows.open("w")
     for i in range(MAX_HOLDS + 5):
         windows.hold(Holdup(i, "sum", STACK))
-    kept = windows.close("1")
-    assert min(hold.ns for hold in kept.gil_holds) == 5
+    assert min(hold.ns for hold in windows.close("w").gil_holds) == 5
 
 
 @pytest.fixture
@@ -158,7 +137,7 @@ def test_the_extremes_of_a_window_are_named_by_their_keys(sizes):
     assert found["sum"].count == 1
 
 
-def test_tasks_whose_size_is_not_known_are_compared_by_time_only(sizes):
+def test_tasks_of_unknown_size_are_compared_by_time_only(sizes):
     sizes.open_window("w")
     sizes.add([task("x", 0, 2), task("y", 0, 1, 7)])
     found = skew(sizes)["join"]
@@ -166,7 +145,7 @@ def test_tasks_whose_size_is_not_known_are_compared_by_time_only(sizes):
     assert found.median_bytes == pytest.approx(7, rel=0.01)
 
 
-def test_each_window_has_what_ended_while_it_was_open_and_a_task_is_counted_once(sizes):
+def test_each_window_has_the_tasks_that_ended_in_it_once(sizes):
     sizes.open_window("a")
     sizes.add([task("x", 0, 1)] * 2)
     sizes.open_window("b")
@@ -182,7 +161,7 @@ def test_each_window_has_what_ended_while_it_was_open_and_a_task_is_counted_once
     assert sizes.close_window("a") == {}
 
 
-def test_windows_that_open_and_close_in_any_order_have_what_they_should(sizes):
+def test_windows_that_open_and_close_in_any_order_have_their_tasks(sizes):
     chance = random.Random(1)
     opened: dict[str, list[int]] = {}
     ended: list[int] = []
@@ -208,21 +187,26 @@ def test_windows_that_open_and_close_in_any_order_have_what_they_should(sizes):
     assert sizes.off is None
 
 
-def test_a_window_that_is_opened_again_begins_anew(sizes):
+def test_a_window_that_is_opened_again_begins_anew_and_of_too_many_the_oldest_goes(sizes):
     sizes.open_window("w")
     sizes.add([task("x", 0, 1)])
     sizes.open_window("w")
     sizes.add([task("y", 2, 3)])
     assert counts(sizes, "w") == {"join": 1}
     assert not sizes.open
-
-
-def test_of_too_many_windows_with_sizes_the_oldest_goes(sizes):
+    counted = Counter({IO: 1})
+    metered, samples = MeteredWindows(lambda: counted), SampleWindows()
     for i in range(MAX_WINDOWS + 1):
-        sizes.open_window(str(i))
+        for windows in (sizes, metered):
+            windows.open_window(str(i))
+        samples.open(str(i))
         sizes.add([task("x", 0, 1)] if i == 1 else [])
-    assert sizes.close_window("0") == {}
+    assert sizes.close_window("0") == metered.close_window("0") == {}
+    assert samples.close("0") is None
     assert counts(sizes, "1") == {"join": 1}
+    counted[IO] += 1
+    assert metered.close_window("1") == {IO: 1}
+    assert samples.close("1") is not None
 
 
 def test_many_tasks_are_sketched_as_they_come(sizes):
@@ -254,28 +238,24 @@ def test_long_keys_are_cut_and_odd_sizes_do_no_harm(sizes):
     assert sizes.off is None
 
 
-# -- trouble ---------------------------------------------------------------------------------------
+class Odd:
+    def __str__(self) -> str:
+        raise RecursionError("too deep")
 
 
-def test_a_failure_is_logged_once_and_nothing_is_kept_any_more(sizes, caplog):
-    sizes.open_window("w")
-    with caplog.at_level(logging.ERROR):
-        sizes.add([("not", "a task")])
-        sizes.open_window("v")
-    assert not sizes.open
-    assert sizes.close_window("w") == sizes.close_window("v") == {}
-    assert sizes.off is not None
-    assert sizes.off.startswith("the sizes of tasks failed: ")
-    assert len(caplog.records) == 1
-
-
-def test_a_failure_at_the_close_is_logged_and_the_window_has_no_sizes(sizes, caplog):
-    class Odd:
-        def __str__(self) -> str:
-            raise RecursionError("too deep")
-
+def test_after_a_failure_which_is_logged_once_nothing_is_kept_any_more(sizes, caplog):
     sizes.open_window("w")
     sizes.add([task(Odd(), 0, 1)])
     with caplog.at_level(logging.ERROR):
         assert sizes.close_window("w") == {}
-    assert sizes.off == "the sizes of tasks failed: RecursionError: too deep"
+        assert sizes.off == "the sizes of tasks failed: RecursionError: too deep"
+        sizes.open_window("v")
+    assert not sizes.open
+    assert sizes.close_window("v") == {}
+    assert len(caplog.records) == 1
+    failing = SizesByWindow()
+    failing.open_window("w")
+    failing.add([("not", "a task")])
+    assert not failing.open
+    assert failing.close_window("w") == {}
+    assert failing.off is not None

@@ -12,53 +12,37 @@ from dask_efficiency.accounts.wire.heartbeats import decode, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.accounts.worker.waiting import WaitingSums
 from dask_efficiency.plugin.worker import worker_causes as module
-from dask_efficiency.plugin.worker.worker_causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
+from dask_efficiency.plugin.worker.worker_causes import SWITCHED_OFF, WorkerCauses
 
 PROFILE = {SampleRow("thread-noncpu", "gil", "inc", (Frame("f", "x.py", 1),)): 5}
 
 
 class Sampler:
-    """Samples what a test says."""
+    """A sampler without threads of its own."""
 
     def __init__(self, *args: Any) -> None:
         self.off: str | None = None
         self.sums = WaitingSums()
-        self.spent = 0
-        self.began = 0
+        self.spent = self.began = 0
         self.windows: set[str] = set()
+        self.open_window = self.windows.add
+        self.stop = self.tick_now = lambda: None
 
     def start(self) -> None:
         self.began += 1
-        self.spent += 1
 
-    def stop(self) -> None:
-        pass
-
-    def tick_now(self) -> None:
-        pass
-
-    def open_window(self, window_id: str) -> None:
-        self.windows.add(window_id)
-
-    def close_window(self, window_id: str) -> WindowDetails | None:
-        if window_id not in self.windows:
-            return None
-        self.windows.remove(window_id)
-        return WindowDetails(profile=PROFILE)
+    def close_window(self, window: str) -> WindowDetails | None:
+        return WindowDetails(profile=PROFILE) if window in self.windows else None
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Sampler]:
     """The samplers that were made, oldest first."""
     samplers: list[Sampler] = []
-
-    def make(*args: Any) -> Sampler:
-        samplers.append(Sampler())
-        return samplers[-1]
-
-    monkeypatch.setattr(module, "WaitingSampler", make)
+    monkeypatch.setattr(module, "WaitingSampler", lambda *args: samplers.append(Sampler()) or samplers[-1])
     return samplers
 
 
@@ -93,7 +77,7 @@ def test_causes_add_up_to_the_accounts_as_the_scheduler_checks_them(made):
     assert found.not_sampled == ""
 
 
-def test_where_nobody_samples_the_overhead_is_told_and_the_reason(made):
+def test_without_sampling_the_overhead_and_the_reason_are_reported(made):
     for whole, reason in ((worker_causes(enabled=False), SWITCHED_OFF), (worker_causes(), "not Linux")):
         made[-1].off = "not Linux"
         ledger = Ledger(1, at=0)
@@ -115,18 +99,15 @@ def test_a_window_has_the_causes_and_the_profile_of_its_own_time(made):
     assert balance is not None
     found = whole.close_window("w", balance, {"hand-over": 60, "event-loop": 55}).details
     assert found == WindowDetails(
-        causes={("span", "inc"): {"gil": 30, "lock": 10}},
-        overhead={"hand-over": 10, "event-loop": 5},
-        profile=PROFILE,
+        causes={("span", "inc"): {"gil": 30, "lock": 10}}, overhead={"hand-over": 10, "event-loop": 5}, profile=PROFILE
     )
 
 
-def test_windows_that_nobody_closes_are_forgotten(made):
+def test_windows_that_are_never_closed_are_forgotten(made):
     whole = worker_causes()
     for i in range(MAX_WINDOWS + 3):
         whole.open_window(str(i), {})
-    assert len(made[0].windows) == MAX_WINDOWS
-    assert "0" not in made[0].windows
+    assert list(whole._opened) == [str(i) for i in range(3, MAX_WINDOWS + 3)]
 
 
 def test_sampling_goes_on_with_what_was_sampled_when_it_is_switched_on_again(made):
@@ -141,14 +122,14 @@ def test_sampling_goes_on_with_what_was_sampled_when_it_is_switched_on_again(mad
     assert made[1].sums is made[0].sums
 
 
-def test_nobody_is_asked_of_library_threads_while_none_was_seen_at_work(made):
+def test_library_threads_count_once_any_was_sampled(made):
     whole = worker_causes()
     assert whole.library() is None
     made[0].sums.any_library = True
     assert whole.library() is not None
 
 
-def test_where_finding_causes_fails_the_accounts_go_on_without_them(made, monkeypatch, caplog):
+def test_the_accounts_go_on_without_causes_after_a_failure(made, monkeypatch, caplog):
     whole = worker_causes()
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)

@@ -1,4 +1,4 @@
-"""Threads of this process that wait in known ways, for what looks at threads."""
+"""Threads of this process that wait in known ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from dask_efficiency.plugin.worker.sampler import _why_not
 
-#: Seconds for which a condition is waited for: generous, for a machine may be busy.
+#: Seconds to wait for a condition: generous, as a machine may be busy.
 LIMIT = 60
 
 needs_threads = pytest.mark.skipif(_why_not() is not None, reason=f"threads cannot be sampled here: {_why_not()}")

@@ -52,6 +52,20 @@ def test_one_straggler_is_found_among_few_and_many(workers: int) -> None:
     assert names(find_stragglers(slowed(tasks(workers), "w01", 1.5))) == ["w01"]
 
 
+@pytest.mark.parametrize("clearly", [7, 0])
+def test_one_that_is_hardly_slow_enough_is_found_among_many_that_are(clearly: int) -> None:
+    frame = slowed(tasks(24, per_worker=16, seed=4), "w00", 1.15)
+    found = names(find_stragglers(slowed(frame, [f"w{i:02}" for i in range(1, clearly + 1)], 1.5)))
+    assert ("w00" in found) == bool(clearly)
+    assert len(found) == (8 if clearly else 0)
+
+
+def test_a_slow_worker_with_four_tasks_is_judged() -> None:
+    frame = tasks(per_worker=6, prefixes=("fit",))
+    frame = frame.groupby("worker").head(6).drop(frame[frame.worker == "w03"].index[4:])
+    assert names(find_stragglers(slowed(frame, "w03", 1.6))) == ["w03"]
+
+
 def test_one_of_few_workers_is_not_blamed_but_the_ratio_of_two_is_reported() -> None:
     found = judge(slowed(tasks(2), "w01", 2.0))
     assert found.slow_workers == ()

@@ -11,33 +11,33 @@ from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 #: Bytes read of a file at most: ``/proc/diskstats`` of hundreds of disks.
 MAX_BYTES = 1 << 16
-
 #: Bytes below which an answer is the last: the kernel fills at least half a page, as lines are shorter than that.
 _MIN_OF_PAGE = 2048
 
 
-class KeptFiles:
-    """Reads files below a folder; a missing file stays missing.
+#: Counts so far by sensor and device, which is "" where there is only one; they become rates.
+Counters = dict[tuple[str, str], float]
 
-    Parameters
-    ----------
-    root
-        ``/proc``, ``/sys``, or a folder that looks like it.
-    reader
-        Reads with the GIL held: after a release, a thread waits up to 5 ms to get it back while tasks compute. None for
-        files on which the kernel may sleep, such as those that ask the firmware of a network card.
+
+class KeptFiles:
+    """Reads files below a folder that is ``/proc``, ``/sys``, or looks like it; a missing file stays missing.
+
+    With a reader, the GIL is held: after a release, a thread waits up to 5 ms to get it back while tasks compute. None
+    for files on which the kernel may sleep, such as those that ask the firmware of a network card.
     """
 
     def __init__(self, root: Path, reader: HeldReader | None = None) -> None:
-        self.root = root
-        self._reader = reader
+        self.root, self._reader = root, reader
         self._kept: dict[str, int] = {}
 
     def read(self, path: str, nbytes: int = MAX_BYTES) -> bytes:
         """Content of a file; empty if it is missing, or cannot be read now."""
         descriptor = self._kept.get(path)
         if descriptor is None:
-            descriptor = self._kept[path] = self._open(path)
+            descriptor = -1
+            with suppress(OSError):
+                descriptor = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+            self._kept[path] = descriptor
         if descriptor < 0:
             return b""
         content = more = self._once(descriptor, nbytes, 0)
@@ -73,11 +73,6 @@ class KeptFiles:
         for descriptor in kept.values():
             if descriptor >= 0:
                 os.close(descriptor)
-
-    def _open(self, path: str) -> int:
-        with suppress(OSError):
-            return os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
-        return -1
 
 
 def words_of(content: bytes) -> Iterator[list[bytes]]:

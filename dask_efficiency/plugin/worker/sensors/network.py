@@ -10,16 +10,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from dask_efficiency.accounts.sensors import Rates
-from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
+from dask_efficiency.plugin.worker.sensors.files import Counters, KeptFiles, words_of
 
 #: Columns of ``/proc/net/dev`` after the name: errors and drops, received and sent.
 _ERRORS, _DROPS = (2, 10), (3, 11)
 _COLUMNS = 16
-
 #: Readings between two searches for interfaces: a minute or more.
 LOOK_AGAIN = 60
-
 #: Interfaces that are read; of more, the first. A guess, to bound the cost.
 MAX_INTERFACES = 32
 
@@ -33,32 +30,27 @@ class NetworkSensors:
     Physical interfaces count where there are any; else, as in a container, all but the loopback.
     """
 
-    def __init__(self, proc: KeptFiles, sys: KeptFiles, pauses: Pauses = lambda interface: {}) -> None:
+    def __init__(self, proc: KeptFiles, sys: KeptFiles, pauses: Pauses) -> None:
         self._proc, self._sys = proc, sys
         self._pauses = pauses
-        self._rates: Rates[tuple[str, str]] = Rates()
         self._physical: Sequence[str] = ()
         self._readings = 0
 
-    def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
+    def read(self, counters: Counters) -> dict[str, float]:
+        """Add to the counters; no other sensor is read here."""
         if self._readings % LOOK_AGAIN == 0:
-            net = "class/net"
-            names = self._sys.names(net)
-            physical = [name for name in names if (self._sys.root / net / name / "device").exists()]
-            self._physical = physical[:MAX_INTERFACES]
+            found = self._sys.root.glob("class/net/*/device")
+            self._physical = sorted(device.parent.name for device in found)[:MAX_INTERFACES]
         self._readings += 1
-        counters: dict[tuple[str, str], float] = {}
         self._read_interfaces(counters)
-        again = self._retransmitted()
-        if again is not None:
+        if (again := self._retransmitted()) is not None:
             counters["retransmits", ""] = again
         for interface in self._physical:
             for sensor, count in self._pauses(interface).items():
                 counters[sensor, interface] = count
-        return summed(self._rates.take(counters, at=at))
+        return {}
 
-    def _read_interfaces(self, counters: dict[tuple[str, str], float]) -> None:
+    def _read_interfaces(self, counters: Counters) -> None:
         rows = {}
         for line in self._proc.read("net/dev").decode(errors="replace").split("\n"):
             name, colon, numbers = line.partition(":")
@@ -71,26 +63,12 @@ class NetworkSensors:
             counters["net_drops", name] = sum(int(rows[name][column]) for column in _DROPS)
 
     def _retransmitted(self) -> int | None:
-        names: list[bytes] = []
-        for words in words_of(self._proc.read("net/snmp")):
-            if words[0] != b"Tcp:":
-                continue
-            if not names:
-                names = words
-            elif b"RetransSegs" in names and len(words) == len(names):
-                return int(words[names.index(b"RetransSegs")])
+        # Two lines: the names, and the numbers.
+        rows = [words for words in words_of(self._proc.read("net/snmp")) if words[0] == b"Tcp:"]
+        if len(rows) == 2 and len(rows[0]) == len(rows[1]) and b"RetransSegs" in rows[0]:
+            return int(rows[1][rows[0].index(b"RetransSegs")])
         return None
 
-
-def summed(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Sum rates of devices by sensor."""
-    found: dict[str, float] = {}
-    for (sensor, _), rate in rates.items():
-        found[sensor] = found.get(sensor, 0.0) + rate
-    return found
-
-
-_FOLDER = "class/infiniband"
 
 #: Files of a port, their sensors, and units: data is counted in words of four bytes. The last ones are Mellanox's.
 FILES: tuple[tuple[str, str, int], ...] = (
@@ -110,23 +88,16 @@ class RdmaSensors:
 
     def __init__(self, sys: KeptFiles) -> None:
         self._sys = sys
-        self._rates: Rates[tuple[str, str]] = Rates()
-        ports = [
-            f"{_FOLDER}/{device}/ports/{port}"
-            for device in sys.names(_FOLDER)
-            for port in sys.names(f"{_FOLDER}/{device}/ports")
-        ]
-        there = [(f"{port}/{path}", sensor, unit) for port in ports[:MAX_PORTS] for path, sensor, unit in FILES]
+        ports = sorted(port.relative_to(sys.root) for port in sys.root.glob("class/infiniband/*/ports/*"))[:MAX_PORTS]
+        there = [(f"{port}/{path}", sensor, unit) for port in ports for path, sensor, unit in FILES]
         self._files = [file for file in there if (sys.root / file[0]).exists()]
 
-    def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors`."""
-        counters: dict[tuple[str, str], float] = {}
+    def read(self, counters: Counters) -> dict[str, float]:
+        """Add to the counters; no other sensor is read here."""
         for path, sensor, unit in self._files:
-            count = self._sys.number(path)
-            if count is not None:
+            if (count := self._sys.number(path)) is not None:
                 counters[sensor, path] = unit * count
-        return summed(self._rates.take(counters, at=at))
+        return {}
 
 
 #: Of ``linux/sockios.h`` and ``linux/ethtool.h``.
@@ -134,10 +105,8 @@ _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
 _SS_STATS = 1
 _NAME_BYTES = 32
-
 #: Room for statistics of an interface: the kernel writes as many as the driver has by then, not as many as were asked.
 MAX_STATISTICS = 1 << 14
-
 #: Drivers' names for pause frames of a priority: mlx5 ``tx_prio3_pause``, bnxt ``tx_pfc_ena_frames_pri3``, ice
 #: ``tx_priority_3_xoff.nic``. Durations of pauses (``_duration``) do not match.
 _PAUSE = re.compile(r"(rx|tx)_(?:prio\d_pause|pfc_(?:ena_)?frames_pri(?:o)?\d|priority_\d_xoff(?:\.nic)?)\Z")

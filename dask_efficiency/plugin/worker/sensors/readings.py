@@ -6,20 +6,17 @@ import sys
 import threading
 from collections.abc import Callable
 from time import monotonic, thread_time_ns
-from typing import TYPE_CHECKING
+
+from distributed import Worker
 
 from dask_efficiency.accounts.sensors import encode_sensors
 from dask_efficiency.plugin.worker.sensors.host import HostSensors
 from dask_efficiency.show.log import logger
 
-if TYPE_CHECKING:
-    from distributed import Worker
-
 #: Seconds between two readings, at least: the rate of heartbeats.
 READING_SECONDS = 1.0
 #: Share of a core that readings may take, as the option promises: long ones come less often.
 MAX_SHARE = 0.001
-
 #: Age, seconds, beyond which a reading is not sent: it would not match the heartbeat's time.
 MAX_AGE = 15.0
 
@@ -31,18 +28,10 @@ class WorkerSensors:
     one of the faults to find, would block the event loop, or the thread on which Dask (de)serialises. If heartbeats are
     rare, readings are too, and their rates cover all the time between. Each worker of a host reads for itself, so none
     depends on another.
-
-    Parameters
-    ----------
-    worker
-        The worker.
-    new_host
-        Makes the reader of the host; called in the other thread.
     """
 
     def __init__(self, worker: Worker, new_host: Callable[[], HostSensors] = HostSensors) -> None:
-        self._worker = worker
-        self._new_host = new_host
+        self._worker, self._new_host = worker, new_host
         self._host: HostSensors | None = None
         self._enabled = False
         #: Held while reading or closing.
@@ -79,8 +68,6 @@ class WorkerSensors:
             except RuntimeError:  # too many threads, or the worker ends
                 self._reading = self._enabled = False
         return self._encoded if self._enabled and at - self._read_at <= MAX_AGE else []
-
-    # -- in the other thread -------------------------------------------------------------------
 
     def _read(self) -> None:
         began = thread_time_ns()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from dask_efficiency.plugin.guard import Guard
@@ -47,7 +48,8 @@ class RecorderPart(WorkerPart):
 
     def _begin(self, recording: str, profile: Requests) -> None:
         made = offered("profiles/torch")
-        profiles = None if made is None else made(self._worker.state.tasks, self._threads.profile)
+        surround = partial(self._threads.surround, "profiles")
+        profiles = None if made is None else made(self._worker.state.tasks, surround)
         self.recorder = WorkerRecorder(self._worker, recording, profiles)
         if profiles is not None:
             profiles.ask(profile)

@@ -66,13 +66,13 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_a_host_that_says_nothing_has_no_sensor(tree):
+def test_a_host_without_files_has_no_sensors(tree):
     host = tree.sensors()
     assert host.read(0.0) == {}
     assert host.read(1.0) == {}
 
 
-def test_this_machine_says_something_that_can_be(tree):
+def test_sensors_of_this_machine_are_plausible(tree):
     host = HostSensors()
     until = time.monotonic() + 60
     found: dict[str, float] = {}
@@ -102,7 +102,7 @@ def test_a_counter_that_falls_gives_no_share_and_the_next_reading_goes_on(tree):
     assert found == [{}, {"host_cpu": 0.5, "steal": 0.0}, {}, {"host_cpu": 0.5, "steal": 0.0}]
 
 
-def test_cores_that_wait_are_slow_or_hot_show(tree):
+def test_cores_that_wait_are_slow_or_hot_are_noticed(tree):
     for core in range(32):
         tree.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq", 2_000_000)
         tree.write(f"sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count", 5)
@@ -119,7 +119,7 @@ def test_cores_that_wait_are_slow_or_hot_show(tree):
     assert host.read(2.0) == {"cpu_clock": 1e9, "run_queue": 0.5, "cpu_pressure": 0.5, "cpu_throttles": 4.0}
 
 
-def test_memory_that_is_short_shows(tree):
+def test_shortage_of_memory_is_noticed(tree):
     meminfo = "MemTotal:       24684084 kB\nMemFree:        23186408 kB\nMemAvailable:   {} kB\nBuffers: 1 kB"
     tree.write("proc/meminfo", meminfo.format(1_000))
     tree.write("proc/vmstat", "nr_free_pages 1\npswpin 10\npswpout 20")
@@ -129,15 +129,11 @@ def test_memory_that_is_short_shows(tree):
     tree.write("proc/vmstat", "nr_free_pages 1\npswpin 14\npswpout 20")
     tree.pressure("memory", 0.5)
     page = os.sysconf("SC_PAGE_SIZE")
-    assert host.read(2.0) == {
-        "memory_available": 1_024_000,
-        "swap_in": 2 * page,
-        "swap_out": 0,
-        "memory_pressure": 0.25,
-    }
+    rates = {"swap_in": 2 * page, "swap_out": 0, "memory_pressure": 0.25}
+    assert host.read(2.0) == {"memory_available": 1_024_000, **rates}
 
 
-def test_the_busiest_disk_and_the_mean_wait_of_all_requests_show(tree):
+def test_disks_have_the_share_of_the_busiest_and_the_mean_wait_of_all_requests(tree):
     tree.disks(vda=(0, 0, 0, 0, 0), nvme0n1=(7, 7, 7, 7, 7), sda1=(0, 0, 0, 0, 0), loop0=(0, 0, 0, 0, 0))
     host = tree.sensors()
     assert host.read(0.0) == {}
@@ -155,7 +151,7 @@ def test_milliseconds_of_a_disk_that_begin_anew_go_on(tree):
     assert host.read(1.0) == {"disk_busy": 0.2, "disk_wait": 0.02}
 
 
-def test_packets_that_are_lost_are_counted_on_physical_interfaces(tree):
+def test_lost_packets_are_counted_on_physical_interfaces(tree):
     (tree.root / "sys/class/net/eth0/device").mkdir(parents=True)
     (tree.root / "sys/class/net/lo").mkdir()
     tree.interfaces(lo=(0, 0), eth0=(1, 2), veth9=(0, 0))
@@ -183,7 +179,7 @@ def test_an_interface_that_comes_makes_no_rate_jump(tree):
     assert host.read(1.0) == {"net_errors": 0.0, "net_drops": 0.0}
 
 
-def test_pause_frames_of_an_interface_show(tree):
+def test_pause_frames_of_an_interface_are_a_rate(tree):
     (tree.root / "sys/class/net/eth0/device").mkdir(parents=True)
     host = tree.sensors()
     for i in range(2):
@@ -192,7 +188,7 @@ def test_pause_frames_of_an_interface_show(tree):
     assert found == {"pfc_sent": 5.0, "pfc_received": 2.0}
 
 
-def test_rdma_ports_show_with_what_they_were_told_of_congestion(tree):
+def test_rdma_ports_have_rates_of_data_and_of_congestion(tree):
     port = "sys/class/infiniband/mlx5_0/ports/1"
     names = {
         "counters/port_rcv_data": 100,
@@ -228,7 +224,7 @@ def test_files_of_another_shape_are_absent(tree, content):
     assert host.read(1.0) == {}
 
 
-def test_a_file_that_is_not_there_is_not_asked_for_again(tree, monkeypatch):
+def test_a_missing_file_is_not_opened_again(tree, monkeypatch):
     files = KeptFiles(tree.root)
     assert files.read("x") == b""
     tree.write("x", "1")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ethtool is of L
         (["tx_pause", "rx_drops"], []),
     ],
 )
-def test_drivers_call_pause_frames_of_a_priority_by_different_names(names, sensors):
+def test_pause_frames_of_a_priority_are_known_by_the_names_of_each_driver(names, sensors):
     count, found = pauses_among(names)
     assert count == len(names)
     assert list(found.values()) == sensors
@@ -53,38 +53,29 @@ class Driver:
         ctypes.memmove(address + at, answers[what], len(answers[what]))
 
 
-def test_pause_frames_are_summed_over_the_priorities(monkeypatch):
+@pytest.fixture
+def frames():
+    frames = PauseFrames()
+    yield frames
+    frames.close()
+
+
+def test_pause_frames_are_summed_over_the_priorities(monkeypatch, frames):
     driver = Driver(rx_packets=9, rx_prio0_pause=1, rx_prio3_pause=10, tx_prio3_pause=100)
     monkeypatch.setattr(network.fcntl, "ioctl", driver.ioctl)
-    frames = PauseFrames()
     assert frames("eth0") == {"pfc_received": 11, "pfc_sent": 100}
     driver.statistics["tx_prio3_pause"] = 130
     assert frames("eth0") == {"pfc_received": 11, "pfc_sent": 130}
     assert frames("other") == {}
-    frames.close()
-
-
-def test_a_driver_whose_statistics_change_is_asked_for_their_names_anew(monkeypatch):
-    driver = Driver(rx_packets=9, tx_prio3_pause=100)
-    monkeypatch.setattr(network.fcntl, "ioctl", driver.ioctl)
-    frames = PauseFrames()
-    assert frames("eth0") == {"pfc_sent": 100}
-    driver.statistics = {**{f"rx_queue_{i}": i for i in range(1_000)}, "tx_prio3_pause": 101}
+    # Statistics that change are looked up anew, at the next reading.
+    driver.statistics = {**{f"rx_queue_{i}": i for i in range(1_000)}, "tx_prio3_pause": 131}
     assert frames("eth0") == {}
-    assert frames("eth0") == {"pfc_sent": 101}
-    frames.close()
+    assert frames("eth0") == {"pfc_sent": 131}
 
 
-def test_a_driver_that_counts_no_pause_frames_is_asked_once(monkeypatch):
+def test_a_driver_that_counts_no_pause_frames_is_asked_once(monkeypatch, frames):
+    assert frames("lo") == {}  # of this machine
     driver = Driver(rx_packets=9)
     monkeypatch.setattr(network.fcntl, "ioctl", driver.ioctl)
-    frames = PauseFrames()
     assert frames("eth0") == frames("eth0") == {}
     assert driver.asked == [0x37, 0x1B]
-    frames.close()
-
-
-def test_the_loopback_of_this_machine_pauses_nobody():
-    frames = PauseFrames()
-    assert frames("lo") == {}
-    frames.close()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sensors are rea
 
 
 class Bench:
-    """A worker whose other thread does what it is given when it is told to, and a clock."""
+    """A worker whose other thread runs in :meth:`run`, and a clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -56,7 +56,7 @@ class Bench:
         while self.waiting:
             self.waiting.pop()()
 
-    def told(self) -> float | None:
+    def latest(self) -> float | None:
         payload = self.sensors.latest()
         return float(decode_sensors(payload)[list(HOST_SENSORS).index("steal")]) if payload else None
 
@@ -66,25 +66,27 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-def test_a_heartbeat_carries_the_last_reading_and_asks_for_the_next(bench):
-    assert bench.told() is None
+def test_a_heartbeat_carries_the_last_reading_while_it_is_new_and_starts_the_next(bench):
+    assert bench.latest() is None
     bench.run()
     bench.now = 102.0
-    assert bench.told() == 100
+    assert bench.latest() == 100
     bench.run()
-    assert bench.told() == 102
+    assert bench.latest() == 102
+    bench.now += 60
+    assert bench.latest() is None
 
 
-def test_it_reads_once_a_second_at_most_and_one_reading_at_a_time(bench):
+def test_at_most_one_reading_a_second_and_one_at_a_time(bench):
     for _ in range(40):
-        bench.told()
+        bench.latest()
         bench.now += 0.1
     assert len(bench.waiting) == 1
     bench.run()
     asked = 0
     for _ in range(100):
         bench.now += 0.1
-        bench.told()
+        bench.latest()
         asked += len(bench.waiting)
         bench.run()
     assert 9 <= asked <= 11
@@ -92,62 +94,55 @@ def test_it_reads_once_a_second_at_most_and_one_reading_at_a_time(bench):
 
 def test_readings_that_take_long_come_less_often(bench):
     bench.takes = 30_000_000
-    bench.told()
+    bench.latest()
     bench.run()
     bench.now += 29
-    bench.told()
+    bench.latest()
     assert not bench.waiting
     bench.now += 2
-    bench.told()
+    bench.latest()
     assert bench.waiting
     assert bench.sensors.spent == 30_000_000
 
 
-def test_a_reading_that_is_old_is_not_told(bench):
-    bench.told()
-    bench.run()
-    bench.now += 60
-    assert bench.told() is None
-
-
-def test_a_failure_is_logged_once_and_costs_nothing_else(bench, caplog):
+def test_readings_end_with_a_failure_which_is_logged_once(bench, caplog):
     bench.broken = True
     with caplog.at_level(logging.ERROR, "dask_efficiency"):
         for _ in range(3):
-            assert bench.told() is None
+            assert bench.latest() is None
             bench.run()
             bench.now += 5
     assert caplog.text.count("no longer reads the sensors of tcp://w") == 1
     assert [host.closed for host in bench.hosts] == [1]
 
 
-def test_switched_off_it_reads_and_tells_nothing_and_can_begin_again(bench):
-    bench.told()
+def test_readings_can_be_switched_off_and_on_again(bench):
+    bench.latest()
     bench.run()
     bench.sensors.start(enabled=False)
     bench.now += 5
-    assert bench.told() is None
+    assert bench.latest() is None
     assert not bench.waiting
     assert [host.closed for host in bench.hosts] == [1]
     bench.sensors.start(enabled=True)
-    bench.told()
+    bench.latest()
     bench.run()
-    assert bench.told() == 105
+    assert bench.latest() == 105
 
 
-def test_stopped_while_it_reads_it_closes_what_it_opened(bench):
-    bench.told()
+def test_a_reading_that_is_under_way_at_the_stop_closes_its_files(bench):
+    bench.latest()
     bench.sensors.stop()
     bench.run()
     assert [host.closed for host in bench.hosts] == [1]
-    assert bench.told() is None
+    assert bench.latest() is None
 
 
-def test_a_worker_that_can_have_no_thread_more_reads_no_more(bench, monkeypatch):
+def test_readings_end_if_no_thread_can_be_started(bench, monkeypatch):
     def start() -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(readings.threading, "Thread", lambda **_: SimpleNamespace(start=start))
-    assert bench.told() is None
+    assert bench.latest() is None
     bench.now += 5
-    assert bench.told() is None
+    assert bench.latest() is None

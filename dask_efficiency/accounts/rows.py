@@ -1,0 +1,57 @@
+"""Rows: whole numbers by name, which are added up, subtracted, and divided without losing one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+#: Stands for names beyond those that are kept apart.
+OTHER = "(other)"
+
+
+def kept_apart(name: str, known: Collection[str], at_most: int) -> str:
+    """The name itself if it is known or there is room for it, and else :data:`OTHER`."""
+    return name if name in known or len(known) < at_most else OTHER
+
+
+def add(row: dict[_Name, int], more: Mapping[_Name, int]) -> None:
+    """Add to a row."""
+    for name, n in more.items():
+        row[name] = row.get(name, 0) + n
+
+
+def growth(now: Mapping[_Name, int], then: Mapping[_Name, int]) -> dict[_Name, int]:
+    """The numbers that grew, by how much."""
+    return {name: n - then.get(name, 0) for name, n in now.items() if n > then.get(name, 0)}
+
+
+def in_proportion(weights: Sequence[int], total: int) -> list[int]:
+    """Divide a total into whole numbers in proportion to weights, not all 0: differences of floors of running sums."""
+    whole = sum(weights)
+    found, running, given = [], 0, 0
+    for weight in weights:
+        running += weight
+        upto = running * total // whole
+        found.append(upto - given)
+        given = upto
+    return found
+
+
+def scale_down(values: Sequence[int], total: int) -> list[int]:
+    """Scale whole numbers down to a smaller total, exactly: none grows, and none is off by more than one."""
+    whole = sum(values)
+    if not 0 <= total <= whole:
+        raise ValueError(f"cannot scale a row of {whole} to {total}; expected 0 to {whole}")
+    return in_proportion(values, total) if whole else [0] * len(values)
+
+
+def divide(weights: Mapping[_Name, int], total: int) -> dict[_Name, int]:
+    """Divide a total by name in proportion to weights, not all 0."""
+    return dict(zip(weights, in_proportion([*weights.values()], total), strict=True))
+
+
+def cap(row: Mapping[_Name, int], most: int) -> dict[_Name, int]:
+    """Scale a row down where its sum is more than ``most``."""
+    return divide(row, most) if sum(row.values()) > most else dict(row)
