@@ -53,7 +53,7 @@ def test_one_straggler_is_found_among_few_and_many(workers: int) -> None:
 
 
 @pytest.mark.parametrize("clearly", [7, 0])
-def test_one_that_is_hardly_slow_enough_is_found_among_many_that_are(clearly: int) -> None:
+def test_a_barely_slow_worker_is_found_only_among_clearly_slow_ones(clearly: int) -> None:
     frame = slowed(tasks(24, per_worker=16, seed=4), "w00", 1.15)
     found = names(find_stragglers(slowed(frame, [f"w{i:02}" for i in range(1, clearly + 1)], 1.5)))
     assert ("w00" in found) == bool(clearly)
