@@ -33,10 +33,10 @@ PROVES = {
         "test_a_report_agrees_with_dasks_fine_metrics_and_spans[spill-disk-read]": "spill, as Dask sums it",
     },
     "plugin/test_adaptive_on_a_cluster.py": {
-        "test_a_note_says_that_a_window_is_longer_than_asked_for": "a retrospect's window is as long as it says",
+        "test_a_note_has_the_length_of_a_window_longer_than_asked_for": "a retrospect's window is as long as it says",
     },
     "plugin/test_repeats_on_a_cluster.py": {
-        "test_a_window_has_the_repeats_inside_it": "repeated is told from recomputed",
+        "test_a_window_has_the_repeats_inside_it": "repeated is distinguished from recomputed",
     },
     "plugin/test_gpu_on_a_cluster.py": {
         "test_gpu_time_of_tasks_reaches_the_report_and_the_metrics": "GPU time's way from a worker to a person",
@@ -72,7 +72,7 @@ PROVES = {
         "test_workers_are_measured_without_a_task_and_two_are_too_few_to_tell": "a preflight",
     },
     "preflights/test_gate_on_a_cluster.py": {
-        "test_the_slow_one_is_named_and_retired_if_one_asks_for_that": "the gate of workers that join",
+        "test_a_slow_worker_is_named_and_retired_if_asked_for": "the gate of workers that join",
     },
     "live/test_activity_on_a_cluster.py": {
         "test_every_scrape_of_a_worker_adds_up_to_its_threads_times_its_time": "a live view's sum",
@@ -91,7 +91,7 @@ PROVES = {
     },
     "runs/path/test_path_on_a_cluster.py": {
         "test_the_segments_tile_explain_and_replay_as_long[transfer-bound]": "a path covers its run; so does a replay",
-        "test_a_worker_that_dies_is_on_the_path_with_what_it_ran": "paths across a worker that died",
+        "test_a_worker_that_dies_is_on_the_path_with_its_task": "paths across a worker that died",
         "test_a_slow_link_is_transfer": "a delay that was put in is on the path, by its kind",
     },
     "live/test_prometheus_on_a_cluster.py": {

@@ -46,7 +46,7 @@ def diary(tmp_path: Path) -> Diary:
 
 @pytest.fixture
 def new_cluster() -> Any:
-    """Makes a cluster for one test, of two workers with two threads each if not told otherwise."""
+    """Makes a cluster for one test, of two workers with two threads each unless given otherwise."""
     return _cluster
 
 

@@ -56,7 +56,7 @@ settings.load_profile("test")
 # before in the process: a test would have other examples in each order and with each wing.
 providers._get_local_constants = partial(providers.Constants)  # type: ignore[attr-defined]
 
-# A local cluster gives a worker up for good that is not back from a restart by then, which are 15 s if not told.
+# A local cluster gives a worker up for good that is not back from a restart by then, which are 15 s by default.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 
 # Workers are forked off a process that has imported distributed, as in upstream's own tests: to import it takes each

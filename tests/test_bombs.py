@@ -91,8 +91,8 @@ def test_no_reader_unpacks_a_bomb(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", READ, *paths], capture_output=True, text=True, cwd=Path(__file__).parents[1]
     )
-    *said, grown = done.stdout.splitlines()
-    assert said == [f"{path} FileTooLargeError" for path in paths], done.stderr
+    *lines, grown = done.stdout.splitlines()
+    assert lines == [f"{path} FileTooLargeError" for path in paths], done.stderr
     # What a file may hold, in pieces and as a whole, and some room; any bomb alone is more.
     assert int(grown.removeprefix("grown by ")) < 5 * storage.MAX_BYTES < HELD
 
@@ -218,7 +218,7 @@ def test_a_forged_size_is_not_believed(small: None) -> None:
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_file_that_ends_early_or_is_damaged_says_so(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+def test_a_file_that_ends_early_or_is_damaged_is_refused(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
     path, content = tmp_path / "file", compress(bytes(range(256)) * 100)
     path.write_bytes(content[:-5])
     with reading(path) as file, pytest.raises(DamagedFileError, match=f"ends early, after {len(content) - 5} bytes"):
@@ -228,7 +228,7 @@ def test_a_file_that_ends_early_or_is_damaged_says_so(compress: Callable[[bytes]
         file.read()
 
 
-def test_the_command_line_refuses_in_one_line_and_reads_any_size_when_told(
+def test_the_command_line_refuses_a_bomb_in_one_line_unless_any_size_is_allowed(
     small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -239,5 +239,5 @@ def test_the_command_line_refuses_in_one_line_and_reads_any_size_when_told(
     assert refused.output.startswith("Error: report.json.gz: its first ")
     assert "If you trust it: `dask-efficiency --any-size`" in refused.output
     assert len(refused.output.splitlines()) == 1
-    told = CliRunner().invoke(main, ["--any-size", "report", "report.json.gz"])
-    assert "'report' lacks" in told.output
+    allowed = CliRunner().invoke(main, ["--any-size", "report", "report.json.gz"])
+    assert "'report' lacks" in allowed.output

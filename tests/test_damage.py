@@ -289,7 +289,7 @@ ACTIONS = [name for key, name in vars(names).items() if key.isupper() and isinst
 def test_damaged_questions_events_and_replies_leave_the_scheduler_answering(
     questions: list[tuple[str, Any]], events: list[tuple[str, Any]], replies: list[Any]
 ) -> None:
-    """Whoever can reach a scheduler may ask it anything; what is wrong is told to who asked."""
+    """Whoever can reach a scheduler may ask it anything; the asker gets the error."""
 
     async def check() -> None:
         async with cluster() as made:

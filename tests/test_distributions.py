@@ -75,7 +75,7 @@ def test_the_oldest_distributed_that_is_named_is_tried_and_refuses_older_ones():
     assert tuple(map(int, oldest.split(".")[:2])) == OLDEST_DISTRIBUTED
 
 
-def test_conda_installs_what_pip_does():
+def test_conda_installs_the_same_packages_as_pip():
     run = {*RECIPE["requirements"]["run"]} - {"__unix", "python >=${{ python_min }}"}
     assert {line.replace(" ", "") for line in run} == {*PROJECT["dependencies"]}
     assert RECIPE["build"]["python"]["entry_points"] == [
@@ -83,7 +83,7 @@ def test_conda_installs_what_pip_does():
     ]
 
 
-def test_the_workflow_runs_what_a_developer_runs():
+def test_the_workflow_runs_the_same_commands_as_a_developer():
     commands = [step["run"] for job in WORKFLOW["jobs"].values() for step in job["steps"] if "run" in step]
     for command in commands:
         program, *target = command.split()

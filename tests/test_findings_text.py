@@ -20,11 +20,11 @@ def test_the_titles_and_cures_are_these() -> None:
 
 
 def _golden() -> str:
-    said = [(kind, *told) for kind, told in (path.TITLES | torch_path.TITLES).items()]
-    said += [*(("slow-rank", *told) for told in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
-    said += [(f"slow-worker, slow-host ({cause})", *told) for cause, told in MEANINGS.items()]
-    said += [(kind, *told) for kind, told in {"long-task": LONG_TASK, **PATHS}.items()]
-    paths = [f"{kind}: {title}\n  {advice}".rstrip() + "\n" for kind, title, advice in said]
+    rows = [(kind, *texts) for kind, texts in (path.TITLES | torch_path.TITLES).items()]
+    rows += [*(("slow-rank", *texts) for texts in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
+    rows += [(f"slow-worker, slow-host ({cause})", *texts) for cause, texts in MEANINGS.items()]
+    rows += [(kind, *texts) for kind, texts in {"long-task": LONG_TASK, **PATHS}.items()]
+    paths = [f"{kind}: {title}\n  {advice}".rstrip() + "\n" for kind, title, advice in rows]
     better = [f"torch, {where}:\n  {advice}\n" for where, advice in torch_path.BETTER.items()]
     return "\n".join([*_written(KINDS), *_written(BESIDE), *paths, *better])
 

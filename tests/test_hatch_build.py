@@ -73,13 +73,13 @@ def test_without_a_compiler_a_wheel_is_pure(checkout: Path, capsys: pytest.Captu
 
 
 @pytest.mark.usefixtures("compiler")
-def test_where_a_pure_wheel_was_installed_a_command_adds_the_library(checkout: Path):
+def test_a_command_adds_the_library_to_a_pure_wheel(checkout: Path):
     command = [sys.executable, "-m", "dask_efficiency.gpu.cupti"]
     subprocess.run(command, cwd=checkout, check=True)
     assert (checkout / LIBRARY).read_bytes().startswith(b"\x7fELF")
 
 
-def test_where_there_is_no_compiler_that_command_says_so_in_one_line(checkout: Path):
+def test_without_a_compiler_the_command_fails_with_one_line(checkout: Path):
     command = [sys.executable, "-m", "dask_efficiency.gpu.cupti"]
     environment = {**os.environ, "PATH": "", "CC": ""}
     ran = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
@@ -90,7 +90,7 @@ def test_where_there_is_no_compiler_that_command_says_so_in_one_line(checkout: P
 
 
 @pytest.mark.usefixtures("compiler")
-def test_an_editable_installation_has_the_library_beside_its_source(checkout: Path):
+def test_an_editable_installation_has_the_library_next_to_its_source(checkout: Path):
     wheel(checkout, "editable")
     assert (checkout / LIBRARY).read_bytes().startswith(b"\x7fELF")
 
@@ -101,7 +101,7 @@ def test_an_editable_installation_without_a_compiler_leaves_no_old_library(check
     assert not (checkout / LIBRARY).exists()
 
 
-def test_a_source_distribution_has_what_a_wheel_is_made_of_and_nothing_compiled(checkout: Path):
+def test_a_source_distribution_has_the_sources_of_a_wheel_and_nothing_compiled(checkout: Path):
     (path,) = sdists.SdistBuilder(str(checkout)).build(directory=str(checkout / "dist"), versions=["standard"])
     shutil.unpack_archive(path, checkout / "unpacked", filter="data")
     (unpacked,) = (checkout / "unpacked").iterdir()

@@ -25,7 +25,7 @@ def modules() -> dict[str, str]:
     return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def test_each_numeric_constant_of_a_module_has_a_comment_that_says_what_it_is() -> None:
+def test_each_numeric_constant_of_a_module_has_a_comment_with_its_meaning() -> None:
     assert [f"{one.module}:{one.line} {one.name}" for one in constants(PACKAGE) if not one.meaning] == []
 
 

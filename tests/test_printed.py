@@ -88,7 +88,7 @@ def raw(node: ast.expr) -> Iterator[str]:
         yield ast.unparse(node)
 
 
-def test_all_that_prints_a_name_makes_it_harmless_or_is_listed_here() -> None:
+def test_every_module_that_prints_a_name_makes_it_harmless_or_is_listed_here() -> None:
     found: dict[str, list[str]] = {}
     for path, tree in trees():
         printed = [
@@ -163,11 +163,11 @@ def test_a_name_in_a_line_or_an_error_of_a_command_stays_on_its_line() -> None:
 
     group = LazyGroup("main", table={"tells": (f"{__name__}:tells", "")})
     group.get_command = lambda context, name: tells  # type: ignore[method-assign]
-    said = CliRunner().invoke(group, ["tells"])
-    assert said.output.splitlines() == [f"{ESCAPED} is slow", f"Error: no {ESCAPED}"]
+    result = CliRunner().invoke(group, ["tells"])
+    assert result.output.splitlines() == [f"{ESCAPED} is slow", f"Error: no {ESCAPED}"]
 
 
-def test_what_a_watch_says_of_a_machine_stays_on_its_line() -> None:
+def test_the_line_of_a_watch_about_a_machine_stays_one_line() -> None:
     pytest.importorskip("dask_efficiency.fleet")
     from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
     from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, as_line

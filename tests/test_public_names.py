@@ -40,7 +40,7 @@ def test_no_module_takes_a_public_name_away_in_whatever_order_all_are_imported(s
 
 
 @pytest.mark.parametrize("folder", ["", *FOLDERS])
-def test_every_public_name_is_where_it_says(folder: str) -> None:
+def test_every_folder_lists_its_public_names_and_no_others(folder: str) -> None:
     package = importlib.import_module(f"dask_efficiency.{folder}".rstrip("."))
     assert dir(package) == sorted(package.__all__)
     for name in package.__all__:
@@ -48,11 +48,11 @@ def test_every_public_name_is_where_it_says(folder: str) -> None:
         assert getattr(value, "__name__", name) == name
 
 
-def test_they_fit_on_one_screen() -> None:
+def test_the_public_names_fit_on_one_screen() -> None:
     assert len(dask_efficiency.__all__) <= 24
 
 
-def test_what_is_no_public_name_is_refused() -> None:
+def test_a_name_that_is_not_public_is_refused() -> None:
     for package in (dask_efficiency, importlib.import_module("dask_efficiency.fleet")):
         with pytest.raises(AttributeError, match="nothing_of_that_name"):
             package.nothing_of_that_name  # noqa: B018

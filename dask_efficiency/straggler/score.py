@@ -59,7 +59,7 @@ which z is divided. The tail is estimated with a prior that is worth four runs.
 2. Stragglers do not widen the scale (``test_stragglers_do_not_widen_the_scale``), and it never falls below the floor
    (``test_the_scale_never_falls_below_the_floor``).
 3. Of the same level, fewer observations give a smaller z (``test_few_noisy_observations_count_for_less``).
-4. Nobody is judged where too few do the same work (``test_where_too_few_do_the_same_work_nobody_is_judged``).
+4. Nobody is judged where too few do the same work (``test_no_worker_is_judged_if_too_few_do_the_same_work``).
 5. The order of rows and the names of workers do not matter, and more healthy workers neither hide nor make a straggler
    (``test_the_order_of_rows_and_the_names_of_workers_do_not_matter`` and
    ``test_more_healthy_workers_do_not_hide_a_straggler_nor_make_one`` in ``tests/runs/stragglers/test_offline.py``).

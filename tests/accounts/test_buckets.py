@@ -32,7 +32,7 @@ def test_each_bucket_has_a_short_meaning_and_all_but_running_are_finalized():
     assert {causes[-1] for causes in CAUSES.values()} == {UNKNOWN}
 
 
-def test_a_breakdown_is_in_seconds_in_the_order_of_the_buckets_and_zero_where_a_bucket_is_absent():
+def test_a_breakdown_is_in_seconds_in_the_order_of_the_buckets_with_zero_for_absent_ones():
     breakdown = Breakdown({"idle": 1_000_000_000, "thread-cpu": 3_000_000_000, "spill": 0})
     assert (breakdown["thread-cpu"], breakdown["spill"], breakdown.share("idle")) == (3.0, 0.0, 0.25)
     assert (list(breakdown), len(breakdown)) == (["thread-cpu", "idle"], 2)

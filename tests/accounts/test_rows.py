@@ -13,7 +13,7 @@ rows = st.dictionaries(st.sampled_from("abcdef"), numbers)
 
 
 @given(rows, rows)
-def test_the_growth_of_a_row_is_what_was_added(row, more):
+def test_the_growth_of_a_row_is_the_sum_of_its_additions(row, more):
     grown = dict(row)
     add(grown, more)
     assert growth(grown, row) == {name: n for name, n in more.items() if n}

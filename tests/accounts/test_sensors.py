@@ -64,7 +64,7 @@ readings = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 1e38))
 
 
 @given(readings)
-def test_a_reading_comes_back_with_what_is_absent_absent(reading):
+def test_a_decoded_reading_lacks_the_absent_sensors(reading):
     found = decode_sensors(encode_sensors(reading))
     assert [name for name, value in zip(NAMES, found, strict=True) if not np.isnan(value)] == [
         name for name in NAMES if name in reading

@@ -14,7 +14,7 @@ RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 #: Kinds that are neither a bucket nor a cause.
 OTHERS = {NOTHING, "client", "long-task", "no-workers", "repeats", "slow-worker"}
 
-#: Of a run of 10 s, 4 s are said to be saved, and are.
+#: Of a run of 10 s, 4 s are predicted to be saved, and are.
 RIGHT = Judged("object_strings", "a screen", ["thread-noncpu/gil"], 4.0, [3.0, 5.0], "replayed", "a cure", 10.0, 6.0)
 BOUND = replace(RIGHT, saves_interval=None, basis="bounded")
 
@@ -42,12 +42,12 @@ def test_the_first_finding_of_a_recorded_run_is_its_fault(name: str) -> None:
 
 
 @pytest.mark.parametrize(("cured", "kept"), [(4.9, False), (5.1, True), (6.9, True), (7.1, False), (None, None)])
-def test_what_was_replayed_is_kept_within_its_interval(cured: float | None, kept: bool | None) -> None:
+def test_a_replayed_saving_is_kept_within_its_interval(cured: float | None, kept: bool | None) -> None:
     assert replace(RIGHT, cured_seconds=cured).kept is kept
 
 
 @pytest.mark.parametrize(("cured", "kept"), [(5.4, False), (5.6, True), (11.0, True), (None, None)])
-def test_a_bound_is_kept_by_whatever_saves_no_more(cured: float | None, kept: bool | None) -> None:
+def test_a_bound_is_kept_if_no_more_is_saved(cured: float | None, kept: bool | None) -> None:
     assert replace(BOUND, cured_seconds=cured).kept is kept
 
 
@@ -58,7 +58,7 @@ def holds(*results: Judged) -> list[bool | None]:
     return [claim.holds for claim in claims(results)]
 
 
-def test_all_claims_hold_of_runs_that_save_what_was_said() -> None:
+def test_all_claims_hold_for_runs_that_save_the_predicted_time() -> None:
     assert holds(RIGHT, BOUND) == [True, True, True, True, None]
     assert holds() == [None, None, None, None, None]
 

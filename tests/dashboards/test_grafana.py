@@ -118,7 +118,7 @@ def test_the_data_source_is_a_variable_and_everything_uses_it(board):
     assert all("datasource" in part for part in (*shown(board), *targets, *board["annotations"]["list"]))
 
 
-def test_each_choice_narrows_the_next_takes_several_values_is_all_at_first_and_follows_the_time_shown(board):
+def test_each_variable_narrows_the_next_has_several_values_and_is_all_at_first(board):
     names = list(variables(board))
     assert names == ["datasource", "cluster", "job", "instance", *["worker"] * ("workers" in board["uid"])]
     for position, name in enumerate(names[1:], start=1):

@@ -22,33 +22,33 @@ def examine(monkeypatch, capsys):
     return lambda deployment: (command.examine("one", deployment, None), capsys.readouterr().out)
 
 
-def test_what_agrees_is_right(examine):
+def test_a_deployment_whose_figures_agree_is_right(examine):
     checks = [equal("tasks", 3, 3), between("cpu", 1, 2, 1.5), at_least("failed", 1, 1)]
-    right, said = examine(Deployment((), {"a cluster": lambda folder: checks}))
+    right, output = examine(Deployment((), {"a cluster": lambda folder: checks}))
     assert right
-    assert "all agree" in said
+    assert "all agree" in output
 
 
 @pytest.mark.parametrize("wrong", [equal("tasks", 3, 2), between("cpu", 1, 2, 2.5), at_least("failed", 1, 0.5)])
 def test_a_difference_is_shown(examine, wrong):
-    right, said = examine(Deployment((), {"a cluster": lambda folder: [equal("workers", 2, 2), wrong]}))
+    right, output = examine(Deployment((), {"a cluster": lambda folder: [equal("workers", 2, 2), wrong]}))
     assert not right
-    assert "1 of 2 differ" in said
-    assert [line.split()[0] for line in said.splitlines() if line.endswith("NO")] == [wrong.what]
+    assert "1 of 2 differ" in output
+    assert [line.split()[0] for line in output.splitlines() if line.endswith("NO")] == [wrong.what]
 
 
 def test_a_cluster_that_does_not_start_is_wrong_and_the_next_one_is_tried(examine):
     def fails(folder):
         raise TimeoutError("no scheduler")
 
-    right, said = examine(Deployment((), {"first": fails, "second": lambda folder: [equal("workers", 2, 2)]}))
+    right, output = examine(Deployment((), {"first": fails, "second": lambda folder: [equal("workers", 2, 2)]}))
     assert not right
-    assert "did not come to an end" in said
-    assert "all agree" in said
+    assert "did not come to an end" in output
+    assert "all agree" in output
 
 
-def test_what_is_not_there_is_skipped_and_it_says_how_to_get_it(examine):
-    right, said = examine(Deployment((ABSENT,), {"a cluster": lambda folder: [equal("workers", 2, 1)]}))
+def test_a_deployment_without_its_program_is_skipped_and_the_install_command_is_named(examine):
+    right, output = examine(Deployment((ABSENT,), {"a cluster": lambda folder: [equal("workers", 2, 1)]}))
     assert right
-    assert "skipped" in said
-    assert "pip install nothing-of-the-kind" in said
+    assert "skipped" in output
+    assert "pip install nothing-of-the-kind" in output

@@ -17,13 +17,13 @@ RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
 
 @pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
-def test_what_is_said_first_names_the_cause_and_does_not_mislead(diagnosis: Diagnosis) -> None:
+def test_the_first_screen_of_a_run_names_the_cause_and_does_not_mislead(diagnosis: Diagnosis) -> None:
     verdict = verdict_of(diagnosis, Ran.load(RECORDED, diagnosis.name))
     assert verdict.misleads == []
     assert verdict.named
 
 
-def test_sleep_is_told_from_the_lock_that_is_waited_for_before_it() -> None:
+def test_sleep_is_distinguished_from_the_wait_for_a_lock_before_it() -> None:
     report = Ran.load(RECORDED, "lock_and_sleep").report
     slept, locked = (report.causes_ns(Bucket.THREAD_NONCPU)[cause] / 1e9 for cause in ("sleep", "lock"))
     assert slept == pytest.approx(12 * 0.24, rel=0.05)
@@ -31,6 +31,6 @@ def test_sleep_is_told_from_the_lock_that_is_waited_for_before_it() -> None:
     assert locked == pytest.approx(whole - 12 * 0.24, rel=0.15)  # less the GIL and cores
 
 
-def test_a_wrong_sentence_would_be_seen() -> None:
+def test_every_diagnosis_has_a_cause_to_name_or_a_sentence_that_misleads() -> None:
     """The judge itself: each row names at least one sentence that is untrue of it, or a cause to be named."""
     assert all(diagnosis.misleads or diagnosis.names for diagnosis in DIAGNOSES)

@@ -4,7 +4,7 @@ from tests.docs.markdown import ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_it_is_short():
+def test_the_readme_fits_in_150_lines():
     assert len(README.splitlines()) <= 150
 
 

@@ -135,7 +135,7 @@ def test_an_error_is_one_line(
     assert run(*given, "--fail")[0] == 2
 
 
-def test_one_round_shows_whether_anybody_could_have_been_found(metrics: Path) -> None:
+def test_one_round_shows_if_any_machine_could_have_been_found(metrics: Path) -> None:
     with answering(machines) as server:
         given = ("watch", server.url, "--metrics", metrics, "--once", "--fail")
         code, out, err = run(*given)

@@ -46,7 +46,7 @@ class Retirees:
         self._retiring(findings, self.fleet, at=at)
 
 
-def test_of_a_host_that_is_found_no_worker_is_retired() -> None:
+def test_no_worker_of_a_host_that_is_found_is_retired() -> None:
     retirees = Retirees(8, 0.5, 600)
     retirees.retire(SlowWorker("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2")))
     assert retirees.asked == retirees.lines == []

@@ -103,7 +103,7 @@ def replayed(past: Past, first: float, last: float) -> list[dict[str, object]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_nobody_is_named_in_the_quiet_hours(past: Past) -> None:
+def test_no_machine_is_named_in_the_quiet_hours(past: Past) -> None:
     assert past.onset - past.start > 3600
     assert replayed(past, past.start + 900, past.onset - 1) == []
 

@@ -78,13 +78,13 @@ def go(journey: Journey, python: Path, folder: Path) -> Outcome:
             command, cwd=folder, env=environment | world, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert process.stdout is not None
-        said, answer, expected = [], None, re.compile(journey.head("answer"))
+        lines, answer, expected = [], None, re.compile(journey.head("answer"))
         for line in process.stdout:
-            said.append(line)
+            lines.append(line)
             # An answer may be folded onto a second line.
-            if answer is None and expected.search("".join(said[-2:]).replace("\n   ", " ")):
+            if answer is None and expected.search("".join(lines[-2:]).replace("\n   ", " ")):
                 answer = time.monotonic() - began
-        return Outcome(process.wait(), answer, time.monotonic() - began, "".join(said))
+        return Outcome(process.wait(), answer, time.monotonic() - began, "".join(lines))
 
 
 def environment(packages: Sequence[str], wheel: Path, folder: Path) -> tuple[Path, float]:

@@ -17,7 +17,7 @@ NOT_OURS = {"--host", "--port", "--dashboard-address", "--nworkers", "--nthreads
 
 
 @pytest.mark.parametrize("journey", journeys(), ids=lambda journey: journey.name)
-def test_its_commands_and_options_stand_on_its_pages(journey: Journey) -> None:
+def test_the_pages_of_a_journey_have_its_commands_and_options(journey: Journey) -> None:
     pages = journey.head("pages").split()
     text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
     commands = COMMAND.findall(journey.text)
@@ -33,10 +33,10 @@ def test_its_commands_and_options_stand_on_its_pages(journey: Journey) -> None:
 
 
 @pytest.mark.parametrize("journey", journeys(), ids=lambda journey: journey.name)
-def test_it_says_what_its_answer_is(journey: Journey) -> None:
+def test_a_journey_has_its_answer_and_its_page(journey: Journey) -> None:
     assert re.compile(journey.head("answer")).pattern
     assert (ROOT / journey.head("pages").split()[0]).exists() or journey.name == "notebook"
 
 
-def test_there_are_seven() -> None:
+def test_there_are_seven_journeys() -> None:
     assert len(journeys()) == 7

@@ -1,8 +1,8 @@
 """Which of SimGrid's algorithms sends the same messages as which of MPICH's.
 
 Found by running SimGrid 3.32 with 4, 5, 6 and 8 ranks, 37 and 1000 bytes and two roots, each selector of a collective
-in turn, with ``tracing/smpi/internals``: every rank's messages have the same peers and sizes in the same order, but
-where said otherwise.
+in turn, with ``tracing/smpi/internals``: every rank's messages have the same peers and sizes in the same order, unless
+noted.
 """
 
 from collections.abc import Mapping

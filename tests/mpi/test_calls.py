@@ -168,7 +168,7 @@ def test_errors_end_in_one_line(arguments: list[str], message: str, folder: Path
     assert "Traceback" not in found.output
 
 
-def test_ctrl_c_keeps_the_best_so_far_and_says_which_are_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_the_best_so_far_and_names_the_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, runs = calls.run, []
 
     def interrupted(*args: Any) -> MpiPrediction:

@@ -1,4 +1,4 @@
-"""A GPU that is not there, told by a real worker."""
+"""A GPU that is not there, reported by a real worker."""
 
 from __future__ import annotations
 

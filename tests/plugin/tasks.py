@@ -108,9 +108,9 @@ def wait_for_word(diary: Diary, *dependencies: Any) -> dict[str, float]:
     watch = Stopwatch()
     diary.write(event="start", **watch.read())
     diary.wait("go")
-    told = watch.read()
-    diary.write(event="stop", **told)
-    return told
+    times = watch.read()
+    diary.write(event="stop", **times)
+    return times
 
 
 def spin_until_word(diary: Diary) -> dict[str, float]:

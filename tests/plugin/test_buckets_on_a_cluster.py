@@ -46,26 +46,26 @@ LOOK = 0.05
 
 def test_half_and_half_is_half_cpu(client):
     with timed_report(client) as (report, window):
-        told = client.gather(client.map(tasks.half_and_half, [0.4] * 2, pure=False))
+        results = client.gather(client.map(tasks.half_and_half, [0.4] * 2, pure=False))
     row = report.by_prefix["half_and_half"]
-    assert row["thread-cpu"] == near(cpu(told))
-    assert row["thread-noncpu"] == between(off_cpu(told), 2 * window.most - cpu(told))
+    assert row["thread-cpu"] == near(cpu(results))
+    assert row["thread-noncpu"] == between(off_cpu(results), 2 * window.most - cpu(results))
 
 
 def test_a_context_meter_inside_a_task_does_not_hide_its_cpu(client):
     with timed_report(client) as (report, window):
-        told = client.submit(tasks.spin_inside_a_meter, 0.3, 0.2, pure=False).result()
+        result = client.submit(tasks.spin_inside_a_meter, 0.3, 0.2, pure=False).result()
     row = report.by_prefix["spin_inside_a_meter"]
-    assert row["thread-cpu"] == near(told["cpu"])
-    assert row["thread-noncpu"] == between(off_cpu([told]), window.most - told["cpu"])
-    assert report.details["in task: my-io"] == between(0.3 + 0.2, told["wall"])
+    assert row["thread-cpu"] == near(result["cpu"])
+    assert row["thread-noncpu"] == between(off_cpu([result]), window.most - result["cpu"])
+    assert report.details["in task: my-io"] == between(0.3 + 0.2, result["wall"])
 
 
 def test_a_coroutine_is_thread_noncpu_whose_cpu_is_not_measured(client):
     with timed_report(client) as (report, window):
-        told = client.gather(client.map(tasks.nap_in_a_coroutine, [0.4] * 2, pure=False))
+        results = client.gather(client.map(tasks.nap_in_a_coroutine, [0.4] * 2, pure=False))
     row = report.by_prefix["nap_in_a_coroutine"]
-    whole = between(sum(t["wall"] for t in told), 2 * window.most)
+    whole = between(sum(t["wall"] for t in results), 2 * window.most)
     assert row["thread-noncpu"] == whole
     assert row["thread-cpu"] == 0
     assert report.details["thread-noncpu: CPU not measured"] == whole
@@ -77,27 +77,29 @@ def test_a_process_pools_task_is_thread_noncpu_whose_cpu_is_not_measured(client)
     client.run(tasks.add_process_pool, workers=[first])
     try:
         with timed_report(client) as (report, window), dask.annotate(executor="processes"):
-            told = client.submit(tasks.spin, 0.3, workers=[first], pure=False).result()
+            result = client.submit(tasks.spin, 0.3, workers=[first], pure=False).result()
     finally:
         client.run(tasks.remove_process_pool, workers=[first])
     row = report.by_prefix["spin"]
     assert row["thread-cpu"] == 0
-    assert row["thread-noncpu"] == between(told["wall"], window.most)
-    assert report.details["thread-noncpu: CPU not measured"] == between(told["wall"], window.most)
+    assert row["thread-noncpu"] == between(result["wall"], window.most)
+    assert report.details["thread-noncpu: CPU not measured"] == between(result["wall"], window.most)
 
 
 # -- seceding and outside the slots ----------------------------------------------------------
 
 
-def assert_left(report: Any, window: Window, prefix: str, told: list[dict[str, dict[str, float]]]) -> None:
+def assert_left(report: Any, window: Window, prefix: str, results: list[dict[str, dict[str, float]]]) -> None:
     """Tasks of a prefix held their slots until the event loop heard of their seceding, and were outside after that."""
     row = report.by_prefix[prefix]
-    assert row["thread-cpu"] == near(cpu(t["inside"] for t in told))
-    all_left = max(t["outside"]["start"] for t in told)
-    slots = min(THREADS, len(told))
+    assert row["thread-cpu"] == near(cpu(t["inside"] for t in results))
+    all_left = max(t["outside"]["start"] for t in results)
+    slots = min(THREADS, len(results))
     held = row.total - row["library-threads"]  # these are in free slots, beside its own
-    assert held == between(sum(t["inside"]["wall"] for t in told), slots * (all_left - window.opened))
-    outside = between(sum(t["outside"]["wall"] for t in told), sum(window.closed - t["inside"]["stop"] for t in told))
+    assert held == between(sum(t["inside"]["wall"] for t in results), slots * (all_left - window.opened))
+    outside = between(
+        sum(t["outside"]["wall"] for t in results), sum(window.closed - t["inside"]["stop"] for t in results)
+    )
     assert report.outside["seceded tasks"] == outside
 
 
@@ -114,11 +116,11 @@ def assert_left(report: Any, window: Window, prefix: str, told: list[dict[str, d
 )
 def test_a_task_that_secedes_is_in_its_slot_until_then_and_outside_afterwards(client, function, columns):
     with timed_report(client) as (report, window):
-        told = client.gather(client.map(function, *columns, pure=False))
-    assert_left(report, window, function.__name__, told)
+        results = client.gather(client.map(function, *columns, pure=False))
+    assert_left(report, window, function.__name__, results)
     assert report.breakdown.total == between(THREADS * window.least, THREADS * window.most)
-    asked = [t["inner"] for t in told if "inner" in t]
-    assert report.tasks == {"succeeded": len(told) + len(asked)}
+    asked = [t["inner"] for t in results if "inner" in t]
+    assert report.tasks == {"succeeded": len(results) + len(asked)}
     if asked:
         assert report.by_prefix["spin"]["thread-cpu"] == near(cpu(asked))
 
@@ -150,14 +152,14 @@ def test_making_an_actor_is_inside_and_its_methods_are_outside(client):
 
 def test_failed_tries_are_failed_and_the_last_one_counts(client, diary):
     with timed_report(client) as (report, window):
-        told = client.submit(tasks.fail_at_first, diary, 2, retries=2, pure=False).result()
+        result = client.submit(tasks.fail_at_first, diary, 2, retries=2, pure=False).result()
     row = report.by_prefix["fail_at_first"]
     tries = diary.read("failure")
     assert len(tries) == 2
     failed = sum(t["wall"] for t in tries)
-    assert row["failed"] == between(failed, window.most - told["wall"])
-    assert row["thread-cpu"] == near(told["cpu"])
-    assert row["thread-noncpu"] == between(off_cpu([told]), window.most - failed - told["cpu"])
+    assert row["failed"] == between(failed, window.most - result["wall"])
+    assert row["thread-cpu"] == near(result["cpu"])
+    assert row["thread-noncpu"] == between(off_cpu([result]), window.most - failed - result["cpu"])
     assert report.tasks == {"succeeded": 1, "failed": 2}
 
 
@@ -214,10 +216,10 @@ def test_a_run_that_was_cancelled_is_cancelled_though_the_task_is_wanted_again(c
         future = other.submit(tasks.wait_for_word, diary, key=key, workers=[first])
         eventually(lambda: states(client, key) != {"cancelled"})
         diary.write(event="go")
-        told = future.result()
+        result = future.result()
     # Upstream lets the first run end, discards its result and runs the task once more.
     first_run, second_run = diary.read("stop")
-    assert told["start"] == second_run["start"]
+    assert result["start"] == second_run["start"]
     row = report.by_prefix["again"]
     assert row["cancelled"] == between(first_run["wall"], window.most - second_run["wall"])
     assert row["thread-noncpu"] == between(off_cpu([second_run]), window.most - first_run["wall"])
@@ -226,11 +228,11 @@ def test_a_run_that_was_cancelled_is_cancelled_though_the_task_is_wanted_again(c
 
 def test_a_rescheduled_try_is_cancelled(client, diary):
     with timed_report(client) as (report, window):
-        told = client.submit(tasks.reschedule_at_first, diary, pure=False).result()
+        result = client.submit(tasks.reschedule_at_first, diary, pure=False).result()
     row = report.by_prefix["reschedule_at_first"]
     (given_up,) = diary.read("reschedule")
-    assert row["cancelled"] == between(given_up["wall"], window.most - told["wall"])
-    assert row["thread-noncpu"] == between(off_cpu([told]), window.most - given_up["wall"])
+    assert row["cancelled"] == between(given_up["wall"], window.most - result["wall"])
+    assert row["thread-noncpu"] == between(off_cpu([result]), window.most - given_up["wall"])
     assert report.tasks == {"succeeded": 1, "cancelled": 1}
 
 
@@ -249,8 +251,8 @@ def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, 
         least = most = 0.0
         for one, future in zip((diary, other), futures, strict=True):
             one.write(event="go")
-            told = future.result()
-            least, most = least - time.monotonic(), most - told["stop"]
+            result = future.result()
+            least, most = least - time.monotonic(), most - result["stop"]
             client.submit(tasks.nap, 0.2, workers=[second], pure=False).result()
         resuming, running = client.run(set_status, status="running", workers=[first])[first]
         wait(ready)
@@ -297,27 +299,27 @@ def test_waiting_for_a_slow_transfer_is_waiting_on_data_for_one_slot(client, dia
     value = client.submit(tasks.SlowToSend, 0.6, diary, workers=[first], pure=False)
     wait(value)
     with timed_report(client) as (report, window):
-        told = client.submit(tasks.nap, 0.1, value, workers=[second], pure=False).result()
+        result = client.submit(tasks.nap, 0.1, value, workers=[second], pure=False).result()
     serialised = diary.read("serialise")[-1]
     row = report.by_worker[name_of(client, second)]
-    assert row["waiting-on-data"] == between(serialised["wall"], told["start"] - window.opened)
-    assert row["thread-noncpu"] == between(off_cpu([told]), window.closed - serialised["stop"])
+    assert row["waiting-on-data"] == between(serialised["wall"], result["start"] - window.opened)
+    assert row["thread-noncpu"] == between(off_cpu([result]), window.closed - serialised["stop"])
 
 
 def test_a_task_held_back_by_a_resource_makes_one_slot_constrained(client):
     first = addresses(client)[0]
     with timed_report(client) as (report, window):
         futures = client.map(tasks.nap, [0.4] * 3, workers=[first], resources={"slot": 1}, pure=False)
-        told = sorted(client.gather(futures), key=lambda t: t["start"])
-    assert told[0]["stop"] <= told[1]["start"]
+        results = sorted(client.gather(futures), key=lambda t: t["start"])
+    assert results[0]["stop"] <= results[1]["start"]
     row = report.by_worker[name_of(client, first)]
-    assert row["constrained"] == between(told[1]["stop"] - told[0]["stop"], told[2]["start"] - window.opened)
+    assert row["constrained"] == between(results[1]["stop"] - results[0]["stop"], results[2]["start"] - window.opened)
 
 
 def test_one_long_task_leaves_the_other_threads_idle(client):
     with timed_report(client) as (report, window):
-        told = client.submit(tasks.nap, 0.6, pure=False).result()
-    assert report.breakdown["idle"] == between((THREADS - 1) * told["wall"], THREADS * window.most - told["wall"])
+        result = client.submit(tasks.nap, 0.6, pure=False).result()
+    assert report.breakdown["idle"] == between((THREADS - 1) * result["wall"], THREADS * window.most - result["wall"])
 
 
 def test_the_time_without_tasks_of_a_client_is_no_work(client):
@@ -338,8 +340,8 @@ def test_work_of_a_seceded_task_alone_is_no_work(client):
         future = client.submit(tasks.leave_the_pool, 0.0, 0.0, 1.0, pure=False)
         eventually(lambda: client.run_on_scheduler(seceded))
         known = time.monotonic()
-        told = future.result()
-    assert report.breakdown["no-work"] == between(THREADS * (told["outside"]["stop"] - known), THREADS * window.most)
+        result = future.result()
+    assert report.breakdown["no-work"] == between(THREADS * (result["outside"]["stop"] - known), THREADS * window.most)
 
 
 # -- workers that go -------------------------------------------------------------------------
@@ -362,13 +364,13 @@ def test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost(
         eventually(lambda: "sink" in worker.metrics.get("efficiency", {}).get("h", ()))
         killed = kill(client, first)
         late.write(event="go")
-        told = sink.result()
+        result = sink.result()
         client.wait_for_workers(2)
         gone = time.monotonic()
     again = diary.read("stop")
     assert len(again) == 2
     # The first run's worker is gone, and the recomputed one has been booked where it ran.
-    assert report.breakdown["recomputed"] == between(again[1]["wall"], window.closed - killed - told["wall"])
+    assert report.breakdown["recomputed"] == between(again[1]["wall"], window.closed - killed - result["wall"])
     assert report.tasks["recomputed"] == 1
     lost = report.by_worker[attendance.names[first]]["lost-worker"]
     # From the last heartbeat, at most two intervals ago, to the removal; and what ran in it.
@@ -395,12 +397,12 @@ def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mor
         client.retire_workers([first])
         eventually(lambda: first in attendance.left and first in attendance.last_words)
         diary.write(event="go")
-        told = future.result()
+        result = future.result()
     row = report.by_worker[attendance.names[first]]
-    # It is cut off somewhere between the request and what the worker said last.
+    # It is cut off somewhere between the request and the worker's last message.
     assert row["cancelled"] == between(asked - start["start"], attendance.last_words[first] - window.opened)
     assert report.by_worker[attendance.names[second]]["thread-noncpu"] == between(
-        off_cpu([told]), window.closed - asked
+        off_cpu([result]), window.closed - asked
     )
     assert report.breakdown["lost-worker"] == 0
     assert report.breakdown["recomputed"] == 0
@@ -416,7 +418,7 @@ def test_a_restart_books_running_tasks_as_cancelled_or_lost(mortal_client, diary
         asked = time.monotonic()
         client.restart()
         del future
-        told = client.submit(tasks.nap, 0.2, pure=False).result()
+        result = client.submit(tasks.nap, 0.2, pure=False).result()
     gone = report.breakdown["cancelled"] + report.breakdown["lost-worker"]
     assert gone >= asked - start["start"]
-    assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu([told]), window.closed - asked)
+    assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu([result]), window.closed - asked)

@@ -87,14 +87,14 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
     held = {str(bucket) for bucket in HELD}
     by_prefix = combine(report.by_prefix.values())
     assert by_prefix.to_nanoseconds() == {b: ns for b, ns in report.breakdown.to_nanoseconds().items() if b in held}
-    # The stub was told of 6 x 3 x 40, 50, 30 and 50 ms of kernels.
-    told = {"train": 720 * MS, "crash": 50 * MS, "forget": 30 * MS, "after": 50 * MS}
+    # The stub was given 6 x 3 x 40, 50, 30 and 50 ms of kernels.
+    expected = {"train": 720 * MS, "crash": 50 * MS, "forget": 30 * MS, "after": 50 * MS}
     kernels: dict[str, int] = {}
     for totals in report.gpu.values():
         assert (totals.meter, totals.coverage, totals.dropped, totals.unknown_tasks) == ("cupti", 1.0, 0, 0)
         for kernel in totals.kernels:
             kernels[kernel.prefix] = kernels.get(kernel.prefix, 0) + kernel.ns
-    assert kernels == told
+    assert kernels == expected
     for device in devices(report):
         assert device.kernels + device.copies + device.idle == device.elapsed
         assert sum(device.shares.values()) + device.unattributed == device.kernels + device.copies

@@ -105,10 +105,10 @@ def test_a_task_counts_in_a_window_only_for_its_part_in_it(client, diary):
     with timed_report(client) as (report, window):
         time.sleep(0.3)
         diary.write(event="go")
-        told = future.result()
+        result = future.result()
     row = report.by_prefix["wait_for_word"]
-    assert row.total == between(told["stop"] - window.entered, window.most)
-    assert row["thread-noncpu"] == between(told["stop"] - window.entered - told["cpu"], window.most)
+    assert row.total == between(result["stop"] - window.entered, window.most)
+    assert row["thread-noncpu"] == between(result["stop"] - window.entered - result["cpu"], window.most)
     assert report.tasks == {"succeeded": 1}
 
 
@@ -147,14 +147,14 @@ def test_a_worker_that_joins_inside_a_window_counts_from_when_it_was_there(new_c
             (second,) = eventually(lambda: attendance.joined.keys() - {first})
             there = after_the_scheduler(client)
             naps = time.monotonic()
-            told = client.gather(client.map(tasks.nap, [0.3] * 4, pure=False))
+            results = client.gather(client.map(tasks.nap, [0.3] * 4, pure=False))
             elapsed = eventually(lambda: payloads(client)[second])["elapsed"] / 1e9
             metered = time.monotonic() - elapsed
         row = report.by_worker[attendance.names[second]]
         joined = attendance.joined[second]
         assert_between(row.total / 2, window.left - there, window.closed - joined, "the second worker")
         assert_between(row["unmeasured"] / 2, 0, metered - joined, "until it was metered")
-        assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu(told), 4 * (window.closed - naps))
+        assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu(results), 4 * (window.closed - naps))
 
 
 # -- no settled bucket ever shrinks ----------------------------------------------------------

@@ -159,10 +159,10 @@ def compute_in_own_threads(seconds: float) -> dict[str, float]:
 def test_time_of_a_librarys_threads_is_useful_and_no_waiting(client):
     with efficiency_report(client) as report:
         # One task at a time: what else the process computes is little, and none of it another task's.
-        told = [client.submit(compute_in_own_threads, 0.5, pure=False).result() for _ in range(4)]
-    computed = sum(task["others"] for task in told)
+        results = [client.submit(compute_in_own_threads, 0.5, pure=False).result() for _ in range(4)]
+    computed = sum(task["others"] for task in results)
     found = report.breakdown["library-threads"]
-    waited = sum(task["wall"] - task["thread"] - task["core"] for task in told)
+    waited = sum(task["wall"] - task["thread"] - task["core"] for task in results)
     # Looks at a busy machine are few, and each stands for much; what the tasks do not wait for is in free slots.
     assert 0.6 * min(computed, waited) <= found <= 1.4 * computed
     finalized = sum(report.breakdown[b] for b in report.breakdown if b not in ("no-work", "running"))

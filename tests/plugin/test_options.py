@@ -17,7 +17,7 @@ def test_every_option_has_a_default_that_can_be_read():
     assert OPTIONS.keys() == set(Options.__dataclass_fields__)
 
 
-def test_an_argument_goes_before_the_configuration_and_what_nobody_gave_is_left_to_the_scheduler():
+def test_an_argument_overrides_the_configuration_and_the_scheduler_sets_the_rest():
     assert given(dict.fromkeys(OPTIONS)) == {}
     with dask.config.set({"efficiency.report-timeout": "2s", "efficiency.max-prefixes": 7}):
         assert given({"report_timeout": "500ms", "max_prefixes": None}) == {"report_timeout": 0.5, "max_prefixes": 7}

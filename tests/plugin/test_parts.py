@@ -15,7 +15,7 @@ from dask_efficiency.plugin.wings import offered
 
 
 class Counting(SchedulerPart):
-    """Counts what it hears, and fails where it is told to."""
+    """Counts what it hears, and fails where it is asked to."""
 
     def __init__(self, meter: Any) -> None:
         self.heard: list[str] = []

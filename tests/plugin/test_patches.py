@@ -117,7 +117,7 @@ def test_handlers_and_periodic_callbacks_are_looked_up_in_their_places_each_time
         (CommShardsBuffer.__init__, "self.send = send"),  # by which the worker of a buffer is known
     ],
 )
-def test_upstream_calls_what_is_in_these_places(kind: Any, text: str) -> None:
+def test_upstream_calls_through_the_places_that_are_patched(kind: Any, text: str) -> None:
     assert text in inspect.getsource(kind)
 
 
@@ -254,7 +254,7 @@ def test_a_place_is_replaced_and_then_as_before(patch: Patch) -> None:
 
 
 @pytest.mark.parametrize("patch", KINDS.values(), ids=KINDS)
-def test_a_replacement_of_somebody_else_over_ours_stays(patch: Patch) -> None:
+def test_a_foreign_replacement_over_ours_stays(patch: Patch) -> None:
     upstream = Upstream()
     ours, theirs = Replacements(), Replacements()
     ours.put(patch, upstream, another)
@@ -346,7 +346,7 @@ def test_a_changed_or_missing_function_is_left_alone_and_reported_until_it_can_b
 
 
 @pytest.mark.cluster
-def test_a_report_notes_what_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_notes_a_patch_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     def _run_task(task: Any, data: Any, *rest: Any) -> Any:
         return run_task(task, data, *rest)
 

@@ -83,7 +83,7 @@ def test_limits_of_version_1_are_read_too(cgroups: Path, quota: str, expected: f
     assert own_processors().quota == expected
 
 
-def test_two_that_share_a_limit_share_a_group(cgroups: Path) -> None:
+def test_two_processes_that_share_a_limit_share_a_group(cgroups: Path) -> None:
     (cgroups / "cgroup.controllers").write_text("cpu")
     (cgroups / "pod").mkdir()
     (cgroups / "pod" / "cpu.max").write_text("100000 100000")

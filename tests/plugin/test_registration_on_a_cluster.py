@@ -92,9 +92,9 @@ def bare_client(cluster: LocalCluster) -> Iterator[Client]:
 
 def test_one_call_meters_every_worker(bare_client):
     bare_client.register_plugin(EfficiencyPlugin())
-    told = bare_client.gather(bare_client.map(tasks.half_and_half, [0.2] * 2, pure=False))
+    results = bare_client.gather(bare_client.map(tasks.half_and_half, [0.2] * 2, pure=False))
     row = snapshot(bare_client).breakdown
-    assert row["thread-cpu"] == near(cpu(told))
+    assert row["thread-cpu"] == near(cpu(results))
     assert len(incarnations(bare_client)) == 2
     assert not snapshot(bare_client).not_measured
 
@@ -112,16 +112,16 @@ def test_registering_again_with_the_same_options_changes_nothing(bare_client):
 
 def test_registering_with_other_options_replaces_them_and_the_accounts_go_on(bare_client):
     bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2, max_prefixes=50))
-    told = bare_client.submit(tasks.spin, 0.1, pure=False).result()
+    result = bare_client.submit(tasks.spin, 0.1, pure=False).result()
     before, were = snapshot(bare_client), traces(bare_client)
     running = bare_client.submit(tasks.half_and_half, 0.4, pure=False)
     bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=3, max_prefixes=1))
-    told_across = running.result()
+    result_across = running.result()
     after = snapshot(bare_client)
     assert traces(bare_client) == were
     assert (before.price_per_worker_hour, after.price_per_worker_hour) == (2, 3)
     assert shrunk(before.by_worker, after.by_worker) == []
-    assert after.breakdown["thread-cpu"] == near(told["cpu"] + told_across["cpu"])
+    assert after.breakdown["thread-cpu"] == near(result["cpu"] + result_across["cpu"])
     assert all(of_worker["functions"] == [1, 1] for of_worker in were[0].values())
 
 
@@ -181,9 +181,9 @@ def test_a_registration_amid_running_tasks_adopts_them(bare_client, diary):
     after = time.monotonic()
     time.sleep(0.3)
     diary.write(event="go")
-    told = future.result()
+    result = future.result()
     held = snapshot(bare_client).by_prefix["wait_for_word"].total
-    assert held == between(told["stop"] - after, time.monotonic() - before)
+    assert held == between(result["stop"] - after, time.monotonic() - before)
     assert start["start"] < before
 
 
@@ -204,10 +204,10 @@ def test_workers_that_join_later_and_a_restart_are_metered(mortal_cluster):
         restarted = incarnations(client)
         assert len(restarted) == 3
         assert not set(restarted.values()) & set(first.values())
-        told = client.gather(client.map(tasks.spin, [0.1] * 3, pure=False))
+        results = client.gather(client.map(tasks.spin, [0.1] * 3, pure=False))
         after = snapshot(client)
         assert shrunk(before.by_worker, after.by_worker) == []
-        assert after.breakdown["thread-cpu"] == near(cpu(told))
+        assert after.breakdown["thread-cpu"] == near(cpu(results))
         assert not after.not_measured
 
 
@@ -219,15 +219,15 @@ def test_a_report_registers_the_plugin_for_itself_logs_that_once_and_removes_it(
     with caplog.at_level(logging.INFO, logger="dask_efficiency"):
         with efficiency_report(bare_client) as report:
             assert is_registered(bare_client)
-            told = bare_client.submit(tasks.spin, 0.2, pure=False).result()
+            result = bare_client.submit(tasks.spin, 0.2, pure=False).result()
         assert traces(bare_client) == before
         with efficiency_report(bare_client) as another:
             pass
-    said = [record for record in caplog.records if "registered for this report only" in record.message]
-    assert len(said) == 1
+    messages = [record for record in caplog.records if "registered for this report only" in record.message]
+    assert len(messages) == 1
     assert LEASED in report.notes
     assert LEASED not in another.notes
-    assert report.by_prefix["spin"]["thread-cpu"] == near(told["cpu"])
+    assert report.by_prefix["spin"]["thread-cpu"] == near(result["cpu"])
 
 
 def test_a_registration_inside_a_leased_report_stays(bare_client):
@@ -280,14 +280,14 @@ def test_nested_reports_do_not_disturb_one_another(client):
 
 
 def test_leases_that_come_and_go_in_many_threads_at_once_meter_every_report(bare_client):
-    told: list[tuple[Any, Any, Window]] = []
+    measured: list[tuple[Any, Any, Window]] = []
 
     def run(i: int) -> None:
         with Client(bare_client.scheduler.address, set_as_default=False) as mine:
             for repetition in range(5):
                 with timed_report(mine) as (report, window):
                     value = mine.submit(tasks.nap, 0.02 * i, key=f"{'abcd'[i]}-{repetition}").result()
-                told.append((value, report.by_prefix["abcd"[i]], window))
+                measured.append((value, report.by_prefix["abcd"[i]], window))
                 assert not report.not_measured
                 assert report.breakdown["unmeasured"] == 0
 
@@ -296,8 +296,8 @@ def test_leases_that_come_and_go_in_many_threads_at_once_meter_every_report(bare
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(told) == 20
-    for value, row, window in told:
+    assert len(measured) == 20
+    for value, row, window in measured:
         assert row["thread-noncpu"] == between(off_cpu([value]), window.most)
     eventually(lambda: not is_registered(bare_client))
 
@@ -318,17 +318,17 @@ def test_workers_with_and_without_a_nanny_on_one_event_loop(nanny):
             opened = time.monotonic()
             async with efficiency_report(client) as report:
                 entered = time.monotonic()
-                told = await client.submit(tasks.half_and_half, 0.3, pure=False)
+                result = await client.submit(tasks.half_and_half, 0.3, pure=False)
                 left = time.monotonic()
             window = Window(opened, entered, left, time.monotonic())
             await client.register_plugin(EfficiencyPlugin(max_prefixes=7))
             life = await snapshot(client)
             await unregister(client)
             assert EfficiencyPlugin.name not in scheduler.plugins
-            return told, report.report, window, life
+            return result, report.report, window, life
 
-    told, report, window, life = asyncio.run(run())
-    assert report.by_worker["only"]["thread-cpu"] == near(told["cpu"])
+    result, report, window, life = asyncio.run(run())
+    assert report.by_worker["only"]["thread-cpu"] == near(result["cpu"])
     assert life.by_worker["only"]["thread-cpu"] == report.by_worker["only"]["thread-cpu"]
     assert life.breakdown.total > report.breakdown.total
     assert report.breakdown.total == between(2 * window.least, 2 * window.most)
@@ -339,7 +339,7 @@ def test_a_cluster_in_one_process_closes_cleanly_with_the_plugin_and_a_task_runn
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         with timed_report(client) as (report, window):
-            told = client.gather(client.map(tasks.nap, [0.2] * 4, pure=False))
+            results = client.gather(client.map(tasks.nap, [0.2] * 4, pure=False))
         cluster.scale(1)
         eventually(lambda: len(addresses(client)) == 1)
         after = snapshot(client)
@@ -347,7 +347,7 @@ def test_a_cluster_in_one_process_closes_cleanly_with_the_plugin_and_a_task_runn
         eventually(lambda: snapshot(client).breakdown["running"])
         threading.Timer(1, diary.write, kwargs={"event": "go"}).start()
     assert running.status in ("pending", "cancelled")
-    assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu(told), 4 * window.most)
+    assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu(results), 4 * window.most)
     assert len(after.by_worker) == 2
     assert after.breakdown["lost-worker"] == 0
 
@@ -361,9 +361,9 @@ def test_a_preload_in_the_configuration_meters_the_cluster(new_cluster):
         new_cluster(n_workers=1) as cluster,
         Client(cluster) as client,
     ):
-        told = client.submit(tasks.spin, 0.2, pure=False).result()
+        result = client.submit(tasks.spin, 0.2, pure=False).result()
         report = snapshot(client)
-        assert report.breakdown["thread-cpu"] == near(told["cpu"])
+        assert report.breakdown["thread-cpu"] == near(result["cpu"])
         cluster.scale(2)
         client.wait_for_workers(2)
         eventually(lambda: len(incarnations(client)) == 2)
@@ -374,11 +374,11 @@ def test_save_to_writes_the_clusters_life_when_it_closes(new_cluster, tmp_path):
     began = time.monotonic()
     with new_cluster() as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin(save_to=str(path)))
-        told = client.gather(client.map(tasks.half_and_half, [0.2] * 4, pure=False))
+        results = client.gather(client.map(tasks.half_and_half, [0.2] * 4, pure=False))
         closing = time.monotonic()
     report = load_report(path)
-    assert report.breakdown["thread-cpu"] == near(cpu(told))
-    assert report.breakdown["thread-noncpu"] == between(off_cpu(told), 4 * (closing - began) - cpu(told))
+    assert report.breakdown["thread-cpu"] == near(cpu(results))
+    assert report.breakdown["thread-noncpu"] == between(off_cpu(results), 4 * (closing - began) - cpu(results))
     assert report.breakdown.total <= 4 * (time.monotonic() - began)
     assert report.breakdown["lost-worker"] == 0
 
@@ -390,11 +390,11 @@ def test_a_preloaded_scheduler_process_writes_its_report_when_it_is_ended(tmp_pa
     with preload as (scheduler, file), worker_process(file, "alone"):
         with Client(scheduler_file=file) as client:
             client.wait_for_workers(1)
-            told = client.submit(tasks.half_and_half, 0.3, pure=False).result()
+            result = client.submit(tasks.half_and_half, 0.3, pure=False).result()
             assert name_of(client, addresses(client)[0]) == "alone"
             now = snapshot(client)
         scheduler.send_signal(ending)
         scheduler.wait(60)
     report = load_report(path)
-    assert report.by_worker["alone"]["thread-cpu"] == near(told["cpu"])
+    assert report.by_worker["alone"]["thread-cpu"] == near(result["cpu"])
     assert shrunk(now.by_worker, report.by_worker) == []

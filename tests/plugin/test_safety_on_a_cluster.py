@@ -113,7 +113,7 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
         for address in (first, second):
             futures = client.map(increment, range(20), workers=[address], pure=False)
             assert client.gather(futures) == list(range(1, 21))
-        told = client.submit(spin, 0.1, workers=[second], pure=False).result()
+        result = client.submit(spin, 0.1, workers=[second], pure=False).result()
     (logged,) = client.run(collected_logs, workers=[first])[first]
     assert "switched its meter" in logged
     life = snapshot(client)
@@ -122,7 +122,7 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
     assert report.by_worker[name]["unmeasured"] > 0
     assert report.breakdown.total == between(4 * window.least, 4 * window.most)
     # The other worker is measured as before, and this one has nothing of ours in its way any more.
-    assert report.by_worker[name_of(client, second)]["thread-cpu"] >= told["cpu"]
+    assert report.by_worker[name_of(client, second)]["thread-cpu"] >= result["cpu"]
     assert client.run(is_replaced, workers=[first]) == {first: False}
     before = life.by_worker[name]["unmeasured"]
     assert snapshot(client).by_worker[name]["unmeasured"] > before
@@ -144,13 +144,13 @@ def test_a_failure_in_the_tasks_threads_is_logged_once_and_their_cpu_is_not_meas
     client.run(collect_logs, workers=[first])
     with timed_report(client) as (report, window):
         client.run(break_it, path="threads.meter.wake", workers=[first])
-        told = client.gather(client.map(spin, [0.05] * 4, workers=[first], pure=False))
+        results = client.gather(client.map(spin, [0.05] * 4, workers=[first], pure=False))
     assert client.run(collected_logs, workers=[first])[first] == [
         "dask_efficiency no longer measures the CPU time of tasks"
     ]
     assert client.run(is_replaced, workers=[first]) == {first: False}
     row = report.by_prefix["spin"]
-    assert row["thread-cpu"] + row["thread-noncpu"] == between(sum(t["wall"] for t in told), 2 * window.most)
+    assert row["thread-cpu"] + row["thread-noncpu"] == between(sum(t["wall"] for t in results), 2 * window.most)
     assert report.details["thread-noncpu: CPU not measured"] > 0
     assert not report.not_measured
     assert report.breakdown.total == between(4 * window.least, 4 * window.most)
@@ -223,8 +223,8 @@ def test_a_report_after_a_failure_begins_anew_and_the_registration_stays(client)
     compute(client)
     assert client.run_on_scheduler(is_off)
     with efficiency_report(client) as report:
-        told = client.submit(spin, 0.2, pure=False).result()
-    assert report.by_prefix["spin"]["thread-cpu"] == near(told["cpu"])
+        result = client.submit(spin, 0.2, pure=False).result()
+    assert report.by_prefix["spin"]["thread-cpu"] == near(result["cpu"])
     assert report.price_per_worker_hour == 7
     assert snapshot(client).price_per_worker_hour == 7
 
@@ -335,10 +335,10 @@ def test_a_hostile_heartbeat_is_refused_counted_and_logged_and_the_scheduler_liv
     assert len(warning) < 2_000
     client.run(beat, workers=[first, second])
     client.run_on_scheduler(poll)
-    told = client.submit(spin, 0.1, workers=[second], pure=False).result()
+    result = client.submit(spin, 0.1, workers=[second], pure=False).result()
     after = snapshot(client)
     assert shrunk(before.by_worker, after.by_worker) == []
-    assert after.breakdown["thread-cpu"] - before.breakdown["thread-cpu"] >= told["cpu"]
+    assert after.breakdown["thread-cpu"] - before.breakdown["thread-cpu"] >= result["cpu"]
     assert after.breakdown.total <= 4 * (after.window_seconds + ahead)
 
 
@@ -479,7 +479,7 @@ def test_the_scheduler_asks_for_everything_after_too_many_lost_heartbeats(new_cl
         assert not snapshot(client).not_measured
 
 
-def test_dask_can_show_what_heartbeats_carry_as_json(new_cluster):
+def test_dask_can_show_the_metrics_of_a_heartbeat_as_json(new_cluster):
     with new_cluster(n_workers=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         compute(client)

@@ -66,13 +66,13 @@ def test_two_clients_share_the_free_threads_while_both_have_work(client, other, 
         time.sleep(0.5)
         both = time.monotonic() - since
         theirs.write(event="go")
-        their_told = their_task.result()
+        their_result = their_task.result()
         since = until_seen(watch, 1)
         time.sleep(0.5)
         alone += time.monotonic() - since
         ended = time.monotonic()
         mine.write(event="go")
-        my_told = my_task.result()
+        my_result = my_task.result()
     # While one has work three threads are its; while both have, one of two. For the rest of the time nobody answers.
     unsure = (window.most - alone - both) * THREADS
     my_idle = between((1 - LOOKS) * (3 * alone + both), (1 + LOOKS) * (3 * alone + both + unsure))
@@ -81,18 +81,18 @@ def test_two_clients_share_the_free_threads_while_both_have_work(client, other, 
     assert report.causes_by_span["outer"]["idle/parallelism"] > 0.9e9 * (3 * alone + both)
     assert at_the_top(report.report) == report.breakdown
     (note,) = [note for note in report.notes if "other work ran" in note]
-    said = float(note.partition("held threads for ")[2].partition(" ")[0])
-    assert said == between((1 - LOOKS) * their_told["wall"], (1 + LOOKS) * window.most)
+    noted_seconds = float(note.partition("held threads for ")[2].partition(" ")[0])
+    assert noted_seconds == between((1 - LOOKS) * their_result["wall"], (1 + LOOKS) * window.most)
     if not only:
         assert report.by_span.keys() == {"outer", "outer/inner", OTHER_WORK, f"{OTHER_WORK}/default", NO_SPAN}
         assert report.by_span[OTHER_WORK]["idle"] == between((1 - LOOKS) * both, (1 + LOOKS) * (both + unsure))
-        assert report.by_span[OTHER_WORK].ns(*HELD) >= their_told["wall"] * 1e9
+        assert report.by_span[OTHER_WORK].ns(*HELD) >= their_result["wall"] * 1e9
         return
     assert report.by_span.keys() == {"outer", "outer/inner"}
     assert report.by_prefix.keys() == {"mine"}
     assert report.breakdown["idle"] == my_idle
     assert report.breakdown["no-work"] == 0
-    assert report.breakdown["thread-noncpu"] == between(off_cpu([my_told]), window.most)
+    assert report.breakdown["thread-noncpu"] == between(off_cpu([my_result]), window.most)
     assert report.causes_by_worker.keys() == report.by_worker.keys()
     assert report.cluster_seconds == between((1 - LOOKS) * (ended - began), window.most)
     assert (report.tasks, report.timeline) == ({}, None)
@@ -102,8 +102,8 @@ def test_two_clients_share_the_free_threads_while_both_have_work(client, other, 
 def test_each_line_and_each_span_has_the_free_threads_of_its_time(client: Client) -> None:
     walls, ends = [], [time.monotonic()]
 
-    def done(told: dict[str, float]) -> None:
-        walls.append(told["wall"])
+    def done(times: dict[str, float]) -> None:
+        walls.append(times["wall"])
         ends.append(time.monotonic())
 
     with timed_report(client) as (report, window):
@@ -127,7 +127,7 @@ def test_each_line_and_each_span_has_the_free_threads_of_its_time(client: Client
 
 
 @pytest.mark.parametrize("mine_first", [False, True])
-def test_a_note_says_whose_tasks_in_a_shared_span_are_counted(
+def test_a_shared_span_counts_for_the_client_that_came_first_with_a_note(
     client: Client, other: Client, tmp_path: Path, mine_first: bool
 ) -> None:
     diary = Diary(tmp_path / "diary")

@@ -44,7 +44,7 @@ def client(new_cluster: Any) -> Iterator[Client]:
 
 
 class SlowDisk:
-    """Spilling that begins, and goes on until it is told to end."""
+    """Spilling that begins, and goes on until the test ends it."""
 
     def __init__(self, client: Client, folder: Path) -> None:
         self.client = client
@@ -102,7 +102,7 @@ def pass_by(seconds: float) -> None:
 
 
 def wait_for(path: Path) -> float:
-    """A task that ends when it is told to; gives when that was."""
+    """A task that ends when the test says so; gives when that was."""
     path.with_suffix(".begun").touch()
     while not path.exists():
         time.sleep(0.002)
@@ -120,8 +120,8 @@ def test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill(client, disk
                 end.touch()
             eventually(lambda: all(end.with_suffix(".ended").exists() for end in ends))
             pass_by(SPILLING)
-        told = client.gather(futures)
-    waited = sum(disk.times[1] - end for end in told)
+        results = client.gather(futures)
+    waited = sum(disk.times[1] - end for end in results)
     assert waited > 2 * SPILLING
     assert report.breakdown["spill"] == pytest.approx(waited, abs=2 * SLACK)
     assert report.by_prefix["wait_for"]["spill"] == pytest.approx(waited, abs=2 * SLACK)

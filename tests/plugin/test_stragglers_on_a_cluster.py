@@ -1,4 +1,4 @@
-"""A worker that is stopped in turns is found, told of in every way, and retired if one asks for that."""
+"""A worker that is stopped in turns is found, announced in every way, and retired if one asks for that."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def work_until(client: Client, condition: Any, *, seconds: float = 300) -> Any:
 @pytest.mark.usefixtures("short_intervals")
 def test_a_worker_that_is_stopped_in_turns_is_found_announced_and_retired(new_cluster, caplog):
     with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
-        told: list[Any] = []
-        client.subscribe_topic("dask-efficiency", lambda event: told.append(event[1]))
+        published: list[Any] = []
+        client.subscribe_topic("dask-efficiency", lambda event: published.append(event[1]))
         victim = addresses(client)[2]
         name = name_of(client, victim)
         pid = client.run(os.getpid, workers=[victim])[victim]
@@ -93,7 +93,7 @@ def test_a_worker_that_is_stopped_in_turns_is_found_announced_and_retired(new_cl
         assert found.worker == name
         assert found.effect > 1.2
         assert found.evidence[0].value > found.evidence[0].high
-        assert eventually(lambda: [event for event in told if event["worker"] == name])
+        assert eventually(lambda: [event for event in published if event["worker"] == name])
         assert f"Worker {name}" in caplog.text
         assert name in {finding.worker for finding in report.stragglers}
         assert all(finding.seconds_lost is not None for finding in report.stragglers)

@@ -56,13 +56,13 @@ def stub(folder: Path, kind: str) -> Path:
 
 
 def compute_on_all(client: Client) -> dict[str, dict[str, float]]:
-    """What a task on each worker told, by the worker's name."""
+    """The result of a task on each worker, by the worker's name."""
     futures = {
         name_of(client, address): client.submit(half_and_half, 0.3, workers=[address], pure=False)
         for address in addresses(client)
     }
-    told: dict[str, Any] = client.gather(futures)
-    return told
+    results: dict[str, Any] = client.gather(futures)
+    return results
 
 
 def test_workers_that_are_there_or_join_without_the_package_compute_and_are_named(scheduler_file, tmp_path):
@@ -84,10 +84,10 @@ def test_workers_that_are_there_or_join_without_the_package_compute_and_are_name
 
         eventually(lambda: without.keys() <= snapshot(client).not_measured.keys())
         with timed_report(client) as (report, window):
-            told = compute_on_all(client)
+            results = compute_on_all(client)
 
-        assert told.keys() == names
-        assert report.by_worker["complete"]["thread-cpu"] == near(told["complete"]["cpu"])
+        assert results.keys() == names
+        assert report.by_worker["complete"]["thread-cpu"] == near(results["complete"]["cpu"])
         assert "complete" not in report.not_measured
         for name, reason in without.items():
             assert reason in report.not_measured[name]
@@ -126,7 +126,7 @@ def test_a_worker_that_joins_is_metered_once_a_plugin_of_its_own_has_installed_t
         with worker_process(scheduler_file, "installed", folder, "--no-nanny"):
             eventually(lambda: "no-work" in snapshot(client).by_worker.get("installed", {}))
             with timed_report(client) as (report, _):
-                told = compute_on_all(client)
+                results = compute_on_all(client)
             assert "installed" not in report.not_measured
-            assert report.by_worker["installed"]["thread-cpu"] == near(told["installed"]["cpu"])
+            assert report.by_worker["installed"]["thread-cpu"] == near(results["installed"]["cpu"])
         client.unregister_worker_plugin("installs")

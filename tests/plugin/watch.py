@@ -44,14 +44,14 @@ def between(least: float, most: float) -> Any:
     return pytest.approx((least + most) / 2, rel=0, abs=max(0.0, most - least) / 2 + CLOCKS)
 
 
-def cpu(told: Iterable[Mapping[str, float]]) -> float:
+def cpu(results: Iterable[Mapping[str, float]]) -> float:
     """The CPU time that tasks read of their threads' clocks."""
-    return sum(task["cpu"] for task in told)
+    return sum(task["cpu"] for task in results)
 
 
-def off_cpu(told: Iterable[Mapping[str, float]]) -> float:
+def off_cpu(results: Iterable[Mapping[str, float]]) -> float:
     """The rest of the time that they read."""
-    return sum(task["wall"] - task["cpu"] for task in told)
+    return sum(task["wall"] - task["cpu"] for task in results)
 
 
 @dataclass
@@ -139,7 +139,7 @@ def ahead_of_the_clock(report: EfficiencyReport, name: str) -> float:
 def silence(client: Client, address: str) -> None:
     """Have a worker send no heartbeats any more, and wait until the scheduler lacks a part of its time."""
     client.run(_send_the_last_heartbeat, workers=[address])
-    eventually(lambda: client.run_on_scheduler(_not_told_of, address=address) > 0.1)
+    eventually(lambda: client.run_on_scheduler(_unreported_seconds, address=address) > 0.1)
 
 
 async def _send_the_last_heartbeat(dask_worker: Any) -> None:
@@ -148,8 +148,8 @@ async def _send_the_last_heartbeat(dask_worker: Any) -> None:
     await dask_worker.heartbeat()
 
 
-def _not_told_of(dask_scheduler: Any, address: str) -> float:
-    """The thread-seconds of a worker that no snapshot has told of yet."""
+def _unreported_seconds(dask_scheduler: Any, address: str) -> float:
+    """The thread-seconds of a worker that no snapshot had yet."""
     worker = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.present[address]
     lived = worker.nthreads * (time.monotonic_ns() - worker.joined)
     return float(lived - worker.finalized_ns - worker.running) / 1e9
@@ -194,7 +194,7 @@ def incarnations(client: Client) -> dict[str, str]:
 
 
 def set_status(dask_worker: Any, status: str) -> tuple[float, float]:
-    """Pause a worker or let it go on, without the memory monitor's saying; gives the instants before and after."""
+    """Pause a worker or let it go on, without the memory monitor; gives the instants before and after."""
     dask_worker.memory_manager.memory_pause_fraction = False
     before = time.monotonic()
     dask_worker.status = Status.lookup[status]
@@ -222,7 +222,7 @@ class Attendance(SchedulerPlugin):
         #: When those that were there first were metered at the latest: set by whoever registers the plugin.
         self.metered: dict[str, float] = {}
         self.left: dict[str, float] = {}
-        #: A worker that closes may outlive its removal; when what it said last arrived.
+        #: A worker that closes may outlive its removal; when its last message arrived.
         self.last_words: dict[str, float] = {}
         self.names = {address: str(ws.name) for address, ws in scheduler.workers.items()}
         self.nthreads = {address: ws.nthreads for address, ws in scheduler.workers.items()}

@@ -53,15 +53,15 @@ def test_no_more_are_retired_than_the_share_or_one_and_two_are_left(
 
 def test_the_kept_are_named_with_the_reason() -> None:
     _, found = retired(4, 8)
-    said = (
+    text = (
         f"Kept, though slow: {found.kept[0]}, {found.kept[1]}. Of 8 workers 2 may be retired: "
         "--retire-share allows more, and two always stay."
     )
-    assert said in " ".join(str(found).split())
+    assert text in " ".join(str(found).split())
     assert found.to_dict()["kept"] == list(found.kept)
 
 
 @pytest.mark.parametrize("share", [0, 1, 1.5, float("nan")])
-def test_a_share_that_retires_nobody_or_all_is_refused(share: float) -> None:
+def test_a_share_that_retires_no_worker_or_all_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match=r"retire_share is .*; expected more than 0 and less than 1"):
         dask_efficiency.preflight(retire=True, retire_share=share)

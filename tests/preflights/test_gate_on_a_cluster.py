@@ -23,7 +23,7 @@ RATES = {"cpu": 3e10, "memory_bandwidth": 8e9, "disk": 2e8, "python": 5e6}
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of workers that are said to have a slow disk; nothing is measured. All is in this process."""
+    """Names of workers that pretend to have a slow disk; nothing is measured. All is in this process."""
     slow: list[str] = []
 
     async def measure(self: WorkerPreflight, asked: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def stragglers_of(client: Client) -> list[str]:
 
 
 def tell(scheduler: Any, finding: Any) -> None:
-    scheduler.log_event("told", [finding.worker, str(finding.cause)])
+    scheduler.log_event("findings", [finding.worker, str(finding.cause)])
 
 
 def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(
@@ -79,15 +79,13 @@ def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(
             assert "Preflight: Slow worker, " in caplog.text
             assert not events(client, "preflight-not-tested")
             assert stragglers_of(client) == ["slow"]
-            assert [told for _, told in client.get_events("told")] == [["slow", Cause.DISK]]
+            assert [event for _, event in client.get_events("findings")] == [["slow", Cause.DISK]]
         finally:
             client.sync(joined.close)
         eventually(lambda: not stragglers_of(client))
 
 
-def test_the_slow_one_is_named_and_retired_if_one_asks_for_that(
-    pretended: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_worker_is_named_and_retired_if_asked_for(pretended: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "REPETITION_SECONDS", 0.001)
     pretended.append("1")
     options = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}

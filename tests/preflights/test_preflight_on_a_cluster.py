@@ -110,7 +110,7 @@ def test_a_workload_is_timed_and_a_missing_folder_is_named(
         dask_worker.local_directory = dask_worker.was
 
     script = tmp_path / "work.py"
-    script.write_text("import sys, time\nprint('said')\ntime.sleep(0.05)\nsys.exit(0)\n")
+    script.write_text("import sys, time\nprint('printed')\ntime.sleep(0.05)\nsys.exit(0)\n")
     first, second = addresses(client)
     client.run(break_it, workers=[first])
     try:
@@ -166,7 +166,7 @@ def test_a_worker_that_is_given_tasks_meanwhile_is_not_tested(client: Client) ->
     assert "it began to run tasks" in testing.result().not_tested.values()
 
 
-def test_a_worker_that_hangs_is_named_and_holds_nobody_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_hangs_is_named_and_delays_no_other(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_preflight, "READY_SECONDS", 2.0)
     client.register_plugin(EfficiencyPlugin())  # while it can be
     victim = next(iter(client.run(os.getpid).values()))
@@ -206,7 +206,7 @@ def test_nothing_stays_after_ctrl_c(client: Client) -> None:
     eventually(lambda: names.OP not in client.cluster.scheduler.handlers, seconds=30)
 
 
-def test_ctrl_c_reports_what_was_measured_by_then(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
+def test_ctrl_c_reports_the_measurements_so_far(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
     # Whoever comes first has its turn; the other one hangs until it is stopped.
     script = f"""
 import os, time
@@ -222,11 +222,11 @@ except FileExistsError:
         command.until("measuring each worker alone: 1 of 2 done")
         command.interrupt()
         assert command.end() == 130
-    said = "stopped while measuring each worker alone, 1 of 2 done: a complete test would show more"
-    assert f"Ctrl-C: {said}\n" in command.text
+    note = "stopped while measuring each worker alone, 1 of 2 done: a complete test would show more"
+    assert f"Ctrl-C: {note}\n" in command.text
     assert "Traceback" not in command.text
     found = json.loads((tmp_path / "found.json").read_text())
-    assert found["notes"][-1] == said
+    assert found["notes"][-1] == note
     assert sorted(bool(one["measured"]) for one in found["workers"]) == [False, True]
     assert sorted(one["not_tested"] for one in found["workers"]) == ["", "the test was stopped before its turn"]
     eventually(lambda: not children(), seconds=60)
@@ -253,12 +253,12 @@ def test_a_silent_clients_test_is_stopped(client: Client, monkeypatch: pytest.Mo
     stopped = threading.Event()
     silent = preflights.Preflights._silent
 
-    def silent_and_said(meter: preflights.Preflights) -> None:
+    def silent_and_noted(meter: preflights.Preflights) -> None:
         silent(meter)
         stopped.set()
 
     monkeypatch.setattr(preflights, "SILENT_SECONDS", 1.0)
-    monkeypatch.setattr(preflights.Preflights, "_silent", silent_and_said)
+    monkeypatch.setattr(preflights.Preflights, "_silent", silent_and_noted)
     client.register_plugin(EfficiencyPlugin())
 
     async def begin_and_forget() -> None:
@@ -311,7 +311,7 @@ def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any], message
         dask_efficiency.preflight(**options)
 
 
-def test_the_command_prints_json_and_ends_with_0_where_nobody_is_slow(cluster: LocalCluster) -> None:
+def test_the_command_prints_json_and_exits_with_0_if_no_worker_is_slow(cluster: LocalCluster) -> None:
     result = CliRunner().invoke(main, ["preflight", cluster.scheduler_address, "--json", "--fail", "--device", "cpu"])
     assert result.exit_code == 0, result.output
     content = json.loads(result.output[result.output.index("{") :])
@@ -319,7 +319,7 @@ def test_the_command_prints_json_and_ends_with_0_where_nobody_is_slow(cluster: L
     assert content["slow"] == []
 
 
-def test_the_command_reports_in_a_line_that_nobody_answers() -> None:
+def test_the_command_reports_a_silent_scheduler_in_one_line() -> None:
     result = CliRunner().invoke(main, ["preflight", "tcp://127.0.0.1:9", "--fail", "--timeout", "500ms"])
     assert result.exit_code == 2
     assert "no scheduler answered at tcp://127.0.0.1:9" in result.output

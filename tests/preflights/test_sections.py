@@ -27,7 +27,7 @@ def test_the_headline_names_the_slow_one_with_its_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "line"),
     [
         (PreflightResult(HEALTHY), "None of 3 workers is slow"),
         (PreflightResult(reason="the cluster is busy"), "Nothing was tested: the cluster is busy"),
@@ -35,8 +35,8 @@ def test_the_headline_names_the_slow_one_with_its_cause() -> None:
         (PreflightResult((*HEALTHY, Subject("a", "a", "h", broken="no answer"))), "1 of 4 workers is slow"),
     ],
 )
-def test_the_headline_counts_findings_and_the_untested(values: PreflightResult, said: str) -> None:
-    assert headline(values) == said
+def test_the_headline_counts_findings_and_the_untested(values: PreflightResult, line: str) -> None:
+    assert headline(values) == line
 
 
 def test_a_long_reason_is_cut_to_a_headline() -> None:
@@ -61,7 +61,7 @@ def test_a_slow_path_is_named_by_its_hosts() -> None:
     ]
 
 
-def test_gaps_are_listed_and_those_of_everybody_once() -> None:
+def test_gaps_are_listed_and_those_of_all_workers_once() -> None:
     no_gpu = [replace(one, missing={Component.GPU: "torch sees no GPU"}) for one in HEALTHY]
     full = replace(no_gpu[0], missing={**no_gpu[0].missing, Component.DISK: "cannot write to /x: No space left"})
     text = plain(document(PreflightResult((full, *no_gpu[1:]))))

@@ -166,7 +166,7 @@ def test_graphs_phases_and_names_are_there(layers: Layers) -> None:
     assert trace.config["bandwidth"] > 0
 
 
-def test_cpu_time_is_what_the_tasks_measure(client: Client) -> None:
+def test_cpu_time_is_as_the_tasks_measure_it(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         future = client.submit(spin, 0.1, pure=False)
         measured = future.result()
@@ -191,7 +191,7 @@ def test_a_task_that_fails_and_is_tried_again_has_a_run_for_each_try(client: Cli
     assert_in_order(report.trace)
 
 
-def test_priorities_and_what_a_task_may_run_on_are_recorded(client: Client) -> None:
+def test_priorities_and_resources_of_a_task_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         urgent = client.submit(spin, 0.0, priority=7, pure=False)
         # No worker has it, so it does not run; that it was asked for is recorded all the same.
@@ -241,7 +241,7 @@ def test_keys_that_are_no_texts_and_scattered_data_are_recorded(client: Client) 
     assert not runs_of(trace, data.key)
 
 
-def test_the_ring_is_bounded_and_counts_what_it_dropped(client: Client) -> None:
+def test_the_ring_is_bounded_and_counts_dropped_tasks(client: Client) -> None:
     def run(count: int, times: int = 1) -> RunTrace:
         for i in range(times):
             # On one worker: where tasks are stolen to and fro, their transitions fill what there is room for.
@@ -306,7 +306,7 @@ def test_a_killed_worker_loses_its_runs_and_the_task_runs_again(mortal_client: C
     again = runs_of(trace, kept.key)
     assert [run["outcome"] for run in again] == [RunOutcome.SUCCEEDED, RunOutcome.SUCCEEDED]
     assert [run["recomputed"] for run in again] == [False, True]
-    # Its row may have died with the worker; the scheduler was told when it computed.
+    # Its row may have died with the worker; the scheduler heard when it computed.
     assert again[0]["stop"] - again[0]["start"] >= 0.01e9
     left = trace.worker_events.take(trace.worker_events.change == WorkerChange.LEFT)
     assert left.worker.tolist() == [first["worker"]]
@@ -385,7 +385,7 @@ def test_spilling_is_in_the_trace_by_run_and_by_when_it_blocked_the_loop(new_clu
     assert runs.spill_ns.sum() <= (runs.ended - runs.stop).sum() + MIN_AT_DISK_NS * len(runs)
 
 
-def test_heartbeats_say_how_the_workers_are(client: Client) -> None:
+def test_heartbeats_are_recorded_with_memory_and_cpu(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         wait(client.submit(spin, 2.5, pure=False))
     trace = report.trace
@@ -438,7 +438,7 @@ def break_the_recorder(dask_worker: Any) -> None:
     dask_worker.plugins["dask-efficiency-worker"].meter._parts.get("recorder").recorder._running = None
 
 
-def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -> None:
+def test_a_recorder_that_fails_switches_itself_off_with_a_note(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
         address = addresses(client)[0]
         client.run(break_the_recorder, workers=[address])

@@ -51,7 +51,7 @@ def test_a_cause_that_signals_are_sure_of_stays(cause: Cause) -> None:
     assert found == (Cause.STOPPED if left_open else cause)
 
 
-def test_nobody_is_compared_with_himself_or_without_causes() -> None:
+def test_no_worker_is_compared_with_itself_or_without_causes() -> None:
     by_worker = {worker: Breakdown({"thread-noncpu": 100}) for worker in "ab"}
     for causes in ({}, {"b": {"thread-noncpu/lock": 9}}, {"a": {"thread-noncpu/sleep": 90}}):
         assert explained([finding()], causes, by_worker) == (finding(),)

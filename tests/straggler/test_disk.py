@@ -148,7 +148,7 @@ def test_work_that_was_never_seen_before_accuses_nobody() -> None:
 
 @settings(max_examples=25)
 @given(waits=st.lists(st.floats(0.0, 100.0), min_size=4, max_size=4), seed=st.integers(0, 99))
-def test_nobody_is_a_culprit_and_a_bystander_at_once_and_scores_are_finite(waits: list[float], seed: int) -> None:
+def test_no_worker_is_a_culprit_and_a_bystander_at_once_and_scores_are_finite(waits: list[float], seed: int) -> None:
     frame = held_up(on_hosts(seed, per_worker=8), FIRST)
     for name, seconds in zip(FIRST, waits, strict=True):
         frame = waits_for_the_disk(frame, name, seconds)

@@ -112,7 +112,7 @@ def test_more_workers_change_nothing_for_those_that_are_there() -> None:
     assert np.exp(compared(comparison)[0]) == pytest.approx([1, 1, 1, 3])
 
 
-def test_of_more_kernels_than_there_is_room_for_the_quiet_ones_go() -> None:
+def test_the_quiet_kernels_go_if_there_is_no_room_for_all() -> None:
     comparison = KernelComparison(len(WORKERS))
     for first in range(0, MAX_KERNELS, TOP):
         reported(*[[gemm(10, 2, name=f"k{first + i}") for i in range(TOP)]] * 4, comparison=comparison)

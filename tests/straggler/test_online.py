@@ -114,7 +114,7 @@ def different(**changes: Any) -> dict[int, dict[str, Any]]:
     return {i: {"task": task(i), **(changes if i == 2 else {})} for i in range(4)}
 
 
-#: Cases in which a worker is slow and not to blame, or cannot be told: the workers, and seconds.
+#: Cases in which a worker is slow and not to blame, or cannot be named: the workers, and seconds.
 NOBODY: dict[str, tuple[list[SimulatedWorker], float]] = {
     "healthy workers": (healthy(8), 240),
     "workers that differ a little": (among(8, {i: {"slowness": slow(1 + 0.01 * i)} for i in range(8)}), 120),
@@ -151,7 +151,7 @@ NOBODY: dict[str, tuple[list[SimulatedWorker], float]] = {
 
 
 @pytest.mark.parametrize("case", NOBODY)
-def test_nobody_is_blamed_for(case: str) -> None:
+def test_no_worker_is_blamed_without_a_fault_of_its_own(case: str) -> None:
     cluster, seconds = NOBODY[case]
     assert SimulatedCluster(cluster).run(seconds).found == []
 
@@ -165,7 +165,7 @@ DRAWS: dict[str, Callable[[np.random.Generator], float]] = {
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("tail", DRAWS)
-def test_nobody_is_blamed_for_the_tails_of_a_distribution(tail: str, seed: int) -> None:
+def test_no_worker_is_blamed_for_the_tails_of_a_distribution(tail: str, seed: int) -> None:
     cluster = healthy(4, task=lambda rng: ("f", 0.2 * float(DRAWS[tail](rng)), 1e6))
     assert SimulatedCluster(cluster, seed).run(150).found == []
 

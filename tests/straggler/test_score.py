@@ -40,7 +40,7 @@ def test_few_noisy_observations_count_for_less() -> None:
     assert found.z[7] / found.level[7] < 0.8 * found.z[6] / found.level[6]
 
 
-def test_where_too_few_do_the_same_work_nobody_is_judged() -> None:
+def test_no_worker_is_judged_if_too_few_do_the_same_work() -> None:
     assert not score(observations([0.0, 1.0]), 2).enough.any()
     assert score(observations([0.0, 1.0]), 2, Usual()).enough.all()
 

@@ -107,7 +107,7 @@ def covered(rows: np.ndarray) -> int:
 
 
 def fed(trace: Recorded, flushes: int) -> tuple[GpuLedger, dict[TaskId, GpuUse]]:
-    """The ledger, and the uses that it told."""
+    """The ledger, and the uses that it reported."""
     uses: dict[TaskId, GpuUse] = {}
     ledger = GpuLedger(0, prefix_of=str)
     batches = trace.batches(flushes)
@@ -121,7 +121,7 @@ def fed(trace: Recorded, flushes: int) -> tuple[GpuLedger, dict[TaskId, GpuUse]]
 
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("flushes", [1, FLUSHES])
-def test_the_device_did_what_was_recorded(name: str, flushes: int) -> None:
+def test_the_time_of_the_device_is_that_of_the_recorded_operations(name: str, flushes: int) -> None:
     trace = recorded(name)
     totals = fed(trace, flushes)[0].totals()
     (device,) = totals.devices

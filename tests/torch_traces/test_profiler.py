@@ -60,7 +60,7 @@ def names(profile: Any) -> set[str]:
     return {event.name for event in profile.events()}
 
 
-def test_it_has_the_operators_of_its_thread_on_the_clock_of_the_day():
+def test_a_profile_has_the_operators_of_its_thread_on_the_wall_clock():
     other = threading.Thread(target=lambda: torch.ones(5).mul_(2))
 
     def work() -> None:
@@ -83,7 +83,7 @@ def test_it_has_the_operators_of_its_thread_on_the_clock_of_the_day():
     assert profile.started - 100_000 <= min(starts) <= max(starts) <= profile.started + lasted + 100_000
 
 
-def test_there_is_one_at_a_time_and_then_the_next():
+def test_one_profile_is_made_at_a_time_and_then_the_next():
     profile = TorchProfile()
     with pytest.raises(NotProfiled, match="another task was being profiled"):
         TorchProfile()
@@ -92,7 +92,7 @@ def test_there_is_one_at_a_time_and_then_the_next():
     assert operators(profiled(add))
 
 
-def test_a_profiler_of_the_user_s_that_is_at_work_is_left_alone():
+def test_a_users_profiler_that_is_at_work_is_left_alone():
     with users() as theirs:
         with pytest.raises(NotProfiled, match="of the user's own was at work"):
             TorchProfile()
@@ -101,7 +101,7 @@ def test_a_profiler_of_the_user_s_that_is_at_work_is_left_alone():
     assert operators(profiled(add))
 
 
-def test_one_that_warms_up_is_at_work_too():
+def test_a_users_profiler_that_warms_up_is_at_work_too():
     profiled(add)  # what torch calls is watched from the first profile on
     with users(schedule=torch.profiler.schedule(wait=0, warmup=1, active=1)) as theirs:
         with pytest.raises(NotProfiled, match="of the user's own was at work"):
@@ -112,7 +112,7 @@ def test_one_that_warms_up_is_at_work_too():
     assert operators(profiled(add))
 
 
-def test_a_profiler_of_the_user_s_in_the_same_thread_ends_ours_before():
+def test_a_users_profiler_in_the_same_thread_ends_ours_before():
     profile = TorchProfile()
     add()
     with users() as theirs:
@@ -125,7 +125,7 @@ def test_a_profiler_of_the_user_s_in_the_same_thread_ends_ours_before():
     assert not ours & {"aten::mul_", "aten::div_"}
 
 
-def test_the_end_of_a_profiler_of_the_user_s_is_heard_where_no_more_profiles_are_wanted_meanwhile():
+def test_the_end_of_a_users_profiler_is_noticed_though_no_more_profiles_are_wanted():
     before = functions()
     profile = TorchProfile()
     PROFILERS.release()  # the last one that was asked for is at work
@@ -140,7 +140,7 @@ def test_the_end_of_a_profiler_of_the_user_s_is_heard_where_no_more_profiles_are
     assert operators(profiled(add))
 
 
-def test_torch_s_functions_are_only_replaced_while_a_profile_is_wanted():
+def test_torchs_functions_are_only_replaced_while_a_profile_is_wanted():
     PROFILERS.hold()
     before = functions()
     profile = TorchProfile()
@@ -177,7 +177,7 @@ def test_a_later_replacement_of_torchs_function_stays():
 
 
 @pytest.mark.parametrize("half_imported", [False, True])
-def test_torch_is_not_imported_for_it(monkeypatch: pytest.MonkeyPatch, half_imported: bool):
+def test_torch_is_not_imported_for_a_profile(monkeypatch: pytest.MonkeyPatch, half_imported: bool):
     monkeypatch.delitem(sys.modules, "torch.autograd.profiler")
     if half_imported:  # by another thread
         half = ModuleType("torch")
@@ -211,7 +211,7 @@ def test_only_the_beginning_of_a_profile_waits_while_none_may_begin():
     assert operators(begun[0])
 
 
-def test_one_that_the_disk_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_profile_that_does_not_fit_on_the_disk_is_refused(monkeypatch: pytest.MonkeyPatch):
     def export(self: Any, path: str) -> None:
         with open(path, "w") as file:
             file.write('{"traceEvents": [{"name": "aten::a')
@@ -241,7 +241,7 @@ def test_a_start_that_fails_leaves_room_for_the_next(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("limit", "of"), [("MAX_JSON_BYTES", "of JSON"), ("MAX_PROFILE_BYTES", "compressed")])
-def test_one_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, limit: str, of: str):
+def test_a_profile_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, limit: str, of: str):
     monkeypatch.setattr(torch_profile, limit, 100)
     with pytest.raises(NotProfiled, match=f"larger than 0 MiB.*{of}"):
         profiled(add)
@@ -270,7 +270,7 @@ def in_a_process_of_its_own(program: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=200)
 
 
-def test_two_in_two_threads_crash_a_process_which_is_why_there_is_one_at_a_time():
+def test_two_profiles_in_two_threads_crash_a_process():
     done = in_a_process_of_its_own(
         """
         began, ended = threading.Event(), threading.Event()
@@ -294,7 +294,7 @@ def test_two_in_two_threads_crash_a_process_which_is_why_there_is_one_at_a_time(
     assert done.returncode == -signal.SIGSEGV, "torch has changed: is there still a reason for the lock?"
 
 
-def test_no_number_of_threads_and_no_profiler_of_the_user_s_in_another_one_crash_it():
+def test_neither_many_threads_nor_a_users_profiler_in_another_one_crash_a_process():
     done = in_a_process_of_its_own(
         """
         PROFILERS.hold()

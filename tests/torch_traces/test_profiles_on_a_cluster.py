@@ -74,7 +74,7 @@ def training(cluster: LocalCluster) -> Any:
         yield before.trace, report, steps
 
 
-def test_so_many_tasks_of_each_prefix_are_profiled_on_each_worker(training):
+def test_the_number_of_profiled_tasks_counts_by_prefix_and_worker(training):
     _, report, _ = training
     counts = by_prefix_and_worker(report.trace)
     assert [count for (prefix, _), count in counts.items() if prefix == "train_step"] == [2, 2]
@@ -83,7 +83,7 @@ def test_so_many_tasks_of_each_prefix_are_profiled_on_each_worker(training):
     assert any("took longer, as torch.profiler was asked for" in note for note in report.notes)
 
 
-def test_making_an_actor_is_a_task_and_what_it_does_is_not(training):
+def test_the_methods_of_an_actor_are_not_profiled(training):
     _, report, _ = training
     assert not any(operators(p) for p in report.trace.profiles if prefix_of(report.trace, p) == "Trainer")
 

@@ -140,7 +140,7 @@ def test_the_longest_path_is_compared_with_the_window_of_its_rank() -> None:
     assert text.endswith("% of the window.")
 
 
-def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
+def test_no_sentence_names_a_gpu_if_there_is_none() -> None:
     path = recorded("cpu_only")
     text = fragment(sections.document(path))
     assert "a thread of the program runs operators or Python" in text

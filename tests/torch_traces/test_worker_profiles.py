@@ -83,7 +83,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     assert PROFILERS._holders == holders
 
 
-def test_so_many_tasks_of_a_prefix_are_profiled_and_no_others(scene):
+def test_the_first_tasks_of_a_prefix_are_profiled_and_no_others(scene):
     assert scene.around is None
     scene.profiles.ask({"": {"train": 2}})
     assert [scene.run(key) for key in ("train-1", "load-1", "train-2", "train-3")] == [True, False, True, False]
@@ -94,7 +94,7 @@ def test_so_many_tasks_of_a_prefix_are_profiled_and_no_others(scene):
     assert scene.taken() == ([], {})
 
 
-def test_a_task_counts_for_all_who_asked_and_more_can_be_asked_for(scene):
+def test_a_profiled_task_counts_for_every_request_and_later_requests_get_more(scene):
     scene.profiles.ask({"": {"train": 1}, "window": {"train": 2, "load": 1}})
     assert scene.run("train-1")
     assert scene.run("train-2")
@@ -138,7 +138,7 @@ def test_a_profile_that_is_too_large_is_counted(scene, monkeypatch):
     assert len(scene.taken()[0]) == 1
 
 
-def test_of_a_task_that_seceded_there_is_no_profile(scene):
+def test_a_task_that_seceded_has_no_profile(scene):
     scene.profiles.ask({"": {"train": 1}})
     assert scene.run("train-1", ends_as="long-running")
     assert scene.taken() == ([], {"the task seceded": 1})

@@ -62,7 +62,7 @@ which there was no worker.
 2. That holds for damaged traces, too, with instants that are missing or contradict each other
    (``test_segments_tile_whatever_was_not_recorded_or_contradicts_itself``); after the passes
    ``test_whatever_was_blocked_the_segments_tile`` and
-   ``test_whoever_comes_and_goes_the_segments_tile_the_makespan`` (``test_relabel.py``).
+   ``test_whatever_workers_come_and_go_the_segments_tile_the_makespan`` (``test_relabel.py``).
 3. Of a complete trace nothing is ``unattributed`` (the first test, on simulated runs).
 4. A run is entered once (``test_no_run_on_the_path_is_walked_through_twice``), except one that waits for tasks that it
    submitted: the walk returns to it from each of them, and follows each of these once. So the walk ends.

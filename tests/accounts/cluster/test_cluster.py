@@ -760,7 +760,7 @@ def test_a_worker_whose_ledger_began_before_it_was_asked_for_loses_all_its_silen
     assert cluster.by_prefix()["inc"].to_nanoseconds() == {"lost-worker": 30 + 10}
 
 
-def test_a_final_snapshot_after_the_removal_settles_running_tasks_and_the_worker_was_there_until_then():
+def test_a_final_snapshot_after_the_removal_settles_running_tasks_and_ends_the_presence():
     cluster, presence = cluster_with_worker()
     ledger = busy(1, since=0)
     cluster.receive("tcp://a", metered(ledger, at=10), at=10)
@@ -814,7 +814,7 @@ def test_a_worker_that_joins_at_an_address_in_use_takes_it_over():
     assert second.finalized_ns == 5
 
 
-def test_idle_time_is_split_by_whether_work_was_outstanding_and_no_more_than_it_is_without_work():
+def test_idle_time_is_split_by_outstanding_work_and_never_more_than_it_is():
     cluster, _ = cluster_with_worker(2)
     cluster.work.set(False, at=30)
     cluster.receive("tcp://a", idle_payload(2, 50), at=50)
@@ -989,7 +989,7 @@ def test_a_worker_cannot_be_older_than_its_presence_and_some_slack():
 
 
 @pytest.mark.parametrize(("asked", "taken"), [(0, True), (None, False)])
-def test_a_worker_that_was_there_first_counts_from_when_it_was_asked_however_late_another_answered(asked, taken):
+def test_a_worker_that_was_there_first_counts_from_the_question_however_late_others_answer(asked, taken):
     cluster = ClusterLedger(at=0)
     cluster.work.set(True, at=0)
     presence = cluster.worker_joined("tcp://a", "alice", 2, at=40 * SECOND, asked=asked)

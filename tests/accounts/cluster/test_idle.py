@@ -65,7 +65,7 @@ def test_free_slots_go_to_the_first_cause_that_there_is(held, expected):
 # -- what becomes of the time, by hand --------------------------------------------------------------
 
 
-def test_idle_time_is_split_by_the_states_meanwhile_and_all_free_slots_share_the_tasks_for_them():
+def test_idle_time_is_split_by_the_states_meanwhile_and_free_slots_share_the_tasks():
     weights = after_a_second(state({"a": 4, "b": 0}, graphs=True))
     weights.accrue(state({"a": 3, "b": 0}), at=3 * SECOND)
     assert weights.split("a", 10 * SECOND) == {"graph": 4 * SECOND, "parallelism": 6 * SECOND}
@@ -79,7 +79,7 @@ def test_idle_time_is_split_by_the_states_meanwhile_and_all_free_slots_share_the
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 4, "parallelism": 3 * SECOND // 4}
 
 
-def test_idle_slots_that_count_as_in_use_wait_for_the_scheduler_or_for_round_trips_if_it_is_at_rest():
+def test_idle_slots_in_use_wait_for_the_scheduler_or_for_round_trips_if_it_is_at_rest():
     weights = after_a_second(state({"a": 1}))
     assert weights.split("a", 3 * SECOND) == {"scheduler": 2 * SECOND, "parallelism": SECOND}
     weights = IdleWeights(at=0)
@@ -126,7 +126,7 @@ def test_a_worker_may_report_to_an_instant_that_is_over():
     assert weights.split("a", SECOND) == {"graph": SECOND}
 
 
-def test_time_between_forgotten_instants_is_in_proportion_and_looks_without_a_change_forget_nothing(monkeypatch):
+def test_time_between_forgotten_instants_is_in_proportion_and_equal_looks_forget_nothing(monkeypatch):
     monkeypatch.setattr(idle, "MAX_INSTANTS", 2)
     weights = IdleWeights(at=0)
     for i, held in enumerate((state({"a": 1}), None, state({"a": 1}, graphs=True), None)):

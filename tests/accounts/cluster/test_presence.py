@@ -9,7 +9,7 @@ SPANS = st.tuples(st.integers(0, 20), st.none() | st.integers(1, 20), st.integer
 STAYS = st.lists(SPANS.map(lambda s: WorkerStay(s[0], None if s[1] is None else s[0] + s[1], s[2])), max_size=8)
 
 
-def test_a_worker_that_replaces_another_is_not_there_with_it_and_one_of_another_time_is_not_counted() -> None:
+def test_a_worker_that_replaces_another_or_is_of_another_time_is_not_counted_with_it() -> None:
     stays = [WorkerStay(0, 10, 2), WorkerStay(10, 20, 4), WorkerStay(5, None, 1)]
     assert attendance(stays, start=0, stop=30) == {"workers": 3, "most_workers": 2, "most_threads": 5}
     stays = [WorkerStay(0, 10, 1), WorkerStay(5, 12, 2), WorkerStay(20, None, 4)]

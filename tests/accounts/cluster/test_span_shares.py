@@ -35,7 +35,7 @@ def test_spans_at_the_top_share_equally_and_so_do_the_spans_in_one_and_its_own_t
 
 
 @given(st.lists(st.sampled_from(PATHS), unique=True, min_size=1), st.integers(0, WHOLE))
-def test_shares_add_up_and_each_top_has_what_it_would_have_undivided(paths, whole):
+def test_shares_add_up_and_each_top_span_has_its_undivided_share(paths, whole):
     shares = equal_shares(paths, whole)
     assert sum(shares.values()) == whole
     assert shares.keys() == {path[-1] for path in paths}

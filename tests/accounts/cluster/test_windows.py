@@ -523,7 +523,7 @@ def looked(cluster: ClusterLedger, worker: SimulatedWorker, queued: int, *, unti
     cluster.idle.accrue(state, at=until)
 
 
-def test_a_paused_workers_window_counts_its_ready_tasks_and_those_the_scheduler_would_have_sent():
+def test_a_paused_workers_window_counts_ready_tasks_and_those_that_would_have_been_sent():
     cluster, worker = paused_worker()
     looked(cluster, worker, 2, until=OPENED)
     window = window_of(worker)
@@ -673,7 +673,7 @@ def test_an_answer_counts_once_and_at_once():
 # -- intervals -------------------------------------------------------------------------------------
 
 
-def test_intervals_run_from_each_beginning_to_the_next_end_and_beyond_the_limit_the_last_is_stretched():
+def test_intervals_run_from_each_start_to_the_next_end_and_the_last_stretches_at_the_limit():
     intervals = ActiveIntervals(at=0, active=True)
     intervals.set(True, at=5)
     intervals.set(False, at=10)

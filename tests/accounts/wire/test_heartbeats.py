@@ -447,9 +447,7 @@ def test_a_name_out_of_order_is_refused_by_its_field(value):
         ({"r": [[0, 100], [0, "w3"]]}, "recomputed is .*; expected rows of a place and 2 numbers"),
     ],
 )
-def test_names_in_two_places_or_at_none_and_running_or_recomputed_time_that_does_not_add_up_are_refused(
-    broken, message
-):
+def test_misplaced_names_and_running_or_recomputed_time_that_does_not_add_up_are_refused(broken, message):
     given = snapshot().balance
     assert (given.running, given.holding, given.recomputed) == (60, {"inc": (60, 1)}, {"(other)": (100, 1)})
     with pytest.raises(RefusedPayload, match=message):

@@ -438,7 +438,7 @@ def test_all_free_slots_of_a_retiring_worker_are_retiring_and_reasons_stay_as_ob
     assert settled_of(ledger, 10) == {"waiting-on-data": 6, "retiring": 4}
 
 
-def test_a_paused_worker_names_a_free_slot_for_each_task_that_could_run_and_the_rest_as_elsewhere():
+def test_a_paused_worker_has_a_free_slot_for_each_task_that_could_run_and_the_rest_elsewhere():
     # 5 slots, one held: 4 are free.
     ledger = holding(slots=5)
     ledger.observe(Availability.PAUSED, 0, 0, 0, at=0)

@@ -57,7 +57,7 @@ def test_causes_add_up_to_their_prefix_and_to_the_view_and_never_fall(steps):
             active_before = row
 
 
-def test_waiting_is_split_in_proportion_to_the_samples_of_its_prefix_and_beyond_them_like_recent_ones():
+def test_waiting_is_split_like_the_samples_of_its_prefix_and_beyond_them_like_recent_ones():
     sums = sums_of((INC, "gil", 30), (("s1", "inc"), "lock", 10), (("", "sum"), "sleep", 1000))
     assert sums.explain({"inc": 20}) == {"inc": {"gil": 15, "lock": 5}}
     # Tasks that end later are explained by what was sampled later.

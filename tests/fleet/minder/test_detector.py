@@ -47,7 +47,7 @@ def left() -> np.ndarray:
     [*(healthy(8, seed=seed) for seed in range(5)), with_fault(2, worker=1), burst(), left()],
     ids=[*(f"healthy {seed}" for seed in range(5)), "two workers", "a burst of three minutes", "a worker that left"],
 )
-def test_nobody_is_found_without_a_lasting_fault_among_peers(minder, values):
+def test_no_worker_is_found_without_a_lasting_fault_among_peers(minder, values):
     assert minder.find(series(values)) == []
 
 
@@ -62,7 +62,7 @@ def test_units_and_the_order_of_the_workers_do_not_matter(minder):
     assert [f.worker for f in after] == ["2"]
 
 
-def test_a_known_direction_accuses_nobody_who_does_better(minder):
+def test_with_a_known_direction_no_better_worker_is_found(minder):
     as_spill = Minder({"spill": minder.models["cpu"]})
     values = with_fault(16, worker=3)[:1]
     assert as_spill.find(series(values, ("spill",))) == []
@@ -136,7 +136,7 @@ def test_a_detector_comes_back_exactly(path):
         assert np.array_equal(loaded.models[name].reconstruct(windows), MINDER.models[name].reconstruct(windows))
 
 
-def test_it_goes_where_fsspec_goes():
+def test_a_detector_is_saved_to_a_url_and_loaded_from_it():
     MINDER.save("memory://minder.npz")
     assert load_minder("memory://minder.npz").metrics == MINDER.metrics
 
@@ -202,7 +202,7 @@ def test_a_condition_that_lasts_for_a_share_of_a_stretch_begins_where_it_holds(h
     st.integers(1, 12),
     st.floats(0.1, 1.0),
 )
-def test_it_agrees_with_counting_stretch_by_stretch(rows, length, share):
+def test_lasting_agrees_with_a_count_stretch_by_stretch(rows, length, share):
     expected = []
     for row in rows:
         needed = np.ceil(share * length - 1e-9)

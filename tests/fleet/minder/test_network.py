@@ -16,7 +16,7 @@ def random_autoencoder(channels: int = 1, seed: int = 0) -> Autoencoder:
 
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("channels", [1, 3])
-def test_it_reconstructs_as_torch_does(channels):
+def test_a_network_reconstructs_windows_as_torch_does(channels):
     import torch
 
     from dask_efficiency.fleet.minder.train import _network, _weights, decoded

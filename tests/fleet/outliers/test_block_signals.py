@@ -36,7 +36,7 @@ def test_noise_far_below_the_least_effect_swings_nowhere():
     assert np.abs(block_signals(MetricSeries.of(values, metrics=["rate"])).differences[1]).max() == 0
 
 
-def test_one_worker_with_errors_gives_a_spread_where_the_median_is_zero():
+def test_one_worker_with_errors_gives_a_spread_to_a_median_of_zero():
     values = _steady(0, 0, 0, 0, 0)
     values[0, 3, 30:] = 5
     signals = block_signals(MetricSeries.of(values, metrics=["errors"]))

@@ -32,7 +32,7 @@ def test_a_machine_that_never_moves_is_found() -> None:
     assert {one.signal for one in finding.evidence} >= {"duty movement", "power movement"}
 
 
-def test_one_metric_alone_may_be_a_machine_that_is_built_unlike_others() -> None:
+def test_one_metric_alone_may_be_a_machine_of_other_hardware() -> None:
     values = breathing(16)
     values[0, 3] *= 0.4
     assert find_outliers(of(values)) == []

@@ -91,7 +91,7 @@ NOBODY: dict[str, np.ndarray] = {
 
 
 @pytest.mark.parametrize("case", NOBODY)
-def test_nobody_is_accused_for(case):
+def test_no_worker_is_found_without_a_fault_of_its_own(case):
     assert find_outliers(_series(NOBODY[case])) == []
 
 
@@ -207,7 +207,7 @@ def test_a_history_of_other_workers_changes_nothing():
     assert workers_of(find_outliers(_series(with_fault(16, worker=3)), history=history)) == {"3"}
 
 
-def test_a_metric_whose_worse_direction_is_known_accuses_nobody_who_does_better():
+def test_a_metric_with_a_known_worse_direction_finds_no_better_worker():
     better, metrics = with_fault(16, worker=3), ("spill", "rate")
     assert find_outliers(_series(better, metrics)) == []
     (finding,) = find_outliers(_series(-better, metrics))
@@ -384,7 +384,7 @@ def test_a_difference_from_the_beginning_has_no_other_onset():
     assert _of(healthy(16), begin=0) == 0
 
 
-def test_a_fault_that_follows_shortly_is_a_consequence_and_one_that_begins_together_or_much_later_is_none():
+def test_only_a_fault_that_follows_another_shortly_is_a_consequence():
     begins = np.array([50, 10, 11, 14, 30])
     assert independent(begins, together=1, follow=20).tolist() == [True, True, True, False, False]
 

@@ -68,7 +68,7 @@ def test_a_metric_that_nobody_has_in_the_window_is_left_out() -> None:
     assert parted(known, window_start=10)[1].metrics == ("net", "cpu")
 
 
-def test_there_is_no_past_where_nothing_came_before_the_window() -> None:
+def test_without_samples_before_the_window_there_is_no_past() -> None:
     past, window = parted(series(0, {"a": [NAN, 2]}), window_start=10)
     assert past is None
     assert rows_of(window) == {"a": [2]}

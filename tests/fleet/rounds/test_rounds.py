@@ -36,13 +36,13 @@ def test_a_finding_begins_once_and_ends_after_two_rounds_without_it(
     assert [changes(rounds, *names) for names in found] == expected
 
 
-def test_it_ends_at_once_when_the_machine_is_gone() -> None:
+def test_a_finding_ends_at_once_when_its_machine_is_gone() -> None:
     rounds = Rounds()
     changes(rounds, "a")
     assert changes(rounds, present={"b"}) == ["gone a"]
 
 
-def test_it_keeps_the_time_at_which_it_began_and_has_the_newest_cause() -> None:
+def test_a_finding_keeps_its_start_and_has_the_newest_cause() -> None:
     rounds = Rounds()
     rounds.judged([finding("a", since=100)], ALL, at=200)
     rounds.judged([replace(finding("a", since=300), cause=Cause.DISK)], ALL, at=400)

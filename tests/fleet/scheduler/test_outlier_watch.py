@@ -91,7 +91,7 @@ def test_an_outlier_is_new_once_and_over_once(bench):
     assert bench.watch.findings_between(1e8, 1e9) == ()
 
 
-def test_it_looks_once_a_minute_and_at_one_window_at_a_time(bench):
+def test_a_watch_looks_once_a_minute_at_one_window_at_a_time(bench):
     for _ in range(1_000):
         bench.poll()
     assert len(bench.waiting) == 1
@@ -111,7 +111,7 @@ def test_switched_off_it_looks_at_nothing_and_forgets_its_findings(bench):
     assert not bench.waiting
 
 
-def test_a_worker_that_left_is_no_outlier_any_more_and_is_not_found_by_a_look_that_began_before(bench):
+def test_a_worker_that_left_is_no_outlier_not_even_by_a_look_that_began_before(bench):
     bench.look()
     bench.watch.left("3", now=bench.now)
     assert bench.names() == []

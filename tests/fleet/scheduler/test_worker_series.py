@@ -58,7 +58,7 @@ def last(series: MetricSeries, metric: str, worker: str) -> float:
     return float(series.values[series.metrics.index(metric), series.workers.index(worker), -1])
 
 
-def test_it_remembers_all_metrics_of_the_detectors():
+def test_all_metrics_of_the_detectors_are_remembered():
     assert set(NAMES) == set(METRICS)
 
 
@@ -154,7 +154,7 @@ def test_a_sample_is_the_mean_of_the_reports_in_its_step_unless_they_come_late()
     np.testing.assert_array_equal(found, [[2, 5], [7, NAN], [NAN, NAN]])
 
 
-def test_it_remembers_the_last_steps_and_takes_nothing_old_for_new():
+def test_a_ring_has_the_last_steps_and_takes_no_old_one_for_a_new_one():
     one = ring(*((step, [step, step]) for step in range(20)), (25, [25.0, 25.0]))
     assert one.nbytes == SeriesRing(2, 8).nbytes
     # Step 25 has the place of 17, and 18 that of 26.

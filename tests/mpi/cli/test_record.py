@@ -34,7 +34,7 @@ def compiler(folder: Path) -> Path:
     return path
 
 
-def test_it_prints_how_a_job_script_records(folder: Path, compiler: Path) -> None:
+def test_the_command_prints_the_lines_for_a_job_script(folder: Path, compiler: Path) -> None:
     result = run("--mpicc", compiler, "--library", "t.so", "--save", "of-today")
     assert result.exit_code == 0, result.output
     assert f"LD_PRELOAD={folder}/t.so DASK_EFFICIENCY_MPI_TRACE={folder}/of-today mpiexec -n 4" in result.output

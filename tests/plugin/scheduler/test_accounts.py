@@ -103,8 +103,8 @@ async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, p
     memory, silent, closing, retired, vanished = losses
 
     def removed(address: str, stimulus_id: str, *, expected: bool = False) -> None:
-        told = {"action": "remove-worker", "stimulus_id": stimulus_id, "expected": expected}
-        scheduler.log_event(address, {**told, "processing-tasks": {"gone"}})
+        event = {"action": "remove-worker", "stimulus_id": stimulus_id, "expected": expected}
+        scheduler.log_event(address, {**event, "processing-tasks": {"gone"}})
         del scheduler.workers[address]
         plugin.remove_worker(scheduler, address, stimulus_id=stimulus_id)
 

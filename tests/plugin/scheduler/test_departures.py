@@ -53,13 +53,13 @@ def test_a_removal_has_its_reason_or_how_it_was_noticed(stimulus, expected, nann
 
 
 def test_a_nannys_log_has_the_end_of_a_process():
-    said = "2026-11-26 03:32:26,344 - distributed.nanny - INFO - Worker process {} {}"
+    line = "2026-11-26 03:32:26,344 - distributed.nanny - INFO - Worker process {} {}"
     lines = [
-        ("INFO", said.format(140991, "was killed by signal 15")),
-        ("INFO", said.format(14099, "was killed by signal 9")),
+        ("INFO", line.format(140991, "was killed by signal 15")),
+        ("INFO", line.format(14099, "was killed by signal 9")),
         ("WARNING", "Restarting worker"),
-        ("INFO", said.format(7, "exited with status 1")),
-        ("INFO", said.format(8, "was killed by unknown signal")),
+        ("INFO", line.format(7, "exited with status 1")),
+        ("INFO", line.format(8, "was killed by unknown signal")),
         "no line at all",
         None,
     ]

@@ -215,7 +215,7 @@ def test_tasks_without_a_worker_wait_for_a_paused_one_that_may_run_them(scene, r
     assert paused_slots(scene) == expected
 
 
-def test_idle_time_of_a_paused_worker_is_split_by_what_was_seen(scene):
+def test_idle_time_of_a_paused_worker_is_split_by_the_states_seen(scene):
     paused_scene(scene).scheduler.queued = inc(2)
     scene.weights.accrue(scene.state(), at=12 * MS)
     scene.scheduler.queued = []
@@ -324,7 +324,7 @@ async def until(condition):
     ],
 )
 @on_a_loop
-async def test_slots_are_free_for_what_was_seen_while_there_was_work(scene, script, idle, causes):
+async def test_free_slots_have_the_causes_seen_while_there_was_work(scene, script, idle, causes):
     scene.add("a")
     await scene.play(script)
     scene.watch.catch_up()

@@ -18,7 +18,7 @@ from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.registration import RepeatCounter
 
 
-def test_a_report_says_when_no_more_keys_are_remembered():
+def test_a_report_notes_that_no_more_keys_are_remembered():
     work = SimpleNamespace(full=False)
     accounts = SimpleNamespace(work=work, stays_off=list)
     assert replies._notes(accounts) == []

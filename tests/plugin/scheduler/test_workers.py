@@ -52,7 +52,7 @@ def waiting(meter: Any, seconds: float) -> WorkerHalves:
     return WorkerHalves(meter)
 
 
-def test_every_worker_answers_or_it_is_known_why_not(halves):
+def test_every_worker_has_its_answer_or_the_error(halves):
     answers = asyncio.run(halves.ask(names.SNAPSHOT))
     assert answers["good"][0] == {"heard": names.SNAPSHOT}
     assert isinstance(answers["bad"][0], KeyError)
@@ -176,7 +176,7 @@ def test_answers_that_came_while_the_scheduler_was_blocked_are_read_before_a_tim
     in_skipped_time(check)
 
 
-def test_nobody_waits_for_the_answer_of_a_worker_that_vanished(patient, scheduler):
+def test_the_answer_of_a_worker_that_vanished_is_not_waited_for(patient, scheduler):
     async def check(loop: SkippingLoop) -> None:
         began = loop.time()
         asked = asyncio.create_task(patient.ask(names.CLOSE, "w"))
@@ -218,7 +218,7 @@ def test_a_worker_that_joins_is_sent_the_present_state_until_the_registration_en
     assert scheduler.worker_plugins == {}
 
 
-def test_workers_that_did_not_answer_keep_nobody_waiting_at_the_end(halves, scheduler, meter, monkeypatch):
+def test_workers_that_did_not_answer_are_not_waited_for_at_the_end(halves, scheduler, meter, monkeypatch):
     monkeypatch.setattr("dask_efficiency.plugin.scheduler.workers.FAREWELL_SECONDS", 0.05)
     asyncio.run(halves.ask(names.SNAPSHOT))
     meter.options = options.resolve({"report_timeout": HOUR})

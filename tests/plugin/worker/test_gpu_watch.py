@@ -105,7 +105,7 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(stub, threads, 
 
     task, stop = threads.run(train, "train-1")
     use = use_of(watch, task, stop)
-    assert watch.use(task, stop) == GpuUse()  # it is told once
+    assert watch.use(task, stop) == GpuUse()  # it is reported once
     # All that ran while it waited, and at most all; the stub tells its times to a millisecond.
     assert waited[0] - 1_000_000 < use.kernel <= 40_000_000
     assert (use.contention, use.copy) == (0, 0)

@@ -174,7 +174,7 @@ def test_a_thread_that_slept_on_is_not_read_again():
     assert process.sampled() == {"sleep": 130}
 
 
-def test_between_looks_only_what_is_certain_is_counted():
+def test_between_looks_only_certain_time_is_counted():
     process = Process().begins(1, INC).begins(2, INC, "lock").passes(50).goes(1, "network")
     before = dict(process.added)
     process.at += 50 * MS
@@ -234,7 +234,7 @@ def test_waiting_at_a_lock_is_for_threads_of_libraries_that_compute_or_lack_a_co
     assert process.sampled(SUM) == {"sleep": 100}
 
 
-def test_threads_of_libraries_that_compute_beside_tasks_fill_free_slots():
+def test_threads_of_libraries_that_compute_during_tasks_fill_free_slots():
     process = Process(nthreads=4).begins(1, INC).begins(2, SUM, "lock")
     process.computed = 260
     process.passes(100)

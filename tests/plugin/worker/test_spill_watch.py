@@ -173,7 +173,7 @@ def test_times_are_bounded_and_forgotten_ones_do_not_count(monkeypatch):
     assert watch.last == 995
 
 
-def test_accounts_are_kept_back_once_after_spilling_while_slots_may_have_waited_and_a_few_times_in_a_row():
+def test_accounts_are_kept_back_after_spilling_while_slots_may_wait_a_few_times_at_most():
     kept_back = KeptBack()
     spills = ((0, False), (20, True), (20, True), (30, False))
     assert [kept_back.is_due(last, undecided=undecided) for last, undecided in spills] == [False, True, False, False]

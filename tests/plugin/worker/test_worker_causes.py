@@ -110,7 +110,7 @@ def test_windows_that_are_never_closed_are_forgotten(made):
     assert list(whole._opened) == [str(i) for i in range(3, MAX_WINDOWS + 3)]
 
 
-def test_sampling_goes_on_with_what_was_sampled_when_it_is_switched_on_again(made):
+def test_sampling_keeps_its_sums_when_it_is_switched_on_again(made):
     whole = worker_causes()
     whole.start(enabled=True)
     assert [sampler.began for sampler in made] == [1]

@@ -38,20 +38,20 @@ def test_each_component_has_its_measurement_or_the_reason(tmp_path: Path) -> Non
         "repeats": 3,
         "workload": host.SCRIPT,
     }
-    process = started(request, b"print('said'); 1 / 0")
+    process = started(request, b"print('printed'); 1 / 0")
     assert process.stdout is not None
     lines = [json.loads(line) for line in process.stdout]
     assert process.wait() == 0
-    *told, last = lines
-    assert [line["component"] for line in told] == request["components"]
-    assert all(line["value"] > 0 and line["count"] == 3 for line in told[:3])
-    assert told[3]["missing"].startswith("cannot write to")
-    assert told[4]["failed"] == "ZeroDivisionError: division by zero"
-    assert "failed" in told[5]
+    *answers, last = lines
+    assert [line["component"] for line in answers] == request["components"]
+    assert all(line["value"] > 0 and line["count"] == 3 for line in answers[:3])
+    assert answers[3]["missing"].startswith("cannot write to")
+    assert answers[4]["failed"] == "ZeroDivisionError: division by zero"
+    assert "failed" in answers[5]
     assert last["cpu_seconds"] > 0
 
 
-def test_it_ends_with_its_input_and_so_does_what_it_started() -> None:
+def test_a_child_ends_with_its_input_and_so_do_its_own_children() -> None:
     script = b"import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import time; time.sleep(1000)'])"
     process = started({"components": ["workload"], "repeats": 1, "workload": host.SCRIPT}, script)
     until = time.monotonic() + 100

@@ -25,12 +25,12 @@ ratios_of_pairs = st.lists(st.floats(0.5, 5.0), max_size=PAIRS)
 
 
 @given(st.lists(st.floats(THRESHOLD, 100.0), min_size=PAIRS, max_size=PAIRS))
-def test_one_that_is_slow_in_all_pairs_is_confirmed(ratios: list[float]) -> None:
+def test_a_worker_that_is_slow_in_all_pairs_is_confirmed(ratios: list[float]) -> None:
     assert is_confirmed(1.5, ratios) is True
 
 
 @given(st.lists(st.floats(MUCH_SLOWER, math.inf), min_size=2, max_size=PAIRS))
-def test_two_pairs_are_enough_where_it_is_much_slower(ratios: list[float]) -> None:
+def test_two_pairs_confirm_a_much_slower_worker(ratios: list[float]) -> None:
     assert is_confirmed(MUCH_SLOWER, ratios) is True
     assert is_confirmed(1.5, ratios[:2]) is None
 
@@ -40,7 +40,7 @@ def test_two_pairs_are_enough_where_it_is_much_slower(ratios: list[float]) -> No
     st.lists(st.floats(0.5, ALIKE, exclude_max=True), min_size=2),
     st.floats(THRESHOLD, 100.0),
 )
-def test_pairs_that_are_alike_clear_it_however_slow_others_were(
+def test_enough_equal_pairs_clear_a_suspect_however_slow_others_were(
     slow: list[float], alike: list[float], first: float
 ) -> None:
     assert len(alike) > MAX_ALIKE
@@ -48,7 +48,7 @@ def test_pairs_that_are_alike_clear_it_however_slow_others_were(
 
 
 @given(ratios_of_pairs.filter(lambda ratios: is_confirmed(1.5, ratios) is None), st.floats(0.5, 5.0))
-def test_it_is_known_after_so_many_pairs(ratios: list[float], last: float) -> None:
+def test_a_suspect_is_confirmed_or_cleared_after_all_pairs(ratios: list[float], last: float) -> None:
     rest = PAIRS - len(ratios)
     assert is_confirmed(1.5, [*ratios, *[last] * rest]) is not None
 
@@ -60,13 +60,13 @@ def test_the_order_of_all_pairs_does_not_matter(ratios: list[float], random) -> 
 
 
 @given(st.floats(0.1, 10.0))
-def test_slowness_of_both_of_a_pair_accuses_neither(moment: float) -> None:
+def test_a_pair_that_is_slow_on_both_sides_accuses_neither(moment: float) -> None:
     own, good = ({Component.CPU: Reading(rate / moment)} for rate in (2e10, 3e10))
     (ratio,) = with_pair(subject("w0", cpu=2e10), own, good).readings[Component.CPU].beside
     assert math.isclose(ratio, 1.5)
 
 
-def test_a_pair_counts_only_where_both_were_measured() -> None:
+def test_a_pair_counts_only_if_both_workers_were_measured() -> None:
     one = subject("w0", cpu=2e10, disk=1e8)
     own = {Component.CPU: Reading(2e10), Component.DISK: Reading(1e8)}
     found = with_pair(one, own, {Component.CPU: Reading(0.0)})
@@ -81,22 +81,22 @@ def suspect(*beside: float) -> list[Subject]:
     return [*(subject(f"w{i}", cpu=3e10) for i in range(3)), replace(victim, readings={Component.CPU: reading})]
 
 
-def test_one_that_seems_slow_is_a_suspect_until_it_is_confirmed_or_cleared() -> None:
+def test_a_worker_that_seems_slow_is_a_suspect_until_it_is_confirmed_or_cleared() -> None:
     assert suspects(compare_alone(suspect())) == {"victim": {Component.CPU: 2.0}}
     assert not judge(suspect(1.0, 1.05), [], at=0.0)
     (finding,) = judge(suspect(1.5, 1.6, 1.4, 1.0, 1.5), [], at=0.0)
     assert (finding.worker, finding.effect) == ("victim", 1.5)
 
 
-def test_where_there_was_no_time_for_pairs_the_first_measurement_counts() -> None:
+def test_without_time_for_pairs_the_first_measurement_counts() -> None:
     assert [finding.worker for finding in judge(suspect(), [], at=0.0)] == ["victim"]
 
 
-def test_one_of_two_is_no_suspect_for_nobody_can_tell() -> None:
+def test_neither_of_two_workers_is_a_suspect() -> None:
     assert not suspects(compare_alone(suspect()[-2:]))
 
 
-def test_one_very_fast_worker_makes_nobody_slow() -> None:
+def test_one_very_fast_worker_makes_no_other_slow() -> None:
     subjects = [subject("fast", disk=6e9), *(subject(f"w{i}", disk=2e9) for i in range(3))]
     assert not suspects(compare_alone(subjects))
     assert not judge(subjects, [], at=0.0)

@@ -23,7 +23,7 @@ def times(slow: dict[str, float]):
 
 
 @given(hosts_of_workers, st.dictionaries(st.integers(0, 23).map("w{}".format), slowness), st.integers())
-def test_each_worker_is_at_most_once_in_a_round_and_meets_nobody_twice(hosts, slow, seed) -> None:
+def test_a_worker_is_at_most_once_in_a_round_and_never_twice_with_the_same_partner(hosts, slow, seed) -> None:
     for rounds in all_rounds(hosts, times(slow), seed)[1]:
         assert len(rounds) <= MAX_ROUNDS
         for pairs in rounds:
@@ -40,19 +40,19 @@ def test_pairs_are_of_different_hosts_where_there_are_several(hosts, seed) -> No
 
 
 @given(st.integers(2, 30), st.integers())
-def test_everybody_is_in_a_pair_of_the_first_round_but_the_odd_one(workers: int, seed: int) -> None:
+def test_all_workers_but_an_odd_one_are_in_a_pair_of_the_first_round(workers: int, seed: int) -> None:
     assert len(first_round(on_hosts_of_their_own(workers), Random(seed))) == workers // 2
 
 
 @given(st.integers(3, 30), st.integers())
-def test_the_odd_one_rests_once_and_is_then_measured(workers: int, seed: int) -> None:
+def test_an_odd_worker_rests_once_and_is_then_measured(workers: int, seed: int) -> None:
     links, (rounds,) = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
     assert len(rounds) <= 3
     assert all(links.partners(f"w{i}") for i in range(workers))
 
 
 @given(st.integers(4, 40), st.integers(0, 39), slowness.filter(lambda times: times > 1.3), st.integers())
-def test_one_slow_or_failed_worker_among_four_or_more_is_named_and_nobody_else(workers, victim, slow, seed) -> None:
+def test_one_slow_or_failed_worker_among_four_or_more_is_named_and_no_other(workers, victim, slow, seed) -> None:
     name = f"w{victim % workers}"
     links, *_ = all_rounds(on_hosts_of_their_own(workers), times({name: slow}), seed)
     assert [one.worker for one in links.slow_workers()] == [name]
@@ -65,14 +65,14 @@ def test_one_slow_or_failed_worker_among_four_or_more_is_named_and_nobody_else(w
     slowness.filter(lambda t: t > 1.3),
     st.integers(),
 )
-def test_two_slow_workers_among_six_or_more_are_named_and_nobody_else(workers, victims, slow, seed) -> None:
+def test_two_slow_workers_among_six_or_more_are_named_and_no_other(workers, victims, slow, seed) -> None:
     names = {f"w{i}" for i in victims}
     links, *_ = all_rounds(on_hosts_of_their_own(workers), times(dict.fromkeys(names, slow)), seed)
     assert {one.worker for one in links.slow_workers()} == names
 
 
 @given(st.integers(2, 30), st.integers())
-def test_where_all_are_alike_nobody_is_named_and_one_pair_each_of_many_is_enough(workers: int, seed: int) -> None:
+def test_no_worker_among_equals_is_named_and_one_pair_each_is_enough_for_many(workers: int, seed: int) -> None:
     links, (rounds,) = all_rounds(on_hosts_of_their_own(workers), times({}), seed)
     assert not links.slow_workers()
     assert not links.slow_paths()
@@ -93,13 +93,13 @@ def test_a_slow_path_between_two_groups_is_named_and_no_worker(left: int, right:
         assert len(links.slow_paths()) == 1, rounds
 
 
-def test_of_two_workers_nobody_can_tell_which_is_slow() -> None:
+def test_neither_of_two_workers_is_named_for_a_slow_pair() -> None:
     links, (rounds,) = all_rounds(on_hosts_of_their_own(2), lambda pair: 5.0)
     assert len(rounds) == 1
     assert not links.slow_workers()
 
 
-def test_round_trips_of_less_than_dask_takes_itself_are_alike() -> None:
+def test_round_trips_shorter_than_dasks_own_time_count_as_equal() -> None:
     def links(slow: float) -> MeasuredPairs:
         pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
         return MeasuredPairs(
@@ -110,7 +110,7 @@ def test_round_trips_of_less_than_dask_takes_itself_are_alike() -> None:
     assert [one.worker for one in links(1e-2).slow_workers()] == ["a"]
 
 
-def test_where_repetitions_differ_much_it_takes_more_to_be_slow() -> None:
+def test_the_more_repetitions_differ_the_slower_a_worker_must_be_to_be_named() -> None:
     pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
 
     def slow(extent: float) -> list[str]:
@@ -121,7 +121,7 @@ def test_where_repetitions_differ_much_it_takes_more_to_be_slow() -> None:
     assert slow(1.0) == []
 
 
-def test_pairs_of_a_first_look_count_no_more_once_others_have_all_repetitions() -> None:
+def test_first_looks_do_not_count_once_other_pairs_have_all_repetitions() -> None:
     looked = [MeasuredPair("a", "b", {Component.SEND: 0.5}), MeasuredPair("e", "f", {Component.SEND: 0.6})]
     pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
     links = [MeasuredPair(*pair, {Component.SEND: 2.0 if "a" in pair else 1.0}, repeats=3) for pair in pairs]
@@ -143,7 +143,7 @@ def test_the_second_round_pairs_the_slow_with_the_fast() -> None:
     st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1, max_size=2), unique=True),
     st.sets(st.sampled_from("abcdef")),
 )
-def test_at_each_machine_one_thing_is_measured_at_a_time(waiting, busy) -> None:
+def test_a_machine_measures_one_thing_at_a_time(waiting, busy) -> None:
     found = startable(waiting, busy, lambda turn: turn)
     used = Counter([*busy, *(place for turn in found for place in turn)])
     assert set(used.values()) <= {1}

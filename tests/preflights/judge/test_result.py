@@ -30,7 +30,7 @@ def test_measurements_survive_the_wire() -> None:
 
 
 @pytest.mark.parametrize("content", [{}, {"subjects": 3}, {"subjects": [{"readings": {"tpu": {}}}]}])
-def test_something_else_is_refused(content: dict[str, object]) -> None:
+def test_a_message_that_is_no_result_is_refused(content: dict[str, object]) -> None:
     with pytest.raises(RefusedPayload, match="not what a preflight measured"):
         decode(content)
 

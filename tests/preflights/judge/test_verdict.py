@@ -48,7 +48,7 @@ def test_python_is_slow_for_the_gil_where_other_threads_of_its_process_compute()
 
 
 @given(st.lists(st.floats(0.97, 1.03), min_size=3, max_size=20))
-def test_nobody_is_named_where_workers_differ_by_little(speeds: list[float]) -> None:
+def test_no_worker_is_named_if_all_differ_by_little(speeds: list[float]) -> None:
     subjects = [subject(f"w{i}", cpu=3e10 * speed) for i, speed in enumerate(speeds)]
     assert not judge(subjects, [], at=0.0)
 
@@ -58,7 +58,7 @@ def test_nobody_is_named_where_workers_differ_by_little(speeds: list[float]) -> 
     st.floats(1.5, 100),
     st.sampled_from(["cpu", "disk", "workload"]),
 )
-def test_one_that_is_half_as_slow_again_is_named_at_any_number(speeds, slow, component) -> None:
+def test_one_worker_that_is_half_as_slow_again_is_named_among_any_number(speeds, slow, component) -> None:
     def reading(speed: float) -> float:
         return 1 / speed if component == "workload" else speed
 
@@ -69,7 +69,7 @@ def test_one_that_is_half_as_slow_again_is_named_at_any_number(speeds, slow, com
     assert finding.effect == pytest.approx(slow, rel=0.05)
 
 
-def test_workers_are_compared_with_those_that_were_made_alike() -> None:
+def test_workers_are_compared_with_workers_of_equal_hardware() -> None:
     large = [subject(f"large{i}", group="large", cpu=6e10) for i in range(3)]
     small = [subject(f"small{i}", group="small", cpu=3e10) for i in range(3)]
     assert not judge([*large, *small], [], at=0.0)

@@ -60,14 +60,14 @@ def joined(
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("victim", ["w0", "w1", "w3", "w5"])
 @pytest.mark.parametrize(("component", "cause"), [("disk", Cause.DISK), ("send", Cause.NETWORK)])
-def test_the_slow_one_is_flagged_whenever_it_joins_and_nobody_else(
+def test_a_slow_worker_is_flagged_whenever_it_joins_and_no_other(
     component: str, cause: Cause, victim: str, at_once: bool
 ) -> None:
     flagged, _ = joined({victim: {component: 3.0}}, at_once=at_once)
     assert [(finding.worker, finding.cause) for finding in flagged] == [(victim, cause)]
 
 
-def test_a_healthy_one_is_in_one_pair_with_a_worker_that_is_there() -> None:
+def test_a_healthy_worker_that_joins_is_in_one_pair_with_a_present_worker() -> None:
     flagged, pairs = joined({})
     assert not flagged
     assert len(pairs) == 5

@@ -85,7 +85,7 @@ def on_hosts(workers: int, hosts: int) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("component", "cause"), [("cpu", Cause.SLOW_CPU), ("disk", Cause.DISK), ("send", Cause.NETWORK)]
 )
-def test_the_slow_one_is_found_with_its_cause_and_nobody_else(component: str, cause: Cause) -> None:
+def test_a_slow_worker_is_found_with_its_cause_and_no_other(component: str, cause: Cause) -> None:
     found = found_in(Asked(on_hosts(5, 5), {"w3": {component: 2.0}}))
     assert [(finding.worker, finding.cause) for finding in found.slow_workers] == [("w3", cause)]
     assert found.slow == ("w3",)
@@ -103,7 +103,7 @@ class Training(Asked):
         return {"measured": {component: {"value": 2.0 if address == "w3" else 1.0}}}
 
 
-def test_one_that_is_slow_only_when_it_trains_is_found_and_its_partner_sets_the_pace() -> None:
+def test_a_worker_that_is_slow_only_when_it_trains_is_found_with_its_effect() -> None:
     workers = Training(on_hosts(5, 5))
     found = found_in(workers, training="gloo")
     assert [(one.worker, one.cause, one.effect) for one in found.slow_workers] == [("w3", Cause.UNKNOWN, 2.0)]
@@ -113,7 +113,7 @@ def test_one_that_is_slow_only_when_it_trains_is_found_and_its_partner_sets_the_
     assert len(ranks) == 2 * sum(Component.TRAINING in link.seconds for link in found.links)
 
 
-def test_pairs_of_one_that_is_slow_alone_are_not_measured_again() -> None:
+def test_pairs_of_a_worker_that_is_slow_alone_are_not_measured_again() -> None:
     def pairs(slow: dict[str, float]) -> int:
         workers = Asked(on_hosts(5, 5), {"w3": slow})
         assert found_in(workers).slow == ("w3",)
@@ -140,7 +140,7 @@ def test_a_machine_that_becomes_slow_meanwhile_accuses_none_of_its_workers(at: f
     assert set(found_in(slow).slow) <= {"w3"}
 
 
-def test_one_that_seems_slow_is_measured_in_turns_with_others_until_that_is_known() -> None:
+def test_a_suspect_is_measured_in_turns_with_others_until_it_is_confirmed_or_cleared() -> None:
     def measured(slow: dict[str, float]) -> int:
         workers = Asked(on_hosts(5, 5), {"w3": slow})
         assert found_in(workers).slow == ("w3",) * bool(slow)
@@ -161,14 +161,14 @@ def test_healthy_workers_are_measured_once_and_in_one_pair_each() -> None:
 
 
 @pytest.mark.parametrize("hosts", [16, 64])
-def test_a_slow_one_among_many_is_measured_with_few_first_and_then_with_everybody(hosts: int) -> None:
+def test_once_a_first_look_finds_a_slow_worker_all_are_measured_in_full(hosts: int) -> None:
     workers = Asked(on_hosts(64, hosts), {"w3": {"send": 2.0}})
     found = found_in(workers)
     assert found.slow == ("w3",)
     assert len({link.first for link in found.links if link.repeats > 1}) > 30
 
 
-def test_one_that_leaves_while_it_is_measured_in_turns_is_not_blamed() -> None:
+def test_a_worker_that_leaves_while_it_is_measured_in_turns_is_not_blamed() -> None:
     class Leaving(Asked):
         async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
             if self.steps.count(names.MEASURE) > 6 and address == "w3":
@@ -186,14 +186,14 @@ def test_workers_of_one_machine_take_turns() -> None:
     assert workers.most == 1
 
 
-def test_one_that_hangs_is_named_and_the_others_are_tested() -> None:
+def test_a_worker_that_hangs_is_named_and_the_others_are_tested() -> None:
     found = found_in(Asked(on_hosts(5, 5), {"w1": {"cpu": math.inf}}))
     assert [(finding.worker, finding.cause) for finding in found.slow_workers] == [("w1", Cause.UNRESPONSIVE)]
     assert sum(bool(one.readings) for one in found.subjects) == 4
     assert not any("w1" in (link.first, link.second) for link in found.links)
 
 
-def test_one_that_answers_late_is_not_tested_and_not_blamed() -> None:
+def test_a_worker_that_answers_late_is_not_tested_and_not_blamed() -> None:
     workers = Asked(on_hosts(5, 5))
     workers.late.add("w1")
     found = found_in(workers)
@@ -201,14 +201,14 @@ def test_one_that_answers_late_is_not_tested_and_not_blamed() -> None:
     assert found.passed
 
 
-def test_where_most_do_not_answer_none_of_them_is_named() -> None:
+def test_no_worker_is_named_if_most_do_not_answer() -> None:
     found = found_in(Asked(on_hosts(4, 4), {f"w{i}": {"cpu": math.inf} for i in range(3)}))
     assert not found.findings
     assert set(found.not_tested) == {"w0", "w1", "w2"}
     assert found.notes[0].startswith("3 of 4 workers did not answer")
 
 
-def test_one_that_left_is_not_tested_and_not_blamed() -> None:
+def test_a_worker_that_left_is_not_tested_and_not_blamed() -> None:
     workers = Asked(on_hosts(4, 4))
     workers.gone.add("w2")
     found = found_in(workers)
@@ -216,7 +216,7 @@ def test_one_that_left_is_not_tested_and_not_blamed() -> None:
     assert found.passed
 
 
-def test_one_that_is_given_tasks_while_pairs_are_measured_is_left_alone() -> None:
+def test_a_worker_that_gets_tasks_while_pairs_are_measured_is_left_alone() -> None:
     workers = Asked(on_hosts(5, 5))
     workers.busy.add("w2")
     found = found_in(workers)
@@ -239,7 +239,7 @@ def test_one_that_is_given_tasks_while_pairs_are_measured_is_left_alone() -> Non
         ),
     ],
 )
-def test_an_unusable_answer_is_the_reason(answer: Any, why: str) -> None:
+def test_an_unusable_answer_is_the_reason_why_a_worker_is_not_tested(answer: Any, why: str) -> None:
     workers = Asked(on_hosts(4, 4))
     workers.answers[names.MEASURE] = ("w1", answer)
     found = found_in(workers)
@@ -254,7 +254,7 @@ def test_a_paused_worker_is_named_for_its_memory() -> None:
     assert (finding.worker, finding.cause) == ("w0", Cause.MEMORY)
 
 
-def test_a_pair_that_fails_once_accuses_nobody() -> None:
+def test_a_pair_that_fails_once_accuses_no_worker() -> None:
     workers = Asked(on_hosts(6, 6))
     workers.answers[names.PAIR] = ("any", {"failed": "refused"})
     found = found_in(workers)

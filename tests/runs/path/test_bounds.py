@@ -87,7 +87,7 @@ def test_no_run_is_faster_than_its_floor_and_its_slots_allow(trace: RunTrace) ->
 
 @given(traces())
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_computes_on_the_path_has_nothing_to_spare(trace: RunTrace) -> None:
+def test_tasks_that_compute_on_the_path_have_no_slack(trace: RunTrace) -> None:
     path = critical_path(trace)
     computing = np.isin(path.segments.kind, [KINDS.index(kind) for kind in COMPUTE])
     runs = np.unique(path.segments.run[computing])
@@ -110,7 +110,7 @@ def test_slack_and_bounds_of_a_damaged_trace_are_at_least_sane(trace: RunTrace) 
     assert all(one.saves_seconds is None or one.saves_seconds <= path.makespan_seconds for one in path.findings)
 
 
-def test_slack_is_what_a_task_could_have_taken_longer() -> None:
+def test_slack_is_the_time_that_a_task_could_have_taken_longer() -> None:
     # c ends 25 ms before b does.
     trace = simulate(diamond(), workers=1, nthreads=2, **NO_DELAYS)
     slack = critical_path(trace).slack()
@@ -128,7 +128,7 @@ def test_an_input_may_be_late_by_as_long_as_its_task_waits_for_a_slot() -> None:
     assert critical_path(waiting_for_a_slot()).slack().to_dict() == {"a-0": 0.01, "b-1": 0.0, "e-2": 0.01, "c-3": 0.0}
 
 
-def test_what_holds_a_slot_that_is_waited_for_has_no_more_to_spare_than_what_waits() -> None:
+def test_a_task_whose_slot_is_waited_for_has_no_more_slack_than_the_waiting_task() -> None:
     # It takes the event loop 1 us to hand the slot on, which is no slack.
     trace = waiting_for_a_slot()
     executing = trace.runs.executing + np.where(trace.runs.after != MISSING, 1000, 0)

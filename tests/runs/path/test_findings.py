@@ -34,7 +34,7 @@ def first(kinds: dict[str, float], **changes: Any) -> Finding:
     return found_in(kinds, **changes)[0][0]
 
 
-def said_of(kinds: dict[str, float], **changes: Any) -> str:
+def headline_of(kinds: dict[str, float], **changes: Any) -> str:
     return headline(found_in(kinds, **changes), "10 s", "the critical path")
 
 
@@ -43,10 +43,10 @@ def test_the_largest_share_is_the_first_finding_and_the_headline(kind: str) -> N
     kinds = {str(MEMBERS[kind][-1]): 6.0, "compute-cpu": 4.0}
     title = TITLES[kind][0]
     assert first(kinds).kind == kind
-    assert said_of(kinds) == f"10 s; 60 % of the critical path is {title[0].lower()}{title[1:]}"
+    assert headline_of(kinds) == f"10 s; 60 % of the critical path is {title[0].lower()}{title[1:]}"
 
 
-def test_without_a_cause_the_run_is_shorter_by_its_seconds_at_most_and_never_below_its_longest_chain() -> None:
+def test_a_finding_saves_at_most_its_seconds_and_leaves_the_longest_chain() -> None:
     kinds = {"transfer": 6.0, "compute-cpu": 4.0}
     assert str(first(kinds)) == (
         "Moving results between workers: saves up to 6.0 s. Mostly for tasks of load\n"
@@ -59,7 +59,7 @@ def test_without_a_cause_the_run_is_shorter_by_its_seconds_at_most_and_never_bel
     assert (unknown.saves_seconds, unknown.basis) == (None, Basis.UNKNOWN)
 
 
-def test_what_is_small_is_no_finding() -> None:
+def test_a_small_share_is_no_finding() -> None:
     kinds = {"compute-cpu": 9.4, "report": 0.31, "spill": 0.29}
     assert [one.kind for one in worth_finding(found_in(kinds), 10.0)] == ["path/task", "path/scheduler"]
     chained = found_in(kinds, floor_seconds=9.9)
@@ -67,7 +67,7 @@ def test_what_is_small_is_no_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("floor", "slots", "longest", "is_a", "kind", "said"),
+    ("floor", "slots", "longest", "is_a", "kind", "limit"),
     [
         (1.0, 1.0, 0.0, "", "task", " that compute"),
         (8.0, 1.0, 0.0, "", "chain", ", one after the other"),
@@ -81,16 +81,16 @@ def test_what_is_small_is_no_finding() -> None:
     ],
 )
 def test_the_limit_of_tasks_that_compute_is_named(
-    floor: float, slots: float, longest: float, is_a: str, kind: str, said: str
+    floor: float, slots: float, longest: float, is_a: str, kind: str, limit: str
 ) -> None:
     kinds, changes = {"compute-cpu": 9.0, "report": 1.0}, {is_a: True} if is_a else {}
     changes |= {"floor_seconds": floor, "slot_bound_seconds": slots, "longest_task_seconds": longest}
     assert first(kinds, **changes).kind == f"path/{kind}"
-    assert said_of(kinds, **changes) == f"10 s; 90 % of the critical path is tasks{said}"
+    assert headline_of(kinds, **changes) == f"10 s; 90 % of the critical path is tasks{limit}"
 
 
 def test_a_prefix_that_has_nearly_all_is_named() -> None:
-    assert said_of({"compute-cpu": 6.5}) == "10 s; 65 % of the critical path is tasks of load that compute"
+    assert headline_of({"compute-cpu": 6.5}) == "10 s; 65 % of the critical path is tasks of load that compute"
     assert first({"compute-cpu": 9.0}).where == "`load`, 60 % of the critical path"
 
 

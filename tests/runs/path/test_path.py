@@ -76,7 +76,7 @@ def test_a_path_can_be_asked_for_a_window() -> None:
     assert first.makespan_seconds + second.makespan_seconds == pytest.approx(whole.makespan_seconds, rel=0.05)
 
 
-def test_a_what_if_of_a_window_or_a_task_is_about_the_same_task() -> None:
+def test_a_what_if_of_a_window_or_of_one_task_keeps_its_scope() -> None:
     trace = SAMPLES["two-computations"]()
     end = int(trace.phases.stop[2])
     for path in (critical_path(trace, window=(trace.start, end)), critical_path(trace, target="sum-20")):
@@ -153,7 +153,7 @@ def test_a_prefix_with_the_name_of_a_part_is_distinguished_from_it() -> None:
     assert {"transfer", "sum", "(scheduler)"} == set(path.speedups().index)
 
 
-def test_where_nobody_reads_a_trace_s_profiles_the_path_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_reader_of_profiles_the_path_stays_and_has_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = SAMPLES["tree"]()
     monkeypatch.setattr(paths, "offered", lambda name: None)
     profiled = critical_path(replace(trace, profiles=(TaskProfile(0, 1, trace.start, trace.stop, 0, b""),)))

@@ -105,7 +105,7 @@ def test_the_segments_tile_explain_and_replay_as_long(client: Client, graph: Cal
     assert path.what_if().makespan_seconds == pytest.approx(path.makespan_seconds, rel=0.02)
 
 
-def test_a_failure_that_the_client_waited_for_is_on_the_path_before_what_it_did_next(client: Client) -> None:
+def test_a_failure_that_the_client_waited_for_is_on_the_path(client: Client) -> None:
     def work() -> None:
         with pytest.raises(ZeroDivisionError):
             client.submit(instant, client.submit(workloads.fails, seconds=0.4, pure=False)).result()
@@ -114,7 +114,7 @@ def test_a_failure_that_the_client_waited_for_is_on_the_path_before_what_it_did_
     assert path_of(client, work).seconds_computing()["fails"] >= 0.4
 
 
-def test_a_worker_that_dies_is_on_the_path_with_what_it_ran(client: Client, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_on_the_path_with_its_task(client: Client, tmp_path: Path) -> None:
     file = str(tmp_path / "died")
     path = path_of(client, lambda: client.submit(workloads.dies_at_first, file).result())
     assert path.seconds("kind")["lost-worker"] >= 0.5
@@ -142,7 +142,7 @@ def test_a_loop_that_is_busy_with_large_results_is_transfer(client: Client) -> N
     assert transfer > max(found.values()) - otherwise
 
 
-def test_a_run_that_is_cancelled_has_a_path_to_what_was_done(client: Client) -> None:
+def test_a_cancelled_run_has_a_path_to_its_finished_task(client: Client) -> None:
     def work() -> None:
         done = client.submit(nap, seconds=0.2, pure=False)
         given_up = client.map(nap, range(20), seconds=0.3, pure=False)

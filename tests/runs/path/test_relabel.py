@@ -139,7 +139,7 @@ def test_work_that_waits_for_any_worker_is_named_so_and_bounds_do_not_count_it()
     assert path.slot_bound_seconds == pytest.approx(0.050)
 
 
-def test_one_worker_is_enough() -> None:
+def test_one_worker_is_enough_for_no_time_without_workers() -> None:
     trace = one_task()
     assert "no-workers" not in with_events(trace, (int(trace.runs.start[0]), 1, JOINED)).seconds("kind")
 
@@ -155,7 +155,7 @@ def test_gaps_are_found_between_workers_that_come_and_go() -> None:
 
 @given(traces(), st.lists(st.tuples(st.floats(0, 1), st.integers(-1, 5), st.sampled_from(WorkerChange)), max_size=8))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whoever_comes_and_goes_the_segments_tile_the_makespan(
+def test_whatever_workers_come_and_go_the_segments_tile_the_makespan(
     trace: RunTrace, events: list[tuple[float, int, WorkerChange]]
 ) -> None:
     scope = critical_path(trace).scope

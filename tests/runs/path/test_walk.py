@@ -142,7 +142,7 @@ def test_a_failed_try_is_on_the_path_of_the_one_that_succeeds() -> None:
     assert path.seconds("prefix")["b"] > 0.030
 
 
-def test_what_a_killed_worker_ran_is_on_the_path_until_it_was_gone() -> None:
+def test_a_task_of_a_killed_worker_is_on_the_path_until_the_worker_left() -> None:
     graph = Graph(["t"], [[]], [50 * MS], [1], {0})
     trace = simulate(graph, workers=2, nthreads=1, dies=(0, 40 * MS))
     path = critical_path(trace)
@@ -153,7 +153,7 @@ def test_what_a_killed_worker_ran_is_on_the_path_until_it_was_gone() -> None:
     assert "unattributed" not in path.seconds("kind")
 
 
-def test_of_all_that_was_lost_with_a_worker_a_task_follows_its_own_try() -> None:
+def test_a_task_follows_its_own_try_among_those_lost_with_a_worker() -> None:
     # The first and the last are on worker 0, and the last is what the end waits for.
     graph = Graph(["short", "elsewhere", "long"], [[], [], []], [80 * MS, MS, 90 * MS], [1] * 3, {0, 1, 2})
     trace = simulate(graph, workers=2, nthreads=2, dies=(0, 40 * MS), saturation=1.0)
@@ -163,7 +163,7 @@ def test_of_all_that_was_lost_with_a_worker_a_task_follows_its_own_try() -> None
     assert [run for run in np.unique(path.segments.run).tolist() if run in lost] == [lost[1]]
 
 
-def test_a_transfer_that_was_still_under_way_is_not_what_a_task_waited_for() -> None:
+def test_no_task_waits_for_a_transfer_that_was_still_under_way() -> None:
     trace = SAMPLES["tree"]()
     path = critical_path(trace)
     run = int(path.segments.run[path.segments.run != MISSING][-1])
@@ -224,7 +224,7 @@ def test_a_client_that_waits_before_it_asks_again_is_followed_to_the_result() ->
         (("received", "ready", "executing", "submitted", "start", "stop", "ended"), 1, ("assigned", "reported")),
     ],
 )
-def test_time_beside_instants_that_were_not_recorded_is_unattributed(names: Any, run: Any, ends: Any) -> None:
+def test_time_next_to_missing_instants_is_unattributed(names: Any, run: Any, ends: Any) -> None:
     trace = chain()
     columns = {name: getattr(trace.runs, name).copy() for name in names}
     for column in columns.values():

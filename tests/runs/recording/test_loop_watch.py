@@ -138,7 +138,7 @@ def test_waiting_while_another_thread_deserialises_counts(monkeypatch):
 
 
 @known_schedstat
-def test_it_counts_while_the_other_thread_is_still_at_it(monkeypatch):
+def test_a_call_counts_while_its_thread_is_still_at_it(monkeypatch):
     done = threading.Event()
     monkeypatch.setattr(protocol, "loads", lambda frames: (Compute()(), done.wait(100)))
 
@@ -168,7 +168,7 @@ def test_an_error_of_upstream_is_the_same_and_its_time_counts():
     moves.close()
 
 
-def test_two_at_once_both_count_and_the_last_one_puts_upstream_back():
+def test_two_watches_both_count_and_the_last_one_restores_upstream():
     first, second = DataMoves(), DataMoves()
     for both in ((first, second), (second,)):
         protocol.dumps(MESSAGE)
@@ -185,10 +185,10 @@ def test_a_version_of_dask_with_other_arguments_is_called_as_ever(monkeypatch):
     moves.close()
 
 
-def test_a_later_patch_of_somebody_else_stays_and_works(monkeypatch):
+def test_a_later_foreign_patch_stays_and_works(monkeypatch):
     moves = DataMoves()
     timed = protocol.dumps
-    over = lambda message: timed(message)  # noqa: E731  # it has to be told from all others
+    over = lambda message: timed(message)  # noqa: E731  # it has to differ from all others
     monkeypatch.setattr(protocol, "dumps", over)
     moves.close()
     assert protocol.dumps is over

@@ -16,13 +16,13 @@ def makespan(changed: Changes) -> float:
     return 10.0 + luck - sum(changed.prefixes.values())
 
 
-def test_a_lucky_schedule_is_not_what_improvements_are_measured_against() -> None:
+def test_improvements_are_not_measured_against_a_lucky_schedule() -> None:
     found = speedups(makespan, {"little": Changes(prefixes={"a": 0.1}), "much": Changes(prefixes={"a": 3.0})}, 4)
     assert [speedup.what for speedup in found] == ["much", "little"]
     assert [speedup.saved_seconds for speedup in found] == pytest.approx([3.0, 0.1])
 
 
-def test_luck_that_both_have_is_no_error_and_luck_that_one_has_is() -> None:
+def test_luck_of_both_schedules_is_no_error_and_luck_of_one_is() -> None:
     def erratic(changed: Changes) -> float:
         return makespan(changed) + (changed.seed or 0) * len(changed.prefixes)
 
@@ -40,6 +40,6 @@ def test_large_traces_are_replayed_once_without_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_is_longest_on_the_path_of_a_sample_helps(name: str) -> None:
+def test_the_first_improvement_of_a_sample_saves_time(name: str) -> None:
     path = critical_path(SAMPLES[name]())
     assert path.improvements(50.0)[0].saved_seconds > 0

@@ -168,7 +168,7 @@ def test_a_killed_worker_dies_when_it_did() -> None:
     np.testing.assert_array_equal(np.sort(again.runs.reported[again.runs.outcome == 3]), np.sort(lost))
 
 
-def test_a_replay_says_that_it_is_one() -> None:
+def test_a_replay_is_marked_by_its_name_and_a_note() -> None:
     again = replay(SAMPLES["tree"]())
     assert "replay" in again.notes[-1]
     assert again.name == "simulated (replayed)"

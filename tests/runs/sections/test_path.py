@@ -50,7 +50,7 @@ def test_time_of_no_task_is_the_clients_and_the_schedulers() -> None:
     assert "(client and scheduler)" in {row[0] for row in by_name(path, "worker").rows}
 
 
-def test_hosts_are_left_out_where_they_say_what_the_workers_say() -> None:
+def test_hosts_are_left_out_if_they_are_named_as_their_workers() -> None:
     path = transfers()
     assert by_host(path).rows
     alone = tuple(replace(worker, host=worker.name) for worker in path.trace.workers)
@@ -63,7 +63,7 @@ def test_the_bounds_are_shown() -> None:
     assert "divided by the 8 slots" in lines
 
 
-def test_what_was_dropped_and_noted_is_a_caveat() -> None:
+def test_dropped_rows_and_notes_are_a_caveat() -> None:
     path = critical_path(replace(tree(4), dropped={"transitions": 7, "runs": 0}, notes=("clocks differ",)))
     section = notes(path)
     assert section.caveat
@@ -134,7 +134,7 @@ def test_the_headline_comes_before_the_tables() -> None:
     assert str(path) == plain(document(path))
 
 
-def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_is_shown_with_the_headlines_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))
     show(what_if_document(before, after, "With no transfer"))

@@ -43,7 +43,7 @@ def test_a_worker_that_is_half_as_fast_is_found_with_its_effect() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nobody_is_blamed_in_a_healthy_run(seed: int) -> None:
+def test_no_worker_of_a_healthy_run_is_blamed(seed: int) -> None:
     assert find_stragglers(tasks(seed=seed)) == []
 
 
@@ -53,7 +53,7 @@ def test_one_straggler_is_found_among_few_and_many(workers: int) -> None:
 
 
 @pytest.mark.parametrize("clearly", [7, 0])
-def test_one_that_is_hardly_slow_enough_is_found_among_many_that_are(clearly: int) -> None:
+def test_a_barely_slow_worker_is_found_only_among_clearly_slow_ones(clearly: int) -> None:
     frame = slowed(tasks(24, per_worker=16, seed=4), "w00", 1.15)
     found = names(find_stragglers(slowed(frame, [f"w{i:02}" for i in range(1, clearly + 1)], 1.5)))
     assert ("w00" in found) == bool(clearly)
@@ -66,7 +66,7 @@ def test_a_slow_worker_with_four_tasks_is_judged() -> None:
     assert names(find_stragglers(slowed(frame, "w03", 1.6))) == ["w03"]
 
 
-def test_of_one_or_two_workers_nobody_is_blamed_but_the_ratio_is_reported() -> None:
+def test_one_of_few_workers_is_not_blamed_but_the_ratio_of_two_is_reported() -> None:
     found = judge(slowed(tasks(2), "w01", 2.0))
     assert found.slow_workers == ()
     [note] = found.notes
@@ -128,7 +128,7 @@ def test_a_slow_host_is_one_finding_and_a_slow_worker_of_a_host_is_blamed_itself
     assert (alone.worker, alone.host) == ("w03", "node-1")
 
 
-def test_where_more_than_half_are_slow_history_shows_which_and_without_it_the_healthy_are_not_blamed() -> None:
+def test_history_names_a_slow_majority_and_without_it_no_healthy_worker_is_blamed() -> None:
     slow = [f"w{i:02}" for i in range(5)]
     before = [tasks(seed=seed) for seed in range(5)]
     found = find_stragglers(slowed(tasks(seed=9), slow, 1.6), history=before)
@@ -157,13 +157,13 @@ def test_history_shows_how_far_healthy_workers_come() -> None:
     assert names(find_stragglers(run, history=even)) == ["w03"]
 
 
-def test_stolen_work_blames_nobody() -> None:
+def test_stolen_work_blames_no_worker() -> None:
     frame = tasks(per_worker=60)
     keep = (frame.worker != "w02") | (frame.index % 4 == 0)
     assert find_stragglers(frame[keep]) == []
 
 
-def test_since_is_when_it_began() -> None:
+def test_since_is_the_time_at_which_a_worker_became_slow() -> None:
     frame = tasks(per_worker=100)
     half = float(frame.stop.max()) / 2
     late = (frame.worker == "w06") & (frame.start > half)
@@ -295,7 +295,7 @@ def heartbeats(trace: RunTrace, **of_worker_1: float) -> RunTrace:
     return replace(trace, series=Series(**columns))
 
 
-def test_a_worker_that_pauses_is_short_of_memory_and_one_whose_event_loop_lags_is_not_blamed_for_that() -> None:
+def test_a_worker_that_pauses_lacks_memory_and_one_with_a_lagging_event_loop_is_not_blamed() -> None:
     trace = simulate(farm(), seed=3, workers=4)
     [found] = find_stragglers(heartbeats(trace, paused=0.5))
     assert (found.worker, found.cause) == ("w1", Cause.MEMORY)

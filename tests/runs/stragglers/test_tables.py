@@ -56,7 +56,7 @@ def test_an_impossible_value_is_refused_with_its_row(column: str, values: object
         run_of_table(tasks(3).assign(**{column: values}))
 
 
-def test_an_empty_table_blames_nobody() -> None:
+def test_an_empty_table_blames_no_worker() -> None:
     assert find_stragglers(tasks(3).iloc[:0]) == []
 
 
@@ -95,7 +95,7 @@ def test_the_first_task_of_a_prefix_on_a_worker_is_left_out() -> None:
 
 
 @given(damaged_traces())
-def test_a_damaged_trace_is_judged_by_what_is_left(trace: RunTrace) -> None:
+def test_a_damaged_trace_is_judged_by_its_remaining_tasks(trace: RunTrace) -> None:
     judge_run(run_of_trace(trace), {}, 1.0)
 
 

@@ -66,7 +66,7 @@ def test_a_batch_that_does_not_fit_together_is_refused_with_the_reason(changes, 
 
 
 @given(plain_data)
-def test_anything_else_is_refused_in_the_same_way(value):
+def test_a_message_that_is_no_batch_is_refused_in_the_same_way(value):
     with pytest.raises(RefusedPayload):
         decode(value)
     with pytest.raises(RefusedPayload):

@@ -61,7 +61,7 @@ def test_the_outcome_of_a_run_follows_from_its_end_and_its_cause(finish, kind, r
     assert [run["outcome"] for run in runs_of(scene.trace(), "a")] == [outcome]
 
 
-def test_a_run_that_was_released_before_its_worker_left_or_was_cut_off_by_it_is_cancelled_and_not_lost():
+def test_a_run_released_before_its_worker_left_or_cut_off_by_it_is_cancelled_and_not_lost():
     for kind, rows in (("client-releases-keys", False), ("retire-workers", True)):
         scene = Scene()
         run_id = scene.process("a", 0, scene.submit({"a": ()}))
@@ -138,7 +138,7 @@ def test_the_task_that_left_its_slot_is_named():
     assert [runs_of(trace, key)[0]["after"] for key in "abc"] == [MISSING, list(trace.keys).index("a"), MISSING]
 
 
-def test_of_two_rows_of_a_run_the_later_counts():
+def test_the_later_of_two_rows_of_a_run_counts():
     scene = Scene()
     run_id = scene.process("a", 0, scene.submit({"a": ()}))
     scene.send(0, scene.on_worker(0, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
@@ -197,7 +197,7 @@ def test_clocks_that_disagree_by_milliseconds_and_a_recording_that_began_late_ar
     assert "clocks disagree: 1 instants were moved, by 3 ms at most" in moved
 
 
-def test_transfers_and_messages_of_shuffles_are_in_the_order_of_their_ends_by_the_clock_of_who_reports_them():
+def test_transfers_and_messages_of_shuffles_are_in_the_order_of_their_ends():
     scene = Scene(offsets=(0, 5_000))
     scene.run("a", 0, scene.submit({"a": (), "b": (), "barrier": ()}))
     moved = {"sender": 0, "nbytes": 28, "queued": 1, "start": 2, "arrived": 1}

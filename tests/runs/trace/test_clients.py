@@ -121,7 +121,7 @@ def asking() -> RunTrace:
     )
 
 
-def test_a_graph_that_a_seceded_task_sent_is_its_own_and_so_are_its_results_once_they_are_there() -> None:
+def test_a_graph_that_a_seceded_task_sent_is_its_own_and_so_are_its_results() -> None:
     nested, reported = Nested(asking()), int(asking().runs.reported[1])
     assert (nested.parent(0), nested.parent(1)) == (MISSING, 0)
     assert nested.last_result(0, reported) == 1

@@ -90,6 +90,6 @@ def test_there_are_no_more_lanes_than_intervals_at_once(rows: list[tuple[int, in
     assert len(np.unique(lanes(start, stop))) == at_once
 
 
-def test_a_wish_is_granted_where_the_lane_is_free() -> None:
+def test_an_interval_gets_its_preferred_lane_if_that_is_free() -> None:
     start, stop = np.array([0, 0, 5, 6]), np.array([10, 5, 7, 8])
     assert lanes(start, stop, np.array([1, 0, 0, 0])).tolist() == [1, 0, 0, 2]

@@ -70,7 +70,7 @@ def test_a_task_that_a_client_submits_again_belongs_to_the_first_graph():
 
 
 @given(st.integers(2, 30), st.integers(1, 60))
-def test_it_keeps_the_newest_tasks_and_counts_what_it_drops(max_tasks, count):
+def test_the_newest_tasks_are_kept_and_the_dropped_ones_counted(max_tasks, count):
     scene = Scene(max_tasks=max_tasks)
     for i in range(count):
         scene.run(i, 0, scene.submit({i: ()}))

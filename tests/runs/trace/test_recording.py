@@ -40,7 +40,7 @@ def test_the_columns_of_a_chapter_are_as_wide_as_those_of_the_trace() -> None:
     assert chapter.counts() == {"tasks": 0, "transitions": 0, "runs": 0, "transfers": 0, "series": 0, "profiles": 0}
 
 
-def test_what_comes_after_it_was_frozen_is_no_part_of_it_though_it_is_packed_later(monkeypatch):
+def test_events_after_a_freeze_are_not_in_the_frozen_recording(monkeypatch):
     monkeypatch.setattr(recording, "_PIECE", 3)
     scene = Scene()
     scene.facts["old"] = ("old", "", (0, 0, 1), ("oldest",), {})

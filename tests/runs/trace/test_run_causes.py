@@ -37,7 +37,7 @@ def test_a_second_try_comes_after_the_first() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_waited_in_the_queue_is_known(name: str) -> None:
+def test_runs_of_queued_tasks_are_marked_as_queued(name: str) -> None:
     trace = SAMPLES[name]()
     queued = set(trace.transitions.task[trace.transitions.finish == 3].tolist())
     assert set(trace.runs.task[RunCauses(trace).queued].tolist()) == queued

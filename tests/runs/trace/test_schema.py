@@ -22,7 +22,7 @@ def test_every_table_is_a_field_of_a_trace() -> None:
     assert set(TABLES.values()) == defined - {ColumnTable}
 
 
-def test_what_travels_has_the_layout_of_its_schema() -> None:
+def test_tables_on_the_wire_have_the_layout_of_their_schema() -> None:
     # Of SCHEMA 1 of a batch: another layout needs another number.
     assert (
         *("run_id", "received", "ready", "executing", "submitted", "start", "stop", "ended", "seceded"),
@@ -41,7 +41,7 @@ def test_the_instants_of_a_run_come_in_the_order_of_its_life() -> None:
 
 
 @pytest.mark.parametrize(("table", "name"), COLUMNS)
-def test_a_column_says_what_its_numbers_are(table: str, name: str) -> None:
+def test_a_column_has_a_unit_or_a_table_that_it_points_into(table: str, name: str) -> None:
     column, dtype = TABLES[table].schema()[name], TABLES[table].dtypes()[name]
     if column.clock is not None:
         assert (column.unit, dtype) == ("ns", np.int64)
@@ -72,7 +72,7 @@ def test_each_column_of_a_worker_belongs_to_a_table_that_travels() -> None:
     assert {table for table, kind in TABLES.items() if from_worker(kind)} == travelling
 
 
-def test_who_reads_or_fills_some_columns_of_a_heartbeat_names_existing_ones() -> None:
+def test_counters_and_metrics_name_existing_columns_of_a_heartbeat() -> None:
     drawn = {column for lines in chrome._COUNTERS.values() for column in lines.values()}
     assert drawn < set(SERIES)
     # The rest are activities of the slots: every column of a heartbeat is filled from one or the other.

@@ -119,7 +119,7 @@ class Compared:
         theirs = {(pair, edge) for pair, edge in self.only_htas().items() if pair not in wrong}
         return [
             *self._of_events(),
-            *self._sets("edge", set(map(_said, mine)), set(map(_said, theirs))),
+            *self._sets("edge", set(map(_readable, mine)), set(map(_readable, theirs))),
             *self._of_attribution(),
         ]
 
@@ -186,7 +186,7 @@ class Compared:
     def _of_edges(self) -> Iterable[str]:
         if len(self.mine) != len(self.ours.graph.edges):
             yield f"{len(self.ours.graph.edges) - len(self.mine)} of our edges join what another one joins"
-        yield from self._sets("edge", set(map(_said, self.mine.items())), set(map(_said, self.theirs.items())))
+        yield from self._sets("edge", set(map(_readable, self.mine.items())), set(map(_readable, self.theirs.items())))
 
     def _of_attribution(self) -> Iterable[str]:
         """Event whose time an edge is, where HTA has it."""
@@ -220,7 +220,7 @@ class Compared:
         return f"{one}:{self.ours.name(one)[:30]}[{start:.10g}-{stop:.10g}]"
 
 
-def _said(edge: tuple[tuple[End, End], tuple[int, float]]) -> tuple[End, End, str]:
+def _readable(edge: tuple[tuple[End, End], tuple[int, float]]) -> tuple[End, End, str]:
     """An edge, for people."""
     (source, target), (kind, weight) = edge
     return source, target, f"{EdgeKind(kind).name} of {weight:g} us"

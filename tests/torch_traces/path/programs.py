@@ -75,7 +75,7 @@ class Program:
         self._chance = random.Random(seed)
         self._now = 100
         self._number = 1
-        #: By stream, when what it was asked for ends, and how long it is told to wait.
+        #: By stream, when what it was asked for ends, and how long it has to wait.
         self._ends = {self.COMPUTE: 0, self.COLLECTIVES: 0}
         self.events: list[Event] = []
         self.syncs: list[Event] = []

@@ -69,7 +69,7 @@ def test_an_empty_trace_has_an_empty_graph() -> None:
 
 
 def test_instants_of_the_same_time_do_not_wait_for_one_another() -> None:
-    """Two kernels of no length, each on a stream that was told to wait for the other one's."""
+    """Two kernels of no length, each on a stream that has to wait for the other one's."""
     text = """cudaLaunchKernel 0-1 #1 @1, gemm 5-5 #1 @7, cudaLaunchKernel 0-1 #2 @2, gemm 5-5 #2 @8,
         cudaEventRecord 0-1 #18 @4, cudaStreamWaitEvent 0-1 #3 @1, Stream_Wait_Event 0-1 #3 @7 <18 ~8,
         cudaEventRecord 0-1 #17 @5, cudaStreamWaitEvent 0-1 #4 @2, Stream_Wait_Event 0-1 #4 @8 <17 ~7"""

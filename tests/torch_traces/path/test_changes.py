@@ -183,7 +183,7 @@ def test_all_changes_at_once_leave_a_path_that_covers_its_window(name: str) -> N
         assert (graph.trace.events.stop >= graph.trace.events.start).all()
 
 
-def test_the_ranks_of_a_job_wait_for_the_last_one_in_a_what_if_too() -> None:
+def test_the_ranks_of_a_job_wait_for_the_last_one_in_a_changed_run_too() -> None:
     path = recorded("dlrm")
     in_collectives = path.shares["gpu_communication_bound"] * path.longest_path_seconds
     # Collectives hardly transfer anything: the time in them is waiting for rank 7, which stays.

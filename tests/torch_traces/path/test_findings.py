@@ -104,7 +104,7 @@ def test_one_rank_alone_cannot_tell_exchanging_from_waiting() -> None:
     assert first({"gpu-communication": 4.0}).advice == BETTER["one rank"]
 
 
-def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
+def test_no_sentence_names_a_gpu_if_there_is_none() -> None:
     for kind in ("compute-cpu", "gpu-communication", "data-loading"):
         for names in ({"-": 3.9}, {"aten::mm": 3.9}, {}):
             path = path_of({kind: 3.9}, names, None)

@@ -68,7 +68,7 @@ def test_recorded_traces_are_explained_as_well_without_their_synchronisations(
     assert moved(graph_of(trace, annotation, instance), inferred) <= MAX_MOVED
 
 
-# Two collectives that end shortly after each other cannot be told apart: of programs 0 to 199, one moves by more.
+# Two collectives that end shortly after each other cannot be distinguished: of programs 0 to 199, one moves by more.
 def test_programs_are_explained_as_well_without_their_synchronisations() -> None:
     for seed in range(50):
         program = Program(seed)

@@ -47,7 +47,7 @@ def test_no_path_is_longer(weights: dict[tuple[int, int], int]) -> None:
     assert [edges[edge][:2] for edge in path_edges(graph, np.array(path, np.int32))] == list(pairwise(path))
 
 
-def test_of_equally_long_ways_the_first_edge_is_taken_and_of_equally_long_paths_the_one_that_ends_first() -> None:
+def test_among_equally_long_ways_the_first_edge_and_the_earliest_end_win() -> None:
     graph = graph_of([(1, 2, 5), (0, 2, 5), (2, 3, 0), (3, 4, 0)])
     assert longest_path(graph).tolist() == [1, 2]
 

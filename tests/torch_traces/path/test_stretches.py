@@ -26,7 +26,7 @@ def test_a_rank_that_the_path_is_not_on_does_not_count() -> None:
     assert gpu_seconds_during(Kind.GPU_COMPUTE, tile(graph), [graph], [1], [0, 0]) == 0
 
 
-def test_it_is_known_whether_waits_were_recorded() -> None:
+def test_a_trace_without_calls_has_no_recorded_waits() -> None:
     trace = two_kernels().trace
     assert has_waits(trace)
     rows = np.flatnonzero(~np.isin(trace.events.category, CALLS))

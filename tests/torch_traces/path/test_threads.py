@@ -99,7 +99,7 @@ def test_of_calls_that_overlap_each_waits_for_the_one_that_ended_before() -> Non
     }
 
 
-def test_a_call_that_begins_as_another_one_of_its_thread_ends_comes_after_it_wherever_it_is_in_the_file() -> None:
+def test_a_call_that_begins_as_another_one_of_its_thread_ends_comes_after_it() -> None:
     events = "cudaLaunchKernel 10-20 #1, cudaLaunchKernel 0-10 #2"
     assert edges_of(events) == {
         ("1", "1."): (OPERATOR, 10, 1),

@@ -184,7 +184,7 @@ a window of nothing is unattributed
 
 
 @pytest.mark.parametrize("scene", SCENES.strip().split("\n\n"), ids=lambda scene: scene.partition("\n")[0])
-def test_each_instant_is_left_through_what_it_waited_for(scene: str) -> None:
+def test_each_instant_is_left_through_the_event_that_it_waited_for(scene: str) -> None:
     events, tiling = " ".join(scene.partition("\n")[2].split()).split(" = ")
     window = "ProfilerStep" if "ProfilerStep" in events else ""
     assert tiling_of(graph_of(rank_of(written(events.replace("LAUNCHED", LAUNCHED))), window)) == tiling

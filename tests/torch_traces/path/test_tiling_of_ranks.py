@@ -44,13 +44,13 @@ def check(stretches: TorchStretches, graphs: Sequence[TorchGraph], offsets: np.n
 
 @settings(max_examples=20)
 @given(plans())
-def test_it_tiles_the_jobs_window(plan: Plan):
+def test_the_path_over_all_ranks_tiles_the_window_of_the_job(plan: Plan):
     tiled(job(plan.recordings()))
 
 
 @settings(max_examples=20)
 @given(plans(max_jitter=0), st.data())
-def test_it_tiles_the_window_of_some_steps(plan: Plan, data: st.DataObject):
+def test_the_path_over_all_ranks_tiles_the_window_of_some_steps(plan: Plan, data: st.DataObject):
     last = len(plan.computing) - 1
     first = data.draw(st.integers(0, last))
     steps = first, data.draw(st.integers(first, last))
@@ -85,7 +85,7 @@ def test_the_path_is_communication_after_the_last_arrival_and_the_last_ranks_wor
     assert found == [(Kind.COMPUTE_CPU, 0, 30), (Kind.GPU_COMMUNICATION, 1, 3), (Kind.COMPUTE_CPU, 1, 0)]
 
 
-def test_of_one_rank_it_is_that_ranks_own():
+def test_the_path_of_one_rank_is_that_ranks_own():
     trace = KinetoTrace(load_kineto(DLRM).ranks[3:4])
     stretches, _, graphs = tiled(trace)
     own = tile(graphs[0])
@@ -93,7 +93,7 @@ def test_of_one_rank_it_is_that_ranks_own():
         np.testing.assert_array_equal(getattr(stretches, name), column)
 
 
-def test_without_collectives_it_is_that_of_the_rank_that_ended_last():
+def test_without_collectives_the_path_is_that_of_the_rank_that_ended_last():
     ranks = [Recording(0), Recording(1)]
     for rank, last in zip(ranks, (9, 7), strict=True):
         rank.add(Category.OPERATOR, "aten::mm", BEGIN + last - 5, BEGIN + last)
@@ -103,7 +103,7 @@ def test_without_collectives_it_is_that_of_the_rank_that_ended_last():
     assert [KINDS[kind] for kind in stretches.kind] == [Kind.UNATTRIBUTED, Kind.COMPUTE_CPU]
 
 
-def test_it_comes_to_the_end_where_collectives_contradict_each_other():
+def test_the_walk_ends_if_collectives_contradict_each_other():
     """Each rank waits for the other one at the same time, on different streams."""
     ranks = [Recording(0), Recording(1)]
     for rank in ranks:
@@ -118,7 +118,7 @@ def test_it_comes_to_the_end_where_collectives_contradict_each_other():
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32))
-def test_it_tiles_with_any_clocks_and_collectives(seed: int):
+def test_the_path_tiles_with_any_clocks_and_collectives(seed: int):
     generator = np.random.default_rng(seed)
     trace = job(Plan((0, 0, 0), ((MILLISECOND,) * 3,) * 3, ((MILLISECOND,) * 3,) * 3).recordings())
     graphs = [build_graph(rank, find_region(rank)) for rank in trace.ranks]

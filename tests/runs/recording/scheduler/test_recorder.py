@@ -435,7 +435,7 @@ def test_a_heartbeat_is_noted_once_its_activity_is_known(
     assert rows == expected
 
 
-def test_pauses_are_recorded_as_upstreams_events_say_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_are_recorded_from_upstreams_events(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(100)
     changes: list[tuple[int, int]] = []
     monkeypatch.setattr(cluster.recorder._recorder, "worker_changed", lambda at, *change: changes.append(change))

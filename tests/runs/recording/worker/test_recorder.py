@@ -151,7 +151,7 @@ def test_two_of_the_six_transitions_of_a_plain_task_are_noted():
     assert [pair for pair in pairs if noted(*pair)] == pairs[:2]
 
 
-def test_a_run_has_one_row_with_all_its_instants_and_a_task_that_is_given_up_one_without_a_slot(scene):
+def test_a_run_has_one_row_with_all_instants_and_a_task_given_up_one_without_a_slot(scene):
     scene.run("x")
     (row,) = scene.rows()
     assert (row["run_id"], row["slot"], row["thread"], row["seceded"]) == (1, 0, 1, MISSING)
