@@ -108,7 +108,7 @@ PROVES = {
         "test_once_as_json_is_one_object_whose_threads_add_up": "dask-efficiency top",
     },
     "report/test_demo.py": {
-        "test_the_demo_reports_saves_and_says_where_to_look": "dask-efficiency demo",
+        "test_the_demo_saves_its_report_and_prints_the_command_that_shows_it": "dask-efficiency demo",
     },
     "plugin/worker/test_threads.py": {
         "test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_left_alone": "users' executors",

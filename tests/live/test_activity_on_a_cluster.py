@@ -182,7 +182,7 @@ def test_a_long_task_shows_at_every_scrape(client, diary, task, bucket):
     assert held(client)["thread-cpu"] - began["thread-cpu"] == near(used["cpu"])
 
 
-def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client, diary):
+def test_a_seceded_task_keeps_its_time_from_before_and_its_slot_becomes_free(client, diary):
     began = held(client)
     future = client.submit(leave_the_pool_until_word, diary, 0.5, 0.1, pure=False)
     first, *_, last = watched(client, diary)

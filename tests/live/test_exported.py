@@ -190,7 +190,7 @@ def test_those_that_took_most_are_exported_and_free_slots_that_spill_are_among_t
     assert rows[OTHER][TASK_BUCKETS.index(Bucket.SPILL)] == 7
 
 
-def test_one_that_overtakes_another_begins_with_what_it_took_since_and_the_other_s_time_stands_still() -> None:
+def test_an_overtaking_prefix_starts_a_new_series_and_the_overtaken_one_stops_growing() -> None:
     totals = Totals()
     totals.take("a", 100)
     totals.take("b", 40)
@@ -210,7 +210,7 @@ GROWTH = st.tuples(PREFIXES, st.integers(0, 10**6) | st.integers(0, 10**15), st.
 
 
 @given(st.integers(1, 4), st.lists(st.lists(GROWTH | st.integers(0, 100), max_size=6), max_size=30))
-def test_all_series_add_up_to_the_totals_and_none_falls_or_grows_by_what_was_counted_before(
+def test_all_series_add_up_to_the_totals_and_none_falls_or_counts_time_twice(
     at_most: int, scrapes: list[list[tuple[str, int, Bucket] | int]]
 ) -> None:
     totals = Totals()

@@ -303,7 +303,7 @@ def lose_to_overhead(source: Source, name: str = "task") -> None:
     source.poll()
 
 
-def test_the_costliest_loss_is_exported_with_what_fixing_it_saves_and_goes_when_it_is_over(source):
+def test_each_finding_is_exported_with_its_saving_until_it_is_over(source):
     assert source.metric("finding_seconds") == {}
     lose_to_overhead(source)
     assert source.metric("finding_seconds") == {("idle", ""): 6.0, ("overhead", "task"): 2.0}

@@ -102,7 +102,7 @@ def view(meter: Any, then: Details) -> TabView:
     return tab_view(meter, then, now=0.0, heartbeat_seconds=1.0)
 
 
-def test_threads_are_shown_for_five_minutes_and_the_parts_since_what_was_kept() -> None:
+def test_activity_covers_five_minutes_and_the_parts_the_time_since_the_details() -> None:
     meter = Meter()
     meter.run_until(290)
     then = Details.of(meter.cluster, at=290 * SECOND)

@@ -55,7 +55,7 @@ def test_the_accounts_are_exported_in_seconds_and_free_time_as_the_worker_can_te
 
 
 @given(st.integers(1, 10**15), st.integers(0, 10**15), st.integers(0, 10**15))
-def test_the_activities_add_up_and_so_do_the_buckets_with_what_runs(cpu: int, running: int, free: int) -> None:
+def test_activities_add_up_and_so_do_buckets_plus_running_tasks(cpu: int, running: int, free: int) -> None:
     accounts = balance(cpu=cpu, running=running, free=free)
     found = samples(text(metrics(accounts)).decode())
     whole = accounts.nthreads * accounts.elapsed / 1e9

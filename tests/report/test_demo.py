@@ -42,7 +42,7 @@ def test_a_part_whose_modules_are_missing_is_skipped_in_a_sentence():
 
 
 @pytest.mark.cluster
-def test_the_demo_reports_saves_and_says_where_to_look(tmp_path, capsys, monkeypatch):
+def test_the_demo_saves_its_report_and_prints_the_command_that_shows_it(tmp_path, capsys, monkeypatch):
     # These two import little, and importing is what takes fresh workers seconds.
     monkeypatch.setattr(demo, "PARTS", (demo.PARTS[1], demo.PARTS[4]))
     output = str(tmp_path / "demo.json")

@@ -101,7 +101,7 @@ def test_each_stack_is_a_line_with_its_nanoseconds() -> None:
 
 
 @given(profiled_reports())
-def test_any_names_are_read_back_as_so_many_frames_and_the_time_adds_up(report: EfficiencyReport) -> None:
+def test_collapsed_stacks_keep_the_number_of_frames_and_the_total_time_for_any_names(report: EfficiencyReport) -> None:
     rows = sampled_stacks(report)
     if not rows:
         return

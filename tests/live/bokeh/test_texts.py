@@ -20,7 +20,7 @@ def test_before_any_report_a_notice_is_shown_and_durations_are_spelled_out(tab: 
     assert [texts.time_span(s) for s in (0.0, 59.6, 119.0, 300.2)] == ["0 s", "60 s", "119 s", "5 min"]
 
 
-def test_the_keys_name_what_their_figures_draw(tab: Tab) -> None:
+def test_each_key_names_the_colours_in_its_figure(tab: Tab) -> None:
     """Tasks hold two of four threads for 20 s; the other two are idle for 10 s, then there is no more work for them."""
     meter = Meter()
     tab.show(meter)
