@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-#: Characters of code that a report keeps. A guess: some 200 lines.
+#: Characters of code that a report keeps and its page shows. A guess: some 200 lines.
 MAX_CODE = 8_000
 
 #: Characters of a file up to which it is parsed to find a block.
@@ -90,12 +90,15 @@ def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:
 
 
 def bounded(pieces: Iterable[str]) -> tuple[str, ...]:
-    """Cut pieces of code to :data:`MAX_CODE` characters together; a comment counts what is left out."""
+    """Cut pieces of code to :data:`MAX_CODE` characters together, of which a comment counts what is left out."""
+    whole = [piece.rstrip() for piece in pieces]
+    total = sum(map(len, whole))
+    if total <= MAX_CODE:
+        return tuple(whole)
     kept: list[str] = []
-    room, left_out = MAX_CODE, 0
-    for piece in map(str.rstrip, pieces):
+    room = MAX_CODE - len(f"# {total} more characters")
+    for piece in whole:
         if room:
             kept.append(piece[:room])
-        left_out += len(piece[room:])
-        room -= len(piece[:room])
-    return (*kept, f"# {left_out} more characters") if left_out else tuple(kept)
+            room -= len(kept[-1])
+    return (*kept, f"# {total - sum(map(len, kept))} more characters")

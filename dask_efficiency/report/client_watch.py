@@ -15,16 +15,16 @@ from typing import Any
 from distributed.utils import sync
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.accounts.cluster.windows import Interval
+from dask_efficiency.accounts.cluster.windows import MAX_ARRIVALS, Interval
 from dask_efficiency.accounts.lines import MAX_GRAPHS, Frame, graph_name, is_the_users, place_of
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
 from dask_efficiency.report.source_files import cell_of
 from dask_efficiency.report.values import PHASES
 
-#: Lines kept per graph, and characters of each. A guess.
-MAX_LINES, MAX_SOURCE = 10, 200
-#: Lines whose graphs have a span of their own. A guess, to bound the report.
-MAX_SPANS = 100
+#: Lines kept per graph, and lines whose graphs have a span of their own. A guess, to bound memory and the report.
+MAX_LINES = 100
+#: Characters kept of a line's source. A guess.
+MAX_SOURCE = 200
 #: Phases by precedence: of several at an instant, the first counts.
 _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
 
@@ -206,16 +206,14 @@ class ClientPhases:
                 lines[line] = source
 
     def span_of(self, line: str) -> str:
-        """Id of the span of a line; empty for an unknown line, and beyond :data:`MAX_SPANS`."""
-        if line and line not in self._spans and len(self._spans) < MAX_SPANS:
+        """Id of the span of a line; empty for an unknown line, and beyond :data:`MAX_LINES`."""
+        if line and line not in self._spans and len(self._spans) < MAX_LINES:
             self._spans[line] = str(uuid.uuid4())
         return self._spans.get(line, "")
 
 
 #: Milliseconds between two looks at the cluster manager, which has no hook for requested workers. A guess.
 LOOK_MS = 200
-#: Requested workers that are remembered. A guess.
-MAX_WORKERS = 1_000
 
 
 class ScalingWatch:
@@ -248,7 +246,7 @@ class ScalingWatch:
     def _look(self) -> None:
         now = time.monotonic_ns()
         for name in (self._plan() or set()) - self._before - self._asked.keys():
-            if len(self._asked) < MAX_WORKERS:
+            if len(self._asked) < MAX_ARRIVALS:
                 self._asked[name] = now
 
     def _plan(self) -> set[str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugin.source import MAX_CODE, SourceLine, block_at, bounded, calling_line, recorded
+from dask_efficiency.plugin.source import SourceLine, block_at, bounded, calling_line, recorded
 
 
 class block:  # noqa: N801  # reads as what it stands for
@@ -121,8 +121,10 @@ def test_recorded_code_of_own_spans_is_shown_once(spans: dict[str, Any]) -> None
 
 
 def test_long_code_is_cut_with_a_note() -> None:
-    assert bounded(["a" * MAX_CODE]) == ("a" * MAX_CODE,)
-    assert bounded(["a" * (MAX_CODE - 1), "bcd", "ef"]) == ("a" * (MAX_CODE - 1), "b", "# 4 more characters")
+    assert bounded(["a" * 7_000, "b" * 1_000]) == ("a" * 7_000, "b" * 1_000)
+    cut = bounded(["a" * 7_970, "b" * 30, "c"])
+    assert cut == ("a" * 7_970, "b" * 8, "# 23 more characters")
+    assert bounded(cut) == cut
 
 
 def test_blocks_are_found_in_many_threads_at_once() -> None:

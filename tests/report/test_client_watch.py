@@ -1,4 +1,5 @@
 import asyncio
+from types import SimpleNamespace
 
 import dask
 import pytest
@@ -8,7 +9,13 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.lines import MAX_GRAPHS
 from dask_efficiency.report import client_watch
-from dask_efficiency.report.client_watch import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.report.client_watch import (
+    ClientObserver,
+    ClientPhases,
+    ScalingWatch,
+    split_phases,
+    uploads_until_taken_in,
+)
 from dask_efficiency.report.values import PHASES
 from tests.strategies import SECOND
 
@@ -128,13 +135,30 @@ def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, m
     assert report.lines == {"mean": first | third, "f": second}
     exec(compile("\n" * 7 + "client.persist('mean')", str(typed), "exec"), {"client": client})
     assert report.lines["mean"] == first | third | {"typed.py:8": ""}
-    for i in range(20):
-        exec(compile("\n" * i + "client.compute('mean')", str(typed), "exec"), {"client": client})
-    assert len(report.lines["mean"]) == client_watch.MAX_LINES
     for i in range(MAX_GRAPHS + 9):
         client.compute(f"graph {i}")
     assert len(report.lines) == MAX_GRAPHS
     assert client_watch.users_line(None) == ("", "")
+
+
+def test_a_bounded_number_of_lines_is_kept_per_graph_and_has_spans(monkeypatch):
+    client = FakeClient()
+    _, report = observed(client)
+    for i in range(101):
+        monkeypatch.setattr(client_watch, "users_line", lambda frame, i=i: (f"etl.py:{i}", "source"))
+        client.compute("mean")
+    assert [line in report.lines["mean"] for line in ("etl.py:99", "etl.py:100")] == [True, False]
+    assert [sent["span"]["name"] for sent in client.sent[99:]] == [("report", "etl.py:99"), ("report",)]
+    assert [bool(report.span_of(f"etl.py:{i}")) for i in (0, 99, 100)] == [True, True, False]
+
+
+def test_the_source_of_a_long_line_is_cut(tmp_path, monkeypatch):
+    client, typed = FakeClient(), tmp_path / "typed.py"
+    monkeypatch.setattr(client_watch, "is_the_users", lambda file: file == str(typed))
+    _, report = observed(client)
+    typed.write_text(f"client.compute('mean')  # {'x' * 300}")
+    exec(compile(typed.read_text(), str(typed), "exec"), {"client": client})
+    assert report.lines == {"mean": {"typed.py:1": typed.read_text()[:200]}}
 
 
 def test_graphs_without_a_known_line_are_not_put_down_to_the_line_of_others(monkeypatch):
@@ -163,7 +187,6 @@ def test_graphs_that_a_library_sends_from_the_event_loop_are_of_the_line_that_wa
 def test_graphs_of_each_line_have_a_span_of_their_own_in_the_reports(monkeypatch):
     lines = iter(["etl.py:1", "etl.py:2", "etl.py:1", ""])
     monkeypatch.setattr(client_watch, "users_line", lambda frame: (next(lines), "source"))
-    monkeypatch.setattr(client_watch, "MAX_SPANS", 2)
     client = FakeClient()
     observed(client)
     for graph in "abcd":
@@ -179,8 +202,7 @@ def test_graphs_of_each_line_have_a_span_of_their_own_in_the_reports(monkeypatch
     ]
     assert sent[0] == sent[2]
     assert len({span["ids"][-1] for span in sent}) == 3
-    report = ClientPhases("report", "id")
-    assert [bool(report.span_of(line)) for line in ("a:1", "b:1", "c:1", "a:1", "")] == [True, True, False, True, False]
+    assert ClientPhases("report", "id").span_of("") == ""
 
 
 def test_the_users_own_span_stays():
@@ -223,3 +245,18 @@ def test_a_client_without_these_names_works_on():
     observer.remove(report)
     assert type(client) is OlderClient
     assert report.intervals["upload"] == []
+
+
+def test_requests_for_a_bounded_number_of_workers_are_remembered(clock):
+    cluster = SimpleNamespace(plan={"here before"})
+
+    async def scale_up() -> ScalingWatch:
+        watch = ScalingWatch(cluster)
+        watch.start()
+        cluster.plan = {"here before", *range(1_001)}
+        watch.stop()
+        return watch
+
+    watch = asyncio.run(scale_up())
+    assert watch.asked_for("here before") is None
+    assert sum(watch.asked_for(str(i)) is not None for i in range(1_001)) == 1_000

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown, combine
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
-from dask_efficiency.report.sections.report import MAX_CODE, page
+from dask_efficiency.report.sections.report import page
 from dask_efficiency.show.document import PAGE
 from dask_efficiency.show.html.render import page as html_page
 from tests.report.profile_samples import profiled_reports
@@ -166,11 +166,11 @@ def test_a_start_that_no_calendar_has_is_left_out(started: float) -> None:
 
 
 def test_long_code_is_cut_with_a_note() -> None:
-    html = render_page(by_hand(code=("y = 2\n", "x" * MAX_CODE, "never shown")))
-    assert "<pre>y = 2\n</pre>" in html
-    assert "The rest of the code is left out." in html
+    html = render_page(by_hand(code=("y = 2\n", "x" * 8_000, "never shown")))
+    assert "<pre>y = 2</pre>" in html
+    assert "more characters</pre>" in html
     assert "never shown" not in html
-    assert "left out" not in render_page(by_hand(code=("y = 2",)))
+    assert "more characters" not in render_page(by_hand(code=("y = 2", "x" * 7_995)))
 
 
 def test_settings_stand_apart_from_versions() -> None:

@@ -35,7 +35,8 @@ Interval = tuple[int, int]
 MAX_INTERVALS = 10_000
 
 
-#: Workers that joined during a window and are listed. A guess that bounds an answer.
+#: Workers that joined during a window and are listed, and requests for workers that a client remembers. A guess that
+#: bounds an answer.
 MAX_ARRIVALS = 1_000
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.plugin.source import bounded
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.findings import headline, leading
 from dask_efficiency.report.kinds import explained
@@ -78,8 +79,6 @@ MORE = (
 UNFOLDED = ("More findings", "Lost time", "Through the run")
 #: Characters of a setting's value. By eye.
 VALUE_LENGTH = 100
-#: Characters of code on a page. A guess: some 300 lines.
-MAX_CODE = 12_000
 
 
 def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
@@ -367,16 +366,10 @@ def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Code that ran, as far as there is room."""
-    pieces: list[Code | Aside] = []
-    room = MAX_CODE
-    for text in report.code if extent.drawn else ():
-        pieces.append(Code("\n".join(map(harmless, text[:room].expandtabs(4).split("\n")))))
-        room -= len(text)
-        if room <= 0:
-            pieces.append(Aside("The rest of the code is left out."))
-            break
-    return section("The code that ran", *pieces)
+    """Code that ran; also a file's, which may hold more than a report keeps, is cut."""
+    texts = bounded(report.code) if extent.drawn else ()
+    shown = (Code("\n".join(map(harmless, text.expandtabs(4).split("\n")))) for text in texts)
+    return section("The code that ran", *shown)
 
 
 #: Sections of a report from top to bottom; those without content have no blocks.
