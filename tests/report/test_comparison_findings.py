@@ -146,8 +146,9 @@ def test_runs_compared_with_themselves_show_no_difference(side: list[EfficiencyR
 
 
 def test_a_rise_is_signed_and_short() -> None:
-    rises = (0.14, -0.034, 2.5, 0.0, 1e6, 0.0004)
-    assert [format_rise(rise) for rise in rises] == ["+14 %", "-3.4 %", "+250 %", "", "", ""]
+    rises = (0.14, -0.034, 2.5, 0.0, 0.0009, 0.001, 100.0, 101.0)
+    expected = ["+14 %", "-3.4 %", "+250 %", "", "", "+0.1 %", "+10000 %", ""]
+    assert [format_rise(rise) for rise in rises] == expected
 
 
 def test_the_excess_over_a_limit_may_be_within_the_spread() -> None:

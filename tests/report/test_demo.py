@@ -1,4 +1,7 @@
+from types import SimpleNamespace
+
 import pytest
+from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
 from dask_efficiency import load_report
@@ -32,6 +35,15 @@ def test_each_part_computes_its_result(client, monkeypatch, part, needed, scale,
         pytest.importorskip(name)
     monkeypatch.setattr(demo, "HANDED_NBYTES", 2**16)
     assert part(client, scale) == (expected if isinstance(expected, int) else pytest.approx(expected, rel=1e-3))
+
+
+def test_the_array_is_three_times_what_each_worker_may_keep(monkeypatch):
+    da = pytest.importorskip("dask.array")
+    sizes = []
+    monkeypatch.setattr(da.Array, "std", lambda array: sizes.append(array.nbytes) or da.zeros(()))
+    demo.reduce_more_than_memory(SimpleNamespace(nthreads=lambda: {"a": 1, "b": 1}), 1.0)
+    kept = demo.SPILL_TARGET * parse_bytes(demo.MEMORY_LIMIT)
+    assert sizes == [pytest.approx(2 * 3 * kept, rel=0.05)]
 
 
 def test_a_part_whose_modules_are_missing_is_skipped_in_a_sentence():

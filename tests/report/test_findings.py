@@ -24,6 +24,7 @@ from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
+SLOW = SlowWorker("w3", "host", Cause.STOPPED, 3.0, 0.9, 0.0, 2.27, seconds_lost=3.0)
 
 
 def first(report: EfficiencyReport) -> Finding:
@@ -168,7 +169,7 @@ def test_a_chain_has_no_saving_as_it_may_be_unbreakable() -> None:
 
 
 def test_a_slow_worker_comes_before_the_causes_that_it_may_explain() -> None:
-    slow = SlowWorker("w3", "host", Cause.STOPPED, 3.0, 0.9, 0.0, 2.27, seconds_lost=3.1)
+    slow = replace(SLOW, seconds_lost=3.1)
     report = of_ten_seconds(seconds(thread_cpu=10, spill=10), stragglers=(slow,))
     found = find(report)
     assert [one.kind for one in found] == ["slow-worker", "spill"]
@@ -177,6 +178,22 @@ def test_a_slow_worker_comes_before_the_causes_that_it_may_explain() -> None:
         "Look for what stops it: SIGSTOP, a debugger, a batch system, a frozen container, a paused virtual machine."
     )
     assert replace(slow, seconds_lost=None).worker in find(replace(report, stragglers=(slow,)))[0].where
+
+
+@pytest.mark.parametrize(
+    ("known", "bound", "kinds"),
+    [
+        ({"stragglers": (SLOW,)}, 11.9, ["slow-worker", "spill"]),  # 3 s count twice, a bound half
+        ({"stragglers": (SLOW,)}, 12.1, ["spill", "slow-worker"]),
+        ({"savings": {"idle": Saved(3.0, 3.0, 3.0)}}, 5.9, ["idle", "spill"]),
+        ({"savings": {"idle": Saved(3.0, 3.0, 3.0)}}, 6.1, ["spill", "idle"]),
+    ],
+)
+def test_bounds_count_half_and_findings_that_name_a_worker_twice(known: dict, bound: float, kinds: list[str]) -> None:
+    idle = 3 if "savings" in known else 0
+    whole = seconds(thread_cpu=20 - bound - idle, spill=bound, idle=idle)
+    report = report_of(whole, cluster_seconds=20.0, window_seconds=20.0, **known)
+    assert [one.kind for one in find(report)] == kinds
 
 
 def test_results_that_were_made_again_are_a_finding_with_their_share_of_all_time() -> None:

@@ -98,6 +98,19 @@ def test_a_cure_is_given_where_its_condition_holds_and_nowhere_else(case: tuple[
     assert not advice(kind, PLAIN).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("kind", "words", "below", "at"),
+    [
+        ("overhead", "Give workers more memory", {"spilling": 0.049}, {"spilling": 0.05}),
+        ("thread-noncpu/core", "Find them", {"others": 0.19}, {"others": 0.2}),
+        ("spill", "Persist less, or use", {"read_back": Amount(149, 1)}, {"read_back": Amount(150, 1)}),
+    ],
+)
+def test_a_cure_is_given_from_a_share_or_ratio(kind: str, words: str, below: dict, at: dict) -> None:
+    plain = replace(PLAIN, spilled=Amount(100, 1))
+    assert [advice(kind, replace(plain, **facts)).startswith(words) for facts in (below, at)] == [False, True]
+
+
 def test_every_cure_with_a_condition_has_a_case() -> None:
     conditional = [name for name, kind in KINDS.items() for _ in kind.cures]
     assert sorted(conditional) == sorted(kind for kind, _ in CASES)

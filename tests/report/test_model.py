@@ -27,6 +27,11 @@ def test_the_headline_numbers_are_those_worked_out_by_hand() -> None:
     }
 
 
+def test_the_number_of_threads_shown_is_whole_within_1_percent() -> None:
+    shown = [report_of(seconds(thread_cpu=whole), cluster_seconds=10.0).threads for whole in (39.61, 40.39, 39.59)]
+    assert shown == pytest.approx([4, 4, 3.959])
+
+
 def test_the_losses_are_those_worked_out_by_hand_and_the_largest_is_first() -> None:
     losses = by_hand(price_per_worker_hour=3.6).losses
     assert [(str(loss.bucket), loss.thread_seconds) for loss in losses] == [

@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import dask
@@ -29,9 +30,9 @@ def worker(*results: Any, status: Status = Status.running, disk: int = 0) -> Any
     return Some(status=status, metrics={"spilled_bytes": {"memory": 0, "disk": disk}}, has_what=dict.fromkeys(results))
 
 
-def part_of(*workers: Any) -> HeldResults:
+def part_of(*workers: Any, now: Callable[[], int] = lambda: 0) -> HeldResults:
     scheduler: Any = Some(workers=dict(enumerate(workers)))
-    part = HeldResults(scheduler, lambda: 0)
+    part = HeldResults(scheduler, now)
     asyncio.run(part.window_opens("w", {}))
     return part
 
@@ -78,6 +79,22 @@ def test_a_bounded_number_of_results_and_names_is_looked_at(monkeypatch: pytest.
     part = part_of(*(worker(*(result(f"p{i}", 1, "c") for i in range(9)), disk=1) for _ in range(2)))
     part.look()
     assert held(part) == [["p0", "c", 2.0, 0.5]]
+
+
+def test_a_reply_has_the_ten_largest_holdings() -> None:
+    part = part_of(worker(*(result(f"p{i}", 100 + i, "c") for i in range(11)), disk=1))
+    part.look()
+    assert [row[0] for row in held(part) or ()] == [f"p{i}" for i in range(10, 0, -1)]
+
+
+def test_results_are_looked_at_once_a_second() -> None:
+    clock = iter([0, 999_999_999, 1_000_000_000, 1_999_999_999])
+    part = part_of(worker(result("load", 60, "c1"), disk=5), now=lambda: next(clock))
+    looked = []
+    part.look = lambda: looked.append(True)  # type: ignore[method-assign]
+    for expected in (1, 1, 2, 2):
+        part.round_over({})
+        assert len(looked) == expected
 
 
 @pytest.mark.cluster

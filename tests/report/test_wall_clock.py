@@ -20,6 +20,12 @@ def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
     assert sum(wall_clock_parts(report).values()) == report.window_seconds
 
 
+@pytest.mark.parametrize(("client", "parts"), [(4.9, 1), (5.1, 2)])
+def test_a_part_of_less_than_5_percent_is_left_out(client: float, parts: int) -> None:
+    report = report_of(seconds(thread_cpu=2), window_seconds=100.0, cluster_seconds=100.0 - client)
+    assert len(wall_clock_parts(report)) == parts
+
+
 @given(reports)
 def test_the_parts_of_any_wall_clock_are_positive_and_nearly_all_and_no_ideal_is_longer(
     report: EfficiencyReport,

@@ -191,6 +191,8 @@ def test_signals_are_drawn_against_those_of_the_peers():
     assert duration["left"] < duration["median"] < duration["right"] < duration["dot"]
     assert share["dot"] < share["left"] < share["median"] < share["right"]
 
+    crowded = replace(SLOW, evidence=(DURATION,) * 5)
+    assert len(positions(straggler_section(by_hand(stragglers=(crowded,))))) == 4
     many = by_hand(stragglers=tuple(replace(SLOW, worker=f"w{i}") for i in range(3 * MAX_STRAGGLERS)))
     part = stragglers(many)
     assert len(part.rows) == MAX_STRAGGLERS
