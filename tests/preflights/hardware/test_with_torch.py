@@ -123,7 +123,10 @@ def in_two_processes(component: str, *memory: int) -> list[dict[str, Any]]:
         started({"components": [component], "threads": 1, "memory": nbytes, "group": {**group, "rank": rank}})
         for rank, nbytes in enumerate(memory)
     ]
-    return [json.loads(process.communicate()[0].splitlines()[0]) for process in ranks]
+    found = [json.loads(process.stdout.readline()) for process in ranks if process.stdout is not None]
+    for process in ranks:
+        process.communicate()  # it ends with its input
+    return found
 
 
 @pytest.mark.needs("torch")
