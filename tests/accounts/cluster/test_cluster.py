@@ -899,7 +899,7 @@ ROW = (0, 0, 0, 0, 0, 1, 0, 0, 0)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"elapsed": 9, "finalized": {"overhead": 1, "paused": 1, "idle": 16}}, "elapsed shrank from 10 to 9"),
+        ({"elapsed": 9, "finalized": {"overhead": 1, "paused": 1, "idle": 16}}, "elapsed shrank from 10 to 9 ns$"),
         ({"finalized": {"overhead": 1, "idle": 39}}, r"settled\['paused'\] shrank from 1 to 0"),
         ({"finalized": {"overhead": 1, "paused": 1, "idle": 17}, "running": 21}, r"settled\['idle'\] shrank"),
         ({"tasks": {}}, r"tasks\['succeeded'\] shrank"),
