@@ -35,7 +35,8 @@ COMPUTING_SHARE = 0.5
 #: Least wait for a core above the peers', as a share of the time in which threads want one; a guess.
 MUCH_WAIT = 0.1
 
-#: Least CPU use outside tasks above the peers', in CPU seconds a second; a guess.
+#: Least CPU use outside tasks, in CPU seconds a second, for which they wait for the GIL: above the peers', while a run
+#: goes on. A guess.
 MUCH_BESIDE = 0.1
 
 #: Least ratio of the time of a turn of the event loop to the peers' that counts as lag; a guess.

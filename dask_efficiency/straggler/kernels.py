@@ -10,6 +10,7 @@ from dask_efficiency.accounts.gpu import KernelTotals
 from dask_efficiency.straggler.columns import Columns
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
+    NOISE,
     Floats,
     Places,
     WeightedSums,
@@ -28,10 +29,6 @@ QUIET_NS = 60_000_000_000
 
 #: Launches of a kernel since the last comparison that a worker needs to be compared; a guess.
 MIN_LAUNCHES = 5
-
-#: Variance of the logarithm of a launch's time, which the totals do not contain: 0.2 squared, as of tasks. Disagreement
-#: between a worker's kernels and between its intervals is added.
-NOISE = 0.04
 
 #: Cost of reading one kernel's totals, in comparisons; and workers per piece, so that a piece takes under 1 ms.
 TOTALS_COST = 2
@@ -103,6 +100,7 @@ class KernelComparison(WorkerArrays):
                 level = np.where(there & (gained[1] > 0), np.log(gained[1] / gained[0]), np.nan)
                 others = median_of_others(level)
                 weight = np.nan_to_num(gained[0] * np.exp(others))
+                # Totals do not contain the variance. Disagreement of a worker's kernels and of its intervals is added.
                 sums.add(level - others, NOISE / gained[0] * variance_of_difference(there), weight, *gained)
             yield len(rows) * len(some)
         return sums.mean()

@@ -30,9 +30,6 @@ PIECE_COST = 400
 #: Past findings kept.
 MAX_PAST = 200
 
-#: Workers there is room for at first; the room doubles when it is full.
-FIRST_ROWS = 16
-
 
 @dataclass(frozen=True, slots=True)
 class StragglerChange:
@@ -72,13 +69,14 @@ class StragglerWatch:
 
     def __init__(self, *, window_seconds: float = 240.0) -> None:
         self._members: dict[str, _Member] = {}
-        self._rows = FIRST_ROWS
-        self._free = list(range(FIRST_ROWS))
-        self._prefixes = PrefixComparison(FIRST_ROWS)
-        self._processes = ProcessComparison(FIRST_ROWS)
-        self._kernels = KernelComparison(FIRST_ROWS)
+        #: Workers there is room for; it doubles when it is full.
+        self._rows = 1
+        self._free = [0]
+        self._prefixes = PrefixComparison(self._rows)
+        self._processes = ProcessComparison(self._rows)
+        self._kernels = KernelComparison(self._rows)
         self._transfers = TransferComparison()
-        self._history = History(FIRST_ROWS, round(window_seconds * 1e9))
+        self._history = History(self._rows, round(window_seconds * 1e9))
         self._by_row = (self._prefixes, self._processes, self._kernels, self._history)
         self._scoring = LiveScoring()
         #: End of the last interval, or start of the first one, in monotonic nanoseconds.

@@ -16,6 +16,9 @@ Places = NDArray[np.intp]
 #: Least number of workers to compare: of two, either may be the slow one.
 MIN_PEERS = 3
 
+#: Variance that is assumed of the logarithm of a time, among tasks, launches or transfers that are alike: 0.2 squared.
+NOISE = 0.04
+
 #: Standard deviation of a normal distribution over its median absolute deviation.
 MAD_TO_DEVIATION = 1.4826
 

@@ -14,6 +14,7 @@ from dask_efficiency.straggler.columns import Columns
 from dask_efficiency.straggler.history import Interval
 from dask_efficiency.straggler.peers import (
     MIN_PEERS,
+    NOISE,
     Floats,
     Places,
     WeightedSums,
@@ -22,7 +23,7 @@ from dask_efficiency.straggler.peers import (
     median_of_others,
     variance_of_difference,
 )
-from dask_efficiency.straggler.signals import CPU_SHARE, DURATION
+from dask_efficiency.straggler.signals import CPU_SHARE, DURATION, LONGER
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
 from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
@@ -48,17 +49,13 @@ MIN_SIZE_VARIANCE = 0.1
 #: Greatest power of its size by which a task's time grows, as in ``observations.py``.
 MAX_POWER = 1.5
 
-#: Assumed variance of the logarithm of a task's seconds, worth two tasks, and the most that counts of it.
-USUAL_NOISE = 0.04
+#: Tasks that the assumed variance of the logarithm of a task's seconds is worth, and the most variance that counts.
 USUAL_TASKS = 2.0
 MAX_NOISE = 2.0
 
 #: Intervals before a worker's own history counts, and the weight with which it learns from each new one; guesses.
 MIN_HISTORY = 6
 LEARNING = 0.15
-
-#: Least increase of the logarithm of its tasks' time by which a worker became slower; a finding takes a tenth, too.
-SLOWED = math.log(1.1)
 
 #: Running tasks that must take longer than others': a single one may just be a long task.
 MIN_RUNNING = 2
@@ -276,7 +273,7 @@ class PrefixComparison(WorkerArrays):
         usual, known = self._usual[picked], self._known[picked]
         change = np.where(known >= MIN_HISTORY, level - usual, np.nan)
         with_history = np.isfinite(change).sum(axis=1)
-        slowed = (change > SLOWED).sum(axis=1)
+        slowed = (change > LONGER).sum(axis=1)
         residual = level - others
         present = there.sum(axis=1)
         alone = present < MIN_PEERS
@@ -285,7 +282,7 @@ class PrefixComparison(WorkerArrays):
         unfit = (with_history >= 2) & (alone | (slowed > present / 2))
         for i in np.flatnonzero(unfit):
             as_before = float(np.nanquantile(change[i], 0.25 if with_history[i] > MIN_PEERS else 0.0))
-            if alone[i] or as_before <= SLOWED:
+            if alone[i] or as_before <= LONGER:
                 residual[i] = np.minimum(change[i], change[i] - as_before)
         new = there & learn[rows][None, :]
         updated = np.where(np.isnan(usual), level, usual + LEARNING * (level - usual))
@@ -423,5 +420,5 @@ def _pooled(total: Floats, squares: Floats, n: Floats) -> Floats:
     tasks = np.where(n > 1, n, np.nan)
     within = np.nansum(np.maximum(squares - total**2 / tasks, 0.0), axis=1)
     free = np.nansum(tasks - 1, axis=1)
-    pooled: Floats = (within + USUAL_TASKS * USUAL_NOISE) / (free + USUAL_TASKS)
+    pooled: Floats = (within + USUAL_TASKS * NOISE) / (free + USUAL_TASKS)
     return np.maximum(pooled, 1e-4)

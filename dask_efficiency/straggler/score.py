@@ -100,7 +100,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.observations import Observations, medians, sized
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
-from dask_efficiency.straggler.signals import FINISHED
+from dask_efficiency.straggler.signals import FINISHED, LONGER
 
 #: Observations, or else kinds of work, that are enough to judge a worker by. Of 3, 4 and 5 observations, 3 and 4 found
 #: more on the first part of FlowBench's runs, and equally many. Kinds: a guess.
@@ -119,7 +119,7 @@ MIN_SPREAD = 0.1
 #: Share of a worker's level that must remain without its worst observation for the worker to be slow; a guess.
 OF_ALL_TASKS = 0.5
 
-#: Levels this close to 0 are 0.
+#: Levels this close to 0 are 0: anything from what rounding makes of 0 to the least difference that matters would do.
 ROUNDING = 1e-9
 
 #: The spread of n workers is widened by this over n.
@@ -128,7 +128,6 @@ FEW = 3.0
 #: Workers are of two kinds if the gap between them is at least this many spreads of the faster ones, and a tenth, and
 #: at least so many are faster.
 GAP_SPREADS, MIN_FAST = 2.0, 3
-MIN_GAP = math.log(1.1)
 
 #: The tail is how far the furthest healthy worker of a run comes, as a share of what flags one among normal numbers.
 #: Its logarithm is assumed to have this mean and standard deviation, worth four runs; the tail lies so many deviations
@@ -353,7 +352,7 @@ def _faster_kind(level: Float64, judged: Bool, floor: float) -> Bool:
     for count in range(max(MIN_FAST, math.ceil(MIN_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
         spread = math.hypot(float(np.std(ordered[:count])) * (1.0 + FEW / count), floor)
         gap = float(ordered[count] - ordered[count - 1])
-        if gap > MIN_GAP and gap > max(GAP_SPREADS * spread, widest):
+        if gap > LONGER and gap > max(GAP_SPREADS * spread, widest):
             widest, limit = gap, float(ordered[count])
     return judged & (level < limit) if math.isfinite(limit) else judged
 

@@ -71,11 +71,13 @@ FINISHED: Mapping[str, Finished] = {
     "paused": Finished("time for each second not paused", 0.05),
 }
 
-_LONGER, _MUCH_LONGER = math.log(1.1), math.log(1.5)
+#: Least logarithm of a ratio of times that counts as slow: a tenth longer.
+LONGER = math.log(1.1)
+_MUCH_LONGER = math.log(1.5)
 
 #: Signals measured while a run goes on, in the order of the rows of arrays.
 LIVE: Mapping[str, Live] = {
-    "duration": Live("time for the same work", 0.03, _LONGER, Unit.TIMES_AS_LONG, of_hosts=True),
+    "duration": Live("time for the same work", 0.03, LONGER, Unit.TIMES_AS_LONG, of_hosts=True),
     "cpu_share": Live("share of it on the CPU", 0.02, 0.05, only_with_duration=True, of_hosts=True),
     "receive": Live("time to receive a byte", 0.10, _MUCH_LONGER, Unit.TIMES_AS_LONG, of_hosts=True),
     "send": Live("time to send a byte", 0.10, _MUCH_LONGER, Unit.TIMES_AS_LONG, of_hosts=True),
@@ -85,7 +87,7 @@ LIVE: Mapping[str, Live] = {
     "beside_tasks": Live(
         "CPU outside its tasks, beyond the peers", 0.03, 0.1, variance=0.0025, only_with_duration=True
     ),
-    "gpu_kernel": Live("time of the same GPU kernels", 0.03, _LONGER, Unit.TIMES_AS_LONG, only_with_duration=True),
+    "gpu_kernel": Live("time of the same GPU kernels", 0.03, LONGER, Unit.TIMES_AS_LONG, only_with_duration=True),
 }
 
 #: Rows of these signals.

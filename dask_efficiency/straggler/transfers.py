@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dask_efficiency.straggler.history import Interval
-from dask_efficiency.straggler.peers import MIN_PEERS, PIECE, Floats, Places, median_of_others
+from dask_efficiency.straggler.peers import MIN_PEERS, NOISE, PIECE, Floats, Places, median_of_others
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
 
@@ -24,9 +24,6 @@ RECEIVERS_AT_ONCE = 250
 
 #: Rounds of fitting levels of receivers and senders to each other; more change little.
 SWEEPS = 3
-
-#: Variance of the logarithm of the time of a byte that is assumed beyond the measured one: 0.2 squared.
-NOISE = 0.04
 
 
 @dataclass(eq=False, slots=True)

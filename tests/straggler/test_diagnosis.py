@@ -13,6 +13,8 @@ LAGS, TURNS = WithPeers(0.05, 0.02), WithPeers(0.02, 0.02)
     ("symptoms", "cause"),
     [
         (Symptoms(SAME_SHARE), Cause.SLOW_CPU),
+        (Symptoms(WithPeers(0.93, 1.0)), Cause.SLOW_CPU),
+        (Symptoms(WithPeers(0.91, 1.0)), Cause.UNKNOWN),
         (Symptoms(SAME_SHARE, LAGS, core_wait=0.5, beside_tasks=0.5), Cause.SLOW_CPU),
         (Symptoms(LESS, LAGS, core_wait=0.5, beside_tasks=0.0), Cause.CONTENTION),
         (Symptoms(LESS, LAGS, core_wait=0.0, beside_tasks=0.5), Cause.GIL),

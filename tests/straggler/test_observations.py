@@ -7,7 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.observations import GIANT, Observations, sized, without_giants
+from dask_efficiency.straggler.observations import (
+    GIANT,
+    Observations,
+    TaskTimes,
+    observations_of,
+    sized,
+    without_giants,
+)
 from dask_efficiency.straggler.score import score
 
 
@@ -39,3 +46,22 @@ def test_a_few_giants_are_left_out_and_many_are_the_work(giants: int, left: int)
     size = np.zeros(80)
     size[:giants] = math.log(2 * GIANT)
     assert len(without_giants(observations(size, size)).value) == left
+
+
+def of_one_task(seconds: float, cpu: float) -> dict[str, list[float]]:
+    """Values of the signals that a task shows."""
+    zero, unknown = np.zeros(1), np.full(1, np.nan)
+    first, ended = np.zeros(1, np.int64), np.zeros(1, np.bool_)
+    times = (zero, np.array([seconds]), ended, np.array([cpu]), unknown, unknown, unknown, unknown)
+    return {one.signal: one.value.tolist() for one in observations_of(TaskTimes(first, first, ("f",), *times))}
+
+
+@pytest.mark.parametrize(("cpu", "shown"), [(0.019, False), (0.021, True)])
+def test_a_task_that_hardly_computes_shows_nothing_of_its_cpu(cpu: float, shown: bool) -> None:
+    found = of_one_task(1.0, cpu)
+    assert ("cpu_share" in found) == ("non_cpu" in found) == shown
+
+
+@pytest.mark.parametrize(("seconds", "longer"), [(0.0009, 0.001), (0.0011, 0.0011)])
+def test_no_time_is_shorter_than_the_clock_can_tell(seconds: float, longer: float) -> None:
+    assert of_one_task(seconds, 0.0)["duration"] == pytest.approx([math.log(longer)])

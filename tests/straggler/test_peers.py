@@ -1,9 +1,12 @@
+from statistics import NormalDist
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dask_efficiency.straggler.peers import healthy_spread, median_by_row, median_of_others
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
 
 tables = arrays(
     np.float64, st.tuples(st.integers(1, 4), st.integers(1, 9)), elements=st.one_of(st.just(np.nan), st.floats(-9, 9))
@@ -34,3 +37,7 @@ def test_stragglers_do_not_widen_the_spread():
     healthy = np.array([-0.1, 0.0, 0.1, 0.0, -0.1, 0.1, 0.0])
     assert healthy_spread(np.array([*healthy, 5.0])) <= 1.5 * healthy_spread(healthy)
     assert np.isnan(healthy_spread(np.array([1.0, np.nan, 2.0])))
+
+
+def test_half_of_normal_numbers_lie_within_the_median_absolute_deviation():
+    assert NormalDist().cdf(1 / MAD_TO_DEVIATION) == pytest.approx(0.75, abs=1e-5)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dask_efficiency.straggler.observations import Observations, compare_by, medians
@@ -31,6 +31,25 @@ def test_the_scale_never_falls_below_the_floor() -> None:
 def test_stragglers_do_not_widen_the_scale() -> None:
     healthy = [-0.02, -0.01, 0.0, 0.01, 0.02, 0.0]
     assert score(observations([*healthy, 2.0, 3.0]), 8).scale < 0.06
+
+
+def test_the_spread_of_few_workers_is_widened() -> None:
+    spread = math.sqrt(2 * 0.1**2 / 6) * (1 + 3 / 8)
+    assert score(observations([-0.1, -0.1, 0, 0, 0, 0, 0.1, 0.1]), 8).scale == pytest.approx(math.hypot(spread, 0.03))
+
+
+@pytest.mark.parametrize(("gap", "apart"), [(0.09, False), (0.1, True)])
+def test_workers_are_of_two_kinds_from_a_gap_of_a_tenth_on(gap: float, apart: bool) -> None:
+    assert (score(observations([0.0] * 3 + [gap] * 5), 8).z[3:] > 2).all() == apart
+
+
+def test_the_tail_is_a_share_of_the_limit_of_five_signals() -> None:
+    healthy = observations([0.0] * 7 + [0.3])
+    z = 0.3 / math.hypot(0.3 / math.sqrt(8), 0.03)
+    # Of four runs, and a prior that is worth four: -0.5 with a standard deviation of 0.25.
+    furthest = np.array([math.log(z / threshold(8, 5, 1.0))] * 4 + [-0.75, -0.75, -0.25, -0.25])
+    expected = math.exp(furthest.mean() + 2 * furthest.std() * math.sqrt(1 + 1 / 8))
+    assert usual_of([(healthy, 8)] * 4).tail == pytest.approx(expected)
 
 
 def test_few_noisy_observations_count_for_less() -> None:
@@ -72,6 +91,7 @@ def test_medians_are_those_of_numpy(rows: list[tuple[int, float]]) -> None:
     assert medians(values, group, 5) == pytest.approx(np.array(expected), nan_ok=True)
 
 
+@example([0.0, 0.1, 0.2], 0.3)  # rounding puts the middle one above 0
 @given(st.lists(st.integers(-99, 99).map(lambda x: x / 100), min_size=3, max_size=20), st.floats(-5, 5))
 def test_a_shift_of_everybody_changes_nothing(levels: list[float], shift: float) -> None:
     one, other = score(observations(levels), len(levels)), score(observations([x + shift for x in levels]), len(levels))

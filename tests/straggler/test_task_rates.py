@@ -14,7 +14,6 @@ from dask_efficiency.accounts.wire.heartbeats import REPEATS
 from dask_efficiency.straggler.task_rates import (
     MAX_PREFIXES,
     MAX_SENDERS,
-    MAX_TIMES_LONGER,
     MIN_SECONDS_A_BYTE,
     MIN_WALL_SECONDS,
     PROCESS_SUMS,
@@ -60,7 +59,7 @@ def test_the_first_task_of_a_prefix_and_those_that_measure_the_clock_are_left_ou
 
 def test_a_task_that_takes_far_longer_than_usual_counts_as_a_few():
     rates = arrived(timed(100, *[100] * 5, 100_000), PROCESS)
-    assert rates.tasks[0, 1] == pytest.approx(0.5 + MAX_TIMES_LONGER * 0.1, abs=1e-5)
+    assert rates.tasks[0, 1] == pytest.approx(0.5 + 4 * 0.1, abs=1e-5)
 
 
 def test_a_task_that_is_far_larger_than_usual_is_left_out_until_that_is_usual():
@@ -87,11 +86,11 @@ def test_prefixes_and_senders_are_bounded_and_those_used_last_stay():
 
 def test_small_transfers_tell_of_latency_and_are_left_out():
     counter = TaskRateCounter()
-    counter.transfer("tcp://a", seconds=1.0, nbytes=1_000)
-    counter.transfer("tcp://b", seconds=1.0, nbytes=1_000_000)
+    counter.transfer("tcp://a", seconds=1.0, nbytes=65_535)
+    counter.transfer("tcp://b", seconds=1.0, nbytes=65_536)
     rates = arrived(counter, PROCESS)
     assert rates.senders == ("tcp://b",)
-    cost = math.log(1e-6 / MIN_SECONDS_A_BYTE)
+    cost = math.log(1 / 65_536 / MIN_SECONDS_A_BYTE)
     assert rates.transfers[0].tolist() == pytest.approx([1, cost, cost**2, 1], abs=1e-3)
 
 
@@ -132,6 +131,14 @@ def test_sums_of_tasks_that_are_counted_together_are_those_of_each():
     for task in tasks:
         single.add([task])
     assert together.tasks["inc"] == pytest.approx(single.tasks["inc"])
+
+
+@pytest.mark.parametrize(("tasks", "compared"), [(15, 13), (16, 0)])
+def test_the_usual_size_follows_within_few_tasks_and_after_many(tasks: int, compared: int):
+    counter = TaskRateCounter()
+    counter.task("inc", wall=MS, cpu=MS, nbytes=1e6)
+    counter.add([("inc", MS, MS, 5e6)] * tasks)
+    assert counter.tasks["inc"][0] == compared
 
 
 def counted(*prefixes: str) -> TaskRateCounter:

@@ -10,16 +10,10 @@ from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, co
 from dask_efficiency.preflights.judge.alone import WorkerComparison, compare_alone
 from dask_efficiency.preflights.judge.links import MeasuredPairs, SlowInPairs
 from dask_efficiency.preflights.judge.readings import IN_PAIRS, MEANINGS, THRESHOLD, Component, Subject
+from dask_efficiency.straggler.diagnosis import FLAT_SHARE, MUCH_BESIDE
 
 #: Share of wrong findings among those barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
 WRONG_BY_PREFLIGHT = 0.1
-
-#: Least relative drop of the share of its time for which a thread computes that means waiting for a core; a guess.
-FLAT_SHARE = 0.08
-
-#: Least CPU use of other threads of the process, in CPU seconds a second, for which its Python waits for the GIL; a
-#: guess.
-MUCH_BESIDE = 0.1
 
 #: A slow CPU makes everything slow, and a process that is held up its transfers: a component is explained by an earlier
 #: one with this part of its slowness, in logarithms.

@@ -21,7 +21,7 @@ from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
 from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
-from dask_efficiency.straggler.signals import FINISHED, Unit
+from dask_efficiency.straggler.signals import FINISHED, LONGER, Unit
 from dask_efficiency.straggler.wording import as_finding
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Default multiple of :func:`~dask_efficiency.straggler.score.threshold` above which a worker is reported.
 FACTOR = 1.0
-#: Ratio to the peers' time below which a worker is not reported, however certain.
-MIN_EFFECT = 1.1
 #: Confidence of a finding that blames one of several workers that wait for a host's disk, when nothing tells which one
 #: holds it up: the share of such findings that were right on FlowBench.
 CONFIDENCE_OF_SUSPECT = 0.5
@@ -197,7 +195,7 @@ def _finding(
     if not high:
         return None
     levels = {signal: float(one.level[worker]) for signal, one in scores.items() if one.enough[worker]}
-    if max(levels.get(signal, 0.0) for signal in _slowed(high)) < math.log(MIN_EFFECT):
+    if max(levels.get(signal, 0.0) for signal in _slowed(high)) < LONGER:
         return None
     lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limits["loop_lag"]
     at_the_disk = AT_THE_DISK & high.keys()
@@ -232,7 +230,7 @@ def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging:
         return Cause.DISK
     if "cpu_share" not in levels:
         return Cause.DISK if "disk" in high else Cause.UNKNOWN
-    if levels["cpu_share"] > max(math.log(MIN_EFFECT) / 2, levels.get("duration", 0.0) / 3):
+    if levels["cpu_share"] > max(LONGER / 2, levels.get("duration", 0.0) / 3):
         return Cause.GIL if lagging else Cause.CONTENTION
     return Cause.SLOW_CPU
 
