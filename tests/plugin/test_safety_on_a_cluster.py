@@ -143,7 +143,7 @@ def test_a_failure_in_the_tasks_threads_is_logged_once_and_their_cpu_is_not_meas
     first = addresses(client)[0]
     client.run(collect_logs, workers=[first])
     with timed_report(client) as (report, window):
-        client.run(break_it, path="threads.meter.wake", workers=[first])
+        client.run(break_it, path="threads.meter.around", workers=[first])
         results = client.gather(client.map(spin, [0.05] * 4, workers=[first], pure=False))
     assert client.run(collected_logs, workers=[first])[first] == [
         "dask_efficiency no longer measures the CPU time of tasks"
