@@ -36,7 +36,7 @@ class Bins:
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     nthreads: NDArray[np.float64]
-    #: Mean number of threads by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (bins,
+    #: Mean number of threads by :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`, shape (bins,
     #: activities).
     threads: NDArray[np.float64]
 

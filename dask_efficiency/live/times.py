@@ -113,7 +113,7 @@ class WorkerTimes:
 class Spread:
     """Spread of the workers' shares of time with work, by activity."""
 
-    #: Activities of any worker, in the order of :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`.
+    #: Activities of any worker, in the order of :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`.
     activities: tuple[str, ...]
     #: Quantiles :data:`QUANTILES` of the shares over workers with work, in [0, 1], shape (activities, quantiles).
     quantiles: NDArray[np.float64]

@@ -140,7 +140,7 @@ def test_a_reader_points_at_the_timeline_and_reads_its_numbers(open_page: Any) -
     figure.scroll_into_view_if_needed()
     box = figure.bounding_box()
     page.page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 20)
-    caption = page.page.locator(".de-timeline .de-said")
+    caption = page.page.locator(".de-timeline .de-caption")
     assert caption.text_content() == "1.00 s to 2.00 s, threads: idle 3 (parallelism 2, scheduler 1), thread-cpu 1"
     page.page.mouse.move(0, 0)
     assert "Point at" in caption.text_content()
@@ -176,7 +176,7 @@ def test_a_reader_zooms_into_a_flame_graph_and_out_again(open_page: Any) -> None
 def test_a_reader_searches_a_flame_graph_and_learns_how_much_it_is(open_page: Any) -> None:
     page = open_page(profiled())
     page.unfold("By cause and line")
-    caption = page.page.locator(".de-flames .de-said")
+    caption = page.page.locator(".de-flames .de-caption")
     dimmed = page.page.locator(".de-flames .de-other")
     page.page.fill(".de-flames input", "etl.py:88")
     # 6 of the GIL and 6 of the CPU, of 23 thread-seconds
@@ -225,7 +225,7 @@ def test_a_reader_points_at_a_strip_and_reads_the_workers_name(open_page: Any) -
     strip.scroll_into_view_if_needed()
     box = strip.bounding_box()
     page.page.mouse.move(box["x"] + 1, box["y"] + 5)
-    assert page.page.locator(".de-strips .de-said").text_content() == "w39"
+    assert page.page.locator(".de-strips .de-caption").text_content() == "w39"
 
 
 def test_on_paper_everything_is_unfolded_and_light(open_page: Any) -> None:

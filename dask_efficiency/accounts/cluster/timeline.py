@@ -43,7 +43,7 @@ class Timeline:
 
     bin_ns: int
     elapsed_ns: int
-    #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`; those without
+    #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`; those without
     #: time are left out.
     activity: Mapping[str, tuple[int, ...]]
     #: By :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`: in each bin they add up to their activity, nearly.

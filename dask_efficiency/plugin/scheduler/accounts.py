@@ -72,7 +72,7 @@ class Moment:
     """Totals of the cluster at one instant, from the heartbeats that had arrived."""
 
     at: int
-    #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES` since the accounts began.
+    #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
     #: Likewise by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, as far as causes are known.

@@ -1,7 +1,7 @@
 (() => {
   const figure = document.querySelector(".de-flames")
   if (!figure) return
-  const picture = figure.querySelector("svg"), said = figure.querySelector(".de-said")
+  const picture = figure.querySelector("svg"), caption = figure.querySelector(".de-caption")
   const boxes = [...picture.querySelectorAll("svg")].map((shape) => ({
     shape,
     left: parseFloat(shape.getAttribute("x")),
@@ -38,7 +38,7 @@
   search.type = "search"
   search.placeholder = "Search a function, file or prefix"
   search.setAttribute("aria-label", search.placeholder)
-  const rest = () => { said.textContent = search.value ? found() : said.dataset.rest }
+  const rest = () => { caption.textContent = search.value ? found() : caption.dataset.rest }
   const found = () => {
     const wanted = search.value.toLowerCase()
     let share = 0, until = -1
@@ -54,7 +54,7 @@
   }
   search.addEventListener("input", () => { found(); rest() })
   figure.prepend(search)
-  picture.addEventListener("pointermove", (event) => { said.textContent = pointed(event)?.hint ?? said.dataset.rest })
+  picture.addEventListener("pointermove", (event) => { caption.textContent = pointed(event)?.hint ?? caption.dataset.rest })
   picture.addEventListener("pointerleave", rest)
   addEventListener("keydown", (event) => { if (event.key === "Escape") zoom(boxes[0]) })
 })();
