@@ -426,6 +426,22 @@ def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
     assert settled_of(ledger, 30) == {"waiting-on-data": 60, "constrained": 20, "idle": 10}
 
 
+@pytest.mark.parametrize(
+    ("observed", "named"),
+    [
+        ((Availability.RUNNING, 0, 0), "idle"),
+        ((Availability.RUNNING, 1, 0), "waiting-on-data"),
+        ((Availability.RUNNING, 0, 1), "constrained"),
+        ((Availability.RETIRING, 0, 0), "retiring"),
+    ],
+)
+def test_a_free_slot_is_named_when_the_next_task_takes_it(observed, named):
+    ledger = Ledger(1, at=0)
+    ledger.observe(*observed, at=0)
+    ledger.reserve("x", "inc", at=10)
+    assert settled_of(ledger, 10) == {named: 10}
+
+
 def test_all_free_slots_of_a_retiring_worker_are_retiring_and_reasons_stay_as_observed():
     ledger = holding(slots=3)
     ledger.observe(Availability.RETIRING, 2, 2, 2, at=0)
