@@ -50,8 +50,6 @@ BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
 #: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
 KNOWN = "wall_clock_seconds"
-#: Share of all held thread time from which repeated results are a finding: that of any finding.
-WORTH_REPEATING = 0.03
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
@@ -298,9 +296,9 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
         tasks, times = tasks + repeat.tasks, max(times, repeat.times)
         if row is not None and skew is not None and skew.count:
             lost += min(repeat.tasks / skew.count, 1.0) * row.ns(*HELD) / 1e9
-    held = report.breakdown.ns(*HELD) / 1e9
-    if not held or lost < WORTH_REPEATING * held:
+    if not lost:
         return []
+    held = report.breakdown.ns(*HELD) / 1e9
     most = max(report.repeats, key=lambda prefix: report.repeats[prefix].tasks)
     where = f"{format_count(tasks, 'task')}, up to {times} times, most of {name_of(most)}"
     found = _beside("repeats", where=where, lost_seconds=lost, evidence={"tasks": tasks, "times": times})
