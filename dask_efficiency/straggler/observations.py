@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
-from dask_efficiency.straggler.signals import FINISHED, MIN_TRANSFER_BYTES
+from dask_efficiency.straggler.signals import FINISHED, GIANT, MIN_TRANSFER_BYTES
 
 #: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
 MIN_SHARE = 0.02
@@ -143,9 +143,7 @@ def medians(values: Float64, group: Int64, groups: int) -> Float64:
 #: Sizes count where they differ by more than this factor within a kind of work; a guess.
 SIZES_DIFFER = 2.0
 
-#: Observations this many times as large as usual for their work are giants, if at most this share of the work is; a
-#: guess.
-GIANT = 4.0
+#: Giants are left out if they are at most this share of their work's observations; a guess.
 FEW_GIANTS = 0.1
 
 #: Differences from a worker's median are winsorised at this many times their median, or the least deviation; a
@@ -192,6 +190,6 @@ def without_giants(observations: Observations) -> Observations:
     kinds, work = len(observations.kinds), observations.work
     middle = medians(observations.size[known], work[known], kinds)[work]
     with np.errstate(invalid="ignore"):
-        giant = observations.size > middle + math.log(GIANT)
+        giant = observations.size > middle + GIANT
     few = np.bincount(work[giant], minlength=kinds) <= FEW_GIANTS * np.bincount(work, minlength=kinds)
     return observations.take(~(giant & few[work]))

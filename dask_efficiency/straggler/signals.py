@@ -10,6 +10,10 @@ from enum import StrEnum
 #: Transfers of fewer bytes show the latency of the network rather than its bandwidth; a guess.
 MIN_TRANSFER_BYTES = 65_536
 
+#: Logarithm of how many times as large as usual a giant is: its expected time is unknown, and it is not compared; a
+#: guess.
+GIANT = math.log(4.0)
+
 
 class Unit(StrEnum):
     """Unit of a signal's number."""

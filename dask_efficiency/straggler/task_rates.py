@@ -13,7 +13,7 @@ from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, sha
 from dask_efficiency.accounts.tables import Float64
 from dask_efficiency.accounts.wire.heartbeats import Sent
 from dask_efficiency.accounts.wire.tables import TableWriter, WireTable, read_table
-from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
+from dask_efficiency.straggler.signals import GIANT, MIN_TRANSFER_BYTES
 
 #: Sums for each prefix: tasks; wall and CPU seconds; logarithms of the wall time in :data:`MIN_WALL_SECONDS` and of the
 #: size in bytes, their squares and their product; share of the wall time on the CPU, and its square. None is negative,
@@ -36,10 +36,6 @@ MAX_RUNNING = 16
 #: A task counts for at most this many times the usual time of its worker's tasks of the prefix, as one that takes far
 #: longer says more about itself than about the worker.
 MAX_TIMES_LONGER = 4.0
-
-#: A task this many times as large as usual on its worker for the prefix is not compared: its expected time is unknown.
-GIANT = 4.0
-LOG_GIANT = log(GIANT)
 
 #: Weight with which the usual size follows each task.
 SIZE_LEARNING = 0.125
@@ -120,7 +116,7 @@ class TaskRateCounter:
         larger = np.log1p(numbers[:, 2]) - self._usual_size[prefix]
         weights = SIZE_LEARNING * (1 - SIZE_LEARNING) ** np.arange(len(larger))[::-1]
         usual, self._usual_size[prefix] = self._usual_size[prefix], self._usual_size[prefix] + float(weights @ larger)
-        usually = larger <= LOG_GIANT
+        usually = larger <= GIANT
         numbers, larger = numbers[usually], larger[usually]
         wall = numbers[:, 0] / 1e9
         share = np.minimum(1.0, numbers[:, 1] / numbers[:, 0])
@@ -150,7 +146,7 @@ class TaskRateCounter:
         usual = self._usual_size[prefix] or log_size
         larger = log_size - usual
         self._usual_size[prefix] = usual + SIZE_LEARNING * larger
-        if larger > LOG_GIANT:
+        if larger > GIANT:
             return
         n = sums[0]
         share = min(1.0, cpu / wall)

@@ -7,14 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.observations import (
-    GIANT,
-    Observations,
-    TaskTimes,
-    observations_of,
-    sized,
-    without_giants,
-)
+from dask_efficiency.straggler.observations import Observations, TaskTimes, observations_of, sized, without_giants
 from dask_efficiency.straggler.score import score
 
 
@@ -41,18 +34,28 @@ def test_sizes_that_hardly_differ_explain_nothing() -> None:
     assert sized(given_sizes, 4).value.tolist() == given_sizes.value.tolist()
 
 
-@pytest.mark.parametrize(("giants", "left"), [(4, 76), (20, 80)])
-def test_a_few_giants_are_left_out_and_many_are_the_work(giants: int, left: int) -> None:
+@pytest.mark.parametrize(("spread", "limit"), [(0.05, 0.3), (0.2, 0.6)])
+def test_an_observation_far_from_others_counts_for_three_deviations_in_what_size_explains(
+    spread: float, limit: float
+) -> None:
+    size, value = np.zeros(80), np.tile([spread, -spread], 40)
+    size[:2], value[0] = math.log(3), 9.0
+    slope = (limit + 1.5 * math.log(3) - spread) / (2 * math.log(3))
+    assert sized(observations(value, size), 4).value[:2] == pytest.approx(value[:2] - slope * math.log(3))
+
+
+@pytest.mark.parametrize(("times", "giants", "left"), [(3.9, 8, 80), (4.1, 8, 72), (4.1, 9, 80)])
+def test_a_few_giants_are_left_out_and_many_are_the_work(times: float, giants: int, left: int) -> None:
     size = np.zeros(80)
-    size[:giants] = math.log(2 * GIANT)
+    size[:giants] = math.log(times)
     assert len(without_giants(observations(size, size)).value) == left
 
 
-def of_one_task(seconds: float, cpu: float) -> dict[str, list[float]]:
+def of_one_task(seconds: float, cpu: float, io_wait: float = math.nan) -> dict[str, list[float]]:
     """Values of the signals that a task shows."""
     zero, unknown = np.zeros(1), np.full(1, np.nan)
     first, ended = np.zeros(1, np.int64), np.zeros(1, np.bool_)
-    times = (zero, np.array([seconds]), ended, np.array([cpu]), unknown, unknown, unknown, unknown)
+    times = (zero, np.array([seconds]), ended, np.array([cpu]), unknown, np.array([io_wait]), unknown, unknown)
     return {one.signal: one.value.tolist() for one in observations_of(TaskTimes(first, first, ("f",), *times))}
 
 
@@ -65,3 +68,8 @@ def test_a_task_that_hardly_computes_shows_nothing_of_its_cpu(cpu: float, shown:
 @pytest.mark.parametrize(("seconds", "longer"), [(0.0009, 0.001), (0.0011, 0.0011)])
 def test_no_time_is_shorter_than_the_clock_can_tell(seconds: float, longer: float) -> None:
     assert of_one_task(seconds, 0.0)["duration"] == pytest.approx([math.log(longer)])
+
+
+def test_a_tenth_of_a_second_of_waiting_for_the_disk_counts_as_twice_none() -> None:
+    (none,), (some,) = (of_one_task(1.0, 0.5, io_wait=seconds)["io_wait"] for seconds in (0.0, 0.1))
+    assert some - none == pytest.approx(math.log(2))

@@ -62,12 +62,13 @@ def test_a_task_that_takes_far_longer_than_usual_counts_as_a_few():
     assert rates.tasks[0, 1] == pytest.approx(0.5 + 4 * 0.1, abs=1e-5)
 
 
-def test_a_task_that_is_far_larger_than_usual_is_left_out_until_that_is_usual():
+@pytest.mark.parametrize(("times", "compared"), [(3.9, 11), (4.1, 10), (20, 10)])
+def test_a_task_that_is_far_larger_than_usual_is_left_out_until_that_is_usual(times: float, compared: int):
     counter = timed(*[100] * 11)
-    counter.task("f", wall=2_000 * MS, cpu=0, nbytes=20 * math.e)
-    assert arrived(counter, PROCESS).tasks[0, 0] == 10
+    counter.task("f", wall=2_000 * MS, cpu=0, nbytes=times * math.e - 1)
+    assert arrived(counter, PROCESS).tasks[0, 0] == compared
     for _ in range(20):
-        counter.task("f", wall=2_000 * MS, cpu=0, nbytes=20 * math.e)
+        counter.task("f", wall=2_000 * MS, cpu=0, nbytes=times * math.e - 1)
     assert arrived(counter, PROCESS).tasks[0, 0] > 20
 
 
