@@ -430,3 +430,4 @@ def test_no_piece_of_a_comparison_grows_with_the_number_of_transfers_or_prefixes
     pieces = list(watch._compared(2))
     assert len(pieces) > 20
     assert max(pieces) <= 5 * workers
+    assert pieces.count(600) == 10  # running tasks, of a hundred workers at a time: six comparisons a worker

@@ -9,7 +9,7 @@ from dask_efficiency.straggler.signals import DISK
 
 
 @pytest.mark.parametrize(("nbytes", "compared"), [(9e5, False), (1.1e6, True)])
-def test_disks_are_compared_from_a_megabyte_on(nbytes: float, compared: bool) -> None:
+def test_disks_are_compared_from_a_megabyte_on_and_count_as_three_tasks(nbytes: float, compared: bool) -> None:
     comparison, rows = ProcessComparison(4), np.arange(4)
     for beat in range(2):
         for row in rows.tolist():
@@ -21,3 +21,4 @@ def test_disks_are_compared_from_a_megabyte_on(nbytes: float, compared: bool) ->
     comparison.compare(interval, rows, gained)
     expected = [0.0, 0.0, 0.0, np.log(2)] if compared else [np.nan] * 4
     np.testing.assert_allclose(interval.residual[DISK], expected)
+    assert interval.tasks[DISK].tolist() == [3.0 if compared else 0.0] * 4

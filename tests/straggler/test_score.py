@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,6 +51,14 @@ def test_the_tail_is_a_share_of_the_limit_of_five_signals() -> None:
     furthest = np.array([math.log(z / threshold(8, 5, 1.0))] * 4 + [-0.75, -0.75, -0.25, -0.25])
     expected = math.exp(furthest.mean() + 2 * furthest.std() * math.sqrt(1 + 1 / 8))
     assert usual_of([(healthy, 8)] * 4).tail == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("spread", "limit"), [(0.01, 3 * 0.1 + 0.3), (0.2, 3 * 1.4826 * 0.2 + 0.3)])
+def test_an_observation_counts_for_three_spreads_and_a_bit_at_most(spread: float, limit: float) -> None:
+    alike = observations([0.0] * 4)
+    value = np.tile(np.repeat([-spread, spread], 10), 4)
+    value[-1] = 9.0
+    assert score(replace(alike, value=value), 4).level[3] == pytest.approx((limit - spread) / 20, rel=1e-4)
 
 
 def test_few_noisy_observations_count_for_less() -> None:
