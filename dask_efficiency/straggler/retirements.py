@@ -15,7 +15,7 @@ MIN_LEFT = 2
 RETIRE_SHARE = 0.25
 
 
-def most_retired(size: int, share: float = RETIRE_SHARE) -> int:
+def most_retired(size: int, share: float) -> int:
     """Number of machines of a fleet that may be retired: a share of it, or one, and two always stay."""
     if not 0 < share < 1:
         raise ValueError(f"retire_share is {share!r:.80}; expected more than 0 and less than 1")
