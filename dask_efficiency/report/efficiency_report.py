@@ -310,17 +310,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._trace = trace = found.pop("trace", None)
         notes = (*self._notes, *stays_off(), *missing)
         report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
-        if trace is None or self._only:
-            return replace(report, trace=trace)
-        more, missing = decorate(
-            [
-                Decoration("path", "critical path", lambda: _path_summary(trace, report)),
-                Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
-                Decoration("stragglers", "search for stragglers in the trace", lambda: _all_stragglers(trace, report)),
-            ]
-        )
-        known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **more)
-        return _with_savings(replace(known, stragglers=kept_in_bounds(known)))
+        return replace(report, trace=trace) if trace is None or self._only else _with_trace(report, trace)
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
         """Workers that joined, with the time at which the cluster's manager was asked for each."""
@@ -395,6 +385,18 @@ def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | No
         return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
     except EmptyTraceError:
         return None
+
+
+def _with_trace(report: EfficiencyReport, trace: RunTrace) -> EfficiencyReport:
+    more, missing = decorate(
+        [
+            Decoration("path", "critical path", lambda: _path_summary(trace, report)),
+            Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
+            Decoration("stragglers", "search for stragglers in the trace", lambda: _all_stragglers(trace, report)),
+        ]
+    )
+    known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **more)
+    return _with_savings(replace(known, stragglers=kept_in_bounds(known)))
 
 
 def _with_savings(report: EfficiencyReport) -> EfficiencyReport:

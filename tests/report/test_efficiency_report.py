@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from distributed import Client
 
+from benchmarks.simulated_cluster import MS, Graph, simulate
 from dask_efficiency.report import efficiency_report as module
 from dask_efficiency.report.values import Saved
 from tests.report.samples import by_hand
@@ -22,6 +23,15 @@ def test_without_a_simulation_a_report_promises_nothing_and_has_a_note(monkeypat
     monkeypatch.setattr(module, "offered", lambda name: lambda report: {"all": SAVED})
     found = module._with_savings(by_hand())
     assert (found.savings, found.notes) == ({"all": SAVED}, by_hand().notes)
+
+
+def test_a_report_keeps_the_twenty_longest_tasks_of_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "offered", lambda name: None)
+    prefixes = [f"p{i}" for i in range(21) for _ in range(5)]
+    times = [time * MS for i in range(21) for time in (1, 1, 1, 1, 100 + 10 * i)]
+    trace = simulate(Graph(prefixes, [()] * 105, times, [100] * 105, range(105)))
+    found = module._with_trace(by_hand(), trace)
+    assert [one.prefix for one in found.long_tail] == [f"p{i}" for i in range(20, 0, -1)]
 
 
 @pytest.mark.parametrize(

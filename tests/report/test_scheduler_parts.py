@@ -9,7 +9,6 @@ from distributed.core import Status
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.plugin.names import PLUGIN
-from dask_efficiency.report import scheduler_parts
 from dask_efficiency.report.scheduler_parts import SEVERAL, HeldResults
 from tests.plugin.watch import eventually
 
@@ -73,12 +72,21 @@ def test_a_window_has_its_own_looks_only() -> None:
     assert held(part) is None
 
 
-def test_a_bounded_number_of_results_and_names_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_parts, "MAX_RESULTS", 4)
-    monkeypatch.setattr(scheduler_parts, "MAX_PAIRS", 1)
-    part = part_of(*(worker(*(result(f"p{i}", 1, "c") for i in range(9)), disk=1) for _ in range(2)))
+@pytest.mark.parametrize(("workers", "each"), [(1, 1001), (2, 501), (1001, 1)])
+def test_a_look_is_at_a_thousand_results_of_all_workers_together(workers: int, each: int) -> None:
+    part = part_of(*(worker(*(result("p", 1, "c") for _ in range(each)), disk=1) for _ in range(workers)))
     part.look()
-    assert held(part) == [["p0", "c", 2.0, 0.5]]
+    assert held(part) == [["p", "c", 1000.0, 1.0]]
+
+
+@pytest.mark.parametrize(("before", "counted"), [(999, ["p0", "new"]), (1000, ["p0"])])
+def test_a_thousand_prefixes_are_counted_and_after_that_only_these(before: int, counted: list[str]) -> None:
+    short = worker(*(result(f"p{i}", 1, "c") for i in range(before)), disk=1)
+    part = part_of(short)
+    part.look()
+    short.has_what = dict.fromkeys([result("new", 60, "c"), result("p0", 99, "c")])
+    part.look()
+    assert [row[0] for row in held(part) or () if row[2] > 1] == counted
 
 
 def test_a_reply_has_the_ten_largest_holdings() -> None:

@@ -7,7 +7,6 @@ from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.skew import (
-    MIN_TASKS,
     held_up,
     input_of,
     larger_input,
@@ -28,13 +27,13 @@ def test_the_prefixes_that_matter_most_come_first() -> None:
     assert list(uneven_times(report)) == ["join", "mild"]
     assert list(uneven_sizes(report)) == ["mild", "join"]
     assert list(long_tasks(report)) == list(held_up(report)) == ["join", "mild"]
-    assert list(uneven_sizes(report_of(skew={"join": skew(median_bytes=10.0, max_bytes=2.0**20)}))) == ["join"]
+    assert list(uneven_sizes(report_of(skew={"join": skew(count=8, median_bytes=10.0, max_bytes=2.0**20)}))) == ["join"]
 
 
 @pytest.mark.parametrize(
     ("prefix", "fields"),
     [
-        ("join", {"count": MIN_TASKS - 1}),
+        ("join", {"count": 7}),
         ("join", {"max_seconds": 1.04, "max_bytes": 1.9 * 2**20}),
         ("join", {"median_seconds": 0.01, "max_seconds": 0.3, "median_bytes": 10.0, "max_bytes": 2.0**20 - 1}),
         ("join", {"median_seconds": 0.0, "median_bytes": 0.0}),

@@ -251,6 +251,12 @@ def test_on_a_screen_the_event_loop_is_a_line_with_its_load_and_its_largest_uses
     )
 
 
+def test_on_a_screen_the_three_costliest_handlers_are_named() -> None:
+    handlers = tuple(replace(FINISHED, name=f"handler-{i}", seconds=4.0 - i) for i in range(4))
+    (line,) = scheduler_loop(held_up(replace(LOOP, handlers=handlers, hooks=()))).lines
+    assert line.endswith("; most in handler-0 4.0 s, handler-1 3.0 s, handler-2 2.0 s")
+
+
 def test_a_page_and_a_frame_have_handlers_and_hooks_by_their_time() -> None:
     found = scheduler_loop(held_up(), PAGE)
     assert found.rows == (
