@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+
+import psutil
 
 from dask_efficiency.preflights.hardware.host import CannotMeasure, best_rate, least_seconds
 
@@ -154,6 +158,19 @@ def _timed(torch: Any, work: Callable[[], Any], device: str = "cuda") -> Callabl
 REDUCED_NBYTES = 16 * 2**20
 
 
+def interface_to(host: str) -> str:
+    """Name of the network interface by which a host is reached; empty if unknown."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # sends nothing
+            own = probe.getsockname()[0]
+    except OSError:
+        return ""
+    interfaces = psutil.net_if_addrs().items()
+    return next((name for name, found in interfaces if own in {one.address for one in found}), "")
+
+
 @contextmanager
 def process_group(torch: Any, group: Mapping[str, Any]) -> Iterator[str]:
     """Group of this process and another; gives the device of its data.
@@ -164,6 +181,10 @@ def process_group(torch: Any, group: Mapping[str, Any]) -> Iterator[str]:
         ``backend``: gloo or nccl; ``address``: ``host:port`` at which rank 0 listens; ``rank``: of this process, 0 or
         1; ``timeout``: seconds to wait for the other.
     """
+    # Else gloo listens where the host's name leads, which may be another network than Dask's.
+    if interface := interface_to(group["address"].rpartition(":")[0]):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
     torch.distributed.init_process_group(
         group["backend"],
         init_method=f"tcp://{group['address']}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,6 +128,12 @@ def in_two_processes(component: str, *memory: int) -> list[dict[str, Any]]:
     for process in ranks:
         process.communicate()  # it ends with its input
     return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="interfaces have other names elsewhere")
+def test_pairs_meet_on_the_interface_by_which_the_first_is_reached() -> None:
+    assert with_torch.interface_to("127.0.0.1") == "lo"
+    assert with_torch.interface_to("no such host") == ""
 
 
 @pytest.mark.needs("torch")
