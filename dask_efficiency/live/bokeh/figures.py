@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,7 @@ from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS
 SLOW_NS = 5_000_000_000
 
 
-class PagePart:
+class PagePart(ABC):
     """A figure or text of a page: a Bokeh model that draws a function of the view, every so many nanoseconds."""
 
     def __init__(self, root: Any, made_by: Callable[[TabView], Any], every_ns: int = 0) -> None:
@@ -41,9 +42,9 @@ class PagePart:
         self.made_by = made_by
         self.every_ns = every_ns
 
+    @abstractmethod
     def draw(self, made: Any) -> None:
         """Show the result."""
-        raise NotImplementedError
 
 
 class Text(PagePart):

@@ -28,7 +28,7 @@ COPIED_NBYTES = 256 * 2**20
 #: Share of a GPU's free memory that a training step fills.
 GPU_SHARE = 0.8
 
-#: Share of a worker's memory that a training step on its cores fills, and most sequences of it: a second of one core.
+#: Share of a worker's memory that a training step on its cores fills, and most sequences of it: 0.3 s of one core.
 CPU_SHARE, MAX_CPU_SEQUENCES = 0.1, 8
 
 #: Bytes of a training step for each token, layer and element of its width, in 16 bits: 34 (Korthikanti et al., MLSys
