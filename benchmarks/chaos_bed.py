@@ -44,8 +44,10 @@ PATIENCE_SECONDS = 180
 #: Tries of one piece of work, which may fail when a disk is full or a scheduler is gone.
 MAX_TRIES = 20
 
-#: In a traceback, a failure of ours. What fails in Dask's own handlers and methods passes through those that time them.
-OURS = re.compile(r"/dask_efficiency/(?!plugin/(scheduler/loop_meter|worker/shuffle_watch)|report/client_watch)")
+#: A frame of ours in a traceback, but for those that only pass a call on: Dask's own failures go through these.
+OURS = re.compile(
+    r"/dask_efficiency/(?!plugin/scheduler/loop_meter)[^\n]*+(?!\n +return (?:await )?[^\n]*\(\*args, \*\*kwargs\)\n)"
+)
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:

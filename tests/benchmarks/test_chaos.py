@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 
 from benchmarks.chaos import chaos, schedule
+from benchmarks.chaos_bed import OURS
 from benchmarks.chaos_events import EVENTS
 
 #: One whose first minute has a worker that is killed, damaged heartbeats, and a loop that is blocked.
@@ -25,3 +26,15 @@ def test_a_seed_brings_the_same_events_and_draws_again_and_all_before_any_comes_
 
     assert first(1) == first(1) != first(2)
     assert {name for name, _ in first(1)[: len(EVENTS)]} == set(EVENTS)
+
+
+def test_a_failure_of_dask_that_passes_through_what_times_it_is_not_ours():
+    def frame(path: str, line: str) -> str:
+        return f'  File "/site-packages/{path}", line 7, in handle\n    {line}\n           ^^^^^^\n'
+
+    passed_on = frame("dask_efficiency/plugin/worker/fine_metrics.py", "return await handler(*args, **kwargs)")
+    upstream = frame("distributed/shuffle/_core.py", "raise self._exception")
+    assert not OURS.search(passed_on + upstream)
+    assert not OURS.search(frame("dask_efficiency/plugin/scheduler/loop_meter.py", "step()") + upstream)
+    assert OURS.search(passed_on + frame("dask_efficiency/plugin/patches.py", "return handler(key)"))
+    assert OURS.search("WARNING - a warning of /site-packages/dask_efficiency/plugin/patches.py")
