@@ -189,7 +189,16 @@ OF_GRAPHS = (
         lambda cluster, slow: cluster.with_config({"distributed.scheduler.work-stealing": False}),
     ),
 )
-OF_PROGRAMS = (_workers(1, 2), _workers(2, 1))
+OF_PROGRAMS = (
+    *(
+        Change(
+            f"{n} workers as they were", (n, 1, "plain"), (n, 1, "plain"), lambda cluster, slow: cluster, counts=False
+        )
+        for n in (1, 2)
+    ),
+    _workers(1, 2),
+    _workers(2, 1),
+)
 
 
 @dataclass(frozen=True)

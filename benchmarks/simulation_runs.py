@@ -145,6 +145,52 @@ def array(client: Client) -> None:
     (da.exp(values) * values.T - values.mean()).std().compute()
 
 
+def svd(client: Client) -> None:
+    """Ten singular values of a matrix of 240 MB, by random projection."""
+    import dask.array as da
+
+    values = da.random.default_rng(2).random((120_000, 250), chunks=(6_000, 250))
+    da.compute(*da.linalg.svd_compressed(values, 10, n_power_iter=2, seed=da.random.default_rng(3)))
+
+
+def overlap(client: Client) -> None:
+    """Two smoothing steps of a picture of 128 MB, whose chunks need their neighbours' edges."""
+    import dask.array as da
+
+    def smooth(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return (block + np.roll(block, 1, 0) + np.roll(block, -1, 0) + np.roll(block, 1, 1) + np.roll(block, -1, 1)) / 5
+
+    values = da.random.default_rng(4).random((4_000, 4_000), chunks=(500, 500))
+    for _ in range(2):
+        values = da.map_overlap(smooth, values, depth=1, boundary="reflect")
+    values.max().compute()
+
+
+def words(client: Client) -> None:
+    """The ten most frequent of 1.2 million made-up words; pure Python, which holds the interpreter's lock."""
+    import dask.bag as db
+
+    def draw(part: int) -> list[str]:
+        rng = np.random.default_rng(part)
+        return [f"word{number}" for number in rng.zipf(1.5, 25_000) % 5_000]
+
+    db.from_sequence(range(48), npartitions=48).map(draw).flatten().frequencies(split_every=8).topk(
+        10, lambda pair: pair[1]
+    ).compute()
+
+
+def groups(client: Client) -> None:
+    """A table that is merged with its groups' means, and a function applied to each group."""
+    import dask.datasets
+
+    table = dask.datasets.timeseries(end="2000-01-21", freq="2s", seed=5)
+    means = table.groupby("name")[["x", "y"]].mean().reset_index()
+    merged = table.merge(means, on="name", suffixes=("", "_mean"))
+    merged.assign(off=(merged.x - merged.x_mean).abs()).groupby("name").off.apply(
+        lambda off: off.nlargest(3).sum(), meta=("off", "f8")
+    ).compute()
+
+
 def torch(client: Client) -> None:
     """The demo's batches through a neural network."""
     demo.infer(client, 2.0)
@@ -165,6 +211,11 @@ PROGRAMS: dict[str, Callable[[Client], None]] = {
     "array": array,
     "torch": torch,
     "demo": demo_parts,
+    # Chosen after the model.
+    "svd": svd,
+    "overlap": overlap,
+    "words": words,
+    "groups": groups,
 }
 
 
