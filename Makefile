@@ -47,8 +47,9 @@ test-all: test ## And what is beyond it: all tests on clusters, in a browser, wi
 	@$(MAKE) --no-print-directory pytest WHICH=slow
 
 .PHONY: nightly
-nightly: test-all without test-matrix ## And without each wing, on other versions, and property tests with 500 new examples: hours
+nightly: test-all without journeys test-matrix fuzz ## And without each wing, journeys, other versions, new examples, chaos: a night
 	@$(MAKE) --no-print-directory pytest WHICH='not cluster and not slow' PYTEST_ARGS=--hypothesis-profile=nightly
+	@$(BIN)/python -m benchmarks.chaos --seed $$(date +%Y%m%d)
 
 # Kilobytes of memory for each process: what a damaged file may not exceed.
 FUZZ_MEMORY ?= 6000000
