@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.metered import BYTES, WAYS
 from dask_efficiency.accounts.rows import OTHER, growth
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import GpuTimes, PrefixTimes, WorkerTimes, prefix_times
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.show.figures import format_share, harmless, shorten
+from dask_efficiency.show.figures import format_bytes, format_share, harmless, shorten
 from dask_efficiency.show.finding import Finding
 
 if TYPE_CHECKING:
@@ -36,19 +37,21 @@ def window_of(polls: Iterable[Moment], *, width: int) -> list[Moment]:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Totals of each worker, GPU and prefix at one instant, as of the last heartbeats."""
+    """Totals of each worker, GPU and prefix, and of data, at one instant, as of the last heartbeats."""
 
     at: int
     workers: WorkerTimes
     gpus: GpuTimes
     #: Settled nanoseconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Bytes and counts of data that moved since the accounts began, by ``way/unit``.
+    amounts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cluster: ClusterLedger, *, at: int) -> Details:
         """Details of a cluster now."""
         now = DetailsNow(at, cluster)
-        return cls(at, now.workers, now.gpus, now.prefixes)
+        return cls(at, now.workers, now.gpus, now.prefixes, now.amounts)
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ class DetailsNow:
     def prefixes(self) -> Mapping[str, Sequence[int]]:
         """Settled nanoseconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
         return self.cluster.finalized_by_prefix()
+
+    @cached_property
+    def amounts(self) -> Mapping[str, int]:
+        """Bytes and counts of data that moved since the accounts began, by ``way/unit``."""
+        return self.cluster.extra("amounts")
 
 
 @dataclass(frozen=True)
@@ -168,11 +176,30 @@ class LastSeconds:
         """Time of the prefixes' tasks."""
         return prefix_times({} if self.then is None else self.then.prefixes, self.now.prefixes)
 
+    @property
+    def moved_in_all(self) -> dict[str, int]:
+        """Bytes of data that moved since the accounts began, by way."""
+        return {way: n for way in WAYS if (n := self.now.amounts.get(f"{way}/{BYTES}", 0))}
+
+    @property
+    def moved(self) -> dict[str, int]:
+        """Bytes of data that moved between the instants, by the ways of :attr:`moved_in_all`."""
+        then = {} if self.then is None else self.then.amounts
+        return {way: n - then.get(f"{way}/{BYTES}", 0) for way, n in self.moved_in_all.items()}
+
 
 def mean_threads(did: Breakdown, nthreads: int) -> dict[str, float]:
     """Mean number of threads by bucket."""
     whole = did.total_ns
     return {bucket: nthreads * did.ns(bucket) / whole for bucket in did}
+
+
+def moved_text(last: LastSeconds) -> str:
+    """Data that moved, in a line: ``"Data moved (in all): made 1.2 MiB (5.0 MiB), sent 0 B (17 B)"``; may be empty."""
+    now, in_all = last.moved, last.moved_in_all
+    earlier = {way: f" ({format_bytes(n)})" for way, n in in_all.items()} if now != in_all else {}
+    row = ", ".join(f"{way} {format_bytes(n)}{earlier.get(way, '')}" for way, n in now.items())
+    return f"Data moved{' (in all)' if earlier else ''}: {row}" if row else ""
 
 
 # -- causes ----------------------------------------------------------------------------------------

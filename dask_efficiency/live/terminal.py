@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.live.last_seconds import causes_text, not_sampled_text
+from dask_efficiency.live.last_seconds import causes_text, moved_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.show.drawn_buckets import COLOURS, LETTERS, BucketShare, parts_of
@@ -113,7 +113,8 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
-    lines += wrapped(_causes_line(view)) + wrapped(_gpu_line(view)) + wrapped(_events_line(view))
+    lines += wrapped(_causes_line(view)) + wrapped(_gpu_line(view)) + wrapped(_moved_line(view))
+    lines += wrapped(_events_line(view))
     life = wrapped(f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}.", "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
@@ -193,6 +194,11 @@ def _gpu_line(view: TopView) -> str:
     found = view.last.gpus
     shares = ", ".join(f"{name} {format_share(share)}" for name, share in found.shares_of_all.items())
     return f"{len(found.gpus)} GPU{'s' * (len(found.gpus) > 1)}: {shares}." if shares else ""
+
+
+def _moved_line(view: TopView) -> str:
+    text = moved_text(view.last)
+    return f"{text}." if text else ""
 
 
 def _events_line(view: TopView) -> str:

@@ -69,6 +69,8 @@ class Observation:
     #: Parts of ``buckets`` by cause.
     bucket_causes: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
+    #: Bytes and counts of data that moved since the accounts began, by ``way/unit``.
+    amounts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def details(self) -> Details:
@@ -89,6 +91,7 @@ class Observation:
                 tuple(Gpu("", "", key) for key in self.gpus),
                 np.array(gpus, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
             ),
+            amounts=self.amounts,
         )
 
 
@@ -138,6 +141,7 @@ class TopView:
             "threads": last.threads,
             "threads_by_cause": last.threads_by_cause,
             "tasks": dict(self.tasks),
+            "moved_bytes": last.moved,
             "joined": list(self.joined),
             "left": list(self.left),
             "workers": {
@@ -157,6 +161,7 @@ class TopView:
                 "headline": in_a_line(life),
                 "efficiency": _finite(life.efficiency),
                 "thread_seconds": dict(life.breakdown),
+                "moved_bytes": last.moved_in_all,
             },
         }
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import unescape
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wa
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.accounts.worker.balance import ACTIVE_BUCKETS
+from dask_efficiency.show.figures import format_bytes
 from tests.plugin.pretended_gpu import pretend_gpu
 from tests.plugin.watch import eventually
 
@@ -42,6 +44,10 @@ class Page:
     @property
     def headline(self) -> str:
         return self.page.evaluate(TEXT, "headline")
+
+    @property
+    def moved(self) -> str:
+        return unescape(self.page.evaluate(TEXT, "moved")).replace("\xa0", " ")
 
     @property
     def pie(self) -> dict[str, float]:
@@ -183,6 +189,13 @@ def test_its_values_are_the_accounts(page: Page, client: Client) -> None:
         assert min(columns[name][i] for name in drawn) >= 0
         assert sum(columns[name][i] for name in drawn) == pytest.approx(nthreads)
     assert columns["nthreads"][-1] == 4
+
+
+def test_data_that_was_made_is_what_dask_counts(page: Page, client: Client) -> None:
+    results = client.map(bytes, range(100_000, 100_010), pure=False)
+    wait(results)
+    made = format_bytes(sum(client.nbytes().values()))
+    page.until(lambda: f"made {made}" in page.moved)
 
 
 def test_workers_come_and_go(page: Page, client: Client, cluster: LocalCluster) -> None:

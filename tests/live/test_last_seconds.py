@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from dask_efficiency.live.last_seconds import (
     LastSeconds,
     causes_text,
     last_findings,
+    moved_text,
     not_sampled_text,
 )
 from dask_efficiency.plugin.scheduler.accounts import Moment
@@ -65,6 +67,16 @@ def test_the_number_of_workers_without_samples_is_given_with_the_reason() -> Non
     assert not_sampled_text({}) == ""
     assert not_sampled_text({"a": "no\n/proc"}) == "Threads of 1 worker are not sampled: no\\n/proc"
     assert not_sampled_text({"a": "x", "b": "y"}) == "Threads of 2 workers are not sampled"
+
+
+def test_data_that_moved_stands_by_way_as_it_was_in_between_and_in_all() -> None:
+    nothing = last_seconds({})
+    assert moved_text(nothing) == ""
+    amounts = {"sent/bytes": 17, "sent/count": 1, "made/bytes": 5 * 2**20, "made/count": 3, "shuffled/count": 2}
+    first = replace(nothing, now=replace(Details.of(ClusterLedger(at=0), at=0), amounts=amounts))
+    assert moved_text(first) == "Data moved: made 5.0 MiB, sent 17 B"
+    then = Details(0, nothing.now.workers, nothing.now.gpus, amounts={"sent/bytes": 17, "made/bytes": 2**20})
+    assert moved_text(replace(first, then=then)) == "Data moved (in all): made 4.0 MiB (5.0 MiB), sent 0 B (17 B)"
 
 
 Seconds = Mapping[str, float]

@@ -30,7 +30,7 @@ def test_a_plain_view_of_a_small_cluster():
     )
 
 
-def test_gpus_causes_and_workers_without_samples_have_a_line_where_there_are_any():
+def test_gpus_causes_data_and_workers_without_samples_have_a_line_where_there_are_any():
     gpus = {"a": {"kernels": 3, "copies": 1, "idle": 6}}
     view = top_view(THEN, replace(NOW, gpus=gpus), source="x")
     assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in plain(view)
@@ -42,6 +42,10 @@ def test_gpus_causes_and_workers_without_samples_have_a_line_where_there_are_any
     assert f"\n{line}\n" in plain(view, width=100)
     assert f"\n{line}\n" in str(coloured(view, width=100, height=24))
     assert "Why" not in plain(VIEW)
+    view = top_view(THEN, replace(NOW, amounts={"spilled/bytes": 2**20}), source="x")
+    assert "\nData moved: spilled 1.0 MiB.\n" in plain(view)
+    assert "\nData moved: spilled 1.0 MiB.\n" in str(coloured(view, width=80, height=24))
+    assert "Data" not in plain(VIEW)
     view = top_view(THEN, replace(NOW, not_sampled={"a": "no /proc", "b": "no /proc"}), source="x")
     assert "\nThreads of 2 workers are not sampled: no /proc.\n" in plain(view, width=100)
 

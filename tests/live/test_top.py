@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.cli import main
@@ -132,6 +132,8 @@ def test_a_failed_meter_is_an_error_with_the_reason(address, cluster, monkeypatc
 @pytest.mark.cluster
 def test_once_as_json_is_one_object_whose_threads_add_up(client, address, tmp_path):
     diaries = [Diary(tmp_path / str(i)) for i in range(2)]
+    data = client.submit(bytes, 1_000_000)
+    wait(data)
     futures = client.map(wait_for_word, diaries, pure=False)
     eventually(lambda: all(diary.read("start") for diary in diaries))
     snapshot(client)
@@ -142,6 +144,7 @@ def test_once_as_json_is_one_object_whose_threads_add_up(client, address, tmp_pa
             else None
         )
     )
+    assert found["life"]["moved_bytes"]["made"] >= sum(client.nbytes().values())
     for diary in diaries:
         diary.write(event="go")
     assert sum(found["threads"].values()) == pytest.approx(2)

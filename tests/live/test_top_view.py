@@ -131,6 +131,13 @@ def test_causes_are_those_gained_in_between_and_the_rest_is_unknown():
     assert view.life.not_sampled == view.last.report.not_sampled == {"b": "no /proc"}
 
 
+def test_data_that_moved_is_counted_in_between_and_since_the_accounts_began():
+    then, now = (replace(one, amounts={"spilled/bytes": n, "spilled/count": n}) for one, n in ((THEN, 3), (NOW, 10)))
+    data = top_view(then, now, source="").to_dict()
+    assert (data["moved_bytes"], data["life"]["moved_bytes"]) == ({"spilled": 7}, {"spilled": 10})
+    assert top_view(None, now, source="").to_dict()["moved_bytes"] == {"spilled": 10}
+
+
 def test_gpus_are_compared_one_by_one():
     then = replace(THEN, gpus={"a": {"kernels": 5, "copies": 0, "idle": 5}, "gone": {"kernels": 99, "idle": 1}})
     now = replace(NOW, gpus={"a": {"kernels": 6, "copies": 0, "idle": 7}, "new": {"kernels": 1, "idle": 0}})

@@ -78,7 +78,7 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Headline, largest cause, pie with key, timeline, stragglers, GPUs and workers."""
+    """Headline, largest cause, pie with key, timeline, data that moved, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
     pie = pie_chart(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
@@ -86,6 +86,7 @@ def whole(tab: Tab) -> Page:
     )
     # Titles are separate texts because a figure's title does not wrap.
     titled: list[PagePart] = [
+        Text(texts.data_moved, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="moved"),
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
         Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
         gpu_bars(columns.few_gpus, **BESIDE_OTHERS),

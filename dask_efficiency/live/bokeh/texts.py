@@ -22,7 +22,7 @@ from dask_efficiency.live.bokeh.columns import (
     too_many_workers,
     with_work,
 )
-from dask_efficiency.live.last_seconds import SENTENCES, not_sampled_text
+from dask_efficiency.live.last_seconds import SENTENCES, moved_text, not_sampled_text
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
@@ -54,6 +54,12 @@ def largest_cause(view: TabView) -> str:
         share, seconds = format_share(found.share), time_span(view.last.seconds)
         sentences.insert(0, f"{SENTENCES[found.bucket][found.cause]}, {share} of the last {seconds}")
     return escape(" ".join(f"{one}." for one in sentences if one))
+
+
+def data_moved(view: TabView) -> str:
+    """Data that moved by way, in the last minutes and in all; may be empty."""
+    text = _broken_at_commas(moved_text(view.last))
+    return _since(view.seconds_by_part, text) if text else ""
 
 
 def timeline_title(view: TabView) -> str:
@@ -151,9 +157,12 @@ def _row(entry: _Entry) -> str:
 
 def _cause_row(causes: str) -> str:
     style = "color:#59636e;font-size:smaller;padding:0 0 0.2em 1.5em"
-    # Break lines between causes only.
-    text = causes.replace(" ", "&nbsp;").replace(",&nbsp;", ", ")
-    return f'<tr><td colspan="2" style="{style}">{text}</td></tr>' if causes else ""
+    return f'<tr><td colspan="2" style="{style}">{_broken_at_commas(causes)}</td></tr>' if causes else ""
+
+
+def _broken_at_commas(text: str) -> str:
+    """Text whose lines break after commas only."""
+    return text.replace(" ", "&nbsp;").replace("-", "-&NoBreak;").replace(",&nbsp;", ", ")
 
 
 def timeline_key(view: TabView) -> str:

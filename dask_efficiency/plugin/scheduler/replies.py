@@ -244,6 +244,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "buckets": cluster.breakdown().to_nanoseconds(),
         "tasks": dict(cluster.tasks),
         "gpus": own_gpus(shown.values()),
+        "amounts": cluster.extra("amounts"),
     }
 
 

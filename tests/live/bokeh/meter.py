@@ -31,6 +31,8 @@ class Meter:
         self.gpu: Callable[[str, int], GpuTotals] | None = None
         #: Share of ``thread-noncpu`` that is known to be waiting for the GIL; None where nobody samples.
         self.gil: float | None = None
+        #: Data that moved on each worker, by ``way/unit``.
+        self.amounts: dict[str, int] = {}
         self._prefixes = prefixes
         self._ledgers = {f"tcp://{i}": Ledger(2, at=0) for i in range(workers)}
         for address in self._ledgers:
@@ -53,7 +55,7 @@ class Meter:
                 gpu = self.gpu and self.gpu(address, now)
                 balance = ledger.balance(at=now * SECOND)
                 causes = SnapshotCauses(not_sampled="no /proc") if self.gil is None else waiting(balance, self.gil)
-                payload = encode(Snapshot(address, now, balance, gpu=gpu, causes=causes))
+                payload = encode(Snapshot(address, now, balance, gpu=gpu, causes=causes, amounts=self.amounts))
                 self.cluster.receive(address, payload, at=now * SECOND)
             self.poll(now * SECOND)
 

@@ -115,7 +115,7 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     meter.run_until(10)
     page = whole(tab)
     page.update()
-    title, figure = page.root.children[4:6]
+    title, figure = page.root.children[5:7]
     assert not title.visible
     assert not figure.visible
     meter.gpu = busy_gpu

@@ -67,6 +67,22 @@ def test_without_samples_the_reason_is_given(tab: Tab) -> None:
     assert not any("\n" in title for title in re.findall(r'title="([^"]*)"', texts.key_table(now)))
 
 
+def test_data_that_moved_breaks_after_a_comma_only_and_takes_no_room_without(tab: Tab) -> None:
+    meter = Meter()
+    assert texts.data_moved(view_of(tab, meter)) == ""
+    meter.amounts = {"made/bytes": 100, "read-back/bytes": 512}
+    found = texts.data_moved(view_of(tab, meter, seconds=40))
+    assert "Last 20 s" in found
+    assert found.endswith("Data&nbsp;moved:&nbsp;made&nbsp;200&nbsp;B, read-&NoBreak;back&nbsp;1.0&nbsp;kiB")
+    meter.amounts = {"made/bytes": 150, "read-back/bytes": 512}
+    tab._keep()
+    tab._kept.popleft()
+    meter.run_until(60)
+    tab.refresh()
+    assert tab.view is not None
+    assert "(in&nbsp;all):&nbsp;made&nbsp;100&nbsp;B&nbsp;(300&nbsp;B), " in texts.data_moved(tab.view)
+
+
 def seen(html: str) -> list[str]:
     """What a reader sees, tag by tag."""
     return [text for text in re.findall(r">([^<>]+)<", html) if text != "&emsp;"]
