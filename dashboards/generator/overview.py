@@ -148,9 +148,10 @@ def outcomes() -> list[Any]:
     ]
 
 
-def spill_and_pause() -> list[Any]:
-    """What too little memory costs, and on which workers."""
+def spill_pause_and_data() -> list[Any]:
+    """What too little memory costs, and on which workers; what went to disk and over the network."""
     to_memory = (Bucket.SPILL, Bucket.PAUSED)
+    moved = select("dask_efficiency_data_bytes_total")
     return [
         stack(
             About(40, "Threads lost to memory", "short", 12, 8, "no spill and no pause"),
@@ -169,6 +170,13 @@ def spill_and_pause() -> list[Any]:
             ),
             colour=COLOURS[Bucket.SPILL],
             link=("Show this worker", TO_ONE_WORKER),
+        ),
+        lines(
+            About(42, "Data moved, by way", "binBps", 24, 8, "no data moved"),
+            "Bytes a second of results that were *made*, went to disk (*spilled*) and came back (*read-back*), were "
+            "inputs *found-in-memory*, were *received* from other workers, and *sent* to workers and clients; and of "
+            "messages of P2P shuffles (*shuffled*).",
+            Query(seen(total(rate(moved), by="way"), total(gain_at_the_end(moved), by="way"), by="way"), "{{way}}"),
         ),
     ]
 
