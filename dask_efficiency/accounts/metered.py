@@ -16,8 +16,10 @@ EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS = "execute", "p2p", "transfers", "memor
 #: Labels of memory: of the worker's process, and of results in it as Dask estimates them.
 PROCESS, MANAGED = "process", "managed"
 
-#: Labels of ours. Of results: those of tasks.
+#: Labels of ours. Of results: those of tasks, and those that left a faster memory or came back, by their size in it.
 MADE = "made"
+SPILLED_UNCOMPRESSED, READ_UNCOMPRESSED = "spilled-uncompressed", "read-back-uncompressed"
+DEVICE_TO_HOST, HOST_TO_DEVICE = "device-to-host", "host-to-device"
 #: Of transfers: results that came, and results that others or clients fetched.
 RECEIVED, SENT = "received", "sent"
 #: In the background of shuffles: taking in what others send, and sending what is left at the barrier.
@@ -36,12 +38,16 @@ BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
 #: Ways of data: results are made, spilled, read back, found in memory, received, and sent to workers and clients;
 #: inputs of P2P shuffles are shuffled.
 WAYS = (
-    "made",
+    MADE,
     "spilled",
+    SPILLED_UNCOMPRESSED,
     "read-back",
+    READ_UNCOMPRESSED,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
     "found-in-memory",
-    "received",
-    "sent",
+    RECEIVED,
+    SENT,
     "shuffled",
 )
 #: Quantities that a worker keeps apart. A guess that bounds a heartbeat.
@@ -55,8 +61,8 @@ class Metered(NamedTuple):
     #: ``get-data``, ``memory-monitor``.
     context: str
     span: str
-    #: Of the tasks; in the background of a shuffle, which part of it: ``background-comms`` or ``background-disk``; of
-    #: results that were received, the sender's address.
+    #: Of the tasks; in the background of a shuffle, which part of it:
+    #: ``background-comms`` or ``background-disk``; of results that were received, the sender's address.
     prefix: str
     label: str
     unit: str

@@ -143,7 +143,9 @@ class WorkerMeter:
             rate=partial(self._rates_guard, counted.counter.add),
         )
         self._metered = MeteredWindows(
-            self._metrics.metered, self._shuffles.metered, self._pending.made, counted.transfers, levels=counted.memory
+            *(self._metrics.metered, self._shuffles.metered, self._pending.made, counted.transfers),
+            self.spills.moved,
+            levels=counted.memory,
         )
         self.hooks = WorkerHooks(
             worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at

@@ -12,10 +12,23 @@ from typing import Any
 from distributed import Worker
 from zict import Buffer
 
+from dask_efficiency.accounts.metered import (
+    BYTES,
+    COUNT,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    READ_UNCOMPRESSED,
+    RESULTS,
+    SPILLED_UNCOMPRESSED,
+    Metered,
+)
+from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.worker.log import Entry, Spilled
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
+#: Name of dask-cuda's buffer between the device and the host.
+DEVICE_BUFFER = "device_buffer"
 #: Times that are kept; some spilling of a task that began before the first of them may be missed.
 MAX_TIMES = 20_000
 #: Heartbeats in a row that may repeat the last one, because of tasks in unread messages. A guess.
@@ -26,8 +39,8 @@ class SpillWatch:
     """Notes when a worker's event loop spills, reads back, or evicts.
 
     The data of a worker is a zict buffer, or holds such buffers, as with dask-cuda. The calls that move an item to the
-    slower memory and back are timed, on this worker only, and so is the eviction by the memory manager. If the data is
-    something else, nothing is noted and nothing breaks.
+    slower memory and back are timed, on this worker only, and so is the eviction by the memory manager; what they move
+    is counted by its size in the faster memory. If the data is something else, nothing is noted and nothing breaks.
     """
 
     def __init__(self, data: Any, spilled: Callable[[int, int, bool], object]) -> None:
@@ -46,17 +59,20 @@ class SpillWatch:
         self._since = 0
         #: Calls under way, outermost first: True if it reads.
         self._reading: list[bool] = []
+        self._moved: dict[Metered, int] = {}
         self._replacements = Replacements()
 
     def start(self) -> None:
         """Begin; called in the event loop's thread, which is the only one noted."""
         self._loop = get_ident()
         put = self._replacements.put
-        for buffer in (self._data, *getattr(self._data, "__dict__", {}).values()):
+        for name, buffer in (("", self._data), *getattr(self._data, "__dict__", {}).items()):
             if not isinstance(buffer, Buffer):
                 continue
-            reads = put(READ_BACK, buffer, partial(self._timed, reading=True))
-            writes = put(WRITE_OUT, buffer, partial(self._timed, reading=False))
+            of_device = name == DEVICE_BUFFER
+            out, back = (DEVICE_TO_HOST, HOST_TO_DEVICE) if of_device else (SPILLED_UNCOMPRESSED, READ_UNCOMPRESSED)
+            reads = put(READ_BACK, buffer, partial(self._moves, buffer=buffer, way=back, reading=True))
+            writes = put(WRITE_OUT, buffer, partial(self._moves, buffer=buffer, way=out, reading=False))
             self.watching = self.watching or bool(reads or writes)
         if self.watching:
             put(EVICT, self._data, partial(self._timed, reading=False, asked=True))
@@ -75,6 +91,26 @@ class SpillWatch:
         if i < 0:
             return self._before[0] if self._before else 0
         return self._before[i] + min(at, self._stops[i]) - self._starts[i]
+
+    def moved(self) -> dict[Metered, int]:
+        """Bytes and number of the items moved so far, by their size in the faster memory."""
+        return dict(self._moved)
+
+    def _moves(self, call: Callable[..., Any], *, buffer: Any, way: str, reading: bool) -> Callable[..., Any]:
+        """A call that moves an item, timed and counted."""
+
+        def counted(key: Any, *value: Any) -> Any:
+            # A result that is still in use somewhere comes back without being read.
+            in_use = reading and key in getattr(buffer.slow, "cache", ())
+            result = call(key, *value)
+            if not in_use:
+                weight = buffer.fast.weights.get(key)  # None of one too large for that memory
+                nbytes = int(buffer.weight(key, result) if weight is None else weight)
+                add(self._moved, {Metered(RESULTS, "", "", way, BYTES): nbytes})
+                add(self._moved, {Metered(RESULTS, "", "", way, COUNT): 1})
+            return result
+
+        return self._timed(counted, reading=reading)
 
     def _timed(self, call: Callable[..., Any], *, reading: bool, asked: bool = False) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:

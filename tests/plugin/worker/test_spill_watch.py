@@ -6,7 +6,9 @@ from itertools import accumulate, count
 from types import SimpleNamespace
 from typing import Any
 
+import dask
 import pytest
+from dask.sizeof import sizeof
 from distributed.spill import SpillBuffer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,13 @@ class NotPickled:
         raise ValueError("not me")
 
 
+class Weighty:
+    """Takes up more than half of the memory, and can be referred to weakly."""
+
+    def __sizeof__(self) -> int:
+        return 700
+
+
 class Watched:
     """Times and stretches that a watch of some data notes."""
 
@@ -44,6 +53,11 @@ class Watched:
         self.watch = SpillWatch(data, lambda *row: self.times.append(row))
         self.watch.on_stretch = lambda *row: self.stretches.append(row)
         self.watch.start()
+
+    def moved(self) -> dict[str, tuple[int, int]]:
+        """Bytes and number by way."""
+        found = {(label, unit): value for (_, _, _, label, unit), value in self.watch.moved().items()}
+        return {label: (found[label, "bytes"], found[label, "count"]) for label, _ in found}
 
 
 @pytest.fixture
@@ -66,6 +80,7 @@ def test_spilling_is_noted_when_a_result_pushes_another_out_and_when_the_memory_
     assert data.evict() > 0
     assert [asked for _, _, asked in watched.times] == [False, True]
     assert "b" in data.slow
+    assert watched.moved() == {"spilled-uncompressed": (2 * sizeof(ITEM), 2)}
 
 
 @pytest.mark.usefixtures("clock")
@@ -79,6 +94,25 @@ def test_reading_back_may_push_others_out_in_a_stretch_of_its_own(data):
     assert [start for start, _, _ in watched.stretches] == ends[:-1]
     assert ends[-1] == time[1]
     assert "b" in data.slow
+    ways = ("read-back-uncompressed", "spilled-uncompressed")
+    assert watched.moved() == dict.fromkeys(ways, (sizeof(ITEM), 1))
+
+
+def test_results_are_counted_by_their_size_in_memory_when_they_go_to_disk_or_come_from_it(tmp_path):
+    with dask.config.set({"distributed.worker.memory.spill-compression": "zlib"}):
+        data = SpillBuffer(str(tmp_path / "spilled"), target=1_000)
+    watched, upstream = Watched(data), data.cumulative_metrics
+    large, still_used = bytes(50_000), Weighty()
+    data["large"] = large  # beyond all the memory: to the disk at once, and it stays there
+    data["used"] = still_used
+    data["b"] = ITEM
+    assert upstream["disk-write", "bytes"] < sizeof(large)
+    assert data["large"] == large
+    assert data["used"] is still_used  # in memory all the time
+    moved = watched.moved()
+    assert moved["spilled-uncompressed"][1] == upstream["disk-write", "count"] == 3
+    assert moved["spilled-uncompressed"][0] == sizeof(large) + sizeof(still_used) + sizeof(ITEM)
+    assert moved["read-back-uncompressed"] == (sizeof(large), upstream["disk-read", "count"])
 
 
 @pytest.mark.usefixtures("clock")
@@ -88,6 +122,7 @@ def test_a_store_that_fails_fails_as_ever_and_is_noted(data):
     with pytest.raises(TypeError):
         data["a"] = NotPickled()
     assert len(watched.times) == 1
+    assert watched.moved() == {}
     data["b"] = ITEM
     data["c"] = ITEM
     assert len(watched.times) == 2
@@ -145,6 +180,9 @@ def test_buffers_within_the_data_are_watched_as_those_of_dask_cuda():
         device[key] = key
     assert disk == {"a": "a"}
     assert len(watched.times) == 2  # the second pushes one to the host, and that another to the disk
+    assert device["a"] == "a"  # from the disk, by way of the host, and one more each way for it
+    ways = {"device-to-host": (3, 3), "host-to-device": (1, 1), "spilled-uncompressed": (2, 2)}
+    assert watched.moved() == ways | {"read-back-uncompressed": (1, 1)}
 
 
 @given(
