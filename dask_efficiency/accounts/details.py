@@ -10,7 +10,7 @@ from typing import Any
 from dask_efficiency.accounts.buckets import CAUSES, Bucket
 from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, short, text, whole
 from dask_efficiency.accounts.lines import Frame, HolderRow, Holdup, SampleRow, Stack
-from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.metered import BYTES, MEMORY, Metered
 from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
@@ -134,7 +134,10 @@ class MergedProfiles:
             kept = (worker, metered), ("", metered), ("", metered.rest)
             room = len(self.metered) < MAX_ROWS, len(self.metered) < 2 * MAX_ROWS, True
             key = next(key for key, free in zip(kept, room, strict=True) if free or key in self.metered)
-            add(self.metered, {key: value})
+            if (metered.context, metered.unit) == (MEMORY, BYTES):  # a peak, also of a worker that came twice
+                self.metered[key] = max(value, self.metered.get(key, 0))
+            else:
+                add(self.metered, {key: value})
 
 
 def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:

@@ -109,6 +109,14 @@ def test_beyond_a_bound_first_workers_and_then_labels_are_merged_and_sums_stay()
     assert sum(merged.metered.values()) == 3 * MAX_ROWS + 1
 
 
+def test_the_peak_of_a_worker_that_came_twice_is_the_higher_one():
+    merged, peak = MergedProfiles(), Metered("memory", "", "", "process", "bytes")
+    samples = Metered("memory", "", "inc", "samples", "count")
+    for level in (5, 7, 6):
+        merged.add("w", WindowDetails(metered={peak: level, samples: 1}))
+    assert merged.metered == {("w", peak): 7, ("w", samples): 3}
+
+
 def test_a_profile_of_many_places_is_bounded_and_keeps_its_sum():
     merged = MergedProfiles()
     for i in range(3):
