@@ -48,6 +48,9 @@ WORTH_SHOWING = 0.25
 #: first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
+#: Share of the time of a culprit that a user's label must cover to be named: waits just outside it share the line's
+#: cause. A guess.
+COVERED = 0.9
 #: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
 KNOWN = "wall_clock_seconds"
 
@@ -265,14 +268,14 @@ def _spilled(report: EfficiencyReport) -> str:
 
 
 def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
-    """User's own label under which tasks of the culprit's prefix spent at least the culprit's time."""
+    """User's own label under which tasks of the culprit's prefix spent nearly all of the culprit's time, or more."""
     of_prefix = {
         label: n
         for (label, unit, prefix), n in own_labels(report.metered).items()
         if (unit, prefix) == (SECONDS, culprit.prefix)
     }
     label = max(of_prefix, key=lambda label: of_prefix[label], default="")
-    return f", in your label {name_of(label)}" if label and of_prefix[label] >= culprit.seconds else ""
+    return f", in your label {name_of(label)}" if label and of_prefix[label] >= COVERED * culprit.seconds else ""
 
 
 def _long_task(report: EfficiencyReport) -> str:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.metered import own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
-from dask_efficiency.report.values import Amount, MeteredRow
-from tests.report.samples import report_of, seconds
+from dask_efficiency.report.values import Amount, MeteredRow, ProfileRow
+from tests.report.samples import causes, report_of, seconds
 
 SECOND = 1_000_000_000
 
@@ -104,6 +106,33 @@ def test_without_a_shuffle_the_section_is_empty() -> None:
 def test_moved_data_is_listed_by_way() -> None:
     report = report_of(seconds(thread_cpu=10), moved={"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)})
     assert moved(report).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
+
+
+def sleeping(label_seconds: float) -> EfficiencyReport:
+    """A report of which 8 s are a sleep, by tasks with labels."""
+    stack = (Frame("load", "etl.py", 12),)
+    return report_of(
+        seconds(thread_cpu=2, thread_noncpu=8),
+        cluster_seconds=10.0,
+        by_prefix={"load": seconds(thread_cpu=2, thread_noncpu=8)},
+        causes_by_worker={"w0": causes(**{"thread-noncpu/sleep": 8})},
+        causes_by_prefix={"load": causes(**{"thread-noncpu/sleep": 8})},
+        profile=(ProfileRow("thread-noncpu", "sleep", "load", stack, 1),),
+        metered=counted(
+            ("execute", "load", "download", "seconds", label_seconds),
+            ("execute", "load", "download", "bytes", 99.0),
+            ("execute", "load", "parse", "seconds", 1.0),
+            ("execute", "sum", "io", "seconds", 99.0),
+        ),
+    )
+
+
+@pytest.mark.parametrize(("label_seconds", "label"), [(8.5, True), (7.5, True), (7.0, False), (0.0, False)])
+def test_a_finding_on_waiting_names_the_label_that_covers_nearly_all_of_its_time(
+    label_seconds: float, label: bool
+) -> None:
+    (found,) = (one for one in find(sleeping(label_seconds)) if one.kind == "thread-noncpu/sleep")
+    assert found.where == "`load`, etl.py:12" + ", in your label download" * label
 
 
 def test_spilling_is_listed_with_the_bytes_read_back() -> None:
