@@ -13,8 +13,10 @@ SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 #: results of tasks.
 EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS = "execute", "p2p", "transfers", "memory", "results"
 
-#: Labels of memory: of the worker's process, and of results in it as Dask estimates them.
-PROCESS, MANAGED = "process", "managed"
+#: Labels of memory: of the worker's process, of results in it as Dask estimates them, and, of a prefix, how often both
+#: were sampled while its tasks ran. :data:`SHARED` follows where others ran, too.
+PROCESS, MANAGED, SAMPLES = "process", "managed", "samples"
+SHARED = ", shared"
 
 #: Labels of ours. Of results: those of tasks, and those that left a faster memory or came back, by their size in it.
 MADE = "made"
@@ -61,7 +63,7 @@ class Metered(NamedTuple):
     #: ``get-data``, ``memory-monitor``.
     context: str
     span: str
-    #: Of the tasks; in the background of a shuffle, which part of it:
+    #: Of the tasks; of memory that of tasks that ran; in the background of a shuffle, which part of it:
     #: ``background-comms`` or ``background-disk``; of results that were received, the sender's address.
     prefix: str
     label: str

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.metered import own_labels, shuffle_times
+from dask_efficiency.report.metered import MemoryPeak, memory_by_prefix, own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.sections.metered import labels, moved, shuffles
+from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
 from dask_efficiency.report.values import Amount, MeteredRow, ProfileRow
 from tests.report.samples import causes, report_of, seconds
 
@@ -106,6 +106,36 @@ def test_without_a_shuffle_the_section_is_empty() -> None:
 def test_moved_data_is_listed_by_way() -> None:
     report = report_of(seconds(thread_cpu=10), moved={"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)})
     assert moved(report).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
+
+
+def test_memory_is_listed_by_prefix_and_samples_with_others_count_only_without_better_ones() -> None:
+    rows = [
+        *counted(
+            ("memory", "", "process", "bytes", 9 * 2**30),
+            ("memory", "load", "process", "bytes", 2**30),
+            ("memory", "load", "managed", "bytes", 2**20),
+            ("memory", "load", "samples", "count", 3),
+            ("memory", "load", "process, shared", "bytes", 4 * 2**30),
+            ("memory", "load", "samples, shared", "count", 30),
+            ("memory", "sum", "process, shared", "bytes", 4 * 2**30),
+            ("memory", "sum", "managed, shared", "bytes", 2**30),
+            ("memory", "sum", "samples, shared", "count", 1),
+        ),
+        *counted(
+            ("memory", "load", "process", "bytes", 2 * 2**30), ("memory", "load", "samples", "count", 4), worker="b"
+        ),
+        *counted(("memory", "load", "process", "bytes", 8 * 2**30), worker=""),  # too many workers to keep apart
+    ]
+    report = with_rows(*rows)
+    assert memory_by_prefix(report.metered) == {
+        "sum": MemoryPeak(4 * 2**30, 2**30, 1, alone=False),
+        "load": MemoryPeak(2 * 2**30, 2**20, 7, alone=True),
+    }
+    assert memory(report).rows == (
+        ("sum", "4.0 GiB", "1.0 GiB", "1 sample, shared"),
+        ("load", "2.0 GiB", "1.0 MiB", "7 samples, alone"),
+    )
+    assert moved(report).lines == ("most memory at a time: 9.0 GiB of a's process, 0 B of results (by heartbeat)",)
 
 
 def sleeping(label_seconds: float) -> EfficiencyReport:

@@ -144,7 +144,7 @@ class WorkerMeter:
         )
         self._metered = MeteredWindows(
             *(self._metrics.metered, self._shuffles.metered, self._pending.made, counted.transfers),
-            self.spills.moved,
+            *(self.spills.moved, counted.samples),
             levels=counted.memory,
         )
         self.hooks = WorkerHooks(

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from distributed import Scheduler, Worker
@@ -20,12 +20,15 @@ from dask_efficiency.accounts.metered import (
     MEMORY,
     PROCESS,
     RECEIVED,
+    SAMPLES,
     SECONDS,
     SENT,
+    SHARED,
     SPILL_LABELS,
     TRANSFERS,
     Metered,
 )
+from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.worker.fine_metrics import NewDigests
@@ -135,6 +138,7 @@ class ProcessMetrics:
         self._new_digests = NewDigests(worker.digests_total)
         #: Bytes and messages so far by sender's address; further senders count as one.
         self._received: dict[str, list[int]] = {}
+        self._samples: dict[Metered, int] = {}
 
     def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
         """Task rates of a heartbeat.
@@ -165,12 +169,24 @@ class ProcessMetrics:
         return found
 
     def memory(self) -> dict[Metered, int]:
-        """Bytes of the process at Dask's last measurement, and of its results by Dask's estimate."""
-        worker = self._worker
-        looks, spilled = worker.monitor.quantities["memory"], getattr(worker.data, "spilled_total", None)
-        found = {Metered(MEMORY, "", "", PROCESS, BYTES): int(looks[-1])} if looks else {}
-        managed = worker.state.nbytes - (0 if spilled is None else spilled.memory)
-        return found | {Metered(MEMORY, "", "", MANAGED, BYTES): max(0, int(managed))}
+        """Bytes of the process now, and of its results by Dask's estimate; again for each prefix whose tasks run."""
+        worker, state = self._worker, self._worker.state
+        spilled = getattr(worker.data, "spilled_total", None)
+        managed = state.nbytes - (0 if spilled is None else spilled.memory)
+        levels = {PROCESS: int(worker.monitor.get_process_memory()), MANAGED: max(0, int(managed))}
+        found = {Metered(MEMORY, "", "", label, BYTES): level for label, level in levels.items()}
+        running = {ts.prefix[:MAX_PREFIX_LENGTH] for ts in chain(state.executing, state.long_running)}
+        how = "" if len(running) == 1 and len(Worker._instances) <= 1 else SHARED
+        for prefix in running:
+            samples = Metered(MEMORY, "", prefix, SAMPLES + how, COUNT)
+            if samples in self._samples or len(self._samples) < MAX_METERED // 4:
+                add(self._samples, {samples: 1})
+                found |= {Metered(MEMORY, "", prefix, label + how, BYTES): level for label, level in levels.items()}
+        return found
+
+    def samples(self) -> dict[Metered, int]:
+        """Number of samples of the memory so far while tasks of each prefix ran."""
+        return dict(self._samples)
 
     def _read_transfers(self) -> None:
         """Count the transfers that were logged since the last call; the log is bounded."""

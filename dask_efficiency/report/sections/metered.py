@@ -1,13 +1,13 @@
-"""Sections on P2P shuffles, moved bytes, and users' own labels."""
+"""Sections on P2P shuffles, moved bytes, memory, and users' own labels."""
 
 from __future__ import annotations
 
 from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
-from dask_efficiency.report.metered import own_labels, shuffle_times
+from dask_efficiency.report.metered import memory_by_prefix, own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import SCREEN, Extent, Section, Table, section
-from dask_efficiency.show.figures import format_bytes, format_seconds, name_of
+from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, name_of
 
 #: Seconds of waiting for the worker that sent last, from which it is named. A guess.
 MIN_WAITED_SECONDS = 0.01
@@ -39,13 +39,27 @@ def _peak(report: EfficiencyReport) -> str:
     """Worker process with the largest peak of memory, and the part of it in results."""
     peaks: dict[str, dict[str, float]] = {}
     for row in report.metered:
-        if row.context == MEMORY and row.worker:
+        if row.context == MEMORY and row.worker and not row.prefix:
             peaks.setdefault(row.worker, {})[row.label] = row.value
     if not peaks:
         return ""
     most = max(peaks, key=lambda worker: peaks[worker].get(PROCESS, 0.0))
     process, managed = (format_bytes(peaks[most].get(label, 0.0)) for label in (PROCESS, MANAGED))
     return f"most memory at a time: {process} of {name_of(most)}'s process, {managed} of results (by heartbeat)"
+
+
+def memory(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Peaks of memory by prefix, and how sure they are."""
+    found = memory_by_prefix(report.metered)
+    rows = tuple(
+        (
+            *(name_of(prefix), format_bytes(peak.process), format_bytes(peak.managed)),
+            f"{format_count(peak.samples, 'sample')}, {'alone' if peak.alone else 'shared'}",
+        )
+        for prefix, peak in list(found.items())[: extent.prefixes]
+    )
+    few = f"the {len(rows)} largest of {len(found)}" if len(found) > len(rows) else ""
+    return section("Memory by prefix", few, Table(("prefix", "process", "results", "how sure"), rows, words=(0, 3)))
 
 
 def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

@@ -20,7 +20,7 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds, scheduler_loop
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
-from dask_efficiency.report.sections.metered import labels, moved, shuffles
+from dask_efficiency.report.sections.metered import labels, memory, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
 from dask_efficiency.report.values import PHASES
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
@@ -375,6 +375,6 @@ def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 #: Sections of a report from top to bottom; those without content have no blocks.
 SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
     *(more_findings, losses, meanings, culprits, flame_graph, holds, factors, through_the_run, critical_path),
-    *(stragglers, long_tail, skew, shuffles, moved, labels, gpus, workers, lost_workers, prefixes, spans, repeats),
-    *(phases, scheduler_loop, outside, details, not_measured, notes, environment, code),
+    *(stragglers, long_tail, skew, shuffles, moved, memory, labels, gpus, workers, lost_workers),
+    *(prefixes, spans, repeats, phases, scheduler_loop, outside, details, not_measured, notes, environment, code),
 )
