@@ -306,7 +306,7 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
     where = f"{format_count(tasks, 'task')}, up to {times} times, most of {name_of(most)}"
     found = _beside("repeats", where=where, lost_seconds=lost, evidence={"tasks": tasks, "times": times})
     # Threads are idle between those tasks as between others.
-    return [_bounded(found, min(lost / held, 1.0) * report.cluster_seconds)]
+    return [_bounded(found, lost / max(held, lost) * report.cluster_seconds)]
 
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:

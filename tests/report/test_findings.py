@@ -212,6 +212,9 @@ def test_results_that_were_made_again_are_a_finding_with_their_share_of_all_time
         "The same results were computed again: saves up to 4.0 s. 100 tasks, up to 2 times, most of load",
         "Use persist() for what is used again.",
     )
+    # a damaged file, whose workers held no slot
+    none_held = replace(report, by_worker={"w0": seconds(idle=20)})
+    assert next(one for one in find(none_held) if one.kind == "repeats").saves_seconds == 10.0
 
 
 def test_idle_gpus_are_a_finding_without_a_saving() -> None:
