@@ -19,6 +19,9 @@ RECOMPUTED = "dask-efficiency-recomputed"
 #: Key of the host's sensors in the metric.
 SENSORS = "sensors"
 
+#: Key, in the metric, of the file that counts the kernel's kills for memory in the worker's group, and its number.
+OOM_KILLS = "oom_kills"
+
 #: Key, in a worker's answers, of what it does not measure because its distributed differs.
 STAYS_OFF = "stays_off"
 

@@ -1,9 +1,10 @@
-"""Processors of the host that this process may use, and how long the control group's CPU limit stopped it."""
+"""Processors of the host that this process may use, and what its control group's limits did to it."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ _TIMES, _NOT_COMPUTING = 8, (3, 4, 7)
 
 def own_processors() -> Processors:
     """Processors of this process; all of the machine if the system does not tell."""
-    quota, group = _least_limit(_own_cgroup())
+    quota, group = _least_limit(_own_cgroup("cpu"))
     affinity = _affinity()
     return Processors(
         machine=f"{platform.node()} {_text(_BOOT)}".strip()[:200],
@@ -54,15 +55,15 @@ def _used(affinity: int) -> ProcessorTime | None:
     return ProcessorTime(everything * tick, computing * tick, time.process_time_ns())
 
 
-def _own_cgroup() -> str:
-    """Path of this process's control group: version 2, else the CPU controller of version 1."""
+def _own_cgroup(controller: str) -> str:
+    """Path of this process's control group: version 2, else that of a controller of version 1."""
     version_1 = ""
     for line in _text(_OWN_CGROUPS).splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if not controllers and (_CGROUPS / "cgroup.controllers").exists():
             return path
-        if "cpu" in controllers.split(","):
-            version_1 = f"cpu{path}"
+        if controller in controllers.split(","):
+            version_1 = f"{controller}{path}"
     return version_1
 
 
@@ -76,11 +77,14 @@ def _namespace() -> str:
 
 def _least_limit(path: str) -> tuple[float | None, str]:
     """Least CPU limit, in cores, of a control group and its ancestors, and the group that has it."""
-    folder = _CGROUPS / path.lstrip("/")
-    # Inside a container its own group is mounted as the root.
-    groups = [group for group in (folder, *folder.parents) if group.is_relative_to(_CGROUPS)]
-    limits = ((_limit(group), str(group)) for group in groups)
+    limits = ((_limit(group), str(group)) for group in _with_ancestors(path))
     return min(((limit, group) for limit, group in limits if limit is not None), default=(None, ""))
+
+
+def _with_ancestors(path: str) -> list[Path]:
+    """Folders of a control group and its ancestors; inside a container its own group is mounted as the root."""
+    folder = _CGROUPS / path.lstrip("/")
+    return [group for group in (folder, *folder.parents) if group.is_relative_to(_CGROUPS)]
 
 
 def _limit(group: Path) -> float | None:
@@ -99,6 +103,20 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def oom_counter() -> Path | None:
+    """File that counts the processes of this one's control group that the kernel killed for memory; None without."""
+    # Where a group has no memory controller, its ancestor's counts for it.
+    names = ("memory.events", "memory.oom_control")  # version 2, and version 1
+    files = (group / name for group in _with_ancestors(_own_cgroup("memory")) for name in names)
+    return next((file for file in files if oom_kills(file) is not None), None)
+
+
+def oom_kills(file: Path | str) -> int | None:
+    """Processes that such a file has counted; None if it cannot be read."""
+    found = re.search(r"^oom_kill (\d+)$", _text(Path(file)), re.MULTILINE)
+    return None if found is None else int(found[1])
 
 
 #: Bytes read of ``cpu.stat``; the first lines are the ones needed.
@@ -122,7 +140,7 @@ class Throttling:
     @classmethod
     def own(cls) -> Throttling:
         """Throttling by the control group that limits this process most."""
-        quota, group = _least_limit(_own_cgroup())
+        quota, group = _least_limit(_own_cgroup("cpu"))
         return cls(Path(group) if quota is not None else None)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
-from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
+from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY
 from dask_efficiency.accounts.cluster.scheduler_loop import STREAM
 from dask_efficiency.accounts.lines import EVENT_LOOP, IMPORT, Frame, blamed, is_the_users, place_of
 from dask_efficiency.report.gpu import waiting_seconds
@@ -67,7 +67,7 @@ class Facts:
     fills_workers: bool = False
     #: Share of the idle time for the scheduler in which workers' event loops imported modules.
     importing: float = 0.0
-    #: Share of lost and recomputed time for which nannies killed workers for memory.
+    #: Share of lost and recomputed time for which nannies or the kernel killed workers for memory.
     lost_for_memory: float = 0.0
     #: ``distributed.scheduler.worker-saturation``, and the value at which round trips would leave no slot idle.
     saturation: float = _UNKNOWN
@@ -215,9 +215,10 @@ def _importing(report: EfficiencyReport) -> float:
 
 
 def _lost_for_memory(report: EfficiencyReport) -> float:
-    cost = [(one.ns + one.recomputed_ns, one.reason.startswith(FOR_MEMORY)) for one in report.lost_workers]
+    cost = [(one.ns + one.recomputed_ns, one.reason) for one in report.lost_workers]
     whole = sum(ns for ns, _ in cost)
-    return sum(ns for ns, for_memory in cost if for_memory) / whole if whole else 0.0
+    memory = sum(ns for ns, reason in cost if reason.startswith(FOR_MEMORY) or reason.endswith(BY_KERNEL))
+    return memory / whole if whole else 0.0
 
 
 def _saturation_needed(report: EfficiencyReport) -> float:

@@ -67,7 +67,7 @@ _ONE_TASK = (
 )
 _KILLED = (
     lambda facts: facts.lost_for_memory > MOST,
-    "Give workers more memory, or make partitions smaller: nannies killed workers near their limit.",
+    "Give workers more memory, or make partitions smaller: workers were killed for lack of memory.",
 )
 
 _OVERHEAD = FindingKind(

@@ -7,13 +7,14 @@ what the test measured around it; on a machine with nothing else to do, they are
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import dask
 import pytest
 from distributed import Client, wait
 
-from dask_efficiency import efficiency_report
+from dask_efficiency import efficiency_report, snapshot
 from tests.plugin import tasks
 from tests.plugin.tasks import Stopwatch
 from tests.plugin.watch import (
@@ -29,6 +30,7 @@ from tests.plugin.watch import (
     nothing_runs,
     off_cpu,
     set_status,
+    silence,
     states,
     timed_report,
 )
@@ -422,3 +424,35 @@ def test_a_restart_books_running_tasks_as_cancelled_or_lost(mortal_client, diary
     gone = report.breakdown["cancelled"] + report.breakdown["lost-worker"]
     assert gone >= asked - start["start"]
     assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu([result]), window.closed - asked)
+
+
+def count_kills(dask_worker: Any, file: str) -> None:
+    """Have a worker read another count of the kernel's kills than that of its control group."""
+    dask_worker.plugins["dask-efficiency-worker"].meter.oom_counter = Path(file)
+
+
+def test_a_worker_that_the_kernel_killed_is_told_from_one_that_another_signal_ended(
+    mortal_client, attendance, tmp_path
+):
+    client, counter = mortal_client, tmp_path / "memory.events"
+    first, second = known = addresses(client)
+    counter.write_text("oom_kill 3\n")
+    client.run(count_kills, file=str(counter))
+
+    def has_heard(address: str, kills: int) -> bool:
+        payload = client.cluster.scheduler.workers[address].metrics.get("efficiency", {})
+        return list(payload.get("oom_kills", ())) == [str(counter), kills]
+
+    eventually(lambda: all(has_heard(address, 3) for address in known))
+    silence(client, first)
+    counter.write_text("oom_kill 4\n")
+    kill(client, first)
+    eventually(lambda: has_heard(second, 4))
+    kill(client, second)
+    losses = client.cluster.scheduler.plugins["dask-efficiency"]._meter.accounts.cluster.losses
+    eventually(lambda: len(losses) == 2 and all(loss.reason for loss in losses))
+    reasons = {one.worker: one.reason for one in snapshot(client).lost_workers}
+    assert reasons == {
+        attendance.names[first]: "killed by SIGKILL, by the kernel: out of memory",
+        attendance.names[second]: "killed by SIGKILL",
+    }

@@ -8,7 +8,7 @@ import pytest
 
 from dask_efficiency.accounts.processors import cores
 from dask_efficiency.plugin import processors
-from dask_efficiency.plugin.processors import Throttling, own_processors
+from dask_efficiency.plugin.processors import Throttling, oom_counter, oom_kills, own_processors
 
 
 @pytest.fixture
@@ -127,3 +127,41 @@ def test_without_a_limit_nothing_is_read(tmp_path):
     assert not Throttling(None).limited
     assert not Throttling(tmp_path).limited
     assert Throttling(None).more() == 0
+
+
+EVENTS = "low 0\nhigh 0\nmax 7\noom 5\noom_kill {}\noom_group_kill 1\n"
+CONTROL = "oom_kill_disable 0\nunder_oom 1\noom_kill {}\n"
+
+
+@pytest.mark.parametrize(
+    ("own", "counter", "text"),
+    [
+        ("0::/pod/app", "pod/app/memory.events", EVENTS),
+        ("0::/pod/app", "pod/memory.events", EVENTS),  # the group has no memory controller
+        ("0::/../host", "memory.events", EVENTS),  # of a container, mounted as the root
+        ("8:cpu:/other\n5:memory:/pod", "memory/pod/memory.oom_control", CONTROL),  # version 1
+        ("5:memory:/host/pod\n0::/pod", "memory/memory.oom_control", CONTROL),
+    ],
+)
+def test_the_kernels_kills_of_the_own_control_group_are_counted(cgroups, own, counter, text):
+    processors._OWN_CGROUPS.write_text(f"{own}\n")
+    if counter.endswith("events"):
+        (cgroups / "cgroup.controllers").write_text("memory")
+    file = cgroups / counter
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text.format(3))
+    assert oom_counter() == file
+    assert oom_kills(str(file)) == 3
+    file.write_text(text.format(4))
+    assert oom_kills(file) == 4
+
+
+def test_without_a_counter_that_can_be_read_there_are_no_kernels_kills(cgroups):
+    assert oom_counter() is None  # not even the list of its own groups
+    (cgroups / "cgroup.controllers").write_text("memory")
+    processors._OWN_CGROUPS.write_text("0::/pod\n")
+    assert oom_counter() is None
+    (cgroups / "pod" / "memory.events").mkdir(parents=True)  # not readable, for any user
+    (cgroups / "memory.events").write_text("oom 5\n")  # of an old kernel
+    assert oom_counter() is None
+    assert oom_kills(cgroups / "pod" / "memory.events") is None

@@ -196,8 +196,16 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
 
 
-def test_the_cost_of_workers_killed_by_their_nannies_is_for_memory() -> None:
-    killed = LostWorker("a", "killed by its nanny at 96% of its memory limit", False, 2, {}, 4, 1)
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "killed by its nanny at 96% of its memory limit",
+        "killed by SIGKILL, by the kernel: out of memory",
+        "killed by SIGKILL, probably by the kernel: out of memory",
+    ],
+)
+def test_the_cost_of_workers_killed_by_their_nannies_or_the_kernel_is_for_memory(reason: str) -> None:
+    killed = LostWorker("a", reason, False, 2, {}, 4, 1)
     other = LostWorker("b", "killed by SIGKILL", False, 2, {}, 0, 0)
     assert facts_of(report_of(lost_workers=(killed, other))).lost_for_memory == 0.75
 

@@ -12,6 +12,9 @@ from dask_efficiency.accounts.rows import cap, scale_down
 NOT_KNOWN = "nobody knows why"
 #: Start of the reason if a worker was above its memory limit.
 FOR_MEMORY = "killed by its nanny"
+#: Reason if a signal killed it, and its end if the kernel sent it for lack of memory.
+SIGKILLED = "killed by SIGKILL"
+BY_KERNEL = "by the kernel: out of memory"
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +30,8 @@ class Loss:
     reason: str = ""
     #: The way in which the scheduler noticed, if there is no reason.
     noticed: str = ""
+    #: Its host, a file that counts its control group's kills for memory, and their number at its last heartbeat.
+    oom_kills: tuple[str, str, int] | None = None
     #: Its tasks by prefix when it was removed; None if unknown.
     assigned: Mapping[str, int] | None = None
     #: Its ``lost-worker`` time, and that of its running tasks by prefix.

@@ -9,11 +9,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pickle import dumps
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
-from dask_efficiency.accounts.cluster.losses import Loss
+from dask_efficiency.accounts.cluster.losses import SIGKILLED, Loss
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.slow_worker import SlowWorker
@@ -24,6 +26,7 @@ from dask_efficiency.plugin.guard import decoration
 from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, EVERYTHING, FINAL_SNAPSHOT, METRIC, OP, STAYS_OFF
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.patches import stays_off
+from dask_efficiency.plugin.processors import oom_kills
 from dask_efficiency.plugin.scheduler import departures
 from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
@@ -200,6 +203,8 @@ class ClusterAccounts:
         self.work.worker_left(address)
         self._ask_again.pop(address, None)
         presence = self.cluster.present.get(address)
+        if presence is not None and ws is not None:
+            presence.loss.oom_kills = departures.oom_kills(ws.host, ws.metrics.get(METRIC))
         self.cluster.worker_left(address, at=at)
         if presence is not None and presence in self.cluster.closing:
             self._background.call_later(FINAL_SNAPSHOT_NS / 2e9, self.ask_leaving, presence)
@@ -220,11 +225,16 @@ class ClusterAccounts:
 
     async def _ask_nanny(self, loss: Loss, nanny: str, pid: int) -> None:
         """Ask the nanny of a worker that vanished for the reason, which it had time to notice."""
-        lines = await self._workers.ask_directly(nanny, "get_logs", n=departures.LOG_LINES)
+        ask = partial(self._workers.ask_directly, nanny)
+        lines = await ask("get_logs", n=departures.LOG_LINES)
         if lines is None:
             loss.noticed += ", and its nanny does not answer"
-        elif not loss.reason:
-            self._meter.guard(setattr, loss, "reason", departures.in_log(lines, pid))
+            return
+        reason = self._meter.guard(departures.in_log, lines, pid)
+        if reason == SIGKILLED and loss.oom_kills is not None:
+            answer = await ask("run", function=dumps(oom_kills), args=dumps((loss.oom_kills[1],)))
+            reason = self._meter.guard(departures.by_kernel, loss, answer, self.cluster.losses)
+        loss.reason = loss.reason or reason or ""
 
     def _is_there(self, address: str, ws: WorkerState) -> bool:
         """True if the accounts know the server at an address."""

@@ -1,4 +1,4 @@
-"""Departures: the reason why a worker left, from upstream's events, the removal's stimulus, and its nanny's log."""
+"""Departures: why a worker left, by upstream's events, the removal's stimulus, its nanny's log, the kernel's count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from signal import Signals
 from typing import Any
 
-from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
+from dask_efficiency.accounts.cluster.losses import BY_KERNEL, FOR_MEMORY, SIGKILLED, Loss
+from dask_efficiency.plugin.names import OOM_KILLS
 
 #: Topics of upstream's events, and the scheduler's action when workers were silent for too long.
 NANNY_KILLS = "worker-restart-memory"
@@ -16,6 +17,9 @@ SILENT = "worker-ttl-timed-out"
 
 #: Lines of a nanny's log that are read; nannies of one process share its log.
 LOG_LINES = 200
+
+#: Characters of a path on Linux.
+PATH_MAX = 4096
 
 #: How the scheduler noticed, by stimulus of the removal.
 _NOTICED = {
@@ -72,6 +76,28 @@ def in_log(lines: Iterable[Any], pid: int) -> str:
             number, status = found.groups()
             return f"exited with status {status}" if number is None else f"killed by {_signal(int(number))}"
     return ""
+
+
+def oom_kills(host: str, payload: object) -> tuple[str, str, int] | None:
+    """:attr:`Loss.oom_kills` by the payload of a worker's last heartbeat; None if it has none."""
+    match payload.get(OOM_KILLS) if isinstance(payload, Mapping) else None:
+        case [str(file), int(kills)] if len(file) <= PATH_MAX:
+            return host, file, kills
+    return None
+
+
+def by_kernel(loss: Loss, answer: object, losses: Iterable[Loss]) -> str:
+    """Reason of a worker that SIGKILL ended, by its nanny's answer: what its control group has counted now.
+
+    If more workers of the group vanished since its last heartbeat than the kernel has killed, each may have had another
+    reason. Those of which it is known that they had are none of them.
+    """
+    match loss.oom_kills, answer:
+        case (host, file, before), {"result": int(kills)} if kills > before:
+            others = (one.oom_kills for one in losses if not one.reason or one.reason.endswith(BY_KERNEL))
+            died = sum(1 for its in others if its and its[:2] == (host, file) and before <= its[2] < kills)
+            return f"{SIGKILLED}, {'' if died <= kills - before else 'probably '}{BY_KERNEL}"
+    return SIGKILLED
 
 
 def _signal(number: int) -> str:

@@ -26,7 +26,7 @@ from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.patches import stays_off
-from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.plugin.processors import oom_counter, oom_kills, own_processors
 from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics, ShuffleWatch
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
@@ -123,6 +123,7 @@ class WorkerMeter:
         self._metrics = FineMetrics(worker.digests_total)
         self._process_metrics = counted = ProcessMetrics(worker)
         self._sensors = WorkerSensors(worker)
+        self.oom_counter = oom_counter()
         self.threads = TaskThreads(worker)
         parts = self._parts
         self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in parts))
@@ -251,6 +252,8 @@ class WorkerMeter:
         sensors = self._sensors.latest()
         if sensors:
             payload[names.SENSORS] = sensors
+        if self.oom_counter is not None:
+            payload[names.OOM_KILLS] = str(self.oom_counter), oom_kills(self.oom_counter)
         self.hooks.sample()
         self._parts.each("heartbeat")
         self._heartbeats_ns += thread_time_ns() - began

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.plugin.scheduler.departures import for_memory, in_log, on_closing, on_removal, silent
+from dask_efficiency.accounts.cluster.losses import Loss
+from dask_efficiency.plugin.scheduler.departures import (
+    PATH_MAX,
+    by_kernel,
+    for_memory,
+    in_log,
+    on_closing,
+    on_removal,
+    oom_kills,
+    silent,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +77,51 @@ def test_a_nannys_log_has_the_end_of_a_process():
     assert in_log(lines, 7) == "exited with status 1"
     assert in_log(lines, 8) == ""
     assert in_log([], 14099) == ""
+
+
+@pytest.mark.parametrize(
+    ("payload", "known"),
+    [
+        ({"oom_kills": ["/events", 3]}, ("host", "/events", 3)),
+        ({"oom_kills": ("/events", None)}, None),
+        ({"oom_kills": ["/" * (PATH_MAX + 1), 3]}, None),
+        ({"oom_kills": 3}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_heartbeat_has_the_kernels_kills_so_far(payload, known):
+    assert oom_kills("host", payload) == known
+
+
+SURE = "killed by SIGKILL, by the kernel: out of memory"
+PROBABLE = "killed by SIGKILL, probably by the kernel: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "others", "reason"),
+    [
+        (("host", "/events", 3), 4, [], SURE),
+        (("host", "/events", 3), 3, [], "killed by SIGKILL"),
+        (("host", "/events", 3), None, [], "killed by SIGKILL"),
+        (None, 4, [], "killed by SIGKILL"),
+        # Of two that vanished, the kernel has killed both, or one.
+        (("host", "/events", 3), 5, [Loss(oom_kills=("host", "/events", 3))], SURE),
+        (("host", "/events", 3), 4, [Loss(oom_kills=("host", "/events", 3))], PROBABLE),
+        (("host", "/events", 3), 4, [Loss(oom_kills=("host", "/events", 3), reason=PROBABLE)], PROBABLE),
+        # These others left before or after the kill, for another reason, or in another group.
+        (("host", "/events", 3), 4, [Loss(oom_kills=("host", "/events", 4))], SURE),
+        (("host", "/events", 3), 4, [Loss(oom_kills=("host", "/events", 2), reason=SURE)], SURE),
+        (("host", "/events", 3), 4, [Loss(oom_kills=("host", "/events", 3), reason="killed by SIGKILL")], SURE),
+        (("host", "/events", 3), 4, [Loss(oom_kills=("host", "/events", 3), reason="retired")], SURE),
+        (("host", "/events", 3), 4, [Loss(oom_kills=("other", "/events", 3)), Loss()], SURE),
+    ],
+)
+def test_the_kernel_killed_a_worker_if_it_counted_a_kill_since_its_last_heartbeat(before, now, others, reason):
+    loss = Loss(oom_kills=before)
+    assert by_kernel(loss, {"status": "OK", "result": now}, [*others, loss]) == reason
+
+
+def test_a_nanny_that_gives_no_count_leaves_the_signal_as_the_reason():
+    loss = Loss(oom_kills=("host", "/events", 3))
+    assert by_kernel(loss, None, [loss]) == "killed by SIGKILL"
