@@ -179,6 +179,8 @@ class WorkerHalves:
 
         async def ask(address: str, delay: float) -> TimedAnswer:
             nonlocal heard
+            if address not in self._scheduler.workers:  # it left since: nobody would cancel the question
+                return OSError("it vanished"), monotonic_ns()
             timeout = min(usual, silent_seconds) if address in self._silent else usual
             question = {**message, "delay": delay} if delay else dict(message)
             asked = asyncio.ensure_future(self._scheduler.broadcast(msg=question, workers=[address], on_error="return"))

@@ -59,6 +59,22 @@ def test_every_worker_has_its_answer_or_the_error(halves):
     assert str(answers["silent"][0]) == "no answer in 0.05 s"
 
 
+def test_a_worker_that_left_before_it_was_asked_is_not_waited_for(meter, scheduler):
+    async def check() -> None:
+        asked = asyncio.create_task(waiting(meter, HOUR).take(names.OPEN, "w", take))
+        await asyncio.sleep(0)  # the questions are made, and none is sent
+        del scheduler.workers["silent"]
+        await asked
+
+    taken: dict[str, Any] = {}
+
+    def take(address: str, answer: Any, at: int) -> None:
+        taken[address] = answer
+
+    asyncio.run(check())
+    assert str(taken["silent"]) == "it vanished"
+
+
 def test_each_answer_is_taken_as_it_comes(meter):
     async def check() -> None:
         taken: dict[str, Any] = {}
