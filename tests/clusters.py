@@ -16,6 +16,8 @@ from distributed import Client, LocalCluster
 import tests.plugin.tasks
 import tests.plugin.watch
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.plugin.names import PLUGIN
+from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from tests.plugin.tasks import Diary
 from tests.plugin.watch import Attendance, eventually, nothing_runs
 
@@ -64,6 +66,14 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
         client.register_plugin(EfficiencyPlugin())
         eventually(lambda: nothing_runs(client))
         yield client
+
+
+@pytest.fixture
+def watch(cluster: LocalCluster, client: Client) -> Iterator[IdleWatch]:
+    """The watch on the scheduler, which is in this process."""
+    watch: IdleWatch = cluster.scheduler.plugins[PLUGIN]._meter.accounts.idle
+    yield watch
+    assert watch.guard.off is None
 
 
 @pytest.fixture

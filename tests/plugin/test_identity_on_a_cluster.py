@@ -21,6 +21,7 @@ from tests.plugin.watch import (
     addresses,
     after_the_scheduler,
     ahead_of_the_clock,
+    assert_between,
     between,
     eventually,
     kill,
@@ -33,9 +34,6 @@ from tests.plugin.watch import (
 )
 
 pytestmark = pytest.mark.cluster
-
-#: What a worker's total may be off an independent clock by: 0.1 %, at least 10 ms.
-RELATIVE, ABSOLUTE = 0.001, 0.010
 
 FREE = (*FREE_BUCKETS, "no-work")
 
@@ -57,11 +55,6 @@ def timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any, float]:
     before = time.monotonic()
     value = function(*args)
     return before, value, time.monotonic()
-
-
-def assert_between(seconds: float, low: float, high: float, what: str) -> None:
-    slack = max(ABSOLUTE, RELATIVE * high)
-    assert low - slack <= seconds <= high + slack, f"{what}: {seconds:.4f} s; expected {low:.4f} to {high:.4f} s"
 
 
 def test_each_snapshot_of_a_worker_adds_up_to_the_nanosecond(client, diary):
@@ -126,14 +119,8 @@ def test_a_report_across_a_kill_counts_the_worker_until_it_was_removed(mortal_cl
         eventually(lambda: attendance.joined.keys() - {first, second})
         there = after_the_scheduler(client)
         future.result()
-    (again,) = attendance.joined.keys() - {first, second}
-    row = report.by_worker[attendance.names[first]]
-    least = attendance.left[first] - window.entered + window.left - there
-    most = gone - window.opened + window.closed - attendance.joined[again]
-    assert_between(row.total / 2, least, most, "the worker that was killed, and the one in its place")
-    assert row["lost-worker"] > 0
-    other = report.by_worker[attendance.names[second]]
-    assert_between(other.total / 2, window.least, window.most, "the other worker")
+    assert report.by_worker[attendance.names[first]]["lost-worker"] > 0
+    attendance.assert_lives(report, window, gone=gone, there=there)
 
 
 def test_a_worker_that_joins_inside_a_window_counts_from_when_it_was_there(new_cluster):

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 from typing import Any
 
 import dask
-import numpy as np
 import pytest
 from distributed import Client, wait
 from distributed.shuffle._disk import DiskShardsBuffer
 
-from dask_efficiency import EfficiencyReport, RunTrace, efficiency_report
+from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.report.metered import ShuffleTimes, shuffle_times
-from tests.plugin.watch import eventually
+from tests.plugin.watch import Window, addresses, after_the_scheduler, between, eventually, kill, timed_report
 
 pytestmark = pytest.mark.cluster
 da = pytest.importorskip("dask.array")
 pytest.importorskip("dask.dataframe")
+
+THREADS = 4
 
 
 def upstream(client: Client, where: str) -> float:
@@ -33,14 +33,19 @@ def upstream(client: Client, where: str) -> float:
     return sum(client.run(count).values())
 
 
-def check(report: EfficiencyReport, client: Client, before: tuple[float, float]) -> ShuffleTimes:
+def check_sum(report: EfficiencyReport, window: Window) -> None:
+    """Check that the workers' buckets add up to their threads times the window, by a clock of the test's own."""
+    assert sum(row.total_ns for row in report.by_worker.values()) == report.breakdown.total_ns
+    assert report.breakdown.total == between(THREADS * window.least, THREADS * window.most)
+
+
+def check(report: EfficiencyReport, window: Window, client: Client, before: tuple[float, float]) -> ShuffleTimes:
     """Check any report with shuffles that went well."""
     times = shuffle_times(report.metered, report.by_prefix)
     prefixes = {row.prefix for row in report.metered if row.label.startswith(("p2p-shard-partition", "p2p-get-output"))}
     prefixes |= {prefix for prefix in report.by_prefix if prefix.startswith("shuffle-barrier")}
     assert sum(times.held_ns.values()) == sum(report.by_prefix[prefix].ns(*HELD) for prefix in prefixes)
-    for row in report.by_worker.values():
-        assert row.total == pytest.approx(2 * report.window_seconds, rel=0.2)
+    check_sum(report, window)
     sent, written = (now - then for now, then in zip(totals(client), before, strict=True))
     assert times.sent.nbytes == pytest.approx(sent, abs=len(report.by_worker))
     assert times.written.nbytes == pytest.approx(written, abs=len(report.by_worker))
@@ -66,20 +71,20 @@ def totals(client: Client) -> tuple[float, float]:
 
 def test_phases_bytes_and_messages_of_a_shuffled_table_and_a_rechunked_array(client):
     before = totals(client)
-    with efficiency_report(client, trace=True) as of_table:
+    with timed_report(client, trace=True) as (of_table, window):
         frame = dask.datasets.timeseries(end="2000-01-09", freq="60s", partition_freq="1d")
         rows = int(frame.shuffle("name", npartitions=6).map_partitions(len).sum().compute())
     assert rows == 8 * 24 * 60
-    times = check(of_table.report, client, before)
+    times = check(of_table.report, window, client, before)
     assert {"shard", "barrier", "unpack"} <= times.held_ns.keys()
     rescheduled = of_table.report.tasks.get("rescheduled", 0)
     assert (of_table.report.causes.get("overhead/rescheduled", 0.0) > 0) == (rescheduled > 0)
 
     before = totals(client)
-    with efficiency_report(client, trace=True) as of_array, dask.config.set({"array.rechunk.method": "p2p"}):
+    with timed_report(client, trace=True) as (of_array, window), dask.config.set({"array.rechunk.method": "p2p"}):
         array = da.ones((400, 400), chunks=(400, 40)).rechunk((40, 400))
         assert float(array.sum().compute()) == 160_000.0
-    times = check(of_array.report, client, before)
+    times = check(of_array.report, window, client, before)
     assert {"shard", "unpack"} <= times.held_ns.keys()
 
 
@@ -103,21 +108,30 @@ def held_back(part: Any, gate: str) -> Any:
     return part
 
 
-def test_a_shuffle_that_begins_anew_as_a_worker_died_is_recomputed_and_sums_hold(mortal_client, tmp_path):
+def test_a_shuffle_that_begins_anew_as_a_worker_died_is_recomputed_and_sums_hold(mortal_client, attendance, tmp_path):
+    first, second = addresses(mortal_client)
     gate = tmp_path / "gate"
     frame = dask.datasets.timeseries(end="2000-01-07", freq="600s", partition_freq="1d")
     held = frame.map_partitions(held_back, str(gate), meta=frame._meta)
-    with efficiency_report(mortal_client) as report:
+    with timed_report(mortal_client) as (report, window):
         future = mortal_client.compute(held.shuffle("name", npartitions=4).map_partitions(len).sum())
         wait_until_shuffling(mortal_client)
-        pid = next(iter(mortal_client.run(os.getpid).values()))
-        os.kill(pid, signal.SIGKILL)
+        kill(mortal_client, first)
         gate.touch()
+        eventually(lambda: first in attendance.left)
+        gone = after_the_scheduler(mortal_client)
+        eventually(lambda: attendance.joined.keys() - {first, second})
+        there = after_the_scheduler(mortal_client)
         assert future.result() == 6 * 24 * 6
-    transfers = report.by_prefix["shuffle-transfer"]
-    assert transfers["recomputed"] > 0
-    assert report.breakdown["lost-worker"] > 0
+    assert report.by_prefix["shuffle-transfer"]["recomputed"] > 0
     assert report.tasks["recomputed"] >= 2
+    attendance.assert_lives(report, window, gone=gone, there=there)
+    assert sum(row.total_ns for row in report.by_worker.values()) == report.breakdown.total_ns
+    (killed,) = report.lost_workers
+    assert (killed.worker, killed.reason, killed.in_order) == (attendance.names[first], "killed by SIGKILL", False)
+    assert killed.ns == report.breakdown.ns("lost-worker") > 0
+    assert killed.recomputed_tasks == report.tasks["recomputed"]
+    assert killed.recomputed_ns == report.breakdown.ns("recomputed")
 
 
 def test_a_shuffle_without_room_on_disk_fails_and_sums_hold(mortal_client):
@@ -129,11 +143,10 @@ def test_a_shuffle_without_room_on_disk_fails_and_sums_hold(mortal_client):
 
     mortal_client.run(fill)
     frame = dask.datasets.timeseries(end="2000-01-05", freq="600s", partition_freq="1d")
-    with efficiency_report(mortal_client) as report:
+    with timed_report(mortal_client) as (report, window):
         future = mortal_client.compute(frame.shuffle("name", npartitions=4).map_partitions(len).sum())
         wait(future)
         assert future.status == "error"
     assert report.tasks["failed"] >= 1
     assert report.breakdown["failed"] > 0
-    whole = sum(report.nthreads[name] for name in report.by_worker) * report.window_seconds
-    assert np.isclose(report.breakdown.total, whole, rtol=0.2)
+    check_sum(report, window)

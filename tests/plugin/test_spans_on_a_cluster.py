@@ -7,29 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster, span
+from distributed import Client, span
 
 from dask_efficiency import EfficiencyReport, efficiency_report
 from dask_efficiency.accounts.buckets import HELD, Breakdown, combine
-from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK, PLUGIN
+from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from tests.plugin.tasks import Diary, nap, wait_for_word
-from tests.plugin.watch import between, eventually, off_cpu, timed_report
+from tests.plugin.watch import LOOKS, between, eventually, off_cpu, timed_report
 
 pytestmark = pytest.mark.cluster
 
 THREADS = 4
-
-#: By which part the scheduler's clock and its looks may be off from those of the workers.
-LOOKS = 0.02
-
-
-@pytest.fixture
-def watch(cluster: LocalCluster, client: Client) -> Iterator[IdleWatch]:
-    """The watch on the scheduler, which is in this process."""
-    watch: IdleWatch = cluster.scheduler.plugins[PLUGIN]._meter.accounts.idle
-    yield watch
-    assert watch.guard.off is None
 
 
 @pytest.fixture

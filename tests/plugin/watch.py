@@ -32,6 +32,12 @@ RELATIVE, ABSOLUTE = 0.03, 0.015
 #: What two clocks may disagree by over the few seconds of a test: the kernel steers one of them and not the other.
 CLOCKS = 0.002
 
+#: By which part the scheduler's clock and its looks may be off from those of the workers.
+LOOKS = 0.02
+
+#: What a worker's total may be off an independent clock by: 0.1 %, at least 10 ms.
+RELATIVE_TOTAL, ABSOLUTE_TOTAL = 0.001, 0.010
+
 
 def near(cpu_seconds: float) -> Any:
     """Equal to CPU time by the thread's own clock, which stands still while others have the cores."""
@@ -72,6 +78,11 @@ class Window:
     def most(self) -> float:
         """Seconds from the request to the report."""
         return self.closed - self.opened
+
+
+def assert_between(seconds: float, low: float, high: float, what: str) -> None:
+    slack = max(ABSOLUTE_TOTAL, RELATIVE_TOTAL * high)
+    assert low - slack <= seconds <= high + slack, f"{what}: {seconds:.4f} s; expected {low:.4f} to {high:.4f} s"
 
 
 @contextmanager
@@ -250,6 +261,20 @@ class Attendance(SchedulerPlugin):
                 last = after if left is None else max(left, self.last_words.get(address, left))
                 most += self.nthreads[address] * (last - joined)
         return least, most
+
+    def assert_lives(self, report: Any, window: Window, *, gone: float, there: float) -> None:
+        """Check that a worker that left inside a window, the one in its place, and all others count while they lived.
+
+        It was removed by the instant ``gone``, and the other was metered by ``there``.
+        """
+        (dead,) = self.left
+        (again,) = (address for address, joined in self.joined.items() if joined > self.left[dead])
+        for name, row in report.by_worker.items():
+            least, most = window.least, window.most
+            if name == self.names[dead]:
+                least = self.left[dead] - window.entered + window.left - there
+                most = gone - window.opened + window.closed - self.joined[again]
+            assert_between(row.total / self.nthreads[dead], least, most, name)
 
 
 @contextmanager
