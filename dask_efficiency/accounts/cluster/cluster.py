@@ -112,6 +112,12 @@ class ClusterLedger(Presences):
         self._left_at.pop(name, None)
         return presence
 
+    def loss_at(self, address: str) -> Loss | None:
+        """Find the loss of the worker at an address, or of the last one that left it."""
+        if address in self.present:
+            return self.present[address].loss
+        return next((loss for loss in reversed(self.losses) if loss.address == address), None)
+
     def worker_closing(self, address: str) -> None:
         """Note that a worker closes in order, so that it is not lost when it has left."""
         if address in self.present:

@@ -24,6 +24,8 @@ class Loss:
     #: The mark of the tasks whose results were lost with it.
     mark: str = ""
     worker: str = ""
+    address: str = ""
+    memory_limit: int | None = None
     #: Nanoseconds by the cluster's clock.
     left: int = 0
     in_order: bool = False

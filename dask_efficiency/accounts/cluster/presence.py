@@ -196,11 +196,6 @@ class Presences:
         # Its final snapshot may also be its first, if it was there for less than a heartbeat.
         return next((p for p in self._leaving if p.address == address and p.received is None), None)
 
-    def last_at(self, address: str) -> Presence | None:
-        """Find the worker at an address, or the last one that has just left it."""
-        gone = (presence for presence in reversed(self._leaving) if presence.address == address)
-        return self.present.get(address) or next(gone, None)
-
     @property
     def not_sampled(self) -> dict[str, str]:
         """Reasons why workers' threads are not sampled, by worker name."""

@@ -188,7 +188,8 @@ class ClusterAccounts:
             self.worker_left(address, at)
         self._servers[address] = ws
         presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at, asked=asked)
-        presence.loss.mark = ws.server_id
+        loss = presence.loss
+        loss.mark, loss.address, loss.memory_limit = ws.server_id, address, ws.memory_limit
         self.work.worker_joined(presence)
         for opened in self._windows.values():
             opened.window.worker_joined(presence)
@@ -367,18 +368,18 @@ class ClusterAccounts:
             for address in message.get("workers", ()):
                 self._explain(address, departures.silent(message))
         elif topic == departures.NANNY_KILLS:
-            address = str(message.get("worker"))
-            ws = self._servers.get(address)
+            loss = self.cluster.loss_at(str(message.get("worker")))
             # This is the reason, even if the worker or its log gave another one first, because of the nanny's signal.
-            self._explain(address, departures.for_memory(message, None if ws is None else ws.memory_limit), first=True)
+            if loss is not None:
+                loss.reason = departures.for_memory(message, loss.memory_limit)
         if topic == FINAL_SNAPSHOT and message.get("session") == self.session:
             self._take_final_snapshot(message)
 
-    def _explain(self, address: str, reason: str, *, first: bool = False) -> None:
-        """Note the reason why a worker goes, or has just gone."""
-        presence = self.cluster.last_at(address)
-        if presence is not None and (first or not presence.loss.reason):
-            presence.loss.reason = reason
+    def _explain(self, address: str, reason: str) -> None:
+        """Note the reason why a worker goes, or has gone, unless there is one."""
+        loss = self.cluster.loss_at(address)
+        if loss is not None:
+            loss.reason = loss.reason or reason
 
     def _removed(self, address: str, message: Mapping[str, Any]) -> None:
         """Note the removal of a worker, before its tasks move on."""

@@ -61,10 +61,10 @@ def on_closing(reason: object) -> str:
 def on_removal(stimulus_id: str, *, expected: bool, nanny: bool) -> tuple[str, str]:
     """Reason of a removal, empty if unknown; and how the scheduler noticed."""
     stimulus = _STAMP.sub("", stimulus_id)
-    if expected:
-        return "retired" if stimulus.startswith("retire") else f"removed: {stimulus}", ""
-    noticed = _NOTICED.get(stimulus, f"removed: {stimulus}")
-    return "", noticed if nanny else f"{noticed}; without a nanny, the reason is unknown"
+    if expected and stimulus.startswith("retire"):
+        return "retired", ""
+    noticed = _NOTICED.get(stimulus, f"removed: {stimulus}")  # one that closes itself gives its reason afterwards
+    return "", noticed if nanny or expected else f"{noticed}; without a nanny, the reason is unknown"
 
 
 def in_log(lines: Iterable[Any], pid: int) -> str:

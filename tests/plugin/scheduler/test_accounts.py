@@ -98,8 +98,8 @@ async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, p
     losses = {}
     for number in range(1, 6):
         one = join(scheduler, plugin, number)
-        one.memory_limit = 1_000
         losses[one.address] = cluster.present[one.address].loss
+        losses[one.address].memory_limit = 1_000
     memory, silent, closing, retired, vanished = losses
 
     def removed(address: str, stimulus_id: str, *, expected: bool = False) -> None:
@@ -112,6 +112,7 @@ async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, p
     scheduler.log_event("worker-restart-memory", {"worker": memory, "pid": 1, "rss": 960})
     scheduler.log_event("scheduler", {"action": "worker-ttl-timed-out", "workers": [silent], "ttl": 300.0})
     removed(silent, "check-worker-ttl-1.5")
+    removed(closing, "worker-close-gracefully-1.5", expected=True)
     scheduler.log_event(closing, {"action": "closing-worker", "reason": "worker-lifetime-reached"})
     removed(retired, "retire-workers-1.5", expected=True)
     removed(vanished, "handle-worker-cleanup-1.5")
@@ -122,10 +123,11 @@ async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, p
         retired: "retired",
         vanished: "its connection broke; without a nanny, the reason is unknown",
     }
-    assert [loss.in_order for loss in cluster.losses] == [False, True, False]
-    # An event may come later than the removal.
-    scheduler.log_event("worker-restart-memory", {"worker": vanished, "pid": 1, "rss": 960})
-    assert losses[vanished].why == "killed by its nanny, for its memory"
+    assert [loss.in_order for loss in cluster.losses] == [False, True, True, False]
+    # An event may come later than the removal, and when the accounts are closed.
+    cluster.close_departed(at=time.monotonic_ns(), grace=0)
+    scheduler.log_event("worker-restart-memory", {"worker": vanished, "pid": 1, "rss": 970})
+    assert losses[vanished].why == "killed by its nanny at 97% of its memory limit"
 
 
 @within(registered)

@@ -52,6 +52,7 @@ def test_a_worker_gives_the_reason_of_its_closing(given, reason):
     ("stimulus", "expected", "nanny", "reason"),
     [
         ("retire-workers-1795663946.34", True, True, ("retired", "")),
+        ("worker-close-gracefully-1795663946.34", True, False, ("", "removed: worker-close-gracefully")),
         ("handle-worker-cleanup-1795663946.34", False, True, ("", "its connection broke")),
         ("nanny-close-1795663946", False, True, ("", "its process ended")),
         ("check-worker-ttl-1.1", False, False, ("", "it sent no heartbeat; without a nanny, the reason is unknown")),
