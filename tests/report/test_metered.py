@@ -76,7 +76,7 @@ def test_a_shuffle_is_listed_by_phase_and_other_work_of_its_tasks_is_the_rest() 
     section = shuffles(shuffled())
     assert section.lines == (
         "sent 31.5 MiB in 12 messages, wrote 29.6 MiB in 7 pieces to disk and read 28.6 MiB",
-        "at barriers all others waited for b, which was still sending for 700 ms",
+        "at barriers all others waited for b, which was still sending for 700 ms: a for 500 ms",
     )
     assert section.rows[0] == ("shard", "in tasks", "1.5 s")
     assert section.rows[-1] == ("disk", "in the background", "400 ms")

@@ -7,14 +7,14 @@ from dask_efficiency.report.metered import memory_by_prefix, own_labels, shuffle
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import SCREEN, Extent, Section, Table, section
-from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, name_of
+from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, name_of, named
 
 #: Seconds of waiting for the worker that sent last, from which it is named. A guess.
 MIN_WAITED_SECONDS = 0.01
 
 
 def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """P2P shuffles by phase, their bytes, and the worker that sent last."""
+    """P2P shuffles by phase, their bytes, and the worker that sent last with those that waited."""
     times = shuffle_times(report.metered, report.by_prefix)
     if times is None:
         return Section("P2P shuffles")
@@ -22,10 +22,11 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     rows += [(phase, "in the background", format_seconds(seconds)) for phase, seconds in times.background.items()]
     wrote = f"wrote {_amount_text(times.written, 'pieces')} to disk and read {format_bytes(times.read.nbytes)}"
     lines = [f"sent {_amount_text(times.sent, 'messages')}, {wrote}"]
-    last = max(times.at_barriers, key=lambda worker: times.at_barriers[worker], default="")
-    if last and times.at_barriers[last] >= MIN_WAITED_SECONDS:
-        sent = format_seconds(times.at_barriers[last])
-        lines.append(f"at barriers all others waited for {name_of(last)}, which was still sending for {sent}")
+    (last, longest), *others = sorted(times.at_barriers.items(), key=lambda item: -item[1]) or [("", 0.0)]
+    if longest >= MIN_WAITED_SECONDS:
+        waited = named([f"{worker} for {format_seconds(longest - sent)}" for worker, sent in reversed(others)])
+        last_text = f"{name_of(last)}, which was still sending for {format_seconds(longest)}"
+        lines.append(f"at barriers all others waited for {last_text}" + (f": {waited}" if waited else ""))
     return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(0, 1)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import RunTrace
 from dask_efficiency.runs.stragglers.offline import find_stragglers, judge_run
 from dask_efficiency.runs.stragglers.tables import ObservedRun, TableError, run_of_table, run_of_trace
+from dask_efficiency.runs.trace.schema import Shuffled
 from dask_efficiency.straggler.disk import AGAINST_USUAL
+from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 from tests.runs.trace.samples import damaged_traces
 
@@ -92,6 +95,32 @@ def test_the_first_task_of_a_prefix_on_a_worker_is_left_out() -> None:
     duration = run_of_trace(trace).observed("duration")
     assert duration is not None
     assert len(duration.value) == len(trace.runs) - len(trace.workers)
+
+
+def test_messages_of_shuffles_are_transfers_compared_among_themselves() -> None:
+    # The last two are of a worker to itself, and too small to tell.
+    pairs, ms = [(0, 1), (0, 2), (1, 2), (2, 1), (1, 1), (2, 0)], [80, 80, 10, 10, 10, 10]
+    columns = {
+        "task": [0] * 6,
+        "sender": [sender for sender, _ in pairs],
+        "receiver": [receiver for _, receiver in pairs],
+        "nbytes": [10_000_000] * 5 + [MIN_TRANSFER_BYTES - 1],
+        "start": [0] * 6,
+        "stop": [1_000_000 * took for took in ms],
+    }
+    run = run_of_trace(replace(SAMPLES["wide"](), shuffled=Shuffled.from_columns(columns)))
+    found = {
+        (one.signal, run.workers[worker], one.kinds[kind], round(math.exp(value) * 1e9))
+        for one in run.observations
+        for worker, kind, value in zip(one.worker.tolist(), one.work.tolist(), one.value.tolist(), strict=True)
+        if one.kinds[kind].startswith("shuffled ")
+    }
+    names, nanoseconds_a_byte = run.workers, [8, 8, 1, 1]
+    compared = list(zip(pairs, nanoseconds_a_byte, strict=False))
+    assert found == {
+        *(("send", names[s], f"shuffled to {names[r]}", cost) for (s, r), cost in compared),
+        *(("receive", names[r], f"shuffled from {names[s]}", cost) for (s, r), cost in compared),
+    }
 
 
 @given(damaged_traces())
