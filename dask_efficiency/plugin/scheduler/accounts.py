@@ -66,6 +66,9 @@ FOLLOWED_ANSWERS = 100
 #: Nanoseconds that a closing window waits for the final snapshot of a worker that just left; then its time is lost.
 FINAL_SNAPSHOT_NS = 250_000_000
 
+#: Seconds between the last two questions to the nanny of a worker that vanished: a busy machine tells it late.
+NANNY_SECONDS = 4.0
+
 #: Nanoseconds between two requests to a worker to send everything anew: more than two heartbeats of large clusters.
 ASK_AGAIN_NS = 10_000_000_000
 
@@ -210,7 +213,8 @@ class ClusterAccounts:
         if presence is not None and presence in self.cluster.closing:
             self._background.call_later(FINAL_SNAPSHOT_NS / 2e9, self.ask_leaving, presence)
         elif presence is not None and ws is not None and ws.nanny and not (presence.closing or presence.loss.reason):
-            self._background.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_nanny, presence.loss, ws.nanny, ws.pid)
+            after = FINAL_SNAPSHOT_NS / 2e9
+            self._background.call_later(after, self._ask_nanny, presence.loss, ws.nanny, ws.pid, after)
         self.stragglers.worker_left(address)
         self._parts.each("worker_left", address, stimulus_id)
 
@@ -224,8 +228,8 @@ class ClusterAccounts:
             answer = await self._workers.ask_directly(presence.address, OP, action=ASK_FINAL_SNAPSHOT)
             self._meter.guard(self.event, FINAL_SNAPSHOT, answer)
 
-    async def _ask_nanny(self, loss: Loss, nanny: str, pid: int) -> None:
-        """Ask the nanny of a worker that vanished for the reason, which it had time to notice."""
+    async def _ask_nanny(self, loss: Loss, nanny: str, pid: int, after: float) -> None:
+        """Ask the nanny of a worker that vanished for the reason, and again later, until it has noticed."""
         ask = partial(self._workers.ask_directly, nanny)
         lines = await ask("get_logs", n=departures.LOG_LINES)
         if lines is None:
@@ -236,6 +240,8 @@ class ClusterAccounts:
             answer = await ask("run", function=dumps(oom_kills), args=dumps((loss.oom_kills[1],)))
             reason = self._meter.guard(departures.by_kernel, loss, answer, self.cluster.losses)
         loss.reason = loss.reason or reason or ""
+        if not loss.reason and after < NANNY_SECONDS:
+            self._background.call_later(2 * after, self._ask_nanny, loss, nanny, pid, 2 * after)
 
     def _is_there(self, address: str, ws: WorkerState) -> bool:
         """True if the accounts know the server at an address."""

@@ -131,6 +131,27 @@ async def test_the_reasons_of_departures_come_from_upstreams_events(scheduler, p
 
 
 @within(registered)
+async def test_a_nanny_is_asked_again_until_it_has_noticed_that_its_worker_ended(scheduler, plugin, *, monkeypatch):
+    logs = [(), (), [("INFO", "Worker process 7 was killed by signal 9")]]
+    asked = asyncio.Event()
+
+    async def ask_directly(address: str, op: str, **kwargs: Any) -> Any:
+        if len(logs) == 1:
+            asked.set()
+        return logs.pop(0)
+
+    monkeypatch.setattr(WorkerHalves, "ask_directly", lambda self, *args, **kwargs: ask_directly(*args, **kwargs))
+    one = join(scheduler, plugin, 1)
+    one.nanny, one.pid = "tcp://10.0.0.1:50000", 7
+    loss = plugin._meter.accounts.cluster.present[one.address].loss  # type: ignore[union-attr]
+    del scheduler.workers[one.address]
+    plugin.remove_worker(scheduler, one.address, stimulus_id="handle-worker-cleanup-1.5")
+    await asked.wait()
+    await asyncio.sleep(0)  # its answer is read
+    assert loss.why == "killed by SIGKILL"
+
+
+@within(registered)
 async def test_a_poll_that_was_cut_off_is_continued_by_the_next(scheduler, plugin, *, monkeypatch):
     accounts: Any = plugin._meter.accounts
     for number in (1, 2, 3):
