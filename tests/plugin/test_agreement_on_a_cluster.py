@@ -102,7 +102,8 @@ def test_a_report_agrees_with_dasks_fine_metrics_and_spans(client, name, label, 
     figures = figures_of(client, name, tmp_path)
     report = figures.report
     assert figures.of_dasks(label.__eq__) > 0  # it did what it is here for
-    assert report.tasks["succeeded"] == figures.succeeded
+    again = 8 if name == "xgboost_train" else 0  # chunks are made once more for the predictions: the same tasks to Dask
+    assert report.tasks["succeeded"] == figures.succeeded + again
     assert set(figures.ours) == set(figures.dasks)
     assert {threads for _, _, threads in figures.intervals} == {sum(report.nthreads.values())}
 
