@@ -130,7 +130,8 @@ def joblib_search(client: Client, folder: Path, scale: float, *, whole_fits: boo
 
     def work() -> Any:
         forest = (InItsTask if whole_fits else RandomForestClassifier)(random_state=0)
-        grid = {"forest__n_estimators": [50, 100], "forest__max_depth": [4, 8, None]}
+        trees = [max(5, round(50 * scale)), max(10, round(100 * scale))]
+        grid = {"forest__n_estimators": trees, "forest__max_depth": [4, 8, None]}
         with joblib.parallel_config(backend="dask"):
             model = Pipeline([("scaler", StandardScaler()), ("forest", forest)])
             return GridSearchCV(model, grid, cv=3, n_jobs=-1).fit(features, labels).best_score_

@@ -1,19 +1,22 @@
 """Dask's own figures of a run beside ours, of the same run.
 
 In a task's thread one clock is read inside the other, so that one figure is at most the other however busy the machine
-is. What both read in the event loop agrees to 1 %: where they are busy, both are.
+is; the thread's CPU time agrees to 1 % where tasks have 50 ms of it, as those that are retried. What both read in the
+event loop agrees to 1 %: where they are busy, both are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dask
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 from benchmarks.agreement import (
     IN_THE_THREAD,
+    MAX_WITHOUT_CAUSE,
     SPILL_LABELS,
     SPILLING,
     WORKLOADS,
@@ -22,6 +25,7 @@ from benchmarks.agreement import (
     is_in_the_thread,
     measured,
     missing_ns,
+    without_cause,
 )
 from dask_efficiency.accounts.buckets import Bucket
 from tests.plugin.watch import CLOCKS
@@ -30,7 +34,8 @@ pytestmark = pytest.mark.cluster
 
 SCALE = 0.1
 
-#: Seconds of CPU that Dask takes in a task's thread for each run outside its own clocks and inside ours; 0.1 ms here.
+#: Seconds of CPU that Dask takes in a task's thread for each run outside its own clocks and inside ours: 0.1 ms here,
+#: and 0.3 ms with ten busy processes for each core.
 AROUND_A_RUN = 0.0005
 
 #: Seconds of the event loop for each run between our reading and Dask's, in the same stimulus; 0.1 ms here.
@@ -43,6 +48,18 @@ def cluster() -> Iterator[LocalCluster]:
     options = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "silence_logs": False}
     with dask.config.set(SPILLING), LocalCluster(memory_limit="1 GiB", **options) as cluster:
         yield cluster
+
+
+def figures_of(client: Client, name: str, folder: Path) -> Figures:
+    """What both say of a workload; Dask's scheduler says the same as its span."""
+    program = WORKLOADS[name]
+    for module in program.needs:
+        pytest.importorskip(module)
+    figures = measured(client, name, program.prepare(client, folder, SCALE))
+    assert figures.dasks.keys() == figures.by_span.keys()
+    for prefix, row in figures.by_span.items():
+        assert {label: figures.dasks[prefix].get(label, 0.0) for label in row} == pytest.approx(row, abs=1e-4)
+    return figures
 
 
 def runs(figures: Figures) -> int:
@@ -71,24 +88,28 @@ def assert_both_held_as_long(figures: Figures) -> None:
         ("groupby_shuffle", "p2p-get-output-cpu"),
         ("merge", "p2p-get-output-cpu"),
         ("parquet", "thread-cpu"),
+        ("parquet_shuffled", "p2p-get-output-cpu"),
         ("rechunk", "p2p-get-output-cpu"),
         ("tensordot", "thread-cpu"),
         ("bag", "thread-cpu"),
         ("spill", "disk-read"),
         ("retry", "failed"),
+        ("climatology", "thread-cpu"),
+        ("xgboost_train", "thread-cpu"),
     ],
 )
 def test_a_report_agrees_with_dasks_fine_metrics_and_spans(client, name, label, tmp_path):
-    figures = measured(client, name, WORKLOADS[name].prepare(client, tmp_path, SCALE))
+    figures = figures_of(client, name, tmp_path)
     report = figures.report
     assert figures.of_dasks(label.__eq__) > 0  # it did what it is here for
-    assert report.tasks["succeeded"] == figures.succeeded
+    again = 8 if name == "xgboost_train" else 0  # chunks are made once more for the predictions: the same tasks to Dask
+    assert report.tasks["succeeded"] == figures.succeeded + again
     assert set(figures.ours) == set(figures.dasks)
     assert {threads for _, _, threads in figures.intervals} == {sum(report.nthreads.values())}
 
-    cpu, around = figures.of_dasks(is_cpu), AROUND_A_RUN * runs(figures)
+    cpu, around = figures.of_dasks(is_cpu), AROUND_A_RUN * figures.succeeded
     # What is metered in tasks is taken out of Dask's CPU time, though only a part of it was CPU time.
-    assert_between(cpu, figures.of_ours(Bucket.THREAD_CPU), 1.01 * cpu + figures.metered + around)
+    assert_between(cpu, figures.of_ours(Bucket.THREAD_CPU), cpu + figures.metered + around)
 
     inside, executor = figures.of_dasks(is_in_the_thread), figures.of_dasks("executor".__eq__)
     assert_between(inside, figures.of_ours(*IN_THE_THREAD), inside + executor)
@@ -101,17 +122,20 @@ def test_a_report_agrees_with_dasks_fine_metrics_and_spans(client, name, label, 
     if label.startswith("p2p-"):
         assert figures.shuffled > 0
         assert report.moved["shuffled"].nbytes == pytest.approx(figures.shuffled, abs=len(report.by_worker))
+    if name == "retry":  # a single prefix, which no sampler misses in seconds of CPU time
+        assert sum(without_cause(report).values()) <= MAX_WITHOUT_CAUSE
 
 
-def test_dask_counts_the_threads_of_seceded_tasks_in_which_others_run(client, tmp_path):
-    figures = measured(client, "seceding", WORKLOADS["seceding"].prepare(client, tmp_path, SCALE))
+@pytest.mark.parametrize("name", ["seceding", "joblib_search"])
+def test_dask_counts_the_threads_of_seceded_tasks_in_which_others_run(client, name, tmp_path):
+    figures = figures_of(client, name, tmp_path)
     assert figures.seceded > 0
     assert figures.of_ours() <= figures.report.breakdown.total
     assert_both_held_as_long(figures)
 
 
 def test_dask_takes_a_label_of_the_users_out_of_the_cpu_time_of_the_task(client, tmp_path):
-    figures = measured(client, "labels", WORKLOADS["labels"].prepare(client, tmp_path, SCALE))
+    figures = figures_of(client, "labels", tmp_path)
     ours, dasks = figures.of_ours(Bucket.THREAD_CPU), figures.of_dasks(is_cpu)
     assert dasks < ours / 2
     assert_between(dasks, ours, dasks + figures.metered + AROUND_A_RUN * runs(figures))

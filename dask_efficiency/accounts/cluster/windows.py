@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from heapq import nlargest
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name, fit_known_causes
+from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name, fit_known_causes
 from dask_efficiency.accounts.cluster.account import WHERE, Totals, between, named, place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.idle import WorkClock
@@ -19,12 +20,19 @@ from dask_efficiency.accounts.cluster.span_shares import SpanShares
 from dask_efficiency.accounts.cluster.window_accounts import OwnPart, Rows, WindowAccounts
 from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.processors import Processors, cores, others_share
-from dask_efficiency.accounts.rows import add, cap, growth
+from dask_efficiency.accounts.rows import add, cap, divide, growth
 from dask_efficiency.accounts.wire.heartbeats import Received
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 
 _PAUSED = place("finalized", Bucket.PAUSED)
 _IDLE_CAUSES = frozenset(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
+
+_UNKNOWN_WAIT = cause_name(Bucket.THREAD_NONCPU, UNKNOWN)
+#: Ratio of a prefix's waiting on workers that sampled it to that on those that did not, from which on the latter is
+#: divided like the former. A guess: less may be the samples of one odd worker.
+MIN_SAMPLED = 0.25
+#: Times of a prefix on a worker that are divided so, the longest ones: some 10 ms of the scheduler's event loop.
+MAX_UNSAMPLED = 1_000
 
 _ROW_BUCKETS = tuple(map(str, (*TASK_BUCKETS, Bucket.RUNNING)))
 #: Stands for an outcome: tasks finished on workers that left or fell silent before they reported them.
@@ -168,6 +176,9 @@ class ClosingWindow:
         self._counted: set[Presence] = set()
         #: Lost nanoseconds by prefix of each lost worker.
         self._lost: dict[Loss, Mapping[str, int]] = {}
+        #: By prefix: its waiting by cause on workers that sampled it, and (nanoseconds, worker, span) on others.
+        self._sampled: Rows = {}
+        self._unsampled: dict[str, list[tuple[int, str, str]]] = {}
         #: Sums over the workers that were there throughout and answered: threads, time, and time with work.
         self._threads = self._elapsed = self._outstanding = 0
         for presence in self._present:
@@ -199,6 +210,7 @@ class ClosingWindow:
                 there = presence.left is None or presence.left >= self._at
                 reason = self._reasons.get(presence, "it did not answer") if there else ""
                 self._count(presence, window._final.get(presence, reason))
+        self._divide_unsampled()
         accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
         accounts.losses = self._losses()
@@ -325,11 +337,33 @@ class ClosingWindow:
         for (span, prefix), row in answer.rows.items():
             self._add_row(worker, span, prefix, {b: ns for b, ns in zip(_ROW_BUCKETS, row, strict=True) if ns})
         for (span, prefix), causes in answer.details.causes.items():
-            cells = [(accounts.prefix_causes, prefix), (accounts.span_causes, span)]
-            if (own := self._own(span)) is not None:
-                cells += [(own.worker_causes, worker), (own.prefix_causes, prefix)]
-            _add_cells(cells, _named(Bucket.THREAD_NONCPU, causes))
+            waits = _named(Bucket.THREAD_NONCPU, causes)
+            _add_cells(self._cause_cells(worker, span, prefix), waits)
+            if waits.keys() == {_UNKNOWN_WAIT}:
+                self._unsampled.setdefault(prefix, []).append((waits[_UNKNOWN_WAIT], worker, span))
+            else:
+                add(self._sampled.setdefault(prefix, {}), waits)
         add(accounts.tasks, answer.tasks)
+
+    def _cause_cells(self, worker: str, span: str, prefix: str) -> list[tuple[Rows, str]]:
+        """Rows that have the causes of a span's tasks, beside the worker's."""
+        cells = [(self._accounts.prefix_causes, prefix), (self._accounts.span_causes, span)]
+        if (own := self._own(span)) is not None:
+            cells += [(own.worker_causes, worker), (own.prefix_causes, prefix)]
+        return cells
+
+    def _divide_unsampled(self) -> None:
+        """Divide waiting that its worker did not sample like that of its prefix elsewhere, if that is enough."""
+        found: list[tuple[int, str, str, str]] = []
+        for prefix, times in self._unsampled.items():
+            whole = sum([ns for ns, _, _ in times])
+            if whole and sum(self._sampled.get(prefix, {}).values()) >= MIN_SAMPLED * whole:
+                found += [(*time, prefix) for time in times]
+        for ns, worker, span, prefix in nlargest(MAX_UNSAMPLED, found):
+            for rows, name in [(self._accounts.worker_causes, worker), *self._cause_cells(worker, span, prefix)]:
+                part = min(ns, rows[name].get(_UNKNOWN_WAIT, 0))
+                add(rows[name], {_UNKNOWN_WAIT: -part})
+                add(rows[name], divide(self._sampled[prefix], part))
 
     def _add_row(self, worker: str, span: str, prefix: str, buckets: Mapping[str, int]) -> None:
         accounts = self._accounts

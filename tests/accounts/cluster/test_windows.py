@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -159,6 +160,36 @@ def test_a_window_has_the_causes_of_its_own_time():
     assert accounts.prefix_causes == {"sum": waited}
     assert accounts.span_causes == {"span": waited}
     assert accounts.profiles.profile == details.profile
+
+
+@pytest.mark.parametrize(
+    ("sampled", "expected"),
+    [
+        ({"gil": 15, "unknown": 5}, {"thread-noncpu/gil": 60, "thread-noncpu/unknown": 20}),
+        ({"gil": 15, "unknown": 4}, {"thread-noncpu/unknown": 80}),  # less than a quarter of 80
+    ],
+)
+def test_waiting_without_a_sample_is_divided_as_on_other_workers_if_they_sampled_enough(sampled, expected):
+    cluster = new_cluster()
+    workers = {address: SimulatedWorker(cluster, address, 1) for address in "ab"}
+    for worker in workers.values():
+        worker.open(OPENED)
+    window, answers = ClusterWindow(cluster, at=OPENED, is_own="span".__eq__), {}
+    for address, causes in {"a": {"unknown": 80}, "b": sampled}.items():
+        ledger, waited = workers[address].ledger, sum(causes.values())
+        ledger.reserve("x", "sum", "span", at=OPENED)
+        ledger.finalize(ledger.release("x", at=OPENED + waited), Outcome.SUCCEEDED, cpu=0, wall=waited)
+        details = WindowDetails(causes={("span", "sum"): causes})
+        answers[address] = replace(workers[address].answer(CLOSED), details=details)
+    accounts = closed(window, answers)
+    own = accounts.own
+    assert own is not None
+    assert own.worker_causes["name-a"] == expected
+    assert own.worker_causes["name-b"] == {f"thread-noncpu/{cause}": ns for cause, ns in sampled.items()}
+    for name, row in own.worker_causes.items():
+        assert accounts.worker_causes[name] == {**row, "idle/unknown": accounts.workers[name]["idle"]}
+    both = Counter(own.worker_causes["name-a"]) + Counter(own.worker_causes["name-b"])
+    assert accounts.prefix_causes["sum"] == accounts.span_causes["span"] == own.prefix_causes["sum"] == both
 
 
 def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
