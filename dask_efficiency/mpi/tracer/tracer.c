@@ -183,8 +183,7 @@ static Tally not_traced[MAX_TALLIES], errors[MAX_TALLIES], as_blocking[MAX_TALLI
 /* ---- Numbers and words ------------------------------------------------------------------------------------------ */
 
 /* printf would take longer than the call that is recorded. */
-static char *put_number(char *to, int64_t number)
-{
+static char *put_number(char *to, int64_t number) {
     char digits[24];
     int n = 0;
     uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
@@ -198,50 +197,25 @@ static char *put_number(char *to, int64_t number)
     return to;
 }
 
-static char *put_word(char *to, int64_t number)
-{
+static char *put_word(char *to, int64_t number) {
     *to++ = ' ';
     return put_number(to, number);
 }
 
-static char *put_all(char *to, const int64_t *numbers, size_t n)
-{
+static char *put_all(char *to, const int64_t *numbers, size_t n) {
     for (size_t i = 0; i < n; i++)
         to = put_word(to, numbers[i]);
     return to;
 }
 #define PUT(TO, ...) put_all(TO, (int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
-static char *put_text(char *to, const char *text)
-{
+static char *put_text(char *to, const char *text) {
     size_t length = strlen(text);
     memcpy(to, text, length);
     return to + length;
 }
 
-/* Counts are int or MPI_Count. */
-static int64_t count_at(const void *counts, size_t width, int i)
-{
-    return width == sizeof(int) ? ((const int *)counts)[i] : (int64_t)((const MPI_Count *)counts)[i];
-}
-
-static int64_t sum_of(const void *counts, size_t width, int n)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += count_at(counts, width, i);
-    return sum;
-}
-
-static char *put_counts(char *to, const void *counts, size_t width, int n, int64_t scale)
-{
-    for (int i = 0; i < n; i++)
-        to = put_word(to, counts ? count_at(counts, width, i) * scale : 0);
-    return to;
-}
-
-static void tally(Tally *tallies, const char *name)
-{
+static void tally(Tally *tallies, const char *name) {
     for (int i = 0; i < MAX_TALLIES; i++) {
         if (tallies[i].name == NULL)
             tallies[i].name = name;
@@ -254,8 +228,7 @@ static void tally(Tally *tallies, const char *name)
 
 /* ---- The file --------------------------------------------------------------------------------------------------- */
 
-static int write_all(const void *bytes, size_t n)
-{
+static int write_all(const void *bytes, size_t n) {
     const char *from = bytes;
     while (n > 0) {
         ssize_t written = write(output.descriptor, from, n);
@@ -270,8 +243,7 @@ static int write_all(const void *bytes, size_t n)
 }
 
 /* Returns 0 or the error. */
-static int write_piece(const char *text, size_t n)
-{
+static int write_piece(const char *text, size_t n) {
     if (n == 0)
         return 0;
     /* A file that grows beyond the limit of the shell would end the program. */
@@ -302,8 +274,7 @@ static int write_piece(const char *text, size_t n)
 }
 
 /* Gives up: says so once, and as the last line of the file, where that has any room. */
-static void stop(const char *reason)
-{
+static void stop(const char *reason) {
     if (!atomic_exchange(&is_on, false))
         return;
     fprintf(stderr, "dask-efficiency: rank %d is not traced any more: %s: %s\n", world_rank, output.path, reason);
@@ -315,8 +286,7 @@ static void stop(const char *reason)
     close(output.descriptor);
 }
 
-static void write_text(void)
-{
+static void write_text(void) {
     size_t n = output.used;
     output.used = 0;
     /* Once it has stopped, the descriptor may be that of a file of the program's. */
@@ -326,15 +296,13 @@ static void write_text(void)
 }
 
 /* Room for so many more bytes. */
-static char *room(size_t n)
-{
+static char *room(size_t n) {
     if (output.used + n > MAX_PIECE)
         write_text();
     return output.text + output.used;
 }
 
-static void say(const char *text)
-{
+static void say(const char *text) {
     size_t n = strlen(text);
     for (size_t done = 0; done < n;) {
         size_t part = n - done < MAX_PIECE / 2 ? n - done : MAX_PIECE / 2;
@@ -346,8 +314,7 @@ static void say(const char *text)
 
 /* ---- Records ---------------------------------------------------------------------------------------------------- */
 
-static char *put_words(char *to, const Record *of)
-{
+static char *put_words(char *to, const Record *of) {
     switch (of->op) {
     case SEND: case SSEND: case ISEND: case ISSEND: case RECV: case IRECV:
         return PUT(to, of->peer, of->tag, of->count, of->type);
@@ -370,8 +337,7 @@ static char *put_words(char *to, const Record *of)
     }
 }
 
-static void put_record(const Record *record)
-{
+static void put_record(const Record *record) {
     char *to = room(MAX_LINE);
     if (record->compute) {
         to = put_text(put_number(to, world_rank), " compute");
@@ -395,8 +361,7 @@ static void put_record(const Record *record)
 }
 
 /* Writes the records that are known, in their order; the first `forced` ones also if they are not. */
-static void write_records(size_t forced)
-{
+static void write_records(size_t forced) {
     size_t n = 0;
     for (; n < records.used && (n < forced || !records.rows[n].pending); n++) {
         put_record(&records.rows[n]);
@@ -407,8 +372,7 @@ static void write_records(size_t forced)
     records.written += n;
 }
 
-static void make_room(void)
-{
+static void make_room(void) {
     write_records(0);
     if (records.used < records.size / 2)
         return;
@@ -421,8 +385,7 @@ static void make_room(void)
     }
 }
 
-static Record *add(Op op)
-{
+static Record *add(Op op) {
     if (records.used == records.size)
         make_room();
     Record *record = &records.rows[records.used++];
@@ -432,35 +395,30 @@ static Record *add(Op op)
 }
 
 /* A record that has not been written yet, or NULL. */
-static Record *record_at(uint64_t number)
-{
+static Record *record_at(uint64_t number) {
     return number < records.written ? NULL : &records.rows[number - records.written];
 }
 
 /* ---- What the program computes ---------------------------------------------------------------------------------- */
 
-static uint64_t nanoseconds(clockid_t clock)
-{
+static uint64_t nanoseconds(clockid_t clock) {
     struct timespec now;
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void read_cpu_time(void)
-{
+static void read_cpu_time(void) {
     meter.cpu = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
     meter.wall = nanoseconds(CLOCK_MONOTONIC);
 }
 
-static uint64_t instructions(void)
-{
+static uint64_t instructions(void) {
     uint64_t count = 0;
     return read(meter.counter, &count, sizeof count) == sizeof count ? count : meter.last;
 }
 
 /* The program goes on. */
-static void start_meter(void)
-{
+static void start_meter(void) {
     if (meter.counter >= 0) {
         /* How many make a second is measured in every sixteenth stretch once it is known, as it costs another reading. */
         bool is_sampled = meter.sampled_nanoseconds == 0 || meter.stretches++ % 16 == 0;
@@ -477,8 +435,7 @@ static void start_meter(void)
 
 /* CPU time since the end of the last call. Reading it enters the kernel, and the wall clock does not: in times as short
  * as MAX_GUESS a thread that runs at both ends has run all the time. */
-static uint64_t cpu_time_since(void)
-{
+static uint64_t cpu_time_since(void) {
     uint64_t passed = nanoseconds(CLOCK_MONOTONIC) - meter.last;
     if (passed <= MAX_GUESS)
         return passed;
@@ -489,8 +446,7 @@ static uint64_t cpu_time_since(void)
 }
 
 /* The program calls. */
-static void stop_meter(void)
-{
+static void stop_meter(void) {
     uint64_t more = meter.counter >= 0 ? instructions() - meter.last : cpu_time_since();
     if (more <= meter.overhead)
         return;
@@ -503,8 +459,7 @@ static void stop_meter(void)
     }
 }
 
-static int open_counter(void)
-{
+static int open_counter(void) {
 #ifdef __linux__
     struct perf_event_attr wanted = {
         .size = sizeof wanted, .type = COUNTER_TYPE, .config = COUNTER_CONFIG, .exclude_kernel = 1, .exclude_hv = 1};
@@ -518,8 +473,7 @@ static int open_counter(void)
     return -1;
 }
 
-static void set_meter(void)
-{
+static void set_meter(void) {
     meter.counter = open_counter();
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 100; i++) {
@@ -542,8 +496,7 @@ static int types_used;
 
 /* The numbers are those of SimGrid's list of predefined datatypes (src/smpi/mpi/smpi_datatype.cpp of 3.32). Fortran's
  * types are not there where MPI was built without it. */
-static void know_types(void)
-{
+static void know_types(void) {
     const struct {
         MPI_Datatype type;
         short number;
@@ -576,8 +529,7 @@ typedef struct {
     int64_t scale;
 } Element;
 
-static Element element_of(MPI_Datatype type)
-{
+static Element element_of(MPI_Datatype type) {
     for (int i = 0; i < types_used; i++)
         if (types[i].type == type)
             return (Element){types[i].number, 1};
@@ -587,16 +539,14 @@ static Element element_of(MPI_Datatype type)
     return (Element){BYTE, (int64_t)size};
 }
 
-static void set_count(Record *record, int64_t count, MPI_Datatype type)
-{
+static void set_count(Record *record, int64_t count, MPI_Datatype type) {
     Element element = element_of(type);
     record->count = count * element.scale;
     record->type = element.number;
 }
 
 /* The elements that a message had. */
-static void set_received(Record *record, const MPI_Status *status, MPI_Datatype type)
-{
+static void set_received(Record *record, const MPI_Status *status, MPI_Datatype type) {
     MPI_Count nbytes = 0;
     int size = 1;
     if (PMPI_Get_elements_x(status, MPI_BYTE, &nbytes) != MPI_SUCCESS || nbytes < 0)
@@ -621,16 +571,14 @@ typedef struct occurrences {
 } Occurrences;
 static Occurrences *occurrences[GROUP_BUCKETS];
 
-static uint64_t mixed(uint64_t key)
-{
+static uint64_t mixed(uint64_t key) {
     key *= 0x9E3779B97F4A7C15u;
     return key ^ (key >> 32);
 }
 
 /* Handles are numbers in some implementations and pointers in others. */
 #define KEY_OF(TYPE, NAME)                      \
-    static uint64_t NAME(TYPE handle)           \
-    {                                           \
+    static uint64_t NAME(TYPE handle) {         \
         uint64_t key = 0;                       \
         memcpy(&key, &handle, sizeof handle);   \
         return key;                             \
@@ -639,16 +587,14 @@ KEY_OF(MPI_Comm, key_of_comm)
 KEY_OF(MPI_Request, key_of)
 KEY_OF(MPI_Message, key_of_message)
 
-static Group **bucket_of(MPI_Comm comm)
-{
+static Group **bucket_of(MPI_Comm comm) {
     uint64_t key = key_of_comm(comm);
     return &groups[mixed(key) % GROUP_BUCKETS];
 }
 
 /* Communicators are made in the same order on all their ranks, so that each can count those of the same ranks: a name
  * that all of them have needs no messages. */
-static void name_group(Group *group)
-{
+static void name_group(Group *group) {
     uint64_t hash = (uint64_t)group->size;
     for (int i = 0; i < group->size; i++)
         hash = mixed(hash ^ (uint64_t)(unsigned)group->ranks[i]);
@@ -672,8 +618,7 @@ static void name_group(Group *group)
     add(GROUP)->text = text;
 }
 
-static Group *make_group(MPI_Comm comm)
-{
+static Group *make_group(MPI_Comm comm) {
     Group *group = calloc(1, sizeof *group);
     if (group == NULL)
         return NULL;
@@ -705,8 +650,7 @@ static Group *make_group(MPI_Comm comm)
     return group;
 }
 
-static Group *group_of(MPI_Comm comm)
-{
+static Group *group_of(MPI_Comm comm) {
     Group *group = *bucket_of(comm);
     while (group && group->comm != comm)
         group = group->next;
@@ -716,8 +660,7 @@ static Group *group_of(MPI_Comm comm)
 }
 
 /* The handle may come back as that of another communicator. The group stays, as records and requests know it. */
-static void forget_group(MPI_Comm comm)
-{
+static void forget_group(MPI_Comm comm) {
     Group **at = bucket_of(comm);
     while (*at && (*at)->comm != comm)
         at = &(*at)->next;
@@ -725,8 +668,7 @@ static void forget_group(MPI_Comm comm)
         *at = (*at)->next;
 }
 
-static void communicator_made(MPI_Comm comm)
-{
+static void communicator_made(MPI_Comm comm) {
     if (comm == MPI_COMM_NULL)
         return;
     forget_group(comm);
@@ -738,8 +680,7 @@ static void communicator_made(MPI_Comm comm)
 }
 
 /* The rank of the world, or -1 if it is not of this world. */
-static int peer_of(const Group *group, int rank)
-{
+static int peer_of(const Group *group, int rank) {
     return rank >= 0 && rank < group->size && group->ranks[rank] >= 0 ? group->ranks[rank] : -1;
 }
 
@@ -754,16 +695,14 @@ static long open_messages; /* sends and receives that have been begun and not wa
 static bool has_loose_messages; /* some that are never waited for: then no wait is one for all */
 
 /* The oldest one: implementations have one handle for all sends that are done at once. */
-static Request *find_key(uint64_t key)
-{
+static Request *find_key(uint64_t key) {
     Request *request = buckets[mixed(key) % BUCKETS].first;
     while (request && request->key != key)
         request = request->next;
     return request;
 }
 
-static Request *new_request(uint64_t key)
-{
+static Request *new_request(uint64_t key) {
     Request *request = unused;
     if (request)
         unused = request->next;
@@ -781,8 +720,7 @@ static Request *new_request(uint64_t key)
     return request;
 }
 
-static void forget_request(Request *request)
-{
+static void forget_request(Request *request) {
     Request **first = &buckets[mixed(request->key) % BUCKETS].first;
     Request *before = NULL;
     for (Request *one = *first; one != request; one = one->next)
@@ -798,14 +736,12 @@ static void forget_request(Request *request)
 }
 
 /* The name of a communicator is written on messages only where all its ranks have it. */
-static Group *named(Group *group)
-{
+static Group *named(Group *group) {
     return group->is_ordered ? group : NULL;
 }
 
 /* Records that a send or receive has begun, which a request stands for. */
-static void begin(Request *request)
-{
+static void begin(Request *request) {
     request->is_active = true;
     if (request->kind == NULL_PEER)
         return;
@@ -822,8 +758,7 @@ static void begin(Request *request)
         open_messages++;
 }
 
-static void know_request(Request *request, Group *group, int peer, int tag, int64_t count, MPI_Datatype type)
-{
+static void know_request(Request *request, Group *group, int peer, int tag, int64_t count, MPI_Datatype type) {
     request->group = group;
     request->peer = peer == MPI_ANY_SOURCE ? ANY_SOURCE : peer_of(group, peer);
     request->tag = tag == MPI_ANY_TAG ? ANY_TAG : tag;
@@ -838,8 +773,7 @@ static void know_request(Request *request, Group *group, int peer, int tag, int6
 }
 
 /* What a receive has got; false if it was cancelled. */
-static bool received(Record *record, Group *group, const MPI_Status *status, MPI_Datatype type)
-{
+static bool received(Record *record, Group *group, const MPI_Status *status, MPI_Datatype type) {
     int is_cancelled = 0;
     PMPI_Test_cancelled(status, &is_cancelled);
     if (is_cancelled) {
@@ -860,8 +794,7 @@ typedef struct {
 } Wait;
 
 /* Writes down what a request has turned out to be; false if there is no wait for a message to be recorded. */
-static bool finish(Request *request, const MPI_Status *status, Wait *wait)
-{
+static bool finish(Request *request, const MPI_Status *status, Wait *wait) {
     bool is_waited = (request->kind == SENDING && !request->is_buffered) || request->kind == RECEIVING;
     if (!request->is_active)
         return false;
@@ -884,16 +817,14 @@ static bool finish(Request *request, const MPI_Status *status, Wait *wait)
     return is_waited;
 }
 
-static void add_wait(Wait wait)
-{
+static void add_wait(Wait wait) {
     Record *record = add(WAIT);
     record->peer = wait.source;
     record->received = wait.destination;
     record->tag = wait.tag;
 }
 
-static void done(uint64_t key, const MPI_Status *status)
-{
+static void done(uint64_t key, const MPI_Status *status) {
     Request *request = find_key(key);
     Wait wait;
     if (request && finish(request, status, &wait))
@@ -906,8 +837,7 @@ static MPI_Status *own_statuses;
 static Wait *waits;
 static int keys_size;
 
-static bool copy_requests(int n, const MPI_Request *requests)
-{
+static bool copy_requests(int n, const MPI_Request *requests) {
     if (n > keys_size) {
         free(keys);
         free(own_statuses);
@@ -927,8 +857,7 @@ static bool copy_requests(int n, const MPI_Request *requests)
 }
 
 /* Several at once: where nothing is left to wait for, they are one wait for all. */
-static void all_done(int n, const MPI_Status *statuses, bool is_error)
-{
+static void all_done(int n, const MPI_Status *statuses, bool is_error) {
     int used = 0;
     for (int i = 0; i < n; i++) {
         Request *request = is_error && statuses[i].MPI_ERROR == MPI_ERR_PENDING ? NULL : find_key(keys[i]);
@@ -945,8 +874,7 @@ static void all_done(int n, const MPI_Status *statuses, bool is_error)
 
 /* ---- Collectives ------------------------------------------------------------------------------------------------ */
 
-static void write_collective(Group *group, const Record *collective)
-{
+static void write_collective(Group *group, const Record *collective) {
     if (group->comm != MPI_COMM_WORLD && group->name[0] == '\0')
         name_group(group);
     Record *record = add((Op)collective->op);
@@ -958,8 +886,7 @@ static void write_collective(Group *group, const Record *collective)
 
 /* Nonblocking collectives are written in the order in which they were begun, as that is the same on all ranks: up to
  * this one, or all of them before a blocking one. */
-static void write_collectives(Group *group, const Request *last)
-{
+static void write_collectives(Group *group, const Request *last) {
     while (group->first) {
         Request *request = group->first;
         group->first = request->following;
@@ -970,14 +897,12 @@ static void write_collectives(Group *group, const Request *last)
     }
 }
 
-static void blocking(Group *group, Record record)
-{
+static void blocking(Group *group, Record record) {
     write_collectives(group, NULL);
     write_collective(group, &record);
 }
 
-static void nonblocking(Group *group, Record record, uint64_t key)
-{
+static void nonblocking(Group *group, Record record, uint64_t key) {
     Request *request = new_request(key);
     if (request == NULL)
         return;
@@ -993,8 +918,7 @@ static void nonblocking(Group *group, Record record, uint64_t key)
 }
 
 /* The communicator of a collective, NULL if it cannot be written. */
-static Group *group_for(MPI_Comm comm, const char *name)
-{
+static Group *group_for(MPI_Comm comm, const char *name) {
     Group *group = group_of(comm);
     if (group && !group->is_inter)
         return group;
@@ -1002,8 +926,7 @@ static Group *group_for(MPI_Comm comm, const char *name)
     return NULL;
 }
 
-static Record simple(Op op, int root, int64_t count, MPI_Datatype type)
-{
+static Record simple(Op op, int root, int64_t count, MPI_Datatype type) {
     Record record = {.op = (uint8_t)op, .peer = root};
     set_count(&record, count, type);
     return record;
@@ -1011,8 +934,7 @@ static Record simple(Op op, int root, int64_t count, MPI_Datatype type)
 
 /* What one rank sends and receives; what MPI does not look at is as the other. */
 static Record both(Op op, int root, bool has_sent, int64_t count, MPI_Datatype type, bool has_received,
-                   int64_t received_count, MPI_Datatype received_type)
-{
+                   int64_t received_count, MPI_Datatype received_type) {
     Record record = {.op = (uint8_t)op, .peer = root};
     Record there = {0};
     set_count(&record, has_sent ? count : received_count, has_sent ? type : received_type);
@@ -1022,27 +944,38 @@ static Record both(Op op, int root, bool has_sent, int64_t count, MPI_Datatype t
     return record;
 }
 
-/* The words of a collective that has counts for each rank: one count, the counts and another one, each if there. */
+/* Counts of each rank, as int or MPI_Count; NULL where MPI does not look at them. */
 typedef struct {
     const void *counts;
     size_t width;
-    MPI_Datatype type;
-    bool is_significant;
+    Element element;
 } Counts;
 
-static char *put_vector(char *to, const Group *group, Counts vector)
-{
-    int64_t scale = vector.is_significant ? element_of(vector.type).scale : 0;
-    return put_counts(to, vector.is_significant ? vector.counts : NULL, vector.width, group->size, scale);
+static Counts counts_of(const void *counts, size_t width, MPI_Datatype type, bool is_significant) {
+    return is_significant ? (Counts){counts, width, element_of(type)} : (Counts){NULL, width, {BYTE, 0}};
 }
 
-static short number_of(Counts vector)
-{
-    return vector.is_significant ? element_of(vector.type).number : BYTE;
+static int64_t count_at(Counts of, int i) {
+    if (of.counts == NULL)
+        return 0;
+    bool is_int = of.width == sizeof(int);
+    return of.element.scale * (is_int ? ((const int *)of.counts)[i] : (int64_t)((const MPI_Count *)of.counts)[i]);
 }
 
-static Record with_text(Op op, const Group *group, char **to, int vectors)
-{
+static char *put_counts(char *to, const Group *group, Counts of) {
+    for (int i = 0; i < group->size; i++)
+        to = put_word(to, count_at(of, i));
+    return to;
+}
+
+static char *put_sum_and_counts(char *to, const Group *group, Counts of) {
+    int64_t sum = 0;
+    for (int i = 0; i < group->size; i++)
+        sum += count_at(of, i);
+    return put_counts(put_word(to, sum), group, of);
+}
+
+static Record with_text(Op op, const Group *group, char **to, int vectors) {
     Record record = {.op = (uint8_t)op};
     record.text = *to = malloc(((size_t)group->size * (size_t)vectors + 8) * 21);
     if (record.text == NULL)
@@ -1051,73 +984,60 @@ static Record with_text(Op op, const Group *group, char **to, int vectors)
 }
 
 static Record gathered(Op op, const Group *group, int root, bool has_sent, int64_t count, MPI_Datatype type,
-                       Counts counts)
-{
+                       Counts counts) {
     char *to;
     Record record = with_text(op, group, &to, 1);
     if (to == NULL)
         return record;
-    Element element = element_of(type);
+    Element element = has_sent ? element_of(type) : counts.element;
     /* In place, this rank's part is already there. The root of a gatherv then says 0, and of an allgatherv its own. */
-    int64_t mine = has_sent ? count * element.scale : 0;
-    short number = has_sent ? element.number : number_of(counts);
-    if (!has_sent && op == ALLGATHERV)
-        mine = count_at(counts.counts, counts.width, group->rank) * element_of(counts.type).scale;
-    to = put_vector(put_word(to, mine), group, counts);
+    int64_t in_place = op == ALLGATHERV ? count_at(counts, group->rank) : 0;
+    to = put_counts(put_word(to, has_sent ? count * element.scale : in_place), group, counts);
     if (op == GATHERV)
         to = put_word(to, root);
-    *PUT(to, number, number_of(counts)) = '\0';
+    *PUT(to, element.number, counts.element.number) = '\0';
     return record;
 }
 
 static Record scattered(const Group *group, int root, Counts counts, bool has_received, int64_t count,
-                        MPI_Datatype type)
-{
+                        MPI_Datatype type) {
     char *to;
     Record record = with_text(SCATTERV, group, &to, 1);
     if (to == NULL)
         return record;
-    Element element = has_received ? element_of(type) : (Element){number_of(counts), 0};
-    to = put_word(put_vector(to, group, counts), has_received ? count * element.scale : 0);
-    *PUT(to, root, number_of(counts), element.number) = '\0';
+    Element element = has_received ? element_of(type) : counts.element;
+    to = put_word(put_counts(to, group, counts), has_received ? count * element.scale : 0);
+    *PUT(to, root, counts.element.number, element.number) = '\0';
     return record;
 }
 
-static Record exchanged(const Group *group, bool has_sent, Counts sent, Counts received_counts)
-{
+static Record exchanged(const Group *group, bool has_sent, Counts sent, Counts got) {
     char *to;
     Record record = with_text(ALLTOALLV, group, &to, 2);
     if (to == NULL)
         return record;
     if (!has_sent)
-        sent = received_counts;
-    to = put_word(to, sum_of(sent.counts, sent.width, group->size) * element_of(sent.type).scale);
-    to = put_vector(to, group, sent);
-    int64_t all = sum_of(received_counts.counts, received_counts.width, group->size);
-    to = put_word(to, all * element_of(received_counts.type).scale);
-    to = put_vector(to, group, received_counts);
-    *PUT(to, number_of(sent), number_of(received_counts)) = '\0';
+        sent = got;
+    to = put_sum_and_counts(put_sum_and_counts(to, group, sent), group, got);
+    *PUT(to, sent.element.number, got.element.number) = '\0';
     return record;
 }
 
 /* Each rank gets its count, or all the same one. */
-static Record reduce_scattered(const Group *group, Counts counts, int64_t count)
-{
+static Record reduce_scattered(const Group *group, Counts counts, int64_t count) {
     char *to;
     Record record = with_text(REDUCE_SCATTER, group, &to, 1);
     if (to == NULL)
         return record;
-    int64_t scale = element_of(counts.type).scale;
     for (int i = 0; i < group->size; i++)
-        to = put_word(to, scale * (counts.counts ? count_at(counts.counts, counts.width, i) : count));
-    *PUT(to, 0, element_of(counts.type).number) = '\0';
+        to = put_word(to, counts.counts ? count_at(counts, i) : counts.element.scale * count);
+    *PUT(to, 0, counts.element.number) = '\0';
     return record;
 }
 
 /* ---- Begin and end ---------------------------------------------------------------------------------------------- */
 
-static void say_tallies(const char *what, const Tally *tallies)
-{
+static void say_tallies(const char *what, const Tally *tallies) {
     char line[MAX_LINE];
     for (int i = 0; i < MAX_TALLIES && tallies[i].name; i++) {
         snprintf(line, sizeof line, "# %s: %s %ld\n", what, tallies[i].name, tallies[i].times);
@@ -1126,8 +1046,7 @@ static void say_tallies(const char *what, const Tally *tallies)
 }
 
 /* Writes the rest; at the end of MPI or of the process, whichever is first. */
-static void end(void)
-{
+static void end(void) {
     /* A child of the process has a copy of what its parent will write. */
     if (!atomic_load(&is_on) || getpid() != process)
         return;
@@ -1152,16 +1071,14 @@ static void end(void)
 }
 
 /* A file of its own in the place of any that is there: that may be a link to what is not to be written to. */
-static int make_file(const char *path)
-{
+static int make_file(const char *path) {
     if (unlink(path) != 0 && errno != ENOENT)
         return -1;
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
 /* The folder with all above it; not by a link that is another user's. */
-static int make_folder(const char *folder)
-{
+static int make_folder(const char *folder) {
     char path[MAX_PATH];
     struct stat found;
     if (lstat(folder, &found) == 0 && S_ISLNK(found.st_mode) && found.st_uid != geteuid()) {
@@ -1180,8 +1097,7 @@ static int make_folder(const char *folder)
 }
 
 /* Rank 0 lists the files, and removes those of an earlier run of more ranks. */
-static int write_list(const char *folder)
-{
+static int write_list(const char *folder) {
     char path[MAX_PATH + 64];
     const char *slash = strrchr(folder, '/');
     snprintf(path, sizeof path, "%s.txt", folder);
@@ -1199,8 +1115,7 @@ static int write_list(const char *folder)
     return fclose(list);
 }
 
-static bool open_output(void)
-{
+static bool open_output(void) {
     char folder[MAX_PATH - 64];
     const char *wanted = getenv(FOLDER_VARIABLE);
     snprintf(folder, sizeof folder, "%s", wanted && *wanted ? wanted : DEFAULT_FOLDER);
@@ -1225,8 +1140,7 @@ static bool open_output(void)
 }
 
 /* MPI has been initialised. */
-static void begin_trace(void)
-{
+static void begin_trace(void) {
     MPI_Comm parent = MPI_COMM_NULL;
     PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
@@ -1255,8 +1169,7 @@ static void begin_trace(void)
 }
 
 /* Whether a call is recorded. */
-static bool enter(void)
-{
+static bool enter(void) {
     if (!atomic_load_explicit(&is_on, memory_order_relaxed))
         return false;
     if (!is_traced_thread) {
@@ -1270,8 +1183,7 @@ static bool enter(void)
     return true;
 }
 
-static int leave(bool is_traced, int code)
-{
+static int leave(bool is_traced, int code) {
     if (is_traced) {
         is_inside = false;
         start_meter();
@@ -1279,16 +1191,14 @@ static int leave(bool is_traced, int code)
     return code;
 }
 
-static bool succeeded(bool is_traced, int code, const char *name)
-{
+static bool succeeded(bool is_traced, int code, const char *name) {
     if (is_traced && code != MPI_SUCCESS)
         tally(errors, name);
     return is_traced && code == MPI_SUCCESS;
 }
 
 /* A message that is longer than its receive is gone all the same. */
-static bool has_got(bool is_traced, int code, const char *name)
-{
+static bool has_got(bool is_traced, int code, const char *name) {
     int class = MPI_SUCCESS;
     if (succeeded(is_traced, code, name))
         return true;
@@ -1301,8 +1211,7 @@ static bool has_got(bool is_traced, int code, const char *name)
 
 /* A call of the program's, with what is done before it, and what once SUCCESS says that it did what it is for. */
 #define CALL_IF(SUCCESS, NAME, PARAMETERS, ARGUMENTS, BEFORE, ...)  \
-    int NAME PARAMETERS                                             \
-    {                                                               \
+    int NAME PARAMETERS {                                           \
         bool is_traced = enter();                                   \
         BEFORE                                                      \
         int code = P##NAME ARGUMENTS;                               \
@@ -1336,25 +1245,18 @@ static bool has_got(bool is_traced, int code, const char *name)
 #define EACH_COLLECTIVE(FORM, NAME, NONBLOCKING) FORM(MPI_##NAME, MPI_##NONBLOCKING, int, int)
 #endif
 
-int MPI_Init(int *argc, char ***argv)
-{
-    int code = PMPI_Init(argc, argv);
-    if (code == MPI_SUCCESS)
-        begin_trace();
-    return code;
-}
-
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
-{
-    int code = PMPI_Init_thread(argc, argv, required, provided);
-    if (code == MPI_SUCCESS)
-        begin_trace();
-    return code;
-}
+#define INITIALISES(NAME, PARAMETERS, ARGUMENTS)    \
+    int NAME PARAMETERS {                           \
+        int code = P##NAME ARGUMENTS;               \
+        if (code == MPI_SUCCESS)                    \
+            begin_trace();                          \
+        return code;                                \
+    }
+INITIALISES(MPI_Init, (int *argc, char ***argv), (argc, argv))
+INITIALISES(MPI_Init_thread, (int *argc, char ***argv, int required, int *provided), (argc, argv, required, provided))
 
 /* The module mpi_f08 of MPICH calls PMPI where a call has no buffer, also to initialise: such a program is not seen. */
-static void pass_fortran_2008(const char *name, int *error, void *required, void *provided)
-{
+static void pass_fortran_2008(const char *name, int *error, void *required, void *provided) {
     fprintf(stderr, "dask-efficiency: programs with Fortran's module mpi_f08 are not traced; those with mpi are\n");
     void *symbol = dlsym(RTLD_NEXT, name);
     if (provided) {
@@ -1369,19 +1271,16 @@ static void pass_fortran_2008(const char *name, int *error, void *required, void
 }
 
 void mpi_init_f08_(int *error);
-void mpi_init_f08_(int *error)
-{
+void mpi_init_f08_(int *error) {
     pass_fortran_2008("mpi_init_f08_", error, NULL, NULL);
 }
 
 void mpi_init_thread_f08_(void *required, void *provided, int *error);
-void mpi_init_thread_f08_(void *required, void *provided, int *error)
-{
+void mpi_init_thread_f08_(void *required, void *provided, int *error) {
     pass_fortran_2008("mpi_init_thread_f08_", error, required, provided);
 }
 
-int MPI_Finalize(void)
-{
+int MPI_Finalize(void) {
     if (enter()) {
         add(FINALIZE);
         PMPI_Group_free(&world_group);
@@ -1390,8 +1289,7 @@ int MPI_Finalize(void)
     return PMPI_Finalize();
 }
 
-int MPI_Abort(MPI_Comm comm, int code)
-{
+int MPI_Abort(MPI_Comm comm, int code) {
     if (enter())
         end();
     return PMPI_Abort(comm, code);
@@ -1400,8 +1298,7 @@ int MPI_Abort(MPI_Comm comm, int code)
 /* ---- Messages --------------------------------------------------------------------------------------------------- */
 
 /* Whether a message is one, and not one to or from nobody. */
-static bool is_message(const Group *group, int peer)
-{
+static bool is_message(const Group *group, int peer) {
     if (group == NULL || peer == MPI_PROC_NULL)
         return false;
     if (peer_of(group, peer) >= 0)
@@ -1410,8 +1307,7 @@ static bool is_message(const Group *group, int peer)
     return false;
 }
 
-static void message(Op op, MPI_Comm comm, int peer, int tag, int64_t count, MPI_Datatype type)
-{
+static void message(Op op, MPI_Comm comm, int peer, int tag, int64_t count, MPI_Datatype type) {
     Group *group = group_of(comm);
     if (!is_message(group, peer))
         return;
@@ -1423,14 +1319,12 @@ static void message(Op op, MPI_Comm comm, int peer, int tag, int64_t count, MPI_
 }
 
 /* A buffered send never waits for its receiver. */
-static void buffered(Op op, MPI_Comm comm, int peer, int tag, int64_t count, MPI_Datatype type)
-{
+static void buffered(Op op, MPI_Comm comm, int peer, int tag, int64_t count, MPI_Datatype type) {
     message(op, comm, peer, tag, count, type);
     has_loose_messages = true;
 }
 
-static void message_received(Group *group, const MPI_Status *status, MPI_Datatype type)
-{
+static void message_received(Group *group, const MPI_Status *status, MPI_Datatype type) {
     if (!is_message(group, status->MPI_SOURCE))
         return;
     Record *record = add(RECV);
@@ -1439,8 +1333,7 @@ static void message_received(Group *group, const MPI_Status *status, MPI_Datatyp
 }
 
 static void begun(uint64_t key, Op op, bool is_buffered, bool is_persistent, MPI_Comm comm, int peer, int tag,
-                  int64_t count, MPI_Datatype type)
-{
+                  int64_t count, MPI_Datatype type) {
     Group *group = group_of(comm);
     Request *request = group ? new_request(key) : NULL;
     if (request == NULL)
@@ -1486,8 +1379,7 @@ EACH_COUNT(BLOCKING_RECEIVE, Recv, )
 
 /* Both at once and a wait for both, as the call does: SimGrid's line for it would have no tags. */
 static void both_ways(MPI_Comm comm, int destination, int tag, int64_t count, MPI_Datatype type,
-                      const MPI_Status *status, MPI_Datatype received_type)
-{
+                      const MPI_Status *status, MPI_Datatype received_type) {
     Group *group = group_of(comm);
     bool sends = is_message(group, destination), receives = group && is_message(group, status->MPI_SOURCE);
     int source = 0, received_tag = 0;
@@ -1522,8 +1414,7 @@ EACH_COUNT(SENDRECV_REPLACE, Sendrecv_replace, )
 
 /* ---- Messages that are probed for: mpi4py receives all its objects so ------------------------------------------- */
 
-static void probed(MPI_Comm comm, const MPI_Message *message_found, const MPI_Status *status)
-{
+static void probed(MPI_Comm comm, const MPI_Message *message_found, const MPI_Status *status) {
     uint64_t key = key_of_message(*message_found);
     Group *group = group_of(comm);
     Request *request = group && *message_found != MPI_MESSAGE_NO_PROC ? new_request(key) : NULL;
@@ -1535,8 +1426,7 @@ static void probed(MPI_Comm comm, const MPI_Message *message_found, const MPI_St
 
 /* The message that was probed for is received, or begun to be. */
 static void matched(uint64_t key, const MPI_Request *request, const MPI_Status *status, int64_t count,
-                    MPI_Datatype type)
-{
+                    MPI_Datatype type) {
     Request *found = find_key(key);
     if (found == NULL)
         return;
@@ -1575,15 +1465,13 @@ EACH_COUNT(MATCHED_REQUEST, Imrecv, )
 
 /* ---- Waits ------------------------------------------------------------------------------------------------------ */
 
-static void started(MPI_Request request)
-{
+static void started(MPI_Request request) {
     Request *known = find_key(key_of(request));
     if (known)
         begin(known);
 }
 
-static void freed(Request *known)
-{
+static void freed(Request *known) {
     if (known->kind == COLLECTIVE && !known->is_written)
         write_collectives(known->group, known);
     if (known->is_active && (known->kind == SENDING || known->kind == RECEIVING)) {
@@ -1596,8 +1484,7 @@ static void freed(Request *known)
     forget_request(known);
 }
 
-static bool has_statuses(bool is_traced, int code, const char *name)
-{
+static bool has_statuses(bool is_traced, int code, const char *name) {
     return succeeded(is_traced, code, name) || (is_traced && code == MPI_ERR_IN_STATUS);
 }
 
@@ -1667,7 +1554,7 @@ EACH_COLLECTIVE(ALLREDUCE_FORM, Allreduce, Iallreduce)
 EACH_COLLECTIVE(SCAN_FORM, Scan, Iscan)
 EACH_COLLECTIVE(EXSCAN_FORM, Exscan, Iexscan)
 
-#define COUNTS(COUNT, COUNTS_, TYPE, IS_SIGNIFICANT) (Counts){COUNTS_, sizeof(COUNT), TYPE, IS_SIGNIFICANT}
+#define COUNTS(COUNT, COUNTS_, TYPE, IS_SIGNIFICANT) counts_of(COUNTS_, sizeof(COUNT), TYPE, IS_SIGNIFICANT)
 EACH_COLLECTIVE(REDUCE_SCATTER_BLOCK_FORM, Reduce_scatter_block, Ireduce_scatter_block)
 
 #define SENT(COUNT) const void *sent, COUNT count, MPI_Datatype type

@@ -9,16 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static double cpu_seconds(void)
-{
+static double cpu_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* Prints what it has computed. */
-static void compute(void)
-{
+static void compute(void) {
     double start = cpu_seconds();
     while (cpu_seconds() < start + 0.05)
         ;
@@ -28,8 +26,7 @@ static void compute(void)
 }
 
 /* More calls than are held in memory while a receive waits. */
-static void wait_long(int calls)
-{
+static void wait_long(int calls) {
     int got = 0, sent = 0;
     MPI_Request request;
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &request);
@@ -39,16 +36,14 @@ static void wait_long(int calls)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-static void *barriers(void *nothing)
-{
+static void *barriers(void *nothing) {
     for (int i = 0; i < 10; i++)
         MPI_Barrier(MPI_COMM_SELF);
     return nothing;
 }
 
 /* Two threads call at once, and a child of the process ends. */
-static void share(void)
-{
+static void share(void) {
     pthread_t thread;
     int sent = 1, got;
     pthread_create(&thread, NULL, barriers, NULL);
@@ -60,8 +55,7 @@ static void share(void)
 }
 
 /* A message that is longer than its receive. */
-static void truncate_message(void)
-{
+static void truncate_message(void) {
     int sent[4] = {0}, got[4];
     MPI_Request request;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -71,8 +65,7 @@ static void truncate_message(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     int n = argc > 2 ? atoi(argv[2]) : 0, provided;
     MPI_Init_thread(&argc, &argv, strcmp(what, "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);

@@ -5,8 +5,7 @@
 static int rank, other;
 static double a[1000], b[1000];
 
-static void probed_messages(void)
-{
+static void probed_messages(void) {
     MPI_Message found;
     MPI_Status status;
     MPI_Request request;
@@ -24,8 +23,7 @@ static void probed_messages(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-static void requests(void)
-{
+static void requests(void) {
     MPI_Request mine[4];
     int done[4], n, index, flag = 0;
     MPI_Status statuses[4];
@@ -61,8 +59,7 @@ static void requests(void)
     MPI_Sendrecv_replace(a, 6, MPI_INT, other, 25, MPI_ANY_SOURCE, 25, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-static void collectives(MPI_Comm pair)
-{
+static void collectives(MPI_Comm pair) {
     int counts[2] = {1, 2}, places[2] = {0, 1}, mine = 1 + rank;
     MPI_Datatype two;
     MPI_Type_vector(2, 1, 3, MPI_DOUBLE, &two);
@@ -101,8 +98,7 @@ static void collectives(MPI_Comm pair)
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int code, length;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

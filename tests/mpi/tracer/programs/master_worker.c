@@ -3,8 +3,7 @@
 
 enum { TASKS = 20, INPUT = 300, RESULT = 40, WORK = 1, STOP = 2 };
 
-static void lead(int size)
-{
+static void lead(int size) {
     double input[INPUT] = {0}, result[RESULT];
     int given = 0, idle = 0;
     for (int worker = 1; worker < size; worker++, given++)
@@ -19,8 +18,7 @@ static void lead(int size)
     }
 }
 
-static void work(void)
-{
+static void work(void) {
     double input[INPUT], result[RESULT] = {0};
     MPI_Status status;
     for (;;) {
@@ -37,8 +35,7 @@ static void work(void)
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int rank, size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

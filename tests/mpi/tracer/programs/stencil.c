@@ -4,8 +4,7 @@
 
 enum { COLUMNS = 500, ROWS = 20, STEPS = 5 };
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int rank, size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

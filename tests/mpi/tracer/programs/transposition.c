@@ -4,8 +4,7 @@
 
 enum { BLOCK = 100, STEPS = 3 };
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int rank, size, width = 1, length = BLOCK;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
