@@ -13,7 +13,7 @@ from dask_efficiency.runs.trace.clients import heard_by_clients
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Phases
 from dask_efficiency.simulation.engine.memory import Result
-from dask_efficiency.simulation.engine.scheduler import ClusterParts
+from dask_efficiency.simulation.engine.worker import ClusterParts
 from dask_efficiency.simulation.engine.workload import Graph, Release
 
 
@@ -26,29 +26,27 @@ class VirtualClients:
         self._annotations = self._workload.annotations(cluster.addresses)
         #: By a key that a client still waits for: the releases that must come after it.
         self._late: dict[Any, list[Release]] = {}
-        #: By client: number of wanted results that are there. By client and number: graphs and releases that follow.
+        #: By client: number of wanted results that are there. By client and number: graphs, then releases, that follow.
         self._heard: Counter[str] = Counter()
-        self._graphs: dict[tuple[str, int], list[Graph]] = {}
-        self._releases: dict[tuple[str, int], list[Release]] = {}
+        self._following: dict[tuple[str, int], list[Graph | Release]] = {}
         #: Wanted keys that are not there yet, with their clients; the run ends when no key and no graph is left.
         self.wanted: dict[Any, list[str]] = {}
         self.graphs_left = len(self._workload.graphs)
-        sent: list[Graph | Release] = [*self._workload.graphs, *self._workload.releases]
-        for client in {each.client for each in sent}:
+        self._sent: list[Graph | Release] = [*self._workload.graphs, *self._workload.releases]
+        for client in {each.client for each in self._sent}:
             self._scheduler.add_virtual_client(client, self._clock)
 
     def start(self) -> None:
         """Send the graphs and releases that wait for no result."""
-        for graph in self._workload.graphs:
-            if graph.after:
-                self._graphs.setdefault((graph.client, graph.after), []).append(graph)
+        for each in self._sent:
+            if each.after:
+                self._following.setdefault((each.client, each.after), []).append(each)
             else:
-                self._clock.at(self._clock.now + graph.received, self._receive, graph)
-        for release in self._workload.releases:
-            if release.after:
-                self._releases.setdefault((release.client, release.after), []).append(release)
-            else:
-                self._clock.at(self._clock.now + release.delay, self._release, release)
+                self._plan(each)
+
+    def _plan(self, sent: Graph | Release) -> None:
+        function: Any = self._receive if isinstance(sent, Graph) else self._release
+        self._clock.at(self._clock.now + sent.delay, function, sent)
 
     @property
     def done(self) -> bool:
@@ -59,11 +57,8 @@ class VirtualClients:
         """Tell the clients of a result that is there, or failed for good."""
         for client in self.wanted.pop(key, ()):
             self._heard[client] += 1
-            place = client, self._heard[client]
-            for graph in self._graphs.pop(place, ()):
-                self._clock.at(self._clock.now + graph.thinking, self._receive, graph)
-            for release in self._releases.pop(place, ()):
-                self._clock.at(self._clock.now + release.delay, self._release, release)
+            for each in self._following.pop((client, self._heard[client]), ()):
+                self._plan(each)
         for release in self._late.pop(key, ()):
             self._clock.at(self._clock.now, self._release, release)
 

@@ -18,9 +18,9 @@ from dask_efficiency.simulation.engine.membership import Membership, planned_wor
 from dask_efficiency.simulation.engine.memory import WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop
 from dask_efficiency.simulation.engine.recording import RunRecorder
-from dask_efficiency.simulation.engine.scheduler import ClusterParts, NoComm, VirtualScheduler
+from dask_efficiency.simulation.engine.scheduler import NoComm, VirtualScheduler
 from dask_efficiency.simulation.engine.shuffles import Shuffles
-from dask_efficiency.simulation.engine.worker import VirtualWorker
+from dask_efficiency.simulation.engine.worker import ClusterParts, VirtualWorker
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
 from dask_efficiency.simulation.model.cores import BACKGROUND, HostCores
@@ -54,10 +54,11 @@ class SimulatedCluster(ClusterParts):
         #: By address: workers that are there, and all that ever were.
         self.workers: dict[str, VirtualWorker] = {}
         self.ever: dict[str, VirtualWorker] = {}
-        self.shuffles = Shuffles(self)
+        shuffles = Shuffles(self)
+        self.at_end = shuffles.at_end
         self.scheduler.add_plugin(self.recorder)
-        self.scheduler.add_plugin(self.shuffles)
-        self.tasks = TaskCosts(workload, calibration, job, self.costs, self.shuffles.at_end)
+        self.scheduler.add_plugin(shuffles)
+        self.tasks = TaskCosts(workload, calibration, job, self.costs)
 
     def _host(self, host: str, cores: float, seed: int) -> HostCores:
         cluster = self.job.cluster

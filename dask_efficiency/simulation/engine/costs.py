@@ -138,14 +138,10 @@ class Costs:
         return round(costs.latency * factor), Taking(computing, taking - computing)
 
 
-#: Called at the end of a task's thread with its worker's address and host, and what to call when the run can go on.
-AtTaskEnd = Callable[[str, str, Callable[[], None]], None]
-AtTaskEnds = Callable[[int], AtTaskEnd | None]
-
-
 class RunCosts(NamedTuple):
     """Costs of one run of a task on a worker, in nanoseconds."""
 
+    task: int
     prepare: int
     compute: int
     finish: int
@@ -155,17 +151,14 @@ class RunCosts(NamedTuple):
     fails: bool
     #: Of its time in its thread.
     needs: Needs
-    at_end: AtTaskEnd | None = None
 
 
 class TaskCosts:
     """Costs of each run of a task on the worker that it is given to."""
 
-    def __init__(
-        self, workload: Workload, calibration: Calibration, job: SimulationJob, costs: Costs, at_end: AtTaskEnds
-    ) -> None:
+    def __init__(self, workload: Workload, calibration: Calibration, job: SimulationJob, costs: Costs) -> None:
         trace, prefixes = workload.trace, job.prefixes or {}
-        self._number, self._costs, self._at_end = workload.number, costs, at_end
+        self._number, self._costs = workload.number, costs
         self._prefix = trace.tasks.prefix.data
         self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
         # Buffers, without an object for each value.
@@ -203,6 +196,7 @@ class TaskCosts:
         others, recorded = spec.nthreads - 1, self._crowd[prefix]
         crowd = others / recorded if others < recorded else 1.0
         return RunCosts(
+            task=task,
             prepare=self._costs.prepare(prefix, crowd),
             compute=round(self._compute[task] * factor),
             finish=self._costs.finish(prefix, crowd),
@@ -210,5 +204,4 @@ class TaskCosts:
             nbytes=self._nbytes[task],
             fails=fails,
             needs=Needs(self._cpu[task], self._held[task], self._gpu[task]),
-            at_end=self._at_end(task),
         )

@@ -12,7 +12,7 @@ from distributed.core import Status
 
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import RunOutcome, WorkerChange
-from dask_efficiency.simulation.engine.scheduler import ClusterParts
+from dask_efficiency.simulation.engine.worker import ClusterParts
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 
 _CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
@@ -119,21 +119,20 @@ class Membership:
         if worker is None:
             return
         worker.close()
-        stimulus = self._stimulus("worker-removed")
+        stimulus = worker.stimulus("worker-removed")
         scheduler = self._cluster.scheduler
         _at_once(scheduler.remove_worker(self.address, stimulus_id=stimulus, expected=expected, close=False))
         self._cluster.recorder.changed(self.address, WorkerChange.LEFT, stimulus)
 
     def _retire(self) -> None:
-        scheduler = self._cluster.scheduler
-        state = scheduler.workers.get(self.address)
-        if state is None:
+        scheduler, worker = self._cluster.scheduler, self._cluster.workers.get(self.address)
+        if worker is None:
             return
-        stimulus = self._stimulus("retire-workers")
+        stimulus = worker.stimulus("retire-workers")
         manager = ActiveMemoryManagerExtension(scheduler, policies=set(), register=False, start=False, interval=2.0)
         policy = RetireWorker(self.address)
         manager.add_policy(policy)
-        scheduler.handle_worker_status_change(Status.closing_gracefully, state, stimulus)
+        scheduler.handle_worker_status_change(Status.closing_gracefully, scheduler.workers[self.address], stimulus)
         self._tell("closing_gracefully", stimulus)
         self._cluster.recorder.changed(self.address, WorkerChange.RETIRING)
         self._manage(manager)
@@ -145,18 +144,16 @@ class Membership:
             self._clock.at(self._clock.now + MANAGER, self._manage, manager)
 
     def _look(self, policy: RetireWorker) -> None:
-        if self.address not in self._cluster.workers:
+        worker = self._cluster.workers.get(self.address)
+        if worker is None:
             return
         if not policy.done():
             self._clock.at(self._clock.now + LOOK, self._look, policy)
         elif policy.no_recipients:
-            self._tell("running", self._stimulus("worker-status-change"))
+            self._tell("running", worker.stimulus("worker-status-change"))
         else:
             self._leave(True)
 
     def _tell(self, status: str, stimulus: str) -> None:
         message = {"op": "worker-status-change", "status": status, "stimulus_id": stimulus}
         self._cluster.scheduler.stream_comms[self.address].send(message)
-
-    def _stimulus(self, kind: str) -> str:
-        return f"{kind}-{self._clock.now / 1e9:.9f}"

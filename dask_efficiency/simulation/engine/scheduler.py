@@ -1,8 +1,7 @@
-"""VirtualScheduler: Dask's scheduler, with virtual streams instead of sockets, and the parts of its cluster."""
+"""VirtualScheduler: Dask's scheduler, with virtual streams instead of sockets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from operator import attrgetter
 from typing import Any
 
@@ -10,11 +9,7 @@ from distributed import Scheduler
 from distributed import scheduler as upstream
 from distributed.scheduler import ClientState, TaskState, WorkerState
 
-from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.engine.messages import Loop, Stream
-from dask_efficiency.simulation.engine.recording import RunRecorder
-from dask_efficiency.simulation.engine.worker import WorkerSurroundings
-from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds between two batches of messages to a worker, and to a client: as in Dask.
@@ -63,17 +58,3 @@ class NoComm:
 
     async def write(self, message: Any) -> None:
         """Drop the message."""
-
-
-class ClusterParts(WorkerSurroundings):
-    """Parts of a simulated cluster, which reach one another through it."""
-
-    workload: Workload
-    #: The scheduler, its event loop, and its recorder.
-    scheduler: VirtualScheduler
-    loop: Loop
-    recorder: RunRecorder
-    #: By recorded address of a worker: the simulated one.
-    addresses: dict[str, str]
-    #: Makes a worker, and registers it with the scheduler.
-    join: Callable[[WorkerSpec, str], Coroutine[Any, Any, None]]

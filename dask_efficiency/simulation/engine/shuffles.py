@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,7 @@ from distributed import SchedulerPlugin
 
 from dask_efficiency.accounts.metered import BARRIERS
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.engine.costs import AtTaskEnd
-from dask_efficiency.simulation.engine.scheduler import ClusterParts
+from dask_efficiency.simulation.engine.worker import ClusterParts, VirtualWorker
 
 _NUMBERS = re.compile(r"(?<=, )\d+(?=[,)])")
 
@@ -78,7 +78,7 @@ class Shuffles(SchedulerPlugin):
         #: By barrier: the workers' shares of the outputs; number of parts under way; the runs that wait for them.
         self._shares: dict[int, dict[str, float]] = {}
         self._travelling: Counter[int] = Counter()
-        self._waiting: dict[int, list[Callable[[], None]]] = {}
+        self._waiting: dict[int, list[Callable[[], object]]] = {}
 
     def transition(self, key: Any, start: str, finish: str, *_args: Any, **_kwargs: Any) -> None:
         """Restrict the outputs of a shuffle to workers when its first input is assigned."""
@@ -114,36 +114,29 @@ class Shuffles(SchedulerPlugin):
         outputs = max(len(shuffle.outputs), 1)
         self._shares[shuffle.barrier] = {address: count / outputs for address, count in counts.items()}
 
-    def at_end(self, task: int) -> AtTaskEnd | None:
-        """Action at the end of the thread of a shuffle's task; None for other tasks."""
+    def at_end(self, task: int, worker: VirtualWorker, go_on: Callable[[], object]) -> bool:
+        """Send the parts of an input at the end of a thread; True if it is a barrier that waits to ``go_on``."""
         if task in self._of_input:
-            return lambda address, host, go_on: self._send(task, address, host, go_on)
-        if task in self._of_barrier:
-            return lambda address, host, go_on: self._wait(task, go_on)
-        return None
+            self._send(task, worker)
+        if task not in self._of_barrier or not self._travelling[task]:
+            return False
+        self._waiting.setdefault(task, []).append(go_on)
+        return True
 
-    def _send(self, task: int, sender: str, host: str, go_on: Callable[[], None]) -> None:
+    def _send(self, task: int, sender: VirtualWorker) -> None:
         clock, network, shuffle = self._cluster.clock, self._cluster.network, self._of_input[task]
         for address, share in self._shares.get(shuffle.barrier, {}).items():
             receiver, part = self._cluster.workers.get(address), round(shuffle.inputs[task] * share)
-            if receiver is None or address == sender or not part:
+            if receiver is None or receiver is sender or not part:
                 continue
             self._travelling[shuffle.barrier] += 1
             latency, taking = self._cluster.costs.transfer(1, part)
-            arrived = lambda receiver=receiver, taking=taking: receiver.transfers.take_in(  # noqa: E731
-                taking, self._arrived, shuffle.barrier
-            )
-            clock.at(clock.now + latency, network.transfer, host, receiver.spec.host, part, arrived)
-        go_on()
+            arrived = partial(receiver.transfers.take_in, taking, self._arrived, shuffle.barrier)
+            way = sender.spec.host, receiver.spec.host
+            clock.at(clock.now + latency, network.transfer, *way, part, arrived)
 
     def _arrived(self, barrier: int) -> None:
         self._travelling[barrier] -= 1
         if not self._travelling[barrier]:
             for go_on in self._waiting.pop(barrier, ()):
                 go_on()
-
-    def _wait(self, barrier: int, go_on: Callable[[], None]) -> None:
-        if self._travelling[barrier]:
-            self._waiting.setdefault(barrier, []).append(go_on)
-        else:
-            go_on()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
@@ -16,7 +16,9 @@ from dask_efficiency.simulation.engine.costs import Costs, RunCosts, Taking, Tas
 from dask_efficiency.simulation.engine.dask_patches import SmallTasks
 from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop, Stream
-from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
+from dask_efficiency.simulation.engine.recording import RunRecorder, RunRow, WorkerRows
+from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
+from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
@@ -58,29 +60,39 @@ _FAILURE: dict[str, Any] = {
 }
 
 
-class WorkerSurroundings:
-    """Parts of a simulated cluster that its workers share."""
+class ClusterParts:
+    """Parts of a simulated cluster, which reach one another through it."""
 
     clock: EventHeap
+    workload: Workload
     job: SimulationJob
     costs: Costs
     tasks: TaskCosts
     network: PlainModel | TopologyModel
-    #: By address: workers that are there.
+    #: The scheduler, its event loop, and its recorder.
+    scheduler: VirtualScheduler
+    loop: Loop
+    recorder: RunRecorder
+    #: By address: workers that are there. By recorded address: the simulated one.
     workers: dict[str, VirtualWorker]
+    addresses: dict[str, str]
+    #: Makes a worker, and registers it with the scheduler.
+    join: Callable[[WorkerSpec, str], Coroutine[Any, Any, None]]
+    #: Called at the end of a task's thread; True if the run waits for a call of the last argument.
+    at_end: Callable[[int, VirtualWorker, Callable[[], object]], bool]
 
 
 class VirtualWorker:
     """Worker of the simulated cluster; ``cores`` are those of its host, None if there are enough."""
 
     def __init__(
-        self, cluster: WorkerSurroundings, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
+        self, cluster: ClusterParts, spec: WorkerSpec, address: str, cores: HostCores | None, memory: WorkerMemory
     ) -> None:
         self._clock, self._costs, self._tasks = cluster.clock, cluster.costs, cluster.tasks
+        self._at_end = cluster.at_end
         self.spec, self.address, self.memory = spec, address, memory
         self.loop = Loop(self._clock, cores)
         self.transfers = WorkerTransfers(self, cluster, cores)
-        self._cores, self._threads = self.loop.cores, self.loop.cores.threads
         self.stream = Stream(self._clock, TO_SCHEDULER, self.loop)
         self.rows = WorkerRows(self._clock)
         config = dask.config.get
@@ -209,61 +221,54 @@ class VirtualWorker:
             self._clock.at(self._clock.now + MONITOR, self._monitor)
 
     def _execute(self, key: Any) -> None:
-        run, now = self._tasks.of_run(self.spec, key), max(self._clock.now, self.blocked)
-        task = self.state.tasks[key]
+        steps = self._run(key, lambda: next(steps, None))
+        next(steps)
+
+    def _run(self, key: Any, go_on: Callable[[], object]) -> Iterator[None]:
+        """Run a task: each step ends where the clock, or a thread that is done, is to call ``go_on``."""
+        clock, cores, threads = self._clock, self.loop.cores, self.loop.cores.threads
+        run, now = self._tasks.of_run(self.spec, key), max(clock.now, self.blocked)
+        task, data = self.state.tasks[key], self.state.data
         task.start_time = now / 1e9
         slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
-        row = self.rows.run(key, task.run_id, slot)
+        self.running[key] = row = self.rows.run(key, task.run_id, slot)
         if self._last_freed is not None and row.ready < self._last_freed[0]:
             row.after = self._last_freed[1]
-        self.running[key] = row
-        data = self.state.data
         self._inputs[key] = [data[other.key] for other in task.dependencies if other.key in data]
         row.unspill_ns = sum(self.wait_for_disk())
-        row.submitted = row.start = max(now, self._cores.take(run.prepare) - run.prepare) + row.unspill_ns + run.prepare
-        self._clock.at(row.start, self._start, key, row, run)
-
-    def _start(self, key: Any, row: RunRow, run: RunCosts) -> None:
+        row.submitted = row.start = max(now, cores.take(run.prepare) - run.prepare) + row.unspill_ns + run.prepare
+        clock.at(row.start, go_on)
+        yield
+        left = run.compute
         if 0 <= run.secede < run.compute:
-            self._threads.run(self.address, run.secede, run.needs, lambda: self._secede(key, row, run))
-        else:
-            self._threads.run(self.address, run.compute, run.needs, lambda: self._stop(key, row, run))
-
-    def _secede(self, key: Any, row: RunRow, run: RunCosts) -> None:
-        if self.closed:
-            return
-        row.seceded = self._clock.now
-        self._free(row)
-        took = (row.seceded - row.start) / 1e9
-        rest = run.compute - run.secede
-        self._threads.run(self.address, rest, run.needs, lambda: self._stop(key, row, run))
-        self.handle(machine.SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
-
-    def _stop(self, key: Any, row: RunRow, run: RunCosts) -> None:
+            threads.run(self.address, run.secede, run.needs, go_on)
+            yield
+            if self.closed:
+                return
+            row.seceded, left = clock.now, run.compute - run.secede
+            self._free(row)
+        threads.run(self.address, left, run.needs, go_on)
+        if row.seceded >= 0:
+            took = (row.seceded - row.start) / 1e9
+            self.handle(machine.SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
+        yield
         # A thread that wakes up must get a core first.
-        awake = self._cores.take(WAKE) - WAKE
-        if awake > self._clock.now:
-            self._clock.at(awake, self._woken, key, row, run)
-        else:
-            self._woken(key, row, run)
-
-    def _woken(self, key: Any, row: RunRow, run: RunCosts) -> None:
-        if run.at_end is None:
-            self._stopped(key, row, run)
-        else:
-            run.at_end(self.address, self.spec.host, lambda: self._stopped(key, row, run))
-
-    def _stopped(self, key: Any, row: RunRow, run: RunCosts) -> None:
-        row.stop = self._clock.now
+        if (awake := cores.take(WAKE) - WAKE) > clock.now:
+            clock.at(awake, go_on)
+            yield
+        if self._at_end(run.task, self, go_on):
+            yield
+        row.stop = clock.now
         row.cpu_ns = min(round(run.compute * run.needs.cpu), row.stop - row.start)
-        self._clock.at(self._cores.take(run.finish), self._end, key, row, run)
+        clock.at(cores.take(run.finish), go_on)
+        yield
+        while not self.closed and clock.now < self.blocked:
+            clock.at(self.blocked, go_on)
+            yield
+        if not self.closed:
+            self._end(key, row, run)
 
     def _end(self, key: Any, row: RunRow, run: RunCosts) -> None:
-        if self.closed:
-            return
-        if self._clock.now < self.blocked:
-            self._clock.at(self.blocked, self._end, key, row, run)
-            return
         del self.running[key], self._inputs[key]
         if row.seceded < 0:
             self._free(row)
@@ -307,7 +312,7 @@ class VirtualWorker:
 class WorkerTransfers:
     """Results that a worker gets from others, and sends to them."""
 
-    def __init__(self, worker: VirtualWorker, cluster: WorkerSurroundings, cores: HostCores | None) -> None:
+    def __init__(self, worker: VirtualWorker, cluster: ClusterParts, cores: HostCores | None) -> None:
         self._worker, self._cluster, self._clock, self._costs = worker, cluster, cluster.clock, cluster.costs
         self._incoming = Loop(self._clock, cores)
         self._outgoing, self._outgoing_limit = 0, int(dask.config.get("distributed.worker.connections.outgoing"))

@@ -63,14 +63,12 @@ class Graph:
     tasks: list[int]
     #: Numbers of the tasks whose results the client wants.
     wanted: list[int]
-    #: Nanoseconds after the start at which it was received, if it did not wait for a result.
-    received: int
     #: Nanoseconds in which the scheduler took it in.
     taking_in: int
     generation: int
-    #: Number of results that its client got before sending it, and nanoseconds from the last of them until then.
-    after: int = 0
-    thinking: int = 0
+    #: Number of results that its client got before sending it, and nanoseconds from the last of them, or the start.
+    after: int
+    delay: int
 
 
 @dataclass(slots=True)
@@ -182,19 +180,19 @@ class Workload:
             # The scheduler's number of a graph is a part of its tasks' priorities.
             own = trace.tasks.priority_graph[trace.tasks.graph == i]
             before = found[-1].generation if found else 0
+            client, run, after = self._clients[i], int(limits.waited_for[i]), 0
+            if run != MISSING:
+                after = self._heard_by(client, int(trace.runs.reported[run]))
             graph = Graph(
                 number=i,
-                client=self._clients[i],
+                client=client,
                 tasks=tasks,
                 wanted=self._wanted[i],
-                received=received - trace.start,
                 taking_in=max(int(trace.graphs.taken_in[i]) - received, 0),
                 generation=int(own[0]) if len(own) else before + 1,
+                after=after,
+                delay=max(int(limits.thinking[i]), 0) if after else received - trace.start,
             )
-            run = int(limits.waited_for[i])
-            if run != MISSING:
-                graph.after = self._heard_by(graph.client, int(trace.runs.reported[run]))
-                graph.thinking = max(int(limits.thinking[i]), 0)
             found.append(graph)
         return found
 

@@ -33,5 +33,5 @@ def test_a_graph_waits_for_as_many_results_as_its_client_had_heard_of() -> None:
     trace = simulated_traces.two_computations()
     first, second = Workload(trace).graphs
     assert (first.after, second.after) == (0, len(first.wanted))
-    assert second.thinking > 0
+    assert second.delay > 0
     assert sorted(first.tasks + second.tasks) == list(range(len(trace.tasks)))
