@@ -6,47 +6,36 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dask_efficiency.files.text_files import TextFileError, known_names
+from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.mpi.program import Program
 from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction, run
 from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
+from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.progress import until_stopped
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
-from dask_efficiency.simulation.model.placement import PlacementError, read_hostfile
+from dask_efficiency.simulation.model.placement import PlacementError, read_hostfile_of
 from dask_efficiency.simulation.model.topology import Topology
-from dask_efficiency.simulation.model.units import parse_nbytes, shown_count
+from dask_efficiency.simulation.model.units import parse_nbytes
 
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
-    """Place ranks on hosts, which are filled in their order, as by ``mpiexec -f``; ``slots`` has ranks by host.
-
-    Raises PlacementError if there are too few slots (where Hydra, MPICH's process manager, would begin again), or a
-    host has fewer than it is to use, and KeyError for an unknown host.
-    """
+    """Place ranks on hosts, which are filled in their order, as by ``mpiexec -f``; ``slots`` has ranks by host."""
     found: list[str] = []
     for name, count in slots.items():
-        host = topology.host(name)
-        if host is None:
-            raise KeyError(f"no host {name!r} in the topology")
+        host = topology.known_host(name)
         if (taken := found.count(host.name) + count) > host.slots:
-            raise PlacementError(
-                host.name, f"{host.name!r} gets {shown_count(taken, 'rank')} and has {shown_count(host.slots, 'slot')}"
-            )
+            few = f"{host.name!r} gets {format_count(taken, 'rank')} and has {format_count(host.slots, 'slot')}"
+            raise PlacementError(host.name, few)
         found += [host.name] * count
     if len(found) < ranks:
-        raise PlacementError("", f"{shown_count(ranks, 'rank')}, and {shown_count(len(found), 'slot')}")
+        raise PlacementError("", f"{format_count(ranks, 'rank')}, and {format_count(len(found), 'slot')}")
     return tuple(found[:ranks])
 
 
 def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks: int) -> tuple[str, ...]:
     """Place ranks by a hostfile; TextFileError has the line of an unknown host, or that there are too few slots."""
-    hostfile = read_hostfile(path)
-    for name, line in hostfile.lines.items():
-        if topology.host(name) is None:
-            known = known_names(name, [host.name for host in topology.hosts])
-            raise TextFileError(path, line, f"no host {name!r} in the cluster; {known}")
     try:
-        return hosts_of_ranks(topology, hostfile.slots, ranks)
+        return hosts_of_ranks(topology, read_hostfile_of(topology, path).slots, ranks)
     except PlacementError as error:
         raise TextFileError(path, 0, str(error)) from error
 

@@ -25,16 +25,12 @@ _NBYTES = {
 
 #: Bytes of the elements that counts are of, without and with an argument of the ``init`` line.
 BYTE, DOUBLE = 1, 8
-
 #: SimGrid 3.32 writes this for MPI_PROC_NULL, and in receives also for MPI_ANY_SOURCE.
 _NOBODY = "-333"
-
 #: SimGrid writes these for MPI_ANY_SOURCE and MPI_ANY_TAG.
 _ANY_SOURCES, _ANY_TAGS = (-555, -2, -1), (-444, -1)
-
 #: Name of the communicator of all ranks.
 WORLD = ""
-
 #: First tag of messages in other communicators, above those of programs: MPICH's largest is 2**29 - 1 with several
 #: processes a host.
 _FIRST_TAG = 1 << 30
@@ -138,9 +134,6 @@ class LineReader:
 
     # -- actions of one rank -----------------------------------------------------------------------
 
-    def _nothing(self, action: str, words: list[str]) -> None:
-        """Skip an action that takes no time."""
-
     def _init(self, action: str, words: list[str]) -> None:
         self._default = DOUBLE if words else BYTE
 
@@ -177,9 +170,6 @@ class LineReader:
             return
         op = Op.WAIT if action == "wait" else Op.TEST
         self.actions.add(op, self._line, self._source(words[0]), self._tag(words[2]), self._peer(words[1]))
-
-    def _wait_all(self, action: str, words: list[str]) -> None:
-        self.actions.add(Op.WAITALL, self._line)
 
     def _collective(self, action: str, words: list[str]) -> None:
         name = "reduce_scatter" if action == "reducescatter" else action
@@ -232,14 +222,15 @@ class LineReader:
 
 
 _READERS: dict[str, Callable[[LineReader, str, list[str]], None]] = {
-    **dict.fromkeys(("finalize", "commsize", "commsplit", "commdup", "location"), LineReader._nothing),
+    # These take no time.
+    **dict.fromkeys(("finalize", "commsize", "commsplit", "commdup", "location"), lambda reader, action, words: None),
     "init": LineReader._init,
     **dict.fromkeys(("compute", "sleep"), LineReader._compute),
     **dict.fromkeys(("send", "isend", "ssend", "issend"), LineReader._send),
     **dict.fromkeys(("recv", "irecv"), LineReader._receive),
     "sendrecv": LineReader._sendrecv,
     **dict.fromkeys(("wait", "test"), LineReader._wait),
-    "waitall": LineReader._wait_all,
+    "waitall": lambda reader, action, words: reader.actions.add(Op.WAITALL, reader._line),
     **dict.fromkeys(_COLLECTIVES, LineReader._collective),
 }
 

@@ -19,7 +19,6 @@ from dask_efficiency.simulation.model.topology import Topology
 
 #: Events between two reports of progress: some tenths of a second.
 STEPS = 50_000
-
 #: Ranks that an error names (a few lines).
 MAX_SHOWN = 10
 

@@ -11,7 +11,6 @@ from dask_efficiency.mpi.collectives.call import Collective
 
 #: Source or tag of a wildcard receive.
 ANY = -1
-
 #: Size of a receive that takes the sender's size.
 UNKNOWN = -1
 

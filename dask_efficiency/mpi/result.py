@@ -106,8 +106,7 @@ class MpiPrediction(Shown):
     @property
     def links(self) -> tuple[LinkLoad, ...]:
         """Load of each link in its busier direction, the busiest first."""
-        between = {pair: nbytes for pair, nbytes in self.moved.items() if pair[0] != pair[1]}
-        return link_loads(self.topology, between)
+        return link_loads(self.topology, self.moved)
 
     def call_of(self, rank: int, action: int) -> str:
         """Name of a rank's call at an action."""

@@ -10,7 +10,6 @@ from dask_efficiency.mpi.collectives.choice import AUTO, VERSIONS, check_algorit
 
 #: Bytes from which on a message waits for its receiver: MPICH 3.2.1's default over TCP.
 EAGER_BYTES = 65_536
-
 #: Of a host of speed 1, if neither trace nor user give it (a round number; only ratios of times depend on it).
 INSTRUCTIONS_PER_SECOND = 1e9
 

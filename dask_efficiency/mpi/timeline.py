@@ -95,11 +95,10 @@ class MpiStretch(NamedTuple):
 
 
 def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
-    """Find the critical path of a run: stretches in order of time that tile its makespan.
+    """Find the critical path of a run: stretches in order of time that tile its makespan, none of which waits.
 
-    From computation, the path goes to the rank's activity before it. From a message, it goes to the instant at which
-    that could start, on the rank that was ready last, sender or receiver. So nothing on the path waits. Source: Böhme
-    et al., Scalable Critical-Path Based Performance Analysis, IPDPS 2012.
+    From a message, it goes to the instant at which that could start, on the rank that was ready last. Source: Böhme et
+    al., Scalable Critical-Path Based Performance Analysis, IPDPS 2012.
     """
     rank = max(range(len(timelines)), key=lambda number: timelines[number].end, default=0)
     now = timelines[rank].end if timelines else 0

@@ -20,7 +20,6 @@ from dask_efficiency.show.progress import progress
 
 #: ``0 send 1 0 100``: old traces have ``p0``.
 _ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
-
 #: In the first line of a trace with the speed of its machine.
 _SPEED = re.compile(r"instructions_per_second=(\S+)")
 
@@ -32,10 +31,8 @@ _COUNTED = {
     "not waited for": "requests that were begun and never waited for",
 }
 _COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
-
 #: Files of a trace, one for each rank; more are no trace (a guess: jobs are smaller).
 MAX_RANKS = 100_000
-
 #: Lines between two reports of progress (a guess: nothing depends on it).
 _LINES = 10_000
 

@@ -31,19 +31,14 @@ from dask_efficiency.straggler.wording import as_finding
 
 #: Most simulated tasks of one cluster, all its seeds together, while a report is made: some 3 s for the run and a cure.
 MAX_TASKS = 6_000
-
 #: Most simulated runs of each cluster; and fewest, as one alone has no spread.
 SEEDS, MIN_SEEDS = 3, 2
-
 #: Most simulated cures, of the largest losses; bounds the wait for a report.
 MAX_CURES = 3
-
 #: Causes of waiting that other processes on the cores do not lengthen.
 ELSEWHERE = ("sleep", "file", "network", "child-process")
-
 #: Share of waiting at locks above which more threads are not simulated, as these would wait at the same locks: a guess.
 MAX_LOCKED = 0.1
-
 #: Share of their time in threads that a prefix's tasks wait for the GIL, below which they do not hold it: a guess.
 SHARES_GIL = 0.05
 
@@ -67,18 +62,12 @@ class _Share:
 
 
 def savings(report: EfficiencyReport, engine: Simulator = simulate_seeds) -> dict[str, Saved]:
-    """Estimate the seconds that the cure of each loss saves, and all of them together.
+    """Estimate the seconds that the cure of each loss saves, and all together (:data:`ALL`), by kind of finding.
 
     The run is simulated as it was and with each cure, on cores that its processes share; the saving is the same share
-    of the recorded time. Some cures need no simulation: without other processes, tasks that wait for cores take less by
-    the share that these had of them, except while they sleep or wait elsewhere; a long task for which all others waited
-    is divided by the threads that can compute, as far as it exceeds its median; and the cost of a slow worker comes
-    from a replay (:attr:`~dask_efficiency.accounts.slow_worker.SlowWorker.seconds_lost`).
-
-    The result is by kind of finding, followed by the name of a slow worker; under :data:`ALL` is the saving of all
-    together. It is empty if most of the time was not the cluster's, if there is no trace or it is too long, and if
-    nothing is saved; without simulated cures if the run's own simulation is off by more than 15 %. Intervals are as of
-    :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`.
+    of the recorded time. Some cures are computed (:data:`COMPUTED`), and the cost of a slow worker, whose name follows
+    its kind, comes from a replay. Empty if most of the time was not the cluster's, or the trace is missing or too long;
+    without simulated cures if the run's own simulation is off by more than 15 %.
     """
     trace = report.trace
     if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or largest_is_elsewhere(report):
@@ -219,12 +208,10 @@ def _error(recorded: RunFigures, own_error: float, cured: Sequence[Simulated]) -
 
 
 def _with_chance(report: EfficiencyReport, threads: int) -> float:
-    """Seconds that the cores need for the tasks' computing, if threads arrive at random.
+    """Seconds that the cores need for the tasks' computing, if threads arrive at random; 0.0 for unknown cores.
 
-    A closed queue: threads compute for a share of their time, and wait for something else in the rest, so cores are
-    idle while too many wait at a time (the machine repairman's; A. L. Scherr, An Analysis of Time-Shared Computer
-    Systems, 1967). The simulation mixes computing and waiting evenly, which fills cores. 0.0 if the number of cores is
-    unknown.
+    The simulation mixes computing and waiting evenly, which fills cores; here, cores idle while too many threads wait
+    (the machine repairman's queue; A. L. Scherr, An Analysis of Time-Shared Computer Systems, 1967).
     """
     computes = report.breakdown.ns(Bucket.THREAD_CPU, Bucket.LIBRARY_THREADS) / 1e9
     waits = sum(report.waiting.get(cause, 0.0) for cause in ELSEWHERE)

@@ -32,7 +32,7 @@ def test_hosts_are_filled_in_their_order(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("h0:2\n", "hosts: 5 ranks, and 2 slots"),
-        ("h0:2\nhall:3\n", "line 2: no host 'hall' in the cluster; there is: 'h0'"),
+        ("h0:2\nhall:3\n", "line 2: no host 'hall' in the topology; there is: 'h0'"),
         ("h0:5\n", "'h0' gets 5 ranks and has 4 slots"),
     ],
 )

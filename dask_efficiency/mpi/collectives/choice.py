@@ -17,36 +17,26 @@ from dask_efficiency.mpi.collectives.trees import by_node, is_power_of_two, powe
 
 #: ``MPIR_CVAR_BCAST_SHORT_MSG_SIZE``: a broadcast of at least this size scatters; in 4.0.2 a larger one.
 MIN_BCAST_SCATTER_BYTES = 12_288
-
 #: ``MPIR_CVAR_BCAST_LONG_MSG_SIZE``: below it (in 4.0.2 up to it) a broadcast to a power of two of ranks doubles.
 MAX_BCAST_RECURSIVE_DOUBLING_BYTES = 524_288
-
 #: ``MPIR_CVAR_BCAST_MIN_PROCS``: fewer ranks never scatter.
 MIN_BCAST_SCATTER_RANKS = 8
-
 #: ``MPIR_CVAR_REDUCE_SHORT_MSG_SIZE``: a reduce up to this size takes the tree.
 MAX_REDUCE_BINOMIAL_BYTES = 2048
-
 #: An allreduce up to this doubles: ``MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE`` of 3.2.1, ``avg_msg_size<=8`` of 4.0.2.
 MAX_ALLREDUCE_RECURSIVE_DOUBLING_BYTES = {"3.2.1": 2048, "4.0.2": 8}
-
 #: ``MPIR_CVAR_ALLGATHER_LONG_MSG_SIZE``, of all blocks: below it a power of two of ranks doubles.
 MAX_ALLGATHER_RECURSIVE_DOUBLING_BYTES = 524_288
-
 #: ``MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE``, of all blocks: below it other numbers of ranks take Bruck's algorithm.
 MAX_ALLGATHER_BRUCKS_BYTES = 81_920
-
 #: ``MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE``, of a block: up to it many ranks take Bruck's algorithm.
 MAX_ALLTOALL_BRUCKS_BYTES = 256
-
 #: Fewest ranks that take Bruck's algorithm. 4.0.2 evaluates its ``comm_size<8`` as "at most 8" here: the condition
 #: comes after one on the call (in place or not), so it is evaluated for each call, which compares with ``<=``
 #: (``src/mpi/coll/src/csel.c``).
 MIN_ALLTOALL_BRUCKS_RANKS = {"3.2.1": 8, "4.0.2": 9}
-
 #: ``MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE``, of a block: up to it all messages are posted at once.
 MAX_ALLTOALL_SCATTERED_BYTES = 32_768
-
 #: ``MPIR_CVAR_REDSCAT_COMMUTATIVE_LONG_MSG_SIZE``, of all blocks: below it a reduce-scatter halves.
 MAX_REDUCE_SCATTER_HALVING_BYTES = 524_288
 
@@ -81,7 +71,6 @@ _NEEDS_COMMUTATIVE = {
 
 #: Known versions of MPICH.
 VERSIONS = ("3.2.1", "4.0.2")
-
 #: Lets MPICH choose.
 AUTO = "auto"
 
@@ -112,10 +101,9 @@ def aborts(call: Collective, algorithm: str) -> str:
 
 
 def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Choose the algorithm for a call, one of `ALGORITHMS`; raises ValueError if MPICH would abort.
+    """Choose the algorithm for a call, or take the one that is forced, if MPICH would not ignore it for the call.
 
-    ``forced`` are algorithms by collective that the user sets (such as ``MPIR_CVAR_BCAST_INTRA_ALGORITHM``), or `AUTO`;
-    those that MPICH ignores for the call are ignored.
+    Raises ValueError if MPICH would abort.
     """
     check_version(version)
     wanted = forced.get(call.name, AUTO)

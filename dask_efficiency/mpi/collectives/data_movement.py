@@ -27,10 +27,8 @@ from dask_efficiency.mpi.collectives.trees import children, doubling, is_power_o
 
 #: ``MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE``: bytes of the pieces in which a block goes around the ring.
 ALLGATHERV_PIECE_BYTES = 32_768
-
 #: ``MPIR_CVAR_ALLTOALL_THROTTLE``: number of peers at once, the rank itself included.
 ALLTOALL_SCATTERED_PEERS = 32
-
 #: ``MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS``, also inside one communicator: from this number of ranks on, the sends of
 #: a gatherv are synchronous.
 MIN_GATHERV_SYNCHRONOUS_RANKS = 32

@@ -58,10 +58,7 @@ def _passed_on(rank: int, first: int, mask: int, size: int) -> tuple[int | None,
 
 
 def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> Iterator[Round]:
-    """Gather all pieces on all ranks: each step exchanges everything.
-
-    ``place`` is the rank's, counted from the owner of the first piece; ``ranks`` and ``pieces`` are by place.
-    """
+    """Gather all pieces by exchanging everything; a place counts from the owner of the first piece."""
     for step in doubling_steps(place, len(ranks)):
         theirs = pieces.of(step.theirs)
         if step.partner is not None:

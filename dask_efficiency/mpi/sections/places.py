@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.mpi.result import MpiPlacements
@@ -36,17 +35,15 @@ def headline(compared: MpiPlacements) -> str:
 
 
 def document(compared: MpiPlacements) -> Document:
-    """Document for a terminal."""
+    """Document for a terminal, and for a page of its own."""
     best = compared.best
     early = "; ended early" if compared.not_simulated else ""
     about = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}{early}"
     sections = with_content(ranking(compared), links(best), notes(compared.notes))
-    return Document(title(best), about, headline(compared), sections)
+    return Document(title(best), about, headline(compared), sections, data=to_dict(compared))
 
 
-def page(compared: MpiPlacements) -> Document:
-    """Document for a page of its own."""
-    return replace(document(compared), data=to_dict(compared))
+page = document
 
 
 def ranking(compared: MpiPlacements) -> Section:

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("tracer.c")
-
 #: Folder for the files of a traced program; their list is next to it, with .txt after the folder's name.
 FOLDER_VARIABLE = "DASK_EFFICIENCY_MPI_TRACE"
 
 _FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-ftls-model=initial-exec"]
 _LIBRARIES = ["-ldl", "-lpthread"]
-
 #: Flags to compress the files, tried first; used if the compiler finds zlib.
 _ZLIB = ["-DWITH_ZLIB"], ["-lz"]
 
@@ -26,10 +24,7 @@ class CannotCompileTracer(OSError):
 
 
 def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool:
-    """Compile the tracer into a file, which is replaced atomically, as running programs may have loaded it.
-
-    Returns True if traces will be compressed; CannotCompileTracer has the compiler's output.
-    """
+    """Compile the tracer into a file, replaced atomically for running programs; True if traces are to be compressed."""
     command = shlex.split(mpicc)
     if not command or shutil.which(command[0]) is None:
         wanted = "expected the compiler of your MPI (Debian: mpich, libmpich-dev)"

@@ -155,11 +155,7 @@ def put_data(cluster: ClusterParts) -> None:
 
 
 def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
-    """Add the phases of the recorded run's clients to a simulated run.
-
-    Each phase begins and ends as long after the client's last graph or result before it as in the recorded run; results
-    are matched by their number.
-    """
+    """Add the phases of the recorded clients, each as long after the last graph or result, by number, before it."""
     phases, tables = recorded.phases, []
     for number in np.unique(phases.client).tolist():
         name = recorded.clients[number] if number != MISSING else ""

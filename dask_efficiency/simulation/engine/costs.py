@@ -22,7 +22,6 @@ from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 #: Nanoseconds of a scheduler or a worker for a message that starts or ends no task, such as ``add-keys`` or
 #: ``free-keys``: measured, 300 of one batch took a scheduler 3.6 ms.
 SMALL_MESSAGE = 12_000
-
 #: Messages from a worker that end a task, or what it waits for: each is handled on its own.
 _ENDS = frozenset({"task-finished", "task-erred", "reschedule", "long-running", "steal-response"})
 
@@ -40,11 +39,7 @@ class Taking(NamedTuple):
 
 
 class Costs:
-    """Draws costs in nanoseconds; the seed decides.
-
-    ``network`` is True if a simulated network moves the bytes. Recorded costs above the quantile ``rare`` are cut off
-    to it: where the simulation has processes wait for cores, larger ones are taken for such waiting.
-    """
+    """Draws costs in nanoseconds by a seed; recorded ones above the quantile ``rare`` count as waiting for cores."""
 
     def __init__(
         self,
@@ -85,11 +80,7 @@ class Costs:
         return drawn
 
     def prepare(self, prefix: int, crowd: float = 1.0) -> int:
-        """Draw the time from a slot until the start in the thread.
-
-        ``crowd`` is the number of other threads that may hold the GIL, as a share of the recorded number, in [0, 1]:
-        time beyond :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them.
-        """
+        """Draw the time from a slot until the start in the thread; ``crowd`` is the part of its waiting that stays."""
         return _crowded(int(self._prepare[prefix]()), crowd)
 
     def finish(self, prefix: int, crowd: float = 1.0) -> int:

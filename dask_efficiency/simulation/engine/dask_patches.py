@@ -39,10 +39,9 @@ def replace_clocks(clock: EventHeap) -> None:
 
 
 def replace_hashes(seed: int) -> None:
-    """Make the seed decide the order of sets of tasks.
+    """Make the seed decide the order of sets of tasks; it needs a fixed `PYTHONHASHSEED`.
 
     Workers hash a task by its address in memory, the scheduler by the hash of its key: both differ between processes.
-    `PYTHONHASHSEED` must be fixed, so that the hash of a text is the same everywhere.
     """
     mixed = random.Random(seed).getrandbits(60) if seed else 0
 
@@ -117,10 +116,8 @@ class _NoTasks(frozenset[Any]):
 
 
 NO_TASKS: Any = _NoTasks()
-
 #: Sets of a worker's task to which Dask adds nothing while its result is in memory.
 _SETS = ("dependencies", "waiting_for_data", "waiters")
-
 #: Dictionaries that Dask replaces and never changes; the times change only when the task runs again.
 _DICTS = ("annotations", "metadata", "resource_restrictions")
 _NO_FACTS: Any = {}
@@ -128,10 +125,7 @@ _NO_TIMES: Any = ()
 
 
 class SmallTasks(WorkerPlugin):
-    """Frees the empty collections of tasks whose results are in memory, and restores them before Dask adds to them.
-
-    That saves 150 MB of 100,000 tasks.
-    """
+    """Frees the empty collections of tasks whose results are in memory: 150 MB of 100,000 tasks."""
 
     name = "small-tasks"
 

@@ -23,16 +23,14 @@ from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
 from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.requirements import SIMULATED, left_out, overfull
+from dask_efficiency.simulation.model.requirements import SIMULATED, left_out
 from dask_efficiency.simulation.model.units import few_names
 
 #: Nanoseconds without any but periodic events after which a run counts as standing still: far above any recorded wait
 #: for nothing. And between two looks for them.
 STILL, LOOK = 10_000_000_000, 1_000_000_000
-
 #: A run that takes this multiple of the recorded one, and an hour more, has impossible instants.
 MAX_TIMES, MAX_MORE = 1_000, 3_600_000_000_000
-
 #: Nanoseconds between two runs of the active memory manager, if it is on: as in Dask.
 MEMORY_MANAGER = 2_000_000_000
 
@@ -109,13 +107,13 @@ class Engine:
     def _notes(self) -> list[str]:
         """Notes on assumptions, and on what is left out."""
         trace, workers = self._workload.trace, self._cluster.ever.values()
-        names = [worker.spec.name for worker in workers if worker.overfull]
+        full = few_names([worker.spec.name for worker in workers if worker.overfull])
         threads = max((worker.spec.nthreads for worker in workers), default=0)
         return [
             *(self._calibration.notes if threads > 1 else ()),
             *membership_note(trace, self._job.cluster),
             *left_out(trace),
-            *([overfull(names)] if names else []),
+            *([f"Memory of {full} gets so full that a nanny would end it: here, it goes on."] if full else []),
         ]
 
     def _waiting(self) -> str:

@@ -38,8 +38,7 @@ def simulate_seeds(
 ) -> list[Simulated]:
     """Simulate a recorded run, once for each seed, in their order; those in ``traces`` with traces.
 
-    The same seed gives the same run, to the nanosecond, on any machine. ``report`` is called now and then with the
-    number of runs that are done, fractions included. One process for each core runs at once, or ``processes``.
+    The same seed gives the same run, to the nanosecond, on any machine. ``report`` gets the number of finished runs.
     """
     at_once = max(1, min(len(seeds), processes or CPU_COUNT))
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as name:

@@ -32,11 +32,7 @@ class PlannedWorker:
 
 
 def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorker, ...]:
-    """Plan when the workers of a cluster join and leave.
-
-    Workers with the names of the recorded ones join and leave at the recorded instants; if the names differ, all are
-    there all the time.
-    """
+    """Plan when workers come and go: as recorded if the names are those of the recorded ones, or else never."""
     by_name = {worker.name: worker for worker in cluster.workers}
     if not _changed(trace) or not _same_names(trace, cluster):
         return tuple(PlannedWorker(worker) for worker in cluster.workers)

@@ -52,11 +52,7 @@ class _Files(UserDict[Any, Any]):
 
 
 class WorkerMemory:
-    """Results of a worker, in memory and on disk.
-
-    ``limit`` is the worker's, 0 for none; ``unmanaged`` are the bytes of its process other than results, and ``most``
-    bounds those of all its results. Without a disk nothing is spilled.
-    """
+    """Results of a worker, in memory and on disk; those of all tasks take at most ``most`` bytes."""
 
     def __init__(self, limit: int, unmanaged: int, disk: Disk | None, *, most: float = float("inf")) -> None:
         shares = {name: dask.config.get(f"distributed.worker.memory.{name}") for name in _THRESHOLDS}

@@ -75,10 +75,7 @@ class Loop:
 
 
 class Stream:
-    """Dask's ``BatchedSend`` in virtual time: messages within an interval, in nanoseconds, travel in the next batch.
-
-    A loop sends a batch as soon as it is idle; None is always idle. Without a receiver, batches are dropped.
-    """
+    """Dask's ``BatchedSend`` in virtual time: a loop that is idle sends the messages of an interval as one batch."""
 
     def __init__(self, clock: EventHeap, interval: int, loop: Loop | None = None) -> None:
         self._clock, self._interval, self._loop = clock, interval, loop or Loop(clock)

@@ -42,10 +42,7 @@ class VirtualScheduler(Scheduler):
         self.stream_handlers[given.pop("op")](worker=worker, **given)
 
     def get_comm_cost(self, ts: TaskState, ws: WorkerState) -> float:
-        """Compute Dask's estimate of the seconds to move a task's inputs that a worker lacks.
-
-        Dask loops over all results of the worker: thousands for each task of many inputs.
-        """
+        """Compute Dask's estimate, which loops over all results of the worker: thousands for each task."""
         missing = ts.dependencies.difference(ws._has_what)
         nbytes = [*map(_NBYTES, missing)]
         if nbytes and min(nbytes) < 0:  # unknown yet, for which Dask has a guess

@@ -30,11 +30,7 @@ class SettingError(ValueError):
 
 
 def simulated_settings(recorded: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Make Dask's configuration of a simulated run.
-
-    The recorded one, in a trace, is untrusted: settings that do not change a schedule are left out, and ``bandwidth``
-    is the scheduler's measurement at the start.
-    """
+    """Make Dask's configuration of a run from an untrusted trace: of settings that change a schedule, and no others."""
     taken = {name: value for name, value in recorded.items() if name in SETTINGS}
     if "bandwidth" in recorded:
         taken["distributed.scheduler.bandwidth"] = recorded["bandwidth"]

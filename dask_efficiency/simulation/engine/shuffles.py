@@ -61,10 +61,9 @@ def _needs(trace: RunTrace, task: int) -> list[int]:
 
 
 class Shuffles(SchedulerPlugin):
-    """Restricts outputs of P2P shuffles to workers, as Dask does, and moves the parts of their inputs.
+    """Restricts outputs of P2P shuffles to workers in the order of their numbers, and moves the parts of inputs.
 
-    A trace records neither: outputs are assigned when the first input is, in the order of their numbers, and every
-    worker gets a part of each input in proportion to its outputs. The barrier waits until all parts are there.
+    Every worker gets a part of each input in proportion to its outputs; the barrier waits until all parts are there.
     """
 
     name = "dask-efficiency-shuffles"

@@ -26,10 +26,8 @@ from dask_efficiency.simulation.model.topology import PlainModel, TopologyModel
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
-
 #: Nanoseconds between two checks of a worker's memory monitor: as in Dask.
 MONITOR = 100_000_000
-
 #: Nanoseconds of a core that a thread needs to wake up: a guess, within what operating systems take.
 WAKE = 100_000
 
@@ -47,7 +45,6 @@ _EVENTS: dict[str, type[machine.StateMachineEvent]] = {
 
 #: Nanoseconds until a worker that was too busy to send is asked again: as in Dask.
 RETRY = 150_000_000
-
 #: Bytes of a transfer from which Dask measures its bandwidth, and the weight of the newest: as in Dask.
 MEASURED, NEWEST = 1_000_000, 0.05
 

@@ -112,10 +112,7 @@ class Workload:
         return needed
 
     def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
-        """Convert the constraints of tasks to annotations for a scheduler, by annotation and key.
-
-        Addresses are the simulated ones by the recorded ones; hosts keep their names.
-        """
+        """Convert constraints to annotations, by annotation and key, with the simulated addresses of recorded ones."""
         found: dict[str, dict[Key, Any]] = {}
         for task, constraint in self.trace.constraints.items():
             for name, annotation in _ANNOTATIONS.items():

@@ -24,7 +24,6 @@ from dask_efficiency.simulation.model.transfer_costs import TransferCosts, trans
 #: less. With the first, a table's shuffle on one worker is predicted 1 to 2 % too short; with all costs, 6 to 10 % too
 #: long. The second is a guess.
 RARE, RARE_WITH_FEW_CORES = 0.9, 0.5
-
 #: Assumed nanoseconds of a task in its thread if a trace shows none: a guess, as such a trace has no run.
 _COMPUTE = 300_000
 
@@ -68,10 +67,7 @@ def calibrate(
     network: NetworkSpec | None = None,
     cores: Mapping[str, float] | None = None,
 ) -> Calibration:
-    """Read the costs from a trace, with what is known of the GIL by prefix, and of cores by host if it does not tell.
-
-    If the run was recorded on the simulated network, its share of the transfers' time is no cost of theirs.
-    """
+    """Read the costs from a trace; on the recorded network, its share of the transfers' time is no cost of theirs."""
     known = {**(cores or {}), **{worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}}
     runs, prefix = trace.runs, trace.tasks.prefix
     times = task_times(trace)

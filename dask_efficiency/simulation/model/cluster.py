@@ -10,7 +10,7 @@ from math import inf
 from numbers import Integral
 from typing import Any, Self
 
-from dask_efficiency.files.text_files import TextFileError, known_names
+from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
@@ -20,9 +20,9 @@ from dask_efficiency.simulation.model.placement import (
     add_to_hosts,
     copy_workers,
     place_workers,
-    read_hostfile,
+    read_hostfile_of,
 )
-from dask_efficiency.simulation.model.topology import NetworkSpec, Topology, network_from_dict
+from dask_efficiency.simulation.model.topology import NetworkSpec, Topology, network_from_dict, network_to_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class ClusterSpec:
                 {name: getattr(worker, name) for name in _WORKER} | {"resources": dict(worker.resources)}
                 for worker in self.workers
             ],
-            "network": None if self.network is None else self.network.to_dict(),
+            "network": None if self.network is None else network_to_dict(self.network),
             "speeds": dict(self.speeds),
             "config": dict(self.config),
             "scheduler_host": self.scheduler_host,
@@ -248,12 +248,7 @@ _WORKER = ("name", "address", "host", "nthreads", "memory_limit")
 
 def _placed(topology: Topology, path: str | os.PathLike[str]) -> tuple[WorkerSpec, ...]:
     """Place workers by a hostfile."""
-    hostfile = read_hostfile(path)
-    names = [host.name for host in topology.hosts]
-    for name in hostfile.slots:
-        if topology.host(name) is None:
-            wrong = f"no host {name!r} in the topology; {known_names(name, names)}"
-            raise TextFileError(path, hostfile.lines[name], wrong)
+    hostfile = read_hostfile_of(topology, path)
     try:
         return place_workers(topology, hostfile.slots)
     except PlacementError as error:

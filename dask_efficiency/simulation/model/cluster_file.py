@@ -22,8 +22,9 @@ from dask_efficiency.files.text_files import (
     read_text,
     text_of,
 )
+from dask_efficiency.show.figures import format_count
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
-from dask_efficiency.simulation.model.units import parse_bandwidth, parse_int, parse_nbytes, parse_seconds, shown_count
+from dask_efficiency.simulation.model.units import parse_bandwidth, parse_int, parse_nbytes, parse_seconds
 
 #: Most hosts of a cluster file: a simulation of more would take too long.
 MAX_NAMES = 10_000
@@ -191,7 +192,7 @@ class _Parts:
         for name in names:
             self.claim(name, key)
             if workers > given["slots"]:
-                slots = shown_count(given["slots"], "slot")
+                slots = format_count(given["slots"], "slot")
                 raise section.error("workers", f"{name!r} gets {workers} workers and has {slots}")
             self.hosts[name], self.workers[name] = Host(name, **given), workers
             self._add_link_to_switch(name, section, line_of(key))

@@ -13,7 +13,6 @@ from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds of work that count as none, as rounding leaves them.
 _NO_WORK = 0.5
-
 #: Share of a core below which a thread counts as sleeping: a guess, too small for others to notice.
 MIN_CPU = 0.02
 
@@ -144,10 +143,8 @@ def _share(threads: Sequence[_Thread], needs: Sequence[float], capacity: float =
 #: Cores that a process of Dask uses for its profiler, heartbeats and monitors: the intercept of CPU over tasks, in runs
 #: of single workers with 18 to 34 tasks a second, which took 2.3 ms of CPU each.
 BACKGROUND = 0.05
-
 #: Smallest share of a host's cores that the background leaves to tasks: a guess that keeps them running.
 MIN_LEFT = 0.1
-
 #: Nanoseconds of one piece of background work (profiler, heartbeats, garbage collection), and the past in which it can
 #: still delay other work: guesses.
 _PIECE, _RECENT = 500_000, 5_000_000
@@ -156,9 +153,8 @@ _PIECE, _RECENT = 500_000, 5_000_000
 class HostCores:
     """Cores of a host: short computations wait in turn for the first free one, on infinitely many for none.
 
-    They go before computing tasks, as an operating system favours threads that have slept; tasks share the rest. Cores
-    that processes use in the background are taken in small pieces at random times; each host of a run needs its own
-    seed of these.
+    They go before computing tasks, which share the rest, as an operating system favours threads that have slept. The
+    background takes cores in small pieces at random times, by a seed of its own for each host.
     """
 
     def __init__(self, clock: EventHeap, count: float = inf, background: float = 0.0, seed: object = 0) -> None:

@@ -14,7 +14,6 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, RunOutcome
 
 #: Share of the memory limit from which results are spilled, if the trace does not tell: Dask's default.
 TARGET = 0.6
-
 #: Events of a result on a worker, in the order in which those of one instant happen.
 _DROP, _PUT, _USE = range(3)
 
@@ -102,15 +101,12 @@ def _events(trace: RunTrace, worker: int) -> Iterator[tuple[int, int, int]]:
 #: Assumed bytes a second if a trace shows no spilling: measured on one core with arrays of 10 MB, pickled into the page
 #: cache.
 BANDWIDTH = 1e9
-
 #: Nanoseconds of opening and closing a file: measured with empty ones.
 LATENCY = 300_000
-
 #: Nanoseconds of spilling of a run that count: shorter ones may be the recorder's own cost.
 MIN_NS = 1_000_000
 
 _SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
-
 #: Assumed bytes of a worker's process without results, if no heartbeat tells: Dask and a few packages.
 UNMANAGED = 150_000_000
 
@@ -133,11 +129,7 @@ class Disk:
 
 
 def read_disk(trace: RunTrace) -> Disk:
-    """Estimate from a trace how fast results were spilled and read back.
-
-    A trace tells how long a run waited for the disk, not what was moved meanwhile: that follows from keeping its
-    results, worker by worker, as Dask does (:func:`spill_moves`).
-    """
+    """Estimate from a trace how fast results were spilled and read back; the bytes follow from :func:`spill_moves`."""
     runs = trace.runs
     waited = (runs.spill_ns >= MIN_NS) | (runs.unspill_ns >= MIN_NS)
     if not waited.any():

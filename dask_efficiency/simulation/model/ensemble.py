@@ -105,8 +105,7 @@ class Ensemble:
     def spread_with(self, noise: float) -> tuple[float, float]:
         """Compute :attr:`spread` with further noise of runs: its standard deviation, as a share of the makespan.
 
-        Student's prediction interval, ``mean +- t * s * sqrt(1 + 1 / n)``, of the logarithms, widened to include the
-        median. NaN for a single seed.
+        Student's prediction interval of the logarithms, widened to include the median. NaN for a single seed.
         """
         logs = [math.log(max(seconds, 1e-9)) for seconds in self.makespans.values()]
         if len(logs) < 2:

@@ -17,19 +17,16 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY, RunOutcome, Runs
 #: Nanoseconds from which a blocked loop counts as a cold start: reading a message with a task takes 0.1 ms, importing
 #: pandas for it 300 ms and more.
 MIN_NS = 50_000_000
-
 #: Nanoseconds between the reading of a message and the loop's next tick: Dask's interval of ticks.
 _TURN = 20_000_000
-
 #: Causes of a loop that is blocked by reading a message: data, or its own work; not waiting for a core or the lock.
 _READING = (MISSING, BLOCKED_BY.index("computing"), BLOCKED_BY.index("call"))
 
 
 def cold_starts(trace: RunTrace) -> tuple[Int64, Bool]:
-    """Find event loops that were blocked while they read the first task of a prefix, such as for importing a library.
+    """Find loops that were blocked while they read the first task of a prefix, such as for importing a library.
 
-    By recorded worker and prefix, shape (workers, prefixes + 1): the time of that, once, or 0. By run: True if its
-    message was read during or after one.
+    By recorded worker and prefix, shape (workers, prefixes + 1): its time, or 0. By run: True if read meanwhile/later.
     """
     runs, blocked, prefix = trace.runs, trace.blocked, prefix_of_runs(trace)
     ns = np.zeros((len(trace.workers), len(trace.prefixes) + 1), np.int64)
@@ -55,29 +52,21 @@ def cold_starts(trace: RunTrace) -> tuple[Int64, Bool]:
 #: Assumed nanoseconds where a trace shows none, as are the next ones; medians of Dask 2026.8 on one machine: a message
 #: on its way, around a task in its thread, from one task to the next in a slot.
 _MESSAGE, AROUND, _SWITCH = 1_000_000, 500_000, 45_000
-
 #: A scheduler's time for a message that changes no task's state, and for each transition of a task.
 _SCHEDULER, _TRANSITION = 250_000, 50_000
-
 #: A worker's time for a task that it is given.
 _WORKER = 50_000
-
 #: Nanoseconds between two messages of one batch, at most: a later one did not wait for the one before.
 _BATCH = 1_000_000
-
 #: Nanoseconds between two batches of messages of a worker, and of a scheduler: as in Dask.
 _TO_SCHEDULER, _TO_WORKER = 2_000_000, 5_000_000
-
 #: Fewest samples of which a median or a low quantile says something: a guess.
 _MIN_SAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """Samples in nanoseconds, none empty, from which a simulated run draws, so that it varies as a real one.
-
-    Travel times are those of messages that waited for no other one: the simulation adds waiting.
-    """
+    """Samples in nanoseconds, none empty, to draw from; messages that waited for others have no travel time here."""
 
     #: By prefix, and last for tasks without one: from the slot to the start in the thread, without reading inputs from
     #: disk; from the end in the thread until the slot is free, without writing to disk.

@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import groupby
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.show.figures import format_count
 from dask_efficiency.simulation.model.cluster_file import abbreviate_names
 from dask_efficiency.simulation.model.topology import Host, Topology
-from dask_efficiency.simulation.model.units import shown_bandwidth, shown_count, shown_seconds
+from dask_efficiency.simulation.model.units import shown_bandwidth, shown_seconds
 
 #: Prefix of a branch, of the last one, and of the lines below either.
 _BRANCHES = ("├─ ", "└─ ", "│  ", "   ")
@@ -20,11 +21,7 @@ _Row = tuple[str, str, str]
 
 
 def draw_topology(topology: Topology, workers: Iterable[WorkerSpec] = (), scheduler_host: str = "") -> str:
-    """Draw a topology, with the number of workers of each host.
-
-    The central switch is the root. Equal consecutive hosts of a switch share a line. The scheduler's host is marked,
-    and so is a host on another switch than most of its room.
-    """
+    """Draw a topology from its central switch; equal consecutive hosts share a line, odd ones of a room are marked."""
     tree = _Tree(topology, workers, scheduler_host)
     rows = [(tree.root, "", tree.description([tree.root])), *_rows(tree, tree.root, "")]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
@@ -104,7 +101,7 @@ class _Tree:
 
 
 def _count_or_no(count: int, word: str) -> str:
-    return shown_count(count, word) if count else f"no {word}s"
+    return format_count(count, word) if count else f"no {word}s"
 
 
 def _reached(topology: Topology, root: str) -> Iterator[tuple[str, int, str]]:

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from dask_efficiency.files.text_files import TextFileError, read_text
+from dask_efficiency.files.text_files import TextFileError, known_names, read_text
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.show.figures import format_count
 from dask_efficiency.simulation.model.topology import Host, Topology
-from dask_efficiency.simulation.model.units import parse_int, shown_count
+from dask_efficiency.simulation.model.units import parse_int
 
 #: ``host:4`` of MPICH; a host in brackets is an IPv6 address.
 _HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\s:=\[\]]+)(?::(?P<slots>\S+))?")
-
 #: ``slots=4`` of Open MPI; spaces around the sign are allowed.
 _SETTING = re.compile(r"(?P<name>[A-Za-z_-]+)\s*=\s*(?P<value>\S+)")
 
@@ -32,13 +32,21 @@ class Hostfile:
 
 
 def read_hostfile(path: str | os.PathLike[str]) -> Hostfile:
-    """Read a hostfile.
+    """Read a hostfile of Open MPI (``slots=``, ``max_slots=``, ``count=``) or MPICH (``host:slots``).
 
-    It has Open MPI's ``slots=``, ``max_slots=`` (also ``max-slots``, ``count``) and the host alone for one slot, and
-    MPICH's ``host:slots``; repeated hosts add up. We differ: relative names such as ``+n0`` and a user before the host
-    are refused, as a worker needs neither.
+    We differ: relative names such as ``+n0`` and a user before the host are refused, as a worker needs neither.
     """
     return parse_hostfile(read_text(path), path)
+
+
+def read_hostfile_of(topology: Topology, path: str | os.PathLike[str]) -> Hostfile:
+    """Read a hostfile of hosts of a topology."""
+    hostfile = read_hostfile(path)
+    for name, line in hostfile.lines.items():
+        if topology.host(name) is None:
+            known = known_names(name, [host.name for host in topology.hosts])
+            raise TextFileError(path, line, f"no host {name!r} in the topology; {known}")
+    return hostfile
 
 
 def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Hostfile:
@@ -104,7 +112,7 @@ def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[Worke
         host = topology.known_host(name)
         taken = counts[host.name]
         if taken + wanted > host.slots:
-            slots = shown_count(host.slots, "slot")
+            slots = format_count(host.slots, "slot")
             raise PlacementError(host.name, f"{host.name!r} gets {taken + wanted} workers and has {slots}")
         placed += [_worker(host, taken + i) for i in range(wanted)]
         counts[host.name] += wanted
@@ -122,16 +130,13 @@ def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -
         fresh = (worker for worker in candidates if worker.name not in names and worker.address not in addresses)
         added += [worker for worker, _ in zip(fresh, range(free), strict=False)]
     if len(added) < more:
-        total = shown_count(sum(host.slots for host in topology.hosts), "slot")
+        total = format_count(sum(host.slots for host in topology.hosts), "slot")
         raise PlacementError("", f"{len(workers) + more} workers, and the hosts of the topology have {total}")
     return (*workers, *added)
 
 
 def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[WorkerSpec, WorkerSpec], ...]:
-    """Copy workers, taken in turn; each copy comes with its original.
-
-    If there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
-    """
+    """Copy workers, taken in turn, with their hosts if these are several; each copy comes with its original."""
     hosts, names = {worker.host for worker in workers}, {worker.name for worker in workers}
     addresses = {worker.address for worker in workers}
     copies: list[tuple[WorkerSpec, WorkerSpec]] = []

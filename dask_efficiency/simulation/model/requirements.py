@@ -47,17 +47,10 @@ def data_before(trace: RunTrace) -> list[int]:
     return found
 
 
-def overfull(names: Sequence[str]) -> str:
-    """Note workers that used more memory than their nannies would allow."""
-    return f"Memory of {few_names(names)} gets so full that a nanny would end it: here, it goes on."
-
-
 #: Tables whose dropped rows leave the work of a run incomplete.
 WORK = ("tasks", "runs", "graphs")
-
 #: Note of a simulated trace.
 SIMULATED = "A simulation: its times are predicted, not recorded."
-
 #: Beginning of the note of a replay.
 REPLAYED = "A replay:"
 
@@ -96,10 +89,7 @@ def _check_inputs(trace: RunTrace, workers: Sequence[WorkerSpec]) -> None:
 
 
 def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any], names: Mapping[str, str]) -> bool:
-    """True if Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice.
-
-    A recorded worker's address, in ``names``, refers to the worker of that name, wherever it is now.
-    """
+    """True if Dask would let a worker run a task; a recorded address, in ``names``, is the worker of that name."""
     allowed = {names.get(place, place) for place in constraints.get("restrictions") or ()}
     is_bound = allowed and not constraints.get("loose_restrictions")
     if is_bound and not allowed & {worker.address, worker.name, worker.host}:
@@ -128,10 +118,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def check_trace(trace: RunTrace, installed: str, *, force: bool) -> tuple[str, ...]:
-    """Check a trace before a simulation with the installed distributed; returns its caveats, a sentence each.
-
-    A trace in which work is missing is refused, without ``force``.
-    """
+    """Check a trace before a simulation, and refuse one in which work is missing without ``force``; returns caveats."""
     dropped = {table: count for table, count in trace.dropped.items() if count}
     missing = ", ".join(f"{count} {table}" for table, count in dropped.items() if table in WORK)
     if missing and not force:

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 #: Share of the recorded makespan by which the run's own simulation may be off before a warning: published simulators of
 #: runtimes reproduce their own runs within 0.5 to 5 %.
 MAX_TRUSTED_ERROR = 0.05
-
 #: Share above which nothing is predicted without ``force``: three times that.
 MAX_ERROR = 0.15
-
 #: Seeds of a self replay: enough for a median that tells an error of 5 % from one of 15 %.
 SEEDS = 5
 
@@ -70,11 +68,7 @@ class SelfReplay:
 
 
 def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJob:
-    """Make the job of the run as it was.
-
-    What another job, which this one judges, knows of the recorded hosts (their cores, the network between them) and of
-    Python's lock is true of the recorded run, too.
-    """
+    """Make the job of the run as it was, with what another job knows of the recorded hosts and of Python's lock."""
     own = ClusterSpec.from_trace(trace)
     if other is None:
         return SimulationJob(own)
@@ -97,17 +91,13 @@ def self_replay(engine: Simulator, trace: RunTrace, other: SimulationJob | None 
 #: Of 44 real changes of cluster and settings (``benchmarks/simulation.py``) the median error was 0.7 %; with this, the
 #: intervals held 99 % of the real runs.
 MIN_MODEL_ERROR = 0.02
-
 #: The same for the share of the path that computes, as tasks share cores, caches and Python's lock in ways that the
 #: model knows in part: the target of ``benchmarks/simulation.py``, where the median error of programs was 4 to 6 %.
 COMPUTING_ERROR = 0.05
 
 
 def model_error(self_replay_error: float, *figures: tuple[Mapping[str, float], float]) -> float:
-    """Estimate the error of the model, as a share of the prediction, apart from the spread of seeds.
-
-    Figures of the recorded and the simulated run are the seconds of its critical path by kind, and their sum.
-    """
+    """Estimate the error of the model, as a share, from the paths' seconds by kind, and their sum, of both runs."""
     computing = max(computing_share(*each) for each in figures)
     return max(abs(self_replay_error), MIN_MODEL_ERROR, COMPUTING_ERROR * computing)
 
@@ -246,10 +236,7 @@ def predict(
     self_replay: SelfReplay | None = None,
     notes: tuple[str, ...] = (),
 ) -> Prediction:
-    """Simulate a job that has been checked; without a self replay, it is that of the run's own cluster, and its own.
-
-    The trace gets a note that it is a simulation, the prediction also those of the engine.
-    """
+    """Simulate a job that has been checked; without a self replay, it is that of the run's own cluster, and its own."""
     recorded = RunFigures.of(trace) if self_replay is None else self_replay.recorded
     runs = ensemble(engine, trace, job, seeds)
     simulated = runs.trace

@@ -48,8 +48,7 @@ def makespan_seconds(trace: RunTrace) -> float:
 def thread_shares(trace: RunTrace) -> tuple[float, float]:
     """Shares of the thread time, in [0, 1], in which tasks computed on CPU or GPU, and in which they held a thread.
 
-    Thread time is the sum over all workers of their threads times their presence within the makespan. Threads that a
-    library starts are not in a trace; a report, which samples them, counts these, too.
+    Threads that a library starts are not in a trace; a report, which samples them, counts these, too.
     """
     runs, scope = trace.runs, whole_scope(trace)
     stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
@@ -66,16 +65,12 @@ def thread_shares(trace: RunTrace) -> tuple[float, float]:
 #: to 11 s, on two busy cores, it was 0.05 to 0.26, and 0.17 both in the median and pooled, without one kind of which
 #: one run imported its libraries.
 NOISE_PER_SECOND = 0.17
-
 #: Largest standard deviation of a run, as a share of its makespan: that of the shortest of those programs, of 1.5 s.
 MAX_NOISE = 0.12
 
 
 def run_noise(kinds: Mapping[str, float], makespan_seconds: float) -> float:
-    """Estimate the standard deviation of a run's makespan, as a share of it, from the seconds of its path by kind.
-
-    Tasks that sleep, or wait for something other than a core, take the same time in each run and add nothing.
-    """
+    """Estimate the standard deviation of a makespan, as a share of it, to which only the computing on its path adds."""
     if makespan_seconds <= 0:
         return 0.0
     seconds = max(kinds.get(Kind.COMPUTE_CPU, 0.0), 0.0)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 #: Share above the fastest makespan within which the cluster with the fewest worker-seconds is the best: a convention.
 NEARLY = 0.10
-
 #: Share of the time that twice as many workers must save to be worth it; twice as fast saves 0.5: a convention.
 MIN_SAVED = 0.20
 

@@ -18,21 +18,16 @@ from dask_efficiency.simulation.model.units import few_names
 #: Cores that a worker's threads use together, above which they do not hold the lock all the time: one, and the error of
 #: measuring it.
 MAX_CORES = 1.1
-
 #: Cores that they use together, from which threads of pure Python wait for the lock, and not for something else.
 MIN_CORES = 0.85
-
 #: Mean number of threads during a run, from which their cores tell about the lock, and up to which the run was alone:
 #: guesses.
 MIN_THREADS, MAX_ALONE = 1.5, 1.1
-
 #: Fewest runs, or heartbeats, of a prefix by which it is judged: a guess.
 MIN_RUNS = 3
-
 #: Seconds between two turns of an undisturbed event loop, as in Dask, and the delay by a thread that holds the lock:
 #: half of the interval after which Python takes it away (``sys.getswitchinterval``).
 TURN_SECONDS, LATER_SECONDS = 0.02, 0.0025
-
 #: Share of CPU from which a prefix's tasks count as computing, so that a note tells what is assumed of them: a guess.
 MIN_CPU = 0.5
 
@@ -106,11 +101,7 @@ def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
 
 
 def _alone(took: Int64, cpu: Int64, threads: Float64, cores: Float64) -> Float64:
-    """Estimate the time of a prefix's runs alone.
-
-    If the lock was never free, a run takes longer in proportion to the others. Its own waiting for other things is
-    known from those of the same prefix that ran alone, if there are any.
-    """
+    """Estimate the time of a prefix's runs alone: longer in proportion to the others if the lock was never free."""
     crowded = threads >= MIN_THREADS
     if not crowded.any() or not MIN_CORES <= np.average(cores[crowded], weights=took[crowded]) <= MAX_CORES:
         return took.astype(np.float64)
@@ -200,9 +191,7 @@ def few_cores(trace: RunTrace, cores: Mapping[str, float]) -> bool:
 def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
     """By run: nanoseconds between start and stop in which it waited for a core; 0 if unknown.
 
-    A computing thread gets the cores that the others leave. Their use is in the trace: CPU of tasks, and the event
-    loops' time around tasks; to that comes background work of every process. A run waits at most for as long as it did
-    not compute.
+    A computing thread gets the cores that tasks, event loops and the background of every process leave.
     """
     runs, found = trace.runs, np.zeros(len(trace.runs))
     hosts = np.array([worker.host for worker in trace.workers] + [""])

@@ -24,10 +24,6 @@ class InstantNetwork:
         """Make the network at work."""
         return PlainModel(clock, 0.0, 0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        return {"kind": "instant"}
-
 
 @dataclass(frozen=True, slots=True)
 class ConstantNetwork:
@@ -46,10 +42,6 @@ class ConstantNetwork:
     def model(self, clock: EventHeap) -> PlainModel:
         """Make the network at work."""
         return PlainModel(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        return {"kind": "constant", **asdict(self)}
 
 
 class PlainModel:
@@ -211,19 +203,9 @@ class Topology:
         """Make the network at work."""
         return TopologyModel(self, clock)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data."""
-        return {
-            "kind": "topology",
-            "hosts": [asdict(host) for host in self.hosts],
-            "switches": list(self.switches),
-            "links": [asdict(link) for link in self.links],
-            "payload": self.payload,
-        }
-
     @classmethod
     def from_parts(cls, **given: Any) -> Self:
-        """Read the data of :meth:`to_dict`, without its kind."""
+        """Read the data of :func:`network_to_dict`, without its kind."""
         links = tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in given["links"])
         hosts = tuple(Host(**host) for host in given["hosts"])
         return cls(hosts, tuple(given["switches"]), links, given["payload"])
@@ -312,17 +294,19 @@ class TopologyModel:
 #: Description of a network: an immutable value.
 NetworkSpec: TypeAlias = InstantNetwork | ConstantNetwork | Topology
 
-_READ: dict[str, Callable[..., NetworkSpec]] = {
-    "instant": InstantNetwork,
-    "constant": ConstantNetwork,
-    "topology": Topology.from_parts,
-}
+_KINDS: dict[str, type[NetworkSpec]] = {"instant": InstantNetwork, "constant": ConstantNetwork, "topology": Topology}
+
+
+def network_to_dict(network: NetworkSpec) -> dict[str, Any]:
+    """Describe a network as plain data, with its kind."""
+    (kind,) = (kind for kind, one in _KINDS.items() if isinstance(network, one))
+    return {"kind": kind, **{name: value for name, value in asdict(network).items() if name != "_routes"}}
 
 
 def network_from_dict(described: dict[str, Any]) -> NetworkSpec:
     """Read a description of a network, with its kind."""
     given = dict(described)
     kind = given.pop("kind", None)
-    if kind not in _READ:
-        raise ValueError(f"expected the kind of a network, of {sorted(_READ)}, got {kind!r}")
-    return _READ[kind](**given)
+    if kind not in _KINDS:
+        raise ValueError(f"expected the kind of a network, of {sorted(_KINDS)}, got {kind!r}")
+    return Topology.from_parts(**given) if kind == "topology" else _KINDS[kind](**given)

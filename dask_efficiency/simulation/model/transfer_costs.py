@@ -42,22 +42,19 @@ def arrivals_on(
 #: between processes of one machine.
 RESULT_NS, BYTE_NS = 100_000.0, 2.0
 _ASSUMED = np.array([1_000_000.0, 700_000.0, RESULT_NS, BYTE_NS])
-
 #: Weight of the assumed costs in a fit, as a number of observations: a guess.
 _TRUST = 4.0
-
 #: Smallest share of an observation that is left for costs other than the network's: a guess, however wrong that is.
 MIN_PART = 0.02
-
 #: Rounds of the fit, each with less weight for outliers: it hardly changes after these.
 _ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class TransferCosts:
-    """A message of results takes ``latency + message + results * result + nbytes * byte`` nanoseconds.
+    """A message takes ``latency + message + results * result + nbytes * byte`` nanoseconds.
 
-    A worker takes in one message after the other, except for the latency: simultaneous messages wait for each other.
+    A worker takes in one after the other, except for the latency.
     """
 
     latency: float
@@ -77,11 +74,7 @@ class TransferCosts:
 
 
 def transfer_costs(trace: RunTrace, network: NetworkSpec | None = None) -> TransferCosts:
-    """Fit the costs of a recorded run's transfers; without the network's, if the run was recorded on this network.
-
-    An interval in which a worker always waited for at least one message is one observation: it takes one latency, and
-    the other costs of each of its messages.
-    """
+    """Fit the costs of a recorded run's transfers; without the network's, if the run was recorded on this network."""
     took, parts, moving = _observations(trace, network)
     # Even if the network's description is wrong, something else took time, too.
     took = np.maximum(took - moving, MIN_PART * took)
@@ -93,10 +86,7 @@ def transfer_costs(trace: RunTrace, network: NetworkSpec | None = None) -> Trans
 
 
 def _observations(trace: RunTrace, network: NetworkSpec | None) -> tuple[Float64, Float64, Float64]:
-    """Measure the observations: time; latencies, messages, results and bytes, shape (observations, 4); network's time.
-
-    The last is 0 if the network is unknown.
-    """
+    """Measure stretches in which a worker waited for messages: time; parts, shape (n, 4); time of the network."""
     transfers = trace.transfers
     known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
     if not known.any():

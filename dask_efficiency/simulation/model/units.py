@@ -11,14 +11,12 @@ _NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\
 
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-
 #: By unit: bytes a second. Network cards have rates in bits ("1 Gbit", "1 Gbps"), programs rates in bytes.
 BANDWIDTHS = {f"{prefix}{unit}": factor / 8 for prefix, factor in _PREFIXES.items() for unit in ("bit", "bit/s", "bps")}
 BANDWIDTHS |= {f"{prefix}B/s": float(factor) for prefix, factor in (_PREFIXES | _BINARY).items()}
 
 #: By unit: seconds.
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
-
 #: By unit: bytes.
 SIZES = {f"{prefix}{unit}": float(n) for prefix, n in (_PREFIXES | _BINARY).items() for unit in ("B", "")}
 
@@ -63,11 +61,6 @@ def shown_bandwidth(bandwidth: float) -> str:
         if bits >= _PREFIXES[prefix]:
             return f"{bits / _PREFIXES[prefix]:.4g} {prefix}bit"
     return f"{bits:.4g} bit"
-
-
-def shown_count(count: int, word: str) -> str:
-    """Format a number of things: ``4 slots``."""
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def shown_seconds(seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.runs.path.findings import TITLES
@@ -72,17 +71,14 @@ def headline(ladder: IdealLadder) -> str:
 
 
 def document(ladder: IdealLadder) -> Document:
-    """Make the document of a ladder."""
+    """Make the document of a ladder, and its page."""
     sections = with_content(steps(ladder), certainty(ladder), notes(ladder.notes))
-    first = tuple(one.lines for one in findings(ladder)[:MAX_SHOWN])
-    return Document(
-        title(ladder.recorded), recorded_in_words(ladder.recorded), headline(ladder), sections, findings=first
-    )
+    first, recorded = tuple(one.lines for one in findings(ladder)[:MAX_SHOWN]), ladder.recorded
+    about = title(recorded), recorded_in_words(recorded), headline(ladder)
+    return Document(*about, sections, findings=first, data=to_dict(ladder))
 
 
-def page(ladder: IdealLadder) -> Document:
-    """Make a page of a ladder."""
-    return replace(document(ladder), data=to_dict(ladder))
+page = document
 
 
 def steps(ladder: IdealLadder) -> Section:

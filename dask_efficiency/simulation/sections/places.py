@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
@@ -46,18 +45,16 @@ def headline(placements: Placements) -> str:
 
 
 def document(placements: Placements) -> Document:
-    """Make the document of placements, the fastest first."""
+    """Make the document of placements, the fastest first, and its page."""
     prediction = placements.best.prediction
     runs = format_count(len(prediction.makespans), "simulated run")
     early = "; ended early" if placements.not_simulated else ""
     context = f"{recorded_in_words(prediction.recorded)}; {runs} of each placement{early}"
     sections = with_content(ranking(placements), certainty(placements), notes(placements.notes))
-    return Document(title(prediction.recorded), context, headline(placements), sections)
+    return Document(title(prediction.recorded), context, headline(placements), sections, data=to_dict(placements))
 
 
-def page(placements: Placements) -> Document:
-    """Make a page of placements."""
-    return replace(document(placements), data=to_dict(placements))
+page = document
 
 
 def ranking(placements: Placements) -> Section:

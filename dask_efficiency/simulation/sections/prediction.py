@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.runs.sections.by_kind import kind_label
@@ -29,10 +28,8 @@ from dask_efficiency.simulation.model.sweeps import worker_seconds
 
 #: Rows of the table by kind, the largest first; the rest is one row.
 MAX_KINDS = 12
-
 #: Share below which two makespans count as equal for a reader: no display shows the difference.
 SAME = 0.005
-
 #: Colours of seconds that grew, and that shrank, in a drawing: those of a loss and of useful time.
 GREW, SHRANK = "#ff4508", "#549857"
 
@@ -115,15 +112,14 @@ def _changes(prediction: Prediction) -> list[str]:
 
 
 def document(prediction: Prediction) -> Document:
-    """Make the document of a prediction."""
+    """Make the document of a prediction, and its page."""
+    about, figures = (title(prediction.recorded), context(prediction), headline(prediction)), to_dict(prediction)
     paths = (by_name(prediction.path, "prefix"), by_name(prediction.path, "worker"), by_host(prediction.path))
     sections = with_content(certainty(prediction), spent(prediction), *paths, notes(prediction.notes))
-    return Document(title(prediction.recorded), context(prediction), headline(prediction), sections)
+    return Document(*about, sections, stats=_stats(prediction), data=figures)
 
 
-def page(prediction: Prediction) -> Document:
-    """Make a page of a prediction."""
-    return replace(document(prediction), stats=_stats(prediction), data=to_dict(prediction))
+page = document
 
 
 def in_report(prediction: Prediction) -> Section:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.show.document import Curve, Document, Point, Section, Share, Table, section, with_content
@@ -36,17 +35,16 @@ def _workers(prediction: Prediction) -> str:
 
 
 def document(sweep: Sweep) -> Document:
-    """Make the document of a sweep."""
+    """Make the document of a sweep, and its page."""
     runs = format_count(len(sweep.predictions[0].makespans), "simulated run")
     early = "; ended early" if sweep.not_simulated else ""
     context = f"{recorded_in_words(sweep.recorded)}; {runs} of each cluster{early}"
     sections = with_content(clusters(sweep), certainty(sweep), notes(sweep.notes))
-    return Document(title(sweep.recorded), context, headline(sweep), sections)
+    about = title(sweep.recorded), context, headline(sweep)
+    return Document(*about, sections, stats=_stats(sweep), data=to_dict(sweep))
 
 
-def page(sweep: Sweep) -> Document:
-    """Make a page of a sweep."""
-    return replace(document(sweep), stats=_stats(sweep), data=to_dict(sweep))
+page = document
 
 
 def in_report(sweep: Sweep) -> Section:
