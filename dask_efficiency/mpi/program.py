@@ -82,17 +82,14 @@ class CollectiveCall:
 class Program:
     """A recorded MPI program."""
 
-    #: Name of its file.
     name: str
-    #: Actions by rank.
     ranks: Sequence[Actions]
     #: Collectives, whose positions are in the ranks' actions; equal ones are shared.
     calls: Sequence[CollectiveCall]
-    #: File by rank.
+    #: By rank.
     files: Sequence[str]
     #: Speed of the machine that it was recorded on, in the unit of the amounts; 0 where the trace lacks it.
     instructions_per_second: float = 0.0
-    #: Gaps of the trace.
     notes: tuple[str, ...] = ()
 
     @property

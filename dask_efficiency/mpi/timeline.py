@@ -77,20 +77,16 @@ class RankTimeline:
 
 
 class MpiStretch(NamedTuple):
-    """A part of the critical path."""
+    """A part of the critical path, from a nanosecond to another: never waiting."""
 
-    #: Nanoseconds.
     start: int
     end: int
-    #: Never waiting.
     kind: RankActivity
-    #: Rank that computes or waits for the bytes.
+    #: Rank that computes or waits for the bytes; the other rank of a communication, else -1.
     rank: int
-    #: The other rank of a communication, else -1.
     other: int
     #: Position among the rank's actions.
     action: int
-    #: Size of a communication.
     nbytes: int
 
 

@@ -14,7 +14,7 @@ from dask_efficiency.mpi.collectives.call import Collective
 from dask_efficiency.mpi.collectives.doubling import doubling_allgather
 from dask_efficiency.mpi.collectives.rounds import (
     Blocks,
-    Message,
+    DataLayout,
     Round,
     ceiling_pieces,
     exchange,
@@ -82,12 +82,14 @@ def bcast_scatter_ring_allgather(call: Collective, rank: int) -> Iterator[Round]
     if not call.nbytes:
         return
     yield from _scatter(call, rank)
-    size = call.size
-    pieces = ceiling_pieces(call.nbytes, size)
-    relative = (rank - call.root) % size
+    yield from _ring(rank, (rank - call.root) % call.size, call.size, ceiling_pieces(call.nbytes, call.size))
+
+
+def _ring(rank: int, place: int, size: int, pieces: DataLayout) -> Iterator[Round]:
+    """Pass pieces on to the next rank, one's own first, which is at a place among them."""
     right, left = (rank + 1) % size, (rank - 1) % size
     for step in range(size - 1):
-        sent, received = (relative - step) % size, (relative - step - 1) % size
+        sent, received = (place - step) % size, (place - step - 1) % size
         yield exchange(message(right, pieces[sent]), message(left, pieces[received]))
 
 
@@ -159,11 +161,7 @@ def allgather_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]
 
 def allgather_ring(call: Collective, rank: int) -> Iterator[Round]:
     """Pass blocks on to the next rank, one's own first."""
-    size, pieces = call.size, layout_of(call.blocks)
-    right, left = (rank + 1) % size, (rank - 1) % size
-    for step in range(size - 1):
-        sent, received = (rank - step) % size, (left - step) % size
-        yield exchange(message(right, pieces[sent]), message(left, pieces[received]))
+    return _ring(rank, rank, call.size, layout_of(call.blocks))
 
 
 def allgatherv_ring(call: Collective, rank: int, version: str) -> Iterator[Round]:
@@ -223,42 +221,22 @@ def alltoall_pairwise(call: Collective, rank: int) -> Iterator[Round]:
         yield exchange(message(target, _block(rank, target, call)), message(source, _block(source, rank, call)))
 
 
-def _block(source: int, target: int, call: Collective) -> range:
-    start = (source * call.size + target) * call.nbytes
-    return range(start, start + call.nbytes)
-
-
-def alltoall_scattered(call: Collective, rank: int) -> Iterator[Round]:
-    """Post all messages of some peers at once, then those of the next peers."""
-    for sources, targets in _peers(rank, call.size):
-        yield Round(
-            tuple(message(target, _block(rank, target, call)) for target in targets),
-            tuple(message(source, _block(source, rank, call)) for source in sources),
-        )
-
-
 def alltoallv_scattered(call: Collective, rank: int) -> Iterator[Round]:
-    """Post all messages that are not empty, for some peers at once."""
-    size, pieces = call.size, layout_of(call.sizes)
-
-    def block(source: int, target: int) -> range:
-        index = source * size + target
-        return pieces[index]
-
-    for sources, targets in _peers(rank, size):
-        sends = _not_empty(message(target, block(rank, target)) for target in targets)
-        receives = _not_empty(message(source, block(source, rank)) for source in sources)
+    """Post all messages that are not empty of some peers at once; a rank's own block takes a place but is none."""
+    size = call.size
+    for first in range(0, size, ALLTOALL_SCATTERED_PEERS):
+        steps = range(max(first, 1), min(first + ALLTOALL_SCATTERED_PEERS, size))
+        sources, targets = ([(rank + sign * step) % size for step in steps] for sign in (1, -1))
+        sends = tuple(message(target, block) for target in targets if (block := _block(rank, target, call)))
+        receives = tuple(message(source, block) for source in sources if (block := _block(source, rank, call)))
         if sends or receives:
             yield Round(sends, receives)
 
 
-def _peers(rank: int, size: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Sources and targets at once; a rank's own block takes a place but is no message."""
-    for first in range(0, size, ALLTOALL_SCATTERED_PEERS):
-        steps = range(max(first, 1), min(first + ALLTOALL_SCATTERED_PEERS, size))
-        if steps:
-            yield [(rank + step) % size for step in steps], [(rank - step) % size for step in steps]
-
-
-def _not_empty(messages: Iterator[Message]) -> tuple[Message, ...]:
-    return tuple(each for each in messages if each.nbytes)
+def _block(source: int, target: int, call: Collective) -> range:
+    place = source * call.size + target
+    return (
+        layout_of(call.sizes)[place]
+        if call.name == "alltoallv"
+        else range(call.nbytes * place, call.nbytes * (place + 1))
+    )

@@ -14,8 +14,9 @@ from dask_efficiency.mpi.collectives.rounds import Round
 #: Cached rounds, of one call and rank each: 64 collectives of 64 ranks. Those of an alltoall are some 40 kB.
 MAX_KEPT = 1 << 12
 
-#: Collectives that move blocks of different sizes by the algorithms of those of one size.
+#: Collectives of blocks of one size and of several that share an algorithm.
 _AS = {
+    ("alltoall", "scattered"): "alltoallv",
     ("allgatherv", "brucks"): "allgather",
     ("allgatherv", "recursive_doubling"): "allgather",
     **{("reduce_scatter_block", algorithm): "reduce_scatter" for algorithm in choice.ALGORITHMS["reduce_scatter"]},

@@ -14,7 +14,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Phases
 from dask_efficiency.simulation.engine.memory import Result
 from dask_efficiency.simulation.engine.worker import ClusterParts
-from dask_efficiency.simulation.engine.workload import Graph, Release
+from dask_efficiency.simulation.engine.workload import Graph, Release, dependencies
 
 
 class VirtualClients:
@@ -102,7 +102,7 @@ class VirtualClients:
         """Add the dependencies of tasks that the scheduler has forgotten or released."""
         known, found, look = self._scheduler.tasks, dict.fromkeys(tasks), list(tasks)
         while look:
-            for needed in self._workload.dependencies(look.pop()):
+            for needed in dependencies(self._workload.trace, look.pop()):
                 ts = known.get(self._keys[needed])
                 if needed not in found and (ts is None or ts.state == "released"):
                     found[needed] = None

@@ -31,9 +31,8 @@ def _crowded(ns: int, crowd: float) -> int:
 
 
 class Taking(NamedTuple):
-    """Cost of taking in a message, in nanoseconds."""
+    """Cost of taking in a message: nanoseconds on a core, and of waiting for anything else."""
 
-    #: On a core, and waiting for anything else.
     computing: int
     waiting: int
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 from dask.system import CPU_COUNT
 
@@ -40,34 +40,33 @@ def simulate_seeds(
 
     The same seed gives the same run, to the nanosecond, on any machine. ``report`` gets the number of finished runs.
     """
+    # Hashes of texts must be the same in every process.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
     at_once = max(1, min(len(seeds), processes or CPU_COUNT))
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as name:
         folder = Path(name)
         save_trace(trace, folder / "run.trace")
         (folder / "job.json").write_text(json.dumps({"job": job.to_dict(), "traces": sorted(traces)}))
-        running: dict[subprocess.Popen[bytes], Path] = {}
+        running: dict[Popen[bytes], Path] = {}
         try:
             for i in range(at_once):
+                command = [sys.executable, "-m", __package__, str(folder), *map(str, seeds[i::at_once])]
                 errors = folder / f"{i}.txt"
-                running[_start(folder, seeds[i::at_once], errors)] = errors
+                with errors.open("wb") as file:
+                    # It ends when its standard input closes, however this process ends.
+                    running[Popen(command, env=environment, stdin=PIPE, stdout=PIPE, stderr=file)] = errors
             _wait(running, report)
         finally:
             for process in running:
                 process.kill()
                 process.communicate()
-        return [_read(folder, seed, traced=seed in traces) for seed in seeds]
+        with any_size():
+            found = {seed: load_trace(folder / f"{seed}.trace") if seed in traces else None for seed in seeds}
+        figures = [json.loads((folder / f"{seed}.json").read_text()) for seed in seeds]
+        return [Simulated(seed, **each, trace=found[seed]) for seed, each in zip(seeds, figures, strict=True)]
 
 
-def _start(folder: Path, seeds: Sequence[int], errors: Path) -> subprocess.Popen[bytes]:
-    # Hashes of texts must be the same in every process.
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", __package__, str(folder), *map(str, seeds)]
-    with errors.open("wb") as file:
-        # It ends when its standard input closes, however this process ends.
-        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
-
-
-def _wait(running: Mapping[subprocess.Popen[bytes], Path], report: Callable[[float], object]) -> None:
+def _wait(running: Mapping[Popen[bytes], Path], report: Callable[[float], object]) -> None:
     """Wait for all processes, which write a byte for each hundredth of a run, and a file of errors."""
     hundredths = 0
     with selectors.DefaultSelector() as selector:
@@ -85,10 +84,3 @@ def _wait(running: Mapping[subprocess.Popen[bytes], Path], report: Callable[[flo
                     *_, last = text.splitlines() or ["it wrote no error"]
                     raise SimulationError(f"a simulation ended with code {key.data.returncode}: {last}")
             report(hundredths / 100)
-
-
-def _read(folder: Path, seed: int, *, traced: bool) -> Simulated:
-    figures = json.loads((folder / f"{seed}.json").read_text())
-    with any_size():
-        trace = load_trace(folder / f"{seed}.trace") if traced else None
-    return Simulated(seed, **figures, trace=trace)

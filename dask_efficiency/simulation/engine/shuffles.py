@@ -15,6 +15,7 @@ from distributed import SchedulerPlugin
 from dask_efficiency.accounts.metered import BARRIERS
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.engine.worker import ClusterParts, VirtualWorker
+from dask_efficiency.simulation.engine.workload import dependencies
 
 _NUMBERS = re.compile(r"(?<=, )\d+(?=[,)])")
 
@@ -40,8 +41,8 @@ def shuffles(trace: RunTrace) -> tuple[Shuffle, ...]:
         numbers = {int(task): [*map(int, _NUMBERS.findall(trace.keys[task]))] for task in owners}
         outputs = sorted(numbers, key=lambda task: (numbers[task], task))
         inputs = {
-            task: sum(max(int(trace.tasks.nbytes[other]), 0) for other in _needs(trace, task))
-            for task in _needs(trace, barrier)
+            task: sum(max(int(trace.tasks.nbytes[other]), 0) for other in dependencies(trace, task))
+            for task in dependencies(trace, barrier)
         }
         found.append(Shuffle(barrier, _as_sent(trace, barrier, inputs), tuple(outputs)))
     return tuple(found)
@@ -53,11 +54,6 @@ def _as_sent(trace: RunTrace, barrier: int, inputs: dict[int, int]) -> dict[int,
     if not sent or not whole:
         return inputs
     return {task: nbytes * sent // whole for task, nbytes in inputs.items()}
-
-
-def _needs(trace: RunTrace, task: int) -> list[int]:
-    found: list[int] = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]].tolist()
-    return found
 
 
 class Shuffles(SchedulerPlugin):

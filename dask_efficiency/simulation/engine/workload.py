@@ -15,7 +15,8 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.clients import heard_by_clients
 from dask_efficiency.runs.trace.run_causes import RunCauses, constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import STATES, RunOutcome
+from dask_efficiency.runs.trace.schema import STATES
+from dask_efficiency.simulation.model.calibration import failures
 from dask_efficiency.simulation.model.requirements import data_before
 
 _RELEASED = STATES.index("released")
@@ -39,6 +40,12 @@ def parse_key(text: str) -> Key:
         if isinstance(found, tuple) and str(found) == text:
             return found
     return text
+
+
+def dependencies(trace: RunTrace, task: int) -> list[int]:
+    """List the numbers of a task's dependencies."""
+    found: list[int] = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]].tolist()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +109,8 @@ class Workload:
 
     def spec(self, task: int) -> TaskDefinition:
         """Make the definition of a task, as far as a scheduler reads it."""
-        needed = self.dependencies(task)
+        needed = dependencies(self.trace, task)
         return TaskDefinition(frozenset(map(self.keys.__getitem__, needed))) if needed else _NEEDS_NOTHING
-
-    def dependencies(self, task: int) -> list[int]:
-        """List the numbers of a task's dependencies."""
-        starts = self.trace.dependency_starts
-        needed: list[int] = self.trace.dependencies[starts[task] : starts[task + 1]].tolist()
-        return needed
 
     def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
         """Convert constraints to annotations, by annotation and key, with the simulated addresses of recorded ones."""
@@ -124,13 +125,9 @@ class Workload:
                         found.setdefault(annotation, {})[self.keys[task]] = allowed
                 elif name in constraint:
                     found.setdefault(annotation, {})[self.keys[task]] = constraint[name]
-        runs, count = self.trace.runs, len(self.keys)
-        failed, succeeded = (
-            np.bincount(runs.task[(runs.outcome == outcome) & (runs.task >= 0)], minlength=count)
-            for outcome in (RunOutcome.FAILED, RunOutcome.SUCCEEDED)
-        )
         # A task that failed and then succeeded had retries, recorded or not.
-        for task in np.flatnonzero((failed > 0) & (succeeded > 0)).tolist():
+        failed = failures(self.trace)
+        for task in np.flatnonzero(failed > 0).tolist():
             retries = found.setdefault("retries", {})
             retries[self.keys[task]] = max(retries.get(self.keys[task], 0), int(failed[task]))
         return found

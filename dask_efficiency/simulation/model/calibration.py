@@ -44,7 +44,7 @@ class Calibration:
     gpu: Float64
     #: By task: from its start in the thread until it seceded; MISSING where it did not.
     secede: Int64
-    #: By task: number of failures before it succeeds; -1 is always.
+    #: Of :func:`failures`.
     failures: Int64
     #: By task: size of its result.
     nbytes: Int64
@@ -89,7 +89,7 @@ def calibrate(
         crowd=lock.crowd,
         gpu=np.clip(_of_run(runs.gpu_ns, rows, 0) / np.maximum(took, 1), 0.0, 1.0),
         secede=_of_run(np.where(seceded, np.maximum(runs.seceded - runs.start, 0), MISSING), rows, MISSING),
-        failures=_failures(trace),
+        failures=failures(trace),
         nbytes=np.maximum(trace.tasks.nbytes, 0),
         pace=pace,
         overheads=overheads(trace),
@@ -130,7 +130,8 @@ def _filled_in(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
     return found
 
 
-def _failures(trace: RunTrace) -> Int64:
+def failures(trace: RunTrace) -> Int64:
+    """By task: number of failures before it succeeds; -1 is always."""
     runs, count = trace.runs, len(trace.tasks)
     inside = (runs.task >= 0) & (runs.task < count)
     failed, succeeded = (

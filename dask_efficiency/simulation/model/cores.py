@@ -30,26 +30,21 @@ def fair_shares(demands: Sequence[float], capacity: float = 1.0) -> list[float]:
 
 
 class Needs(NamedTuple):
-    """Needs of a thread, as shares of its time alone, in [0, 1]."""
+    """Needs of a thread, as shares of its time alone, in [0, 1]: of a core, the lock and the GPU."""
 
-    #: On a core.
     cpu: float = 0.0
-    #: Holding the lock.
     held: float = 0.0
-    #: Using the GPU.
     gpu: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class _Thread:
-    """Work in a thread."""
+    """Work in a thread: nanoseconds left alone, and its speed as a share of that alone."""
 
     process: Hashable
-    #: Nanoseconds that are left, alone.
     left: float
     needs: Needs
     done: Callable[[], object]
-    #: Speed, as a share of its speed alone.
     speed: float = 1.0
 
 
