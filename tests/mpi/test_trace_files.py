@@ -11,7 +11,6 @@ PAIR = "0 init\n1 init\n"
 
 
 def split(folder: Path, compressed: bool = False) -> Path:
-    """A list of files, a rank's each."""
     for rank in range(2):
         content = f"{rank} init\n\n{rank} compute 5\n{rank} barrier\n{rank} finalize\n".encode()
         (folder / f"rank-{rank}.txt").write_bytes(gzip.compress(content) if compressed else content)

@@ -1,7 +1,5 @@
 """A run in which a worker's event loop stood still before it read a task."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

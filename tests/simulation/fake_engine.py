@@ -1,7 +1,5 @@
 """An engine without Dask: the traces of a small scheduler in virtual time, so that all columns are consistent."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any

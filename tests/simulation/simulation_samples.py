@@ -1,7 +1,5 @@
 """Predictions for the tests of their documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,14 +18,12 @@ from tests.simulation.fake_engine import FakeEngine, recorded
 
 @contextmanager
 def simulated_by(engine: Any) -> Iterator[Any]:
-    """With this engine in place of Dask's own."""
     with patch.object(predictions, "engine", engine):
         yield engine
 
 
 @cache
 def elsewhere(workers: int = 16) -> Prediction:
-    """A run of four workers on more of them."""
     return predicted(recorded(), workers, factor=1.02)
 
 
@@ -39,13 +35,11 @@ def predicted(trace: RunTrace, workers: int, *, factor: float = 1.0) -> Predicti
 
 @cache
 def swept(workers: tuple[int, ...] = (2, 4, 8, 16), seeds: int = 4, price: float | None = None) -> Sweep:
-    """Sweep a run over several numbers of workers."""
     with simulated_by(FakeEngine(1.02)):
         return sweep(recorded(), workers, seeds=seeds, price_per_worker_hour=price)
 
 
 def placed(names: Sequence[str] = ("near.hosts", "far.hosts"), sizes: Sequence[int] = (8, 2)) -> Placements:
-    """Placements of different numbers of workers."""
     return Placements(ranked([Placement(name, elsewhere(n)) for name, n in zip(names, sizes, strict=True)]).ranked)
 
 

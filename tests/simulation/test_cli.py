@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -178,7 +176,10 @@ def test_errors_that_a_user_can_correct_take_one_line(
     assert not engine.jobs
 
 
-def test_a_command_that_is_ended_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_a_command_that_is_ended_leaves_neither_processes_nor_files(number: int, code: int, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "files")}
     command = [sys.executable, "-c", "from dask_efficiency.cli import main; main()"]
@@ -187,8 +188,8 @@ def test_a_command_that_is_ended_leaves_neither_processes_nor_files(tmp_path: Pa
         children: list[psutil.Process] = []
         eventually(lambda: children.extend(psutil.Process(process.pid).children()) or children)
         assert [*(tmp_path / "files").glob("dask-efficiency-*")]
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         printed = process.communicate(timeout=120)
-    assert (process.returncode, *printed) == (128 + signal.SIGTERM, b"", b"")
+    assert (process.returncode, *printed) == (code, b"", b"")
     assert not psutil.wait_procs(children, timeout=120)[1]
     assert not [*(tmp_path / "files").iterdir()]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +53,6 @@ def waiting(cause: str, waited: float = 3.0, **fields: Any) -> EfficiencyReport:
 
 
 def saved(report: EfficiencyReport, engine: Any, kind: str = "all") -> float | None:
-    """Seconds that a cure saves, or all do."""
     found = savings(report, engine).get(kind)
     return None if found is None else found.seconds
 

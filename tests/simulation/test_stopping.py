@@ -1,7 +1,5 @@
 """Progress of real simulations, and what Ctrl-C leaves of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Topologies and transfers that several test files share."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 
@@ -20,7 +18,6 @@ latencies = st.just(0.0) | st.floats(0.0, 0.1)
 
 
 def star(hosts: Sequence[Host | str], bandwidth: float, **settings: float) -> Topology:
-    """Hosts, or their names, on one switch."""
     made = tuple(Host(host) if isinstance(host, str) else host for host in hosts)
     return Topology(made, ("top",), tuple(Cable((host.name, "top"), bandwidth) for host in made), **settings)
 
@@ -70,7 +67,6 @@ def random_topology(seed: int, *, hosts: int = 10, latency: bool = True) -> Topo
 
 
 def random_transfers(seed: int, topology: Topology, count: int, *, seconds: float) -> list[Transfer]:
-    """Transfers between different hosts, begun within some seconds."""
     chance = random.Random(seed)
     names = [host.name for host in topology.hosts]
     return [

@@ -15,6 +15,11 @@ SIZES: Mapping[str, str] = {
 }
 
 
+def number_of_sizes(name: str, ranks: int) -> int:
+    """Number of sizes that a call has."""
+    return {"none": 0, "one": 1, "rank": ranks, "pair": ranks**2}[SIZES[name]]
+
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """A call of a collective; raises ValueError if its parts do not fit together."""
@@ -47,7 +52,7 @@ class Collective:
             raise ValueError(f"{self.name} of {self.size} ranks has {len(self.nodes)} nodes; expected all or none")
         if self.element < 1:
             raise ValueError(f"{self.name} has elements of {self.element} bytes; expected at least 1")
-        expected = {"none": 0, "one": 1, "rank": self.size, "pair": self.size**2}[SIZES[self.name]]
+        expected = number_of_sizes(self.name, self.size)
         if len(self.sizes) != expected and not (self.name == "barrier" and self.sizes == (0,)):
             raise ValueError(f"{self.name} of {self.size} ranks has {len(self.sizes)} sizes; expected {expected}")
         for nbytes in self.sizes:

@@ -1,5 +1,3 @@
-"""`Collective`: what does not fit together is refused."""
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
-"""`choose`: MPICH's tables, at the edges where they change, as read from its sources."""
-
 import pytest
 
-from dask_efficiency.mpi.collectives.call import SIZES, Collective
+from dask_efficiency.mpi.collectives.call import Collective, number_of_sizes
 from dask_efficiency.mpi.collectives.choice import ALGORITHMS, VERSIONS, choose
 
 BOTH = ("3.2.1", "4.0.2")
@@ -110,8 +108,7 @@ def test_3_2_1_knows_nodes_for_all_sizes_and_4_0_2_does_not(name: str) -> None:
 
 def test_a_forced_algorithm_is_taken() -> None:
     for name, algorithms in ALGORITHMS.items():
-        count = {"none": 0, "one": 1, "rank": 4, "pair": 16}[SIZES[name]]
-        call = Collective(name, 4, (64,) * count, nodes=NODES)
+        call = Collective(name, 4, (64,) * number_of_sizes(name, 4), nodes=NODES)
         for algorithm in algorithms:
             assert choose(call, forced={name: algorithm, "other": "ignored"}) == algorithm
         assert choose(call, forced={name: "auto"}) == choose(call)

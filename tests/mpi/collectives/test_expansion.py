@@ -1,5 +1,3 @@
-"""`rounds_of`: every rank ends with the bytes that MPI's standard says, whatever the algorithm."""
-
 import random
 from collections.abc import Iterator
 
@@ -7,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.mpi.collectives.call import SIZES, Collective
+from dask_efficiency.mpi.collectives.call import SIZES, Collective, number_of_sizes
 from dask_efficiency.mpi.collectives.choice import ALGORITHMS, VERSIONS, aborts, choose, falls_back
 from dask_efficiency.mpi.collectives.expansion import rounds_of
 from dask_efficiency.mpi.collectives.rounds import Message, Round
@@ -28,9 +26,8 @@ def _nodes(size: int) -> list[tuple[int, ...]]:
 
 
 def _sizes(name: str, size: int, largest: int, seed: int) -> tuple[int, ...]:
-    count = {"none": 0, "one": 1, "rank": size, "pair": size**2}[SIZES[name]]
     draw = random.Random(seed)
-    return tuple(draw.choice((0, largest, draw.randint(0, largest))) for _ in range(count))
+    return tuple(draw.choice((0, largest, draw.randint(0, largest))) for _ in range(number_of_sizes(name, size)))
 
 
 def _calls(name: str, algorithm: str, size: int, largest: int, roots: list[int]) -> Iterator[Collective]:
@@ -44,7 +41,6 @@ def _calls(name: str, algorithm: str, size: int, largest: int, roots: list[int])
 
 
 def _sent(call: Collective, algorithm: str, rank: int, version: str = "4.0.2") -> list[int]:
-    """Bytes of each message that a rank sends."""
     return [message.nbytes for each in rounds_of(call, algorithm, rank, version) for message in each.sends]
 
 
@@ -79,7 +75,7 @@ def _any_call(draw: st.DrawFn) -> tuple[Collective, str, str, dict[str, str]]:
     name, algorithm = draw(st.sampled_from(ALL))
     size = draw(st.integers(2, 24))
     element = draw(st.sampled_from([1, 1, 4]))
-    count = {"none": 0, "one": 1, "rank": size, "pair": size**2}[SIZES[name]]
+    count = number_of_sizes(name, size)
     if count == 1:
         sizes: tuple[int, ...] = (draw(st.integers(0, 40)) * element,)
     else:
@@ -212,8 +208,8 @@ def test_mpich_returns_at_once_from_calls_with_nothing_to_send() -> None:
     for name, algorithms in ALGORITHMS.items():
         if name in ("barrier", "allreduce"):
             continue
-        count = {"one": 1, "rank": 4, "pair": 16}[SIZES[name]]
-        assert rounds_of(Collective(name, 4, (0,) * count, nodes=shared), algorithms[-1], 1) == ()
+        nothing = Collective(name, 4, (0,) * number_of_sizes(name, 4), nodes=shared)
+        assert rounds_of(nothing, algorithms[-1], 1) == ()
     assert rounds_of(Collective("barrier", 1), "dissemination", 0) == ()
     nothing = Collective("allreduce", 4, (0,), nodes=shared)
     assert rounds_of(nothing, choose(nothing, "3.2.1"), 1, "3.2.1") == ()

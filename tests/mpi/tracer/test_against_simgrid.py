@@ -73,8 +73,6 @@ def _call(name: str, words: list[str]) -> Call:
 
 @pytest.fixture(scope="session")
 def simgrid(tmp_path_factory: pytest.TempPathFactory) -> Traced:
-    """The calls of a program's ranks, by SimGrid's tracing."""
-
     def traced(name: str) -> list[list[Call]]:
         folder = tmp_path_factory.mktemp(name)
         (folder / "lab.xml").write_text(PLATFORM)

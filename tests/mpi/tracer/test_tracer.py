@@ -101,7 +101,6 @@ def actions_of(rank: int, lines: list[str]) -> list[str]:
 
 
 def swapped(lines: list[str]) -> list[str]:
-    """Actions of rank 1 that mirror those of rank 0."""
     found = []
     for line in lines:
         words = line.split()

@@ -3,8 +3,6 @@
 Its process does nothing else, as what it replaces in Dask is not put back.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
@@ -32,7 +30,6 @@ DISK = Disk(write=100e6, read=200e6, latency=0)
 
 
 def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict[str, Any]:
-    """Simulate, and give the figures."""
     costs = calibrate(trace, job.get("gil", {}))
     # Processes use no memory but for results.
     costs = replace(costs, disk=DISK, unmanaged=np.zeros_like(costs.unmanaged))
@@ -43,7 +40,6 @@ def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict
 
 
 def facts(trace: RunTrace) -> dict[str, Any]:
-    """Figures that tests check."""
     runs, names = trace.runs, [worker.name for worker in trace.workers]
     memory = trace.transitions.finish == STATES.index("memory")
     return {
@@ -71,7 +67,6 @@ def _most_at_once(trace: RunTrace) -> int:
 
 
 def flat(tasks: int, ms: int = 100, **settings: Any) -> RunTrace:
-    """Tasks that need nothing."""
     graph = Graph(["work"] * tasks, [[]] * tasks, [ms * MS] * tasks, [1] * tasks, set(range(tasks)))
     return simulate(graph, **{"workers": 1, "nthreads": 1, **settings})
 
@@ -88,7 +83,6 @@ def pairs(tasks: int, nbytes: int = 10 * MB, use_ms: int = 20, **settings: Any) 
 
 
 def bound(trace: RunTrace, **constraint: Any) -> RunTrace:
-    """All tasks have a constraint."""
     return replace(trace, constraints=dict.fromkeys(range(len(trace.tasks)), constraint))
 
 
@@ -115,7 +109,6 @@ def replaced() -> dict[str, Any]:
 
 
 def resources() -> dict[str, Any]:
-    """Tasks that need all of a resource do not run at the same time."""
     trace = bound(flat(6), resources={"licence": 1.0})
     (worker,) = trace.workers
     return run(trace, ClusterSpec((replace(worker, nthreads=2, resources={"licence": 1.0}),)))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from distributed.worker_state_machine import TaskState
 
 from dask_efficiency.simulation.engine.dask_patches import NO_TASKS, SmallTasks

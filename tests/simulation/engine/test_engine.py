@@ -1,15 +1,9 @@
 """Dask's scheduler and workers under virtual time: that it is Dask, and that a seed decides everything."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 from benchmarks import simulated_traces
@@ -17,7 +11,6 @@ from dask_efficiency import RunTrace, critical_path, load_trace
 from dask_efficiency.simulation.engine.launch import SimulationError, simulate_seeds
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import SimulationJob
-from tests.plugin.watch import eventually
 from tests.runs.trace.equal import assert_same
 from tests.simulation.cold_trace import COLD, cold_trace
 
@@ -31,7 +24,6 @@ def simulated(trace: RunTrace, seed: int = 0, **job: object) -> RunTrace:
 
 
 def started(trace: RunTrace) -> list[str]:
-    """Keys in the order in which they began."""
     runs = trace.runs
     return [trace.keys[task] for task in runs.task[np.argsort(runs.start, kind="stable")]]
 
@@ -143,21 +135,6 @@ def test_a_worker_asks_for_inputs_that_no_worker_is_known_to_have() -> None:
     cluster = ClusterSpec.from_file(DATA / "lab.yaml", DATA / "slow-cards.txt")
     (found,) = simulate_seeds(trace, SimulationJob(cluster), [4])
     assert 3.0 < found.makespan_seconds < 12.0
-
-
-def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tmp_path: Path) -> None:
-    """Even where that one is killed; it leaves no files."""
-    recorded.save(tmp_path / "run.trace")
-    script = "import sys, dask_efficiency as d; d.simulate(d.load_trace(sys.argv[1]), seeds=10_000)"
-    (tmp_path / "files").mkdir()
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "files")}
-    parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "run.trace")], env=environment)
-    children: list[psutil.Process] = []
-    eventually(lambda: children.extend(psutil.Process(parent.pid).children()) or children)
-    parent.kill()
-    parent.wait()
-    assert not psutil.wait_procs(children, timeout=120)[1]
-    assert not [*(tmp_path / "files").glob("dask-efficiency-*")]
 
 
 def test_a_run_that_stands_still_names_the_tasks_that_wait(recorded: RunTrace) -> None:

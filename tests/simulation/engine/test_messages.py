@@ -1,7 +1,3 @@
-"""Event loops and batched streams in virtual time."""
-
-from __future__ import annotations
-
 from typing import Any
 
 from dask_efficiency.simulation.engine.messages import Loop, Stream
@@ -22,7 +18,6 @@ def test_a_loop_does_one_thing_after_the_other() -> None:
 
 
 def sent(*messages: tuple[int, str], ways: tuple[int, ...] = (1, 1, 1)) -> list[tuple[int, list[Any]]]:
-    """Batches of messages that are sent at some instants, with their arrivals."""
     clock, batches, left = EventHeap(), list[tuple[int, list[Any]]](), iter(ways)
     stream = Stream(clock, interval=5)
     stream.connect(lambda: next(left), lambda batch: batches.append((clock.now, batch)))

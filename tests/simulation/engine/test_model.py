@@ -1,7 +1,5 @@
 """Workers of a simulated cluster: locks, disks and messages, with Dask's own checks after every step."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -13,7 +11,6 @@ import pytest
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    """Figures of each scenario."""
     command = [sys.executable, "-m", "tests.simulation.engine.scenarios"]
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True)
     assert not done.returncode, done.stderr[-3_000:]

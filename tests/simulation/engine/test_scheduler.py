@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +8,6 @@ from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
 
 
 class Result:
-    """A task's result, as far as moving it goes."""
-
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
 

@@ -1,7 +1,3 @@
-"""A trace's graphs, and what its clients did, as the engine takes them."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

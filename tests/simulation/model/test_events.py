@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dask_efficiency.simulation.model.events import EventHeap
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import replace
@@ -26,7 +24,6 @@ flows = st.dictionaries(paths, st.integers(1, 5), max_size=12)
 
 
 def max_min_rates(transfers: dict[Path, int], capacity: list[float]) -> dict[Path, float]:
-    """By path, what each of its transfers gets."""
     loads = _Loads(len(capacity))
     for path, count in transfers.items():
         lane = _Lane(path, 0)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -45,7 +43,6 @@ def constrained(**constraints: Any) -> RunTrace:
 
 
 def with_gpus(trace: RunTrace, *gpus: float) -> ClusterSpec:
-    """The recorded cluster, with GPUs of the first workers."""
     first = (replace(worker, resources={"GPU": n}) for worker, n in zip(trace.workers, gpus, strict=False))
     return ClusterSpec((*first, *trace.workers[len(gpus) :]))
 

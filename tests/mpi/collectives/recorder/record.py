@@ -87,7 +87,6 @@ def _call(name: str, nbytes: int, nodes: tuple[int, ...], **arguments: int) -> C
 
 
 def record(nodes: tuple[int, ...], folder: Path) -> list[Recorded]:
-    """Make all calls with MPICH, and read what it sent."""
     wanted = list(calls(nodes))
     lines = []
     for call, algorithm in wanted:

@@ -11,8 +11,6 @@ RECORDED = Path(__file__).parents[3] / "data" / "mpi" / "mpich-4.0.2-sends.json.
 
 
 class Recorded(NamedTuple):
-    """A call and what its ranks sent."""
-
     call: Collective
     #: Algorithm that MPICH was set to use, or ``auto``.
     algorithm: str
