@@ -25,26 +25,21 @@ MAX_SHOWN = 10
 
 @dataclass(slots=True, eq=False)
 class Rank:
-    """State of one rank: its next action and its pending requests."""
+    """State of one rank: its current action and its pending requests."""
 
     number: int
     host: str
     #: Instructions a nanosecond.
     speed: float
-    #: Its next action, and the current one.
-    action: int = 0
     doing: int = 0
-    #: Remaining rounds of the current collective, and the round that it has begun.
-    rounds: Iterator[Round] | None = None
-    round: Round | None = None
+    #: Its remaining steps, each up to where it has to wait.
+    steps: Iterator[None] = field(init=False)
     mailbox: Mailbox = field(default_factory=Mailbox)
     #: Requests that it has begun and not waited for, by sender, receiver and tag.
     requests: dict[tuple[int, int, int], deque[Request]] = field(default_factory=dict)
     #: Number of requests that it waits for, and nanoseconds of work to do after them.
     pending: int = 0
     owed: float = 0.0
-    #: True if the work for its next message has been done.
-    paid: bool = False
     timeline: RankTimeline = field(default_factory=RankTimeline)
 
 
@@ -70,9 +65,10 @@ class Machine:
     def run(self, report: Callable[[int], object] = lambda actions: None) -> None:
         """Run the program to its end; ``report`` is called now and then with the number of actions begun."""
         for rank in self.ranks:
+            rank.steps = self._steps(rank)
             self.clock.at(0, self._continue, rank)
         while self.clock.steps(STEPS):
-            report(sum(rank.action for rank in self.ranks))
+            report(sum(rank.doing for rank in self.ranks))
 
     @property
     def algorithms(self) -> dict[str, dict[str, int]]:
@@ -86,106 +82,72 @@ class Machine:
 
     def _continue(self, rank: Rank) -> None:
         """Continue a rank until it has to wait."""
+        next(rank.steps, None)
+
+    def _steps(self, rank: Rank) -> Iterator[None]:
+        """Do the actions of a rank; each step ends where the clock or a message is to continue it."""
         actions = self._program.ranks[rank.number]
-        while True:
-            if rank.rounds is not None:
-                if self._collective(rank, rank.rounds):
-                    return
-                continue
-            i = rank.action
-            if i >= len(actions):
-                if rank.requests:
-                    self._wait_for(rank, _take_requests(rank))  # like MPI_Finalize
-                return
+        for i, op in enumerate(actions.ops):
             rank.doing = i
-            op = actions.ops[i]
+            peer, tag, amount = actions.peers[i], actions.tags[i], actions.amounts[i]
             if op == Op.COMPUTE or op == Op.SLEEP:
-                rank.action += 1
-                amount = actions.amounts[i]
-                if self._spend(rank, RankActivity.COMPUTE, amount / rank.speed if op == Op.COMPUTE else 1e9 * amount):
-                    return
+                nanoseconds = amount / rank.speed if op == Op.COMPUTE else 1e9 * amount
+                yield from self._spend(rank, RankActivity.COMPUTE, nanoseconds)
             elif op == Op.COLLECTIVE:
-                rank.rounds = self._calls.rounds(actions.peers[i], rank.number)
+                yield from self._collective(rank, peer)
+                yield from self._spend(rank, RankActivity.COMPUTE, amount / rank.speed)
             elif op == Op.WAIT or op == Op.WAITALL or op == Op.TEST:
-                rank.action += 1
-                if self._wait_or_test(rank, i, op):
-                    return
+                yield from self._wait_for(rank, self._waited(rank, i, op))
+            elif op == Op.SEND or op == Op.ISEND:
+                yield from self._spend(rank, RankActivity.OVERHEAD, self._overhead)
+                request = self._send(rank, peer, tag, actions.nbytes[i], synchronous=bool(amount))
+                yield from self._begun(rank, (rank.number, peer, tag), request, waits=op == Op.SEND)
             else:
-                if (op == Op.SEND or op == Op.ISEND) and self._pay_overhead(rank, 1):
-                    return
-                rank.action += 1
-                if self._message(rank, i, op):
-                    return
+                request = self._receive(rank, peer, tag)
+                yield from self._begun(rank, (peer, rank.number, tag), request, waits=op == Op.RECV)
+        yield from self._wait_for(rank, _take_requests(rank))  # like MPI_Finalize
 
-    def _pay_overhead(self, rank: Rank, sends: int) -> bool:
-        """Do the work of sending, once; True if that takes time."""
-        if not self._overhead or rank.paid or not sends:
-            rank.paid = False
-            return False
-        rank.paid = True
-        return self._spend(rank, RankActivity.OVERHEAD, self._overhead * sends)
-
-    def _spend(self, rank: Rank, kind: RankActivity, nanoseconds: float) -> bool:
-        """Be busy; True if that takes time."""
+    def _spend(self, rank: Rank, kind: RankActivity, nanoseconds: float) -> Iterator[None]:
+        """Be busy."""
         end = self.clock.now + round(nanoseconds)
-        if end == self.clock.now:
-            return False
-        rank.timeline.add(kind, end, rank.doing)
-        self.clock.at(end, self._continue, rank)
-        return True
+        if end > self.clock.now:
+            rank.timeline.add(kind, end, rank.doing)
+            self.clock.at(end, self._continue, rank)
+            yield
 
-    def _message(self, rank: Rank, i: int, op: int) -> bool:
-        """Begin a send or receive of the program; True if the rank has to wait."""
-        actions = self._program.ranks[rank.number]
-        peer, tag = actions.peers[i], actions.tags[i]
-        if op == Op.SEND or op == Op.ISEND:
-            request = self._send(rank, peer, tag, actions.nbytes[i], synchronous=bool(actions.amounts[i]))
-            key = (rank.number, peer, tag)
+    def _begun(self, rank: Rank, key: tuple[int, int, int], request: Request, *, waits: bool) -> Iterator[None]:
+        if waits:
+            yield from self._wait_for(rank, [request])
         else:
-            request = self._receive(rank, peer, tag)
-            key = (peer, rank.number, tag)
-        if op == Op.SEND or op == Op.RECV:
-            return self._wait_for(rank, [request])
-        rank.requests.setdefault(key, deque()).append(request)
-        return False
+            rank.requests.setdefault(key, deque()).append(request)
 
-    def _wait_or_test(self, rank: Rank, i: int, op: int) -> bool:
-        """Wait for requests or test one; True if the rank has to wait."""
+    def _waited(self, rank: Rank, i: int, op: int) -> list[Request]:
+        """Take the requests that an action waits for; none if it only tests, or another call has waited for them."""
         if op == Op.WAITALL:
-            return self._wait_for(rank, _take_requests(rank))
+            return _take_requests(rank)
         actions = self._program.ranks[rank.number]
         source, destination, tag = actions.peers[i], actions.nbytes[i], actions.tags[i]
         for key in [(sender, destination, its) for its in (tag, ANY) for sender in (source, ANY)]:
             if requests := rank.requests.get(key):
                 request = requests.popleft()
                 if op == Op.TEST:
-                    # the request stays for the wait that follows
-                    requests.append(request)
-                    return False
+                    requests.append(request)  # it stays for the wait that follows
+                    return []
                 if not requests:
                     del rank.requests[key]
-                return self._wait_for(rank, [request])
-        return False  # another call has waited for the request
+                return [request]
+        return []
 
-    def _collective(self, rank: Rank, rounds: Iterator[Round]) -> bool:
-        """Do the next round of a collective; True if that takes time."""
-        if rank.round is None:
-            rank.round = next(rounds, None)
-        actions, here = self._program.ranks[rank.number], rank.round
-        if here is None:
-            rank.rounds = None
-            rank.action += 1
-            return self._spend(rank, RankActivity.COMPUTE, actions.amounts[rank.doing] / rank.speed)
-        if self._pay_overhead(rank, len(here.sends)):
-            return True
-        rank.round = None
-        position = actions.peers[rank.doing]
+    def _collective(self, rank: Rank, position: int) -> Iterator[None]:
+        """Do the rounds of a collective."""
         ranks, tag = self._program.calls[position].ranks, self._calls.tags[position]
-        requests = [self._receive(rank, ranks[message.peer], tag) for message in here.receives]
-        requests += [
-            self._send(rank, ranks[message.peer], tag, message.nbytes, here.synchronous) for message in here.sends
-        ]
-        return self._wait_for(rank, requests, here.reduces * self._byte)
+        for here in self._calls.rounds(position, rank.number):
+            yield from self._spend(rank, RankActivity.OVERHEAD, self._overhead * len(here.sends))
+            requests = [self._receive(rank, ranks[message.peer], tag) for message in here.receives]
+            requests += [
+                self._send(rank, ranks[message.peer], tag, message.nbytes, here.synchronous) for message in here.sends
+            ]
+            yield from self._wait_for(rank, requests, here.reduces * self._byte)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -255,8 +217,8 @@ class Machine:
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    def _wait_for(self, rank: Rank, requests: list[Request], work: float = 0.0) -> bool:
-        """Wait for requests, then do the work of receiving; True if that takes time."""
+    def _wait_for(self, rank: Rank, requests: list[Request], work: float = 0.0) -> Iterator[None]:
+        """Wait for requests, then do the work of receiving."""
         for request in requests:
             if not request.is_send:
                 work += self._overhead
@@ -265,8 +227,8 @@ class Machine:
                 rank.pending += 1
         if rank.pending:
             rank.owed = work
-            return True
-        return self._spend(rank, RankActivity.OVERHEAD, work)
+            yield
+        yield from self._spend(rank, RankActivity.OVERHEAD, work)
 
     def _done(self, rank: Rank, request: Request) -> None:
         request.done = True
@@ -282,7 +244,10 @@ class Machine:
         rank.timeline.add(RankActivity.WAITING, min(message.started, now), rank.doing, other, message.poster)
         done = (now, rank.doing, other, message.poster, message.started, message.nbytes)
         rank.timeline.add(RankActivity.COMMUNICATION, *done)
-        if not self._spend(rank, RankActivity.OVERHEAD, rank.owed):
+        # Without work of receiving, it goes on after all else that has been to happen now.
+        if round(rank.owed):
+            self._continue(rank)
+        else:
             self.clock.at(now, self._continue, rank)
 
 
@@ -301,14 +266,14 @@ class _Calls:
         self.tags = [ANY - 1 - groups.setdefault(call.ranks, len(groups)) for call in program.calls]
         self._places = [{rank: i for i, rank in enumerate(ranks)} for ranks in groups]
 
-    def rounds(self, position: int, rank: int) -> Iterator[Round]:
+    def rounds(self, position: int, rank: int) -> Sequence[Round]:
         """Rounds of a rank in a collective."""
         if position not in self._chosen:
             self._chosen[position] = self._choose(position)
         call, algorithm = self._chosen[position]
         self.used[call.name, algorithm] += 1
         place = self._places[ANY - 1 - self.tags[position]][rank]
-        return iter(rounds_of(call, algorithm, place, self._settings.version, self._settings.algorithms))
+        return rounds_of(call, algorithm, place, self._settings.version, self._settings.algorithms)
 
     def _choose(self, position: int) -> tuple[Collective, str]:
         """The collective with its nodes, and its algorithm."""

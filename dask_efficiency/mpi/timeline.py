@@ -71,10 +71,6 @@ class RankTimeline:
         """Start of an interval."""
         return self.ends[i - 1] if i else 0
 
-    def ending_at(self, instant: int) -> int:
-        """Interval that contains an instant or ends there; -1 at 0."""
-        return bisect_left(self.ends, instant) if instant > 0 and self.ends else -1
-
 
 class MpiStretch(NamedTuple):
     """A part of the critical path, from a nanosecond to another: never waiting."""
@@ -101,7 +97,7 @@ def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
     found: list[MpiStretch] = []
     while now > 0:
         timeline = timelines[rank]
-        i = timeline.ending_at(now)
+        i = bisect_left(timeline.ends, now)
         kind, poster = RankActivity(timeline.kinds[i]), timeline.posters[i]
         if kind == RankActivity.WAITING:
             rank = poster  # its message took no time

@@ -44,16 +44,11 @@ def shuffles(trace: RunTrace) -> tuple[Shuffle, ...]:
             task: sum(max(int(trace.tasks.nbytes[other]), 0) for other in dependencies(trace, task))
             for task in dependencies(trace, barrier)
         }
-        found.append(Shuffle(barrier, _as_sent(trace, barrier, inputs), tuple(outputs)))
+        sent, whole = int(trace.shuffled.nbytes[trace.shuffled.task == barrier].sum()), sum(inputs.values())
+        if sent and whole:  # not all of an input may be sent
+            inputs = {task: nbytes * sent // whole for task, nbytes in inputs.items()}
+        found.append(Shuffle(barrier, inputs, tuple(outputs)))
     return tuple(found)
-
-
-def _as_sent(trace: RunTrace, barrier: int, inputs: dict[int, int]) -> dict[int, int]:
-    """Bytes by task as the shuffle's messages had them, where they were recorded: not all of an input may be sent."""
-    sent, whole = int(trace.shuffled.nbytes[trace.shuffled.task == barrier].sum()), sum(inputs.values())
-    if not sent or not whole:
-        return inputs
-    return {task: nbytes * sent // whole for task, nbytes in inputs.items()}
 
 
 class Shuffles(SchedulerPlugin):

@@ -181,9 +181,12 @@ class VirtualWorker:
             elif isinstance(instruction, machine.GatherDep):
                 self.transfers.gather(instruction)
             elif isinstance(instruction, machine.RetryBusyWorkerLater):
-                self.transfers.retry_later(instruction.worker)
+                self._clock.at(self._clock.now + RETRY, self._retry, instruction.worker)
             else:
                 self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
+
+    def _retry(self, address: str) -> None:
+        self.handle(machine.RetryBusyWorkerEvent(worker=address, stimulus_id=self.stimulus("retry-busy-worker")))
 
     def stimulus(self, kind: str) -> str:
         """Make the id of a stimulus of now."""
@@ -373,11 +376,3 @@ class WorkerTransfers:
     def _answer(self, asked: machine.GatherDep, kind: str) -> dict[str, Any]:
         stimulus = self._worker.stimulus(f"gather-dep-{kind}")
         return {"worker": asked.worker, "total_nbytes": asked.total_nbytes, "stimulus_id": stimulus}
-
-    def retry_later(self, address: str) -> None:
-        """Retry a worker that was too busy."""
-        self._clock.at(self._clock.now + RETRY, self._retry, address)
-
-    def _retry(self, address: str) -> None:
-        stimulus = self._worker.stimulus("retry-busy-worker")
-        self._worker.handle(machine.RetryBusyWorkerEvent(worker=address, stimulus_id=stimulus))
