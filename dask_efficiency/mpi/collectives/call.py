@@ -15,14 +15,9 @@ SIZES: Mapping[str, str] = {
 }
 
 
-def number_of_sizes(name: str, ranks: int) -> int:
-    """Number of sizes that a call has."""
-    return {"none": 0, "one": 1, "rank": ranks, "pair": ranks**2}[SIZES[name]]
-
-
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """A call of a collective; raises ValueError if its parts do not fit together."""
+    """A call of a collective, whose parts fit together."""
 
     #: One of `SIZES`: the name of MPI's function without ``MPI_``.
     name: str
@@ -40,24 +35,6 @@ class Collective:
     element: int = 1
     #: Traces lack it; operations are taken for MPI's own, which are commutative.
     commutative: bool = True
-
-    def __post_init__(self) -> None:
-        if self.name not in SIZES:
-            raise ValueError(f"{self.name!r} is not a collective; expected one of {', '.join(sorted(SIZES))}")
-        if self.size < 1:
-            raise ValueError(f"{self.name} of {self.size} ranks; expected at least 1")
-        if not 0 <= self.root < self.size:
-            raise ValueError(f"{self.name} has root {self.root}; expected a rank from 0 to {self.size - 1}")
-        if self.nodes and len(self.nodes) != self.size:
-            raise ValueError(f"{self.name} of {self.size} ranks has {len(self.nodes)} nodes; expected all or none")
-        if self.element < 1:
-            raise ValueError(f"{self.name} has elements of {self.element} bytes; expected at least 1")
-        expected = number_of_sizes(self.name, self.size)
-        if len(self.sizes) != expected and not (self.name == "barrier" and self.sizes == (0,)):
-            raise ValueError(f"{self.name} of {self.size} ranks has {len(self.sizes)} sizes; expected {expected}")
-        for nbytes in self.sizes:
-            if nbytes < 0 or nbytes % self.element:
-                raise ValueError(f"{self.name} has a size of {nbytes}; expected a multiple of {self.element} bytes")
 
     @property
     def nbytes(self) -> int:

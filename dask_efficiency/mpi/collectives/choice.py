@@ -75,20 +75,17 @@ VERSIONS = ("3.2.1", "4.0.2")
 AUTO = "auto"
 
 
-def falls_back(call: Collective, algorithm: str) -> str:
-    """Reason why MPICH ignores the algorithm for this call and chooses one; empty if it does not."""
+def falls_back(call: Collective, algorithm: str) -> bool:
+    """True if MPICH ignores the algorithm for this call and chooses one."""
     key = (call.name, algorithm)
-    if key in _NEEDS_POWER_OF_TWO and not is_power_of_two(call.size):
-        return f"it needs a power of two of ranks, not {call.size}"
-    if key in _NEEDS_COMMUTATIVE and not call.commutative:
-        return "it needs a commutative operation"
-    if key in _NEEDS_ELEMENTS and _has_few_elements(call):
-        return f"it needs at least {power_at_most(call.size)} elements, not {call.nbytes // call.element}"
-    if algorithm == "smp" and not call.has_shared_nodes:
-        return "it needs ranks that share a node"
-    if key == ("scan", "smp") and not by_node(call.nodes).is_consecutive:
-        return "it needs the ranks of each node one after another"
-    return aborts(call, algorithm) if call.name == "reduce_scatter_block" else ""
+    return (
+        (key in _NEEDS_POWER_OF_TWO and not is_power_of_two(call.size))
+        or (key in _NEEDS_COMMUTATIVE and not call.commutative)
+        or (key in _NEEDS_ELEMENTS and _has_few_elements(call))
+        or (algorithm == "smp" and not call.has_shared_nodes)
+        or (key == ("scan", "smp") and not by_node(call.nodes).is_consecutive)
+        or (call.name == "reduce_scatter_block" and aborts(call, algorithm) != "")
+    )
 
 
 def aborts(call: Collective, algorithm: str) -> str:
@@ -105,14 +102,11 @@ def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] =
 
     Raises ValueError if MPICH would abort.
     """
-    check_version(version)
     wanted = forced.get(call.name, AUTO)
-    if wanted != AUTO:
-        check_algorithm(call.name, wanted)
-        if not falls_back(call, wanted):
-            if reason := aborts(call, wanted):
-                raise ValueError(f"{call.name} cannot use {wanted!r}: {reason}")
-            return wanted
+    if wanted != AUTO and not falls_back(call, wanted):
+        if reason := aborts(call, wanted):
+            raise ValueError(f"{call.name} cannot use {wanted!r}: {reason}")
+        return wanted
     if len(ALGORITHMS[call.name]) == 1:
         return ALGORITHMS[call.name][0]
     return _CHOICES[call.name](call, version)

@@ -47,10 +47,7 @@ def rounds_of(
     version: str = "4.0.2",
     forced: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Round, ...]:
-    """Expand a call into the rounds of a rank; ``forced`` is for the calls inside ``smp`` algorithms.
-
-    Raises ValueError for an algorithm that cannot serve the call.
-    """
+    """Expand a call, which the algorithm can serve, into the rounds of a rank; ``forced`` is for calls inside."""
     return _rounds(call, algorithm, rank, version, tuple(sorted(forced.items())))
 
 
@@ -70,15 +67,7 @@ def _returns_at_once(call: Collective, version: str) -> bool:
 def _rounds(
     call: Collective, algorithm: str, rank: int, version: str, forced: tuple[tuple[str, str], ...]
 ) -> tuple[Round, ...]:
-    choice.check_version(version)
-    choice.check_algorithm(call.name, algorithm)
-    if not 0 <= rank < call.size:
-        raise ValueError(f"{call.name} of {call.size} ranks has no rank {rank}")
-    if _returns_at_once(call, version):
-        return ()
-    if reason := choice.falls_back(call, algorithm) or choice.aborts(call, algorithm):
-        raise ValueError(f"{call.name} cannot use {algorithm!r}: {reason}")
-    return tuple(_expanded(call, algorithm, rank, version, dict(forced)))
+    return () if _returns_at_once(call, version) else tuple(_expanded(call, algorithm, rank, version, dict(forced)))
 
 
 def _expanded(call: Collective, algorithm: str, rank: int, version: str, forced: Mapping[str, str]) -> Iterator[Round]:

@@ -1,7 +1,8 @@
 import pytest
 
-from dask_efficiency.mpi.collectives.call import Collective, number_of_sizes
+from dask_efficiency.mpi.collectives.call import Collective
 from dask_efficiency.mpi.collectives.choice import ALGORITHMS, VERSIONS, choose
+from tests.mpi.collectives.recorder.record import number_of_sizes
 
 BOTH = ("3.2.1", "4.0.2")
 OLD = ("3.2.1",)
@@ -141,11 +142,3 @@ def test_mpich_would_abort_where_it_does_not_fall_back() -> None:
     says = "reduce_scatter cannot use 'noncommutative': it needs a power of two of ranks, not 6"
     with pytest.raises(ValueError, match=says):
         choose(Collective("reduce_scatter", 6, (8,) * 6), forced={"reduce_scatter": "noncommutative"})
-
-
-def test_an_unknown_algorithm_or_version_is_refused_by_name() -> None:
-    call = Collective("alltoall", 6, (8,))
-    with pytest.raises(ValueError, match=r"alltoall has no algorithm 'bruck'; expected one of brucks, pairwise, "):
-        choose(call, forced={"alltoall": "bruck"})
-    with pytest.raises(ValueError, match=r"MPICH '3.2' is not known"):
-        choose(call, "3.2")

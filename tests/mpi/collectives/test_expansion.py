@@ -5,13 +5,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.mpi.collectives.call import SIZES, Collective, number_of_sizes
+from dask_efficiency.mpi.collectives.call import SIZES, Collective
 from dask_efficiency.mpi.collectives.choice import ALGORITHMS, VERSIONS, aborts, choose, falls_back
 from dask_efficiency.mpi.collectives.expansion import rounds_of
 from dask_efficiency.mpi.collectives.rounds import Message, Round
 from tests.mpi.collectives.blocking import Deadlock, Mismatch, run
 from tests.mpi.collectives.meaning import check
-from tests.mpi.collectives.recorder.record import REDUCTIONS, ROOTED
+from tests.mpi.collectives.recorder.record import REDUCTIONS, ROOTED, number_of_sizes
 
 ALL = [(name, algorithm) for name, algorithms in ALGORITHMS.items() for algorithm in algorithms]
 
@@ -218,26 +218,6 @@ def test_mpich_returns_at_once_from_calls_with_nothing_to_send() -> None:
     flat = Collective("allreduce", 4, (0,))
     assert choose(flat) == "smp"
     assert rounds_of(flat, "smp", 1) == ()
-
-
-@pytest.mark.parametrize(
-    ("call", "algorithm", "rank", "says"),
-    [
-        (Collective("bcast", 4, (1,)), "binomal", 0, "bcast has no algorithm 'binomal'; expected one of binomial, "),
-        (Collective("bcast", 4, (1,)), "binomial", 4, "bcast of 4 ranks has no rank 4"),
-        (Collective("bcast", 4, (1,)), "smp", 0, "bcast cannot use 'smp': it needs ranks that share a node"),
-        (Collective("allgather", 6, (1,)), "recursive_doubling", 0, "it needs a power of two of ranks, not 6"),
-        (Collective("reduce", 6, (9,), element=3), "reduce_scatter_gather", 0, "at least 4 elements, not 3"),
-        (Collective("reduce", 6, (9,), commutative=False), "reduce_scatter_gather", 0, "a commutative operation"),
-        (Collective("reduce_scatter", 2, (1, 2)), "noncommutative", 0, "blocks of the same size for all ranks"),
-        (Collective("scan", 3, (1,), nodes=(0, 1, 0)), "smp", 0, "the ranks of each node one after another"),
-    ],
-)
-def test_an_algorithm_that_cannot_serve_the_call_is_refused(
-    call: Collective, algorithm: str, rank: int, says: str
-) -> None:
-    with pytest.raises(ValueError, match=says):
-        rounds_of(call, algorithm, rank)
 
 
 def test_the_blocking_machine_sees_a_deadlock_and_an_unexpected_message() -> None:

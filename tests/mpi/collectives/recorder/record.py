@@ -75,6 +75,10 @@ def calls(nodes: tuple[int, ...]) -> Iterator[tuple[Collective, str]]:
                 yield _call(name, nbytes, nodes, root=1 if name in ROOTED else 0, element=element), algorithm
 
 
+def number_of_sizes(name: str, ranks: int) -> int:
+    return {"none": 0, "one": 1, "rank": ranks, "pair": ranks**2}[SIZES[name]]
+
+
 def _call(name: str, nbytes: int, nodes: tuple[int, ...], **arguments: int) -> Collective:
     size = len(nodes)
     sizes = {
