@@ -14,8 +14,10 @@ from benchmarks.simulated_traces import tree
 from dask_efficiency import ClusterSpec, ideal_ladder, load_trace, place, simulate, sweep
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs
+from dask_efficiency.show.progress import StoppedWarning
 from dask_efficiency.simulation import IdealLadder, Prediction, SimulationRefusedError, SimulationWarning, Sweep
 from dask_efficiency.simulation.calls import engine as real_engine
+from dask_efficiency.simulation.model.ensemble import Simulated
 from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError
 from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.report.samples import by_hand
@@ -205,3 +207,45 @@ def test_facts_about_the_recorded_hosts_are_used_for_the_own_cluster_too(engine:
     judge, asked = engine.jobs
     assert judge.cluster == own.with_cores({host: 2})
     assert judge.gil == asked.gil == {trace.prefixes[0]: 1.0}
+
+
+class Interrupted(FakeEngine):
+    """An engine during whose call of a number Ctrl-C is pressed."""
+
+    def __init__(self, call: int) -> None:
+        super().__init__()
+        self.call = call
+
+    def __call__(self, *args: object, **options: object) -> list[Simulated]:
+        if len(self.jobs) == self.call:
+            options["report"](0.5)  # type: ignore[operator]
+            raise KeyboardInterrupt
+        return super().__call__(*args, **options)  # type: ignore[arg-type]
+
+
+def test_a_sweep_keeps_its_rows_and_names_the_missing_ones() -> None:
+    with simulated_by(Interrupted(3)), pytest.warns(StoppedWarning, match="after 2 of 4 numbers of workers"):
+        found = sweep(recorded(), [1, 2, 4, 8], seeds=2)
+    assert [len(one.cluster.workers) for one in found.predictions] == [1, 2]
+    assert found.not_simulated == (4, 8)
+    assert found.to_dict()["not_simulated"] == [4, 8]
+    assert "ended early" in found.document.context
+    assert "not simulated: numbers of workers 4, 8" in str(found)
+
+
+def test_placements_keep_the_best_so_far_and_name_the_missing_ones(tmp_path: Path) -> None:
+    (tmp_path / "lab.yaml").write_text(LAB)
+    files = [tmp_path / f"{number}.hosts" for number in range(4)]
+    for number, file in enumerate(files):
+        file.write_text(f"pc{number % 2}:2\n")
+    with simulated_by(Interrupted(2)), pytest.warns(StoppedWarning, match="after 1 of 4 placements"):
+        found = place(recorded(), tmp_path / "lab.yaml", files, seeds=2)
+    assert [one.name for one in found.ranked] == ["0"]
+    assert found.to_dict()["not_simulated"] == [*found.not_simulated] == ["1", "2", "3"]
+    assert "not simulated: placements 1, 2, 3" in str(found)
+
+
+@pytest.mark.parametrize(("call", "runs"), [(0, 0), (1, 5)])
+def test_a_simulation_that_is_interrupted_names_the_runs_that_are_done(call: int, runs: int) -> None:
+    with simulated_by(Interrupted(call)), pytest.raises(KeyboardInterrupt, match=f"^simulating: {runs} of 7 runs$"):
+        simulate(recorded(), workers=2, seeds=2)

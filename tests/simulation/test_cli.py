@@ -21,6 +21,7 @@ from tests.plugin.watch import eventually
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import simulated_by
 from tests.simulation.test_calls import LAB
+from tests.terminals import in_a_log, on_a_terminal
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +194,43 @@ def test_a_command_that_is_ended_leaves_neither_processes_nor_files(number: int,
     assert (process.returncode, *printed) == (code, b"", b"")
     assert not psutil.wait_procs(children, timeout=120)[1]
     assert not [*(tmp_path / "files").iterdir()]
+
+
+def test_on_a_terminal_a_sweep_has_a_bar_and_ctrl_c_leaves_its_rows() -> None:
+    pytest.importorskip("rich")
+    sizes = ",".join(map(str, range(1, 41)))
+    with on_a_terminal(["simulate", "run.trace", "--force", "--seeds", "1", "--sweep", sizes]) as command:
+        # The seventh is of the second size: the first one is there.
+        assert "━━━" in command.until(r"simulating .* [7-9] of 45 runs")
+        command.interrupt()
+        assert command.end() == 130
+    printed = command.text.rpartition("Ctrl-C: stopped after ")[2]
+    assert printed.startswith(("1 of 40", "2 of 40", "3 of 40", "4 of 40"))
+    assert "ended early" in printed
+    assert "makespan" in printed
+    assert "Traceback" not in command.text
+
+
+def test_in_a_log_there_are_lines_and_the_placements_so_far_go_to_their_file() -> None:
+    asked = ["simulate", "run.trace", "--force", "--seeds", "1", "--cluster", "lab.yaml", "--json"]
+    for number in range(40):
+        Path(f"{number}.hosts").write_text(f"pc{number % 2}:2\n")
+        asked += ["--hostfile", f"{number}.hosts"]
+    with in_a_log(asked, "found.json") as command:
+        assert "\x1b" not in command.until(r"simulating: [7-9] of 45 runs, ")
+        command.interrupt()
+        assert command.end() == 130
+    found = json.loads(Path("found.json").read_text())
+    assert len(found["placements"]) + len(found["not_simulated"]) == 40
+    assert "Traceback" not in command.text
+
+
+@pytest.mark.parametrize("so_far", [r"simulating: [1-9]\d* of 1,001 runs", "reading run.trace: "])
+def test_a_command_without_a_result_yet_ends_with_a_line(so_far: str) -> None:
+    with in_a_log(["simulate", "run.trace", "--seeds", "1000", "--save", "new.trace"]) as command:
+        command.until(so_far)
+        command.interrupt()
+        assert command.end() == 130
+    assert command.text.splitlines()[-1].startswith("Ctrl-C: stopped")
+    assert "Traceback" not in command.text
+    assert not Path("new.trace").exists()
