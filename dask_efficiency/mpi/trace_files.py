@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import TextIOWrapper
@@ -52,34 +52,25 @@ class _Agreement:
 
     def calls(self) -> tuple[CollectiveCall, ...]:
         """Join the collectives, and put their positions into the ranks' actions; MpiTraceError if ranks disagree."""
-        positions = [self._positions(reader) for reader in self._readers]
-        for name, ranks in self._communicators().items():
-            rows = [positions[rank].get(name, array("L")) for rank in ranks]
+        #: By rank and communicator: positions of collectives among the actions.
+        positions: list[dict[str, array[int]]] = [defaultdict(lambda: array("L")) for _ in self._readers]
+        members = {WORLD: tuple(range(len(self._readers)))}
+        for rank, reader in enumerate(self._readers):
+            for i, op in enumerate(reader.actions.ops):
+                if op == Op.COLLECTIVE:
+                    positions[rank][self._made[reader.actions.peers[i]].communicator].append(i)
+            for name, ranks in reader.communicators.items():
+                if members.setdefault(name, ranks) != ranks:
+                    wrong = f"the communicator {name!r} has other ranks here than in {self._files[members[name][0]]}"
+                    raise MpiTraceError(self._files[rank], wrong)
+        for name, ranks in members.items():
+            rows = [positions[rank][name] for rank in ranks]
             shared = min(map(len, rows))
             for k in range(shared):
                 self._join(name, ranks, [row[k] for row in rows])
             if shared < max(map(len, rows)):
                 raise self._missing(name, ranks, rows)
         return tuple(self._calls)
-
-    def _positions(self, reader: LineReader) -> dict[str, array[int]]:
-        """Positions of a rank's collectives among its actions, by communicator."""
-        found: dict[str, array[int]] = {}
-        for i, op in enumerate(reader.actions.ops):
-            if op == Op.COLLECTIVE:
-                found.setdefault(self._made[reader.actions.peers[i]].communicator, array("L")).append(i)
-        return found
-
-    def _communicators(self) -> dict[str, tuple[int, ...]]:
-        found = {WORLD: tuple(range(len(self._readers)))}
-        for rank, reader in enumerate(self._readers):
-            for name, ranks in reader.communicators.items():
-                if found.setdefault(name, ranks) != ranks:
-                    there = self._files[found[name][0]]
-                    raise MpiTraceError(
-                        self._files[rank], f"the communicator {name!r} has other ranks here than in {there}"
-                    )
-        return found
 
     def _join(self, communicator: str, ranks: tuple[int, ...], actions: list[int]) -> None:
         numbers = tuple(self._readers[rank].actions.peers[action] for rank, action in zip(ranks, actions, strict=True))

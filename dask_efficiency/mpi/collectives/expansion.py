@@ -15,7 +15,7 @@ from dask_efficiency.mpi.collectives.rounds import Round
 MAX_KEPT = 1 << 12
 
 #: Collectives of blocks of one size and of several that share an algorithm.
-_AS = {
+_SHARED = {
     ("alltoall", "scattered"): "alltoallv",
     ("allgatherv", "brucks"): "allgather",
     ("allgatherv", "recursive_doubling"): "allgather",
@@ -34,7 +34,7 @@ _FUNCTIONS = {**vars(data_movement), **vars(reductions), **vars(smp)}
 
 #: Functions of all algorithms, which are called as the algorithm of the collective.
 _EXPANDS: Mapping[tuple[str, str], Callable[..., Iterator[Round]]] = {
-    (name, how): _FUNCTIONS[f"{_AS.get((name, how), name)}_{how}"]
+    (name, how): _FUNCTIONS[f"{_SHARED.get((name, how), name)}_{how}"]
     for name, algorithms in choice.ALGORITHMS.items()
     for how in algorithms
 }

@@ -93,7 +93,7 @@ def overheads(trace: RunTrace) -> Overheads:
     runs, prefix, prefixes = trace.runs, prefix_of_runs(trace), len(trace.prefixes)
     instants = (runs.executing, runs.start, runs.stop, runs.ended)
     ended = np.logical_and.reduce([runs.outcome == RunOutcome.SUCCEEDED, *(each != MISSING for each in instants)])
-    first, last = _stimuli(trace)
+    first, last, transitions = _stimuli(trace)
     scheduler = _per_report(runs)
     cold, during_cold = cold_starts(trace)
     # Messages during a cold start, or while the loop used the disk, waited for that.
@@ -106,7 +106,7 @@ def overheads(trace: RunTrace) -> Overheads:
         to_worker=_sample(to_workers, _MESSAGE),
         to_scheduler=_sample(to_scheduler, _MESSAGE),
         scheduler=scheduler,
-        transition=_per_transition(trace, first, last),
+        transition=_per_transition(trace, last - first, transitions),
         worker=_per_task(runs),
         settling=_settling(trace, last),
         cold=cold,
@@ -208,26 +208,21 @@ def _per_task(runs: Runs) -> int:
     return int(np.median(gaps)) if len(gaps) >= _MIN_SAMPLES else _WORKER
 
 
-def _stimuli(trace: RunTrace) -> tuple[Int64, Int64]:
-    """By stimulus: instants of its first and last transition; MISSING if it has none."""
+def _stimuli(trace: RunTrace) -> tuple[Int64, Int64, Int64]:
+    """By stimulus: instants of its first and last transition, MISSING if it has none, and their number."""
     transitions, count = trace.transitions, len(trace.stimuli)
     known = (transitions.stimulus >= 0) & (transitions.stimulus < count) & (transitions.at != MISSING)
     of, at = transitions.stimulus[known], transitions.at[known]
     first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, MISSING, np.int64)
     np.minimum.at(first, of, at)
     np.maximum.at(last, of, at)
-    return np.where(last == MISSING, MISSING, first), last
+    return np.where(last == MISSING, MISSING, first), last, np.bincount(of, minlength=count)
 
 
-def _per_transition(trace: RunTrace, first: Int64, last: Int64) -> int:
+def _per_transition(trace: RunTrace, took: Int64, number: Int64) -> int:
     """Estimate the time of a transition, from stimuli with several, without those of graphs."""
-    transitions, count = trace.transitions, len(trace.stimuli)
-    known = (transitions.stimulus >= 0) & (transitions.stimulus < count)
-    number = np.bincount(transitions.stimulus[known], minlength=count)
-    several = (number > 2) & (trace.stimuli.graph == MISSING) & (last > first)
-    if several.sum() < _MIN_SAMPLES:
-        return _TRANSITION
-    return int(np.median((last - first)[several] / (number[several] - 1)))
+    several = (number > 2) & (trace.stimuli.graph == MISSING) & (took > 0)
+    return int(np.median(took[several] / (number[several] - 1))) if several.sum() >= _MIN_SAMPLES else _TRANSITION
 
 
 def _settling(trace: RunTrace, last: Int64) -> Int64:
