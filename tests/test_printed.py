@@ -27,7 +27,7 @@ ESCAPED = r"w\x1b[2J\u202e\nERROR all is lost"
 #: Give text that may be printed wherever a name is in it.
 MAKES_HARMLESS = {"harmless", "name_of", "named", "sentence", "dumps"}
 #: Give figures.
-GIVES_FIGURES = {"len", "format_seconds", "format_bytes", "format_count", "format_share", "shown_count", "instant"}
+GIVES_FIGURES = {"len", "format_seconds", "format_bytes", "format_count", "format_share", "instant"}
 
 #: Functions that print. Of the logger's, the arguments are harmless, as a filter of it makes them.
 PRINTS = {"print", "echo", "secho", "warn", "warn_explicit"}
