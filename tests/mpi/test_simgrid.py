@@ -10,21 +10,18 @@ from benchmarks.simulate_mpi_programs import PROGRAMS, written
 from dask_efficiency.mpi.result import run
 from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
-from tests.mpi.simgrid import replayed
-from tests.mpi.simgrid_selectors import SELECTORS, options
+from tests.mpi.simgrid import SELECTORS, options, replayed
 from tests.simulation.topologies import random_topology
 
 needs_smpi = pytest.mark.needs("smpirun")
 
 EAGER = 16_384
-
 #: Algorithms of the programs' collectives that SimGrid has as well.
 SAME = {"allreduce": "recursive_doubling", "alltoall": "pairwise", "bcast": "binomial", "reduce": "binomial"}
 
 SIZES = (1_000, 200_000)
 
 RANKS = 8
-
 #: SimGrid scatters to small subtrees first, and MPICH to large ones.
 COMPARED = [key for key in (*SELECTORS, ("alltoall", "pairwise")) if key != ("scatter", "binomial")]
 

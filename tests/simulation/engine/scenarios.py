@@ -24,7 +24,6 @@ from dask_efficiency.simulation.model.disk import Disk
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 MB = 1_000_000
-
 #: 10 MB take 100 ms to disk and 50 ms back.
 DISK = Disk(write=100e6, read=200e6, latency=0)
 

@@ -19,7 +19,6 @@ from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 TRACE = Path(__file__).parents[2] / "data" / "diagnoses" / "chain.trace"
-
 #: Settings that are always set, as they name code.
 NAMING_CODE = {f"distributed.scheduler.{name}": [] for name in ("preload", "preload-argv", "http.routes")}
 NAMING_CODE["distributed.scheduler.active-memory-manager.policies"] = [

@@ -39,7 +39,6 @@ def two_rooms(trunk: float = 100 * MBIT, **changed: Any) -> Topology:
 
 
 PAIR = (Host("a1"), Host("a2"))
-
 #: Hosts pass nothing on.
 CHAIN = (Cable(("a1", "a2"), GBIT), Cable(("a2", "c"), GBIT))
 

@@ -53,7 +53,6 @@ AROUND = {
 
 ROOTED = {"bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"}
 REDUCTIONS = {"reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"}
-
 #: Nodes, one at a time: each rank alone; two dealt out; three in blocks.
 CLUSTERS = ((0, 1, 2, 3, 4, 5, 6, 7), (0, 1, 0, 1, 0, 1, 0, 1), (0, 0, 0, 1, 1, 2, 2))
 
