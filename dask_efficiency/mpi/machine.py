@@ -63,7 +63,7 @@ class Machine:
         self.moved: dict[tuple[str, str], int] = defaultdict(int)
 
     def run(self, report: Callable[[int], object] = lambda actions: None) -> None:
-        """Run the program to its end; ``report`` is called now and then with the number of actions begun."""
+        """Run the program to its end; ``report`` is called now and then with the number of actions done."""
         for rank in self.ranks:
             rank.steps = self._steps(rank)
             self.clock.at(0, self._continue, rank)
