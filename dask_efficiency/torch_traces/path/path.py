@@ -19,7 +19,7 @@ from dask_efficiency.show.shown import Shown, late
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path import longest as tables
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.changes import JobGraphs, Rewired, retimed, unchanged, with_changes, with_edges
+from dask_efficiency.torch_traces.path.changes import Rewired, retimed, unchanged, with_changes, with_edges
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
@@ -28,7 +28,7 @@ from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_pattern
 from dask_efficiency.torch_traces.path.stalls import Stall, stalls
 from dask_efficiency.torch_traces.path.streams import QueueLengths, queue_lengths
 from dask_efficiency.torch_traces.path.stretches import TorchStretches, gpu_seconds_during, in_figures, seconds_by
-from dask_efficiency.torch_traces.path.tiling import tile_job
+from dask_efficiency.torch_traces.path.tiling import tile, tile_ranks
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -85,7 +85,11 @@ class TorchCriticalPath(Shown):
         positions = [trace.numbers.index(graph.trace.rank) for graph in graphs]
         ends = [graph.region.stop + job.clocks.offset[place] for graph, place in zip(graphs, positions, strict=True)]
         chosen = int(np.argmax(ends))
-        stretches = tile_job(graphs, positions, job.collectives, job.clocks)
+        if len(graphs) > 1:
+            stretches = tile_ranks(graphs, job.collectives.arrivals, job.clocks.offset)
+        else:
+            stretches = tile(graphs[0])
+            stretches = replace(stretches, rank=np.full(len(stretches), positions[0], np.int32))
         return cls(trace, question, graphs, chosen, tables.longest_path(graphs[chosen]), stretches, job, changes)
 
     @property
@@ -299,7 +303,7 @@ class TorchCriticalPath(Shown):
     def saved_seconds(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> float:
         """Seconds by which the changes of :meth:`what_if` make the window shorter."""
         changes = self._changes(speed_up, without)
-        again = retimed(self._as_job(), self._unchanged, self._with(changes))
+        again = self._retimed(self._with(changes))
         return (self._ends_at(self.graphs) - self._ends_at(again)) / 1e9
 
     @cached_property
@@ -354,8 +358,12 @@ class TorchCriticalPath(Shown):
         listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return self._of_changed(changed, f"With other edges ({listed})" if listed else "With no change")
 
+    def _retimed(self, changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
+        placed = [(position, self.offset[position]) for position in self.positions]
+        return retimed(self.graphs, placed, self.job.collectives.arrivals, self._unchanged, changed)
+
     def _of_changed(self, changed: Sequence[Rewired], change: str) -> Self:
-        graphs = retimed(self._as_job(), self._unchanged, changed)
+        graphs = self._retimed(changed)
         ranks = list(self.trace.ranks)
         for position, graph in zip(self.positions, graphs, strict=True):
             ranks[position] = graph.trace
@@ -402,10 +410,6 @@ class TorchCriticalPath(Shown):
         every = all_edges and not only_critical
         written: Written = save(self, path, only_critical=only_critical, all_edges=every, **storage_options)
         return written
-
-    def _as_job(self) -> JobGraphs:
-        offset = [self.offset[position] for position in self.positions]
-        return JobGraphs(self.graphs, self.positions, offset, self.job.collectives.arrivals)
 
     def _ends_at(self, graphs: Sequence[TorchGraph]) -> int:
         placed = zip(graphs, self.positions, strict=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64
 from dask_efficiency.gpu.intervals import union
@@ -18,7 +17,7 @@ from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, NAMED_BY_
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.lanes import rank_pairs
 from dask_efficiency.torch_traces.path.loading import loading_rows
-from dask_efficiency.torch_traces.path.roles import gpu_collectives
+from dask_efficiency.torch_traces.path.roles import events_named, gpu_collectives
 
 #: Kinds of time that can be left out, and the meaning of that.
 WITHOUT = {
@@ -49,9 +48,6 @@ class TorchChanges:
             if name not in WITHOUT:
                 raise ValueError(f"without names {name!r}; expected some of {', '.join(WITHOUT)}")
 
-    def __bool__(self) -> bool:
-        return bool(self.speed_up or self.without)
-
     def in_words(self) -> str:
         """Beginning of a sentence."""
         parts = [f"{pattern!r} {factor:g} times as fast" for pattern, factor in self.speed_up.items()]
@@ -59,12 +55,11 @@ class TorchChanges:
         return f"With {' and '.join(parts)}" if parts else "With no change"
 
 
-def check_patterns(graphs: Iterable[TorchGraph], patterns: Iterable[str]) -> None:
+def check_patterns(graphs: Sequence[TorchGraph], patterns: Iterable[str]) -> None:
     """Raise :class:`UnknownNameError` for a pattern that no kernel or operator of any graph has in its name."""
-    found = list(graphs)
     for pattern in patterns:
-        if not any(_rows_of(graph, pattern).any() for graph in found):
-            known = dict.fromkeys(name for graph in found for name in _names_by_time(graph))
+        if not any(_rows_of(graph, pattern).any() for graph in graphs):
+            known = dict.fromkeys(name for graph in graphs for name in _names_by_time(graph))
             raise UnknownNameError("kernel or operator", pattern, known)
 
 
@@ -95,34 +90,17 @@ def time_shares(graph: TorchGraph, changes: TorchChanges) -> Float64:
     return found
 
 
-def dropped_waits(
-    graph: TorchGraph, changes: TorchChanges, source: NDArray[np.integer], target: NDArray[np.integer]
-) -> Bool:
-    """Mask of pairs of nodes of which the second, in a call, no longer waits for the first, work on the GPU."""
-    if "gpu-sync" not in changes.without:
-        return np.zeros(len(source), np.bool_)
-    works = graph.trace.events.is_gpu_work[graph.nodes.event]
-    found: Bool = works[source] & ~works[target]
-    return found
-
-
 def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
-    """Mask of events that are kernels or operators in the graph and have the pattern in their names."""
+    """Kernels and operators in the graph with the pattern in their names, literally or as a regular expression."""
     events = graph.trace.events
     there = mask_of(graph.nodes.event, len(events))
     there[graph.region.rows] |= np.isin(events.category[graph.region.rows], NAMED_BY_PROGRAMS)
     there &= np.isin(events.category, (*GPU_WORK, *CALLS, *NAMED_BY_PROGRAMS))
-    found: Bool = there & _matching(graph.trace.names, pattern)[events.name]
-    return found
-
-
-def _matching(names: tuple[str, ...], pattern: str) -> Bool:
-    """Mask of names that have the pattern in them, literally or as a regular expression."""
     try:
         search = re.compile(pattern).search
     except re.error:  # kernels have brackets of all kinds in their names
         search = re.compile(re.escape(pattern)).search
-    return np.fromiter((pattern in name or search(name) is not None for name in names), np.bool_, len(names))
+    return there & events_named(graph.trace, lambda name: pattern in name or search(name) is not None)
 
 
 def _own_time(graph: TorchGraph, rows: Bool) -> Bool:

@@ -88,8 +88,7 @@ ranks are aligned by the collectives that they have in common (``clocks.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,11 +97,11 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS, Category
-from dask_efficiency.torch_traces.path.clocks import RankClocks, last_arrivals, repeat_for_rows
-from dask_efficiency.torch_traces.path.collectives import Collectives
+from dask_efficiency.torch_traces.path.clocks import last_arrivals, repeat_for_rows
+from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, stable_order
-from dask_efficiency.torch_traces.path.last_causes import LastCauses, last_causes
+from dask_efficiency.torch_traces.path.last_causes import last_causes
 from dask_efficiency.torch_traces.path.loading import with_loading
 from dask_efficiency.torch_traces.path.ordering import places_in
 from dask_efficiency.torch_traces.path.ranks import last_rows
@@ -116,238 +115,173 @@ _Columns = tuple[Int8, Int32, Int32]
 
 #: Kind of a rank's time that is not on the path.
 _ELSEWHERE = -1
+_CPU, _UNATTRIBUTED = KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.UNATTRIBUTED)
+_LAUNCH = KINDS.index(Kind.KERNEL_LAUNCH)
 
 
 def tile(graph: TorchGraph) -> TorchStretches:
-    """Find the critical path of a window, as stretches that tile it exactly; the rank is position 0."""
-    instants = Instants.of(graph)
-    causes = last_causes(graph, instants)
-    path = _walk(causes, instants, _last_instant(graph, instants), graph.region.start)
-    raw = with_loading(graph, _stretches_along(graph, instants, causes, own_kinds(graph.trace), path))
-    return TorchStretches.between(
-        raw.bounds, kind=raw.kind, rank=np.zeros(len(raw.kind), np.int32), event=raw.event, inferred=raw.inferred
-    )
+    """Find the critical path of one rank's window, as stretches that tile it exactly; the rank is position 0."""
+    return tile_ranks([graph], CollectiveArrivals.empty(), np.zeros(1, np.int64))
 
 
-def tile_job(
-    graphs: Sequence[TorchGraph], positions: Sequence[int], collectives: Collectives, clocks: RankClocks
-) -> TorchStretches:
-    """Tile the window of the only graph, or of all ranks of a job; positions are those of the graphs' ranks."""
-    if len(graphs) > 1:
-        return tile_ranks(graphs, collectives, clocks)
-    found = tile(graphs[0])
-    return replace(found, rank=np.full(len(found), positions[0], np.int32))
-
-
-def _last_instant(graph: TorchGraph, instants: Instants) -> int:
-    """Find the instant at which the walk begins; missing if the window has none."""
-    stop, events = graph.region.stop, graph.trace.events
-    inside = int(np.searchsorted(instants.at, stop, side="right"))
-    closing = np.flatnonzero((events.stop == stop) & np.isin(events.category, _CLOSES))
-    # the longest one first, as an annotation is longer than the events in it
-    for row in events.by_start(closing).tolist():
-        same = events.process[instants.event[:inside]] == events.process[row]
-        same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
-        if same.any():
-            return int(np.flatnonzero(same)[-1])
-    working = np.flatnonzero(instants.working[:inside])
-    return int(working[-1]) if len(working) else inside - 1
-
-
-def _walk(causes: LastCauses, instants: Instants, last: int, start: int) -> Int64:
-    """Walk from the end of the window to a position that is not after its start, or has no cause."""
-    if last == MISSING:
-        return np.empty(0, np.int64)
-    # Runs of instants that waited for the one before them on their thread or stream are passed in one step.
-    order = stable_order(instants.lane)
-    place = places_in(order)
-    leads = np.append(True, causes.cause[order[1:]] != order[:-1])
-    lead = np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))
-    until = int(np.searchsorted(instants.at, start, side="right"))
-    runs, at = [], last
-    while at != MISSING:
-        first = lead[place[at]]
-        runs.append(order[first : place[at] + 1][::-1])
-        if order[first] < until:
-            break
-        at = int(causes.cause[order[first]])
-    return np.concatenate(runs).astype(np.int64)
-
-
-def _stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, own: Int8, path: Int64) -> RawStretches:
-    """Name the time between the instants of a path, and before and after them."""
-    region = graph.region
-    if not len(path):
-        return RawStretches(np.array([region.start, region.stop]), *_without_event(KINDS.index(Kind.UNATTRIBUTED)))
-    later, earlier = path[:-1], path[1:]
-    # From the end of the window to its start.
-    parts = [
-        _after(own, instants, path[:1]),
-        _between(graph, own, instants, earlier, later),
-        _before(graph, instants, path[-1:]),
-    ]
-    kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
-    bounds = np.concatenate([[region.stop], instants.at[path], [region.start]])[::-1]
-    # A stretch is inferred if the step of the walk into it or out of it is.
-    guessed = np.concatenate([[False], causes.inferred[later], [False]])
-    guessed[1:] |= guessed[:-1]
-    return RawStretches(np.clip(bounds, region.start, region.stop), kind, event, guessed[::-1], thread)
-
-
-def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Columns:
-    """Name the time between instants and their causes: its kind, its event, and an event of its thread."""
-    from_gpu, to_gpu = instants.on_gpu[earlier], instants.on_gpu[later]
-    from_start, to_start = instants.is_start[earlier], instants.is_start[later]
-    along = ~from_gpu & ~to_gpu & (instants.lane[earlier] == instants.lane[later])
-    across = ~from_gpu & ~to_gpu & ~along
-    event = instants.event[later].copy()
-    # Along a thread the innermost open event has the time; from one thread to another, the event that stays open on the
-    # first one, or else the call that waited for a lock.
-    event[along] = instants.innermost[earlier[along]]
-    row = instants.innermost[earlier]
-    is_open = (graph.trace.events.stop[row] >= instants.at[later]) & ~np.isin(graph.trace.events.category[row], CALLS)
-    event = np.where(across & to_start, np.where(is_open, row, MISSING), event)
-    # work that was still active is what was waited for
-    runs_on = from_gpu & from_start
-    event[runs_on] = instants.event[earlier[runs_on]]
-    kind = np.where(event == MISSING, KINDS.index(Kind.COMPUTE_CPU), own[event])
-    kind[from_gpu & ~from_start & ~to_gpu] = KINDS.index(Kind.GPU_SYNC)
-    kind[from_gpu & ~from_start & to_gpu] = KINDS.index(Kind.KERNEL_GAP)
-    kind[~from_gpu & to_gpu] = KINDS.index(Kind.KERNEL_LAUNCH)
-    return kind.astype(np.int8), event, np.where(to_gpu, MISSING, instants.event[later])
-
-
-def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
-    """Name the time after the last instant of a path, by what is still open on its thread."""
-    on_gpu, event = instants.on_gpu[last], instants.event[last]
-    row = np.where(on_gpu, np.where(instants.is_start[last], event, MISSING), instants.innermost[last])
-    kind = np.where(row == MISSING, KINDS.index(Kind.COMPUTE_CPU), own[row])
-    return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
-
-
-def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
-    """Name the time before the first instant of a path: of its thread, or of a launch before the window."""
-    event = instants.event[first]
-    on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.has_call[event]
-    kind = np.where(on_gpu & asked_for, KINDS.index(Kind.KERNEL_LAUNCH), KINDS.index(Kind.COMPUTE_CPU))
-    kind[on_gpu & ~asked_for] = KINDS.index(Kind.UNATTRIBUTED)
-    row = np.where(on_gpu & asked_for, event, MISSING)
-    return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
-
-
-def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: RankClocks) -> TorchStretches:
+def tile_ranks(graphs: Sequence[TorchGraph], arrivals: CollectiveArrivals, offset: Int64) -> TorchStretches:
     """Find the critical path of a job, as stretches that tile its window exactly, on the clock of the job.
 
-    From a collective in which the rank waited, the walk continues at the arrival of the last rank, on that rank. Graphs
-    are of every rank, in the order of the trace. Time before the region of the rank at which the walk ends is
-    ``unattributed``.
+    From a collective in which the rank waited, the walk continues at the arrival of the last rank, on that rank. Each
+    collective is used once at most, so that the walk ends. Graphs are of every rank, in the order of the trace. Time
+    before the region of the rank at which the walk ends is ``unattributed``.
     """
-    ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
-    ways = _Ways(ranks, collectives, clocks.offset)
+    last, rows = last_arrivals(arrivals, offset), last_rows(arrivals, offset)
+    waited = arrivals.start + offset[arrivals.rank] < repeat_for_rows(arrivals, last)
+    shifts = enumerate(zip(graphs, offset.tolist(), strict=True))
+    ranks = [_Rank(graph, shift, arrivals.take(waited & (arrivals.rank == rank))) for rank, (graph, shift) in shifts]
     number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
     # the region of a rank without events has no length and a meaningless start
     start = min((rank.start for rank in ranks if rank.start < rank.stop), default=ranks[number].start)
-    at, position = ranks[number].stop, _last_instant(graphs[number], ranks[number].instants)
+    at, position = ranks[number].stop, ranks[number].last_instant()
+    used: set[int] = set()
     while True:
         rank = ranks[number]
-        path, collective = ways.walk(number, position)
+        path, collective = rank.walk(position, used)
         until = rank.start
         if collective is not None:
-            until = min(ways.last[collective], int(rank.instants.at[path[-2]]) + rank.offset)
+            until = min(int(last[collective]), int(rank.instants.at[path[-2]]) + rank.offset)
         rank.add(path, min(until, at), at)
         at = min(until, at)
         if collective is None:
-            break
-        number, position = ways.through(collective, at)
-    return _joined(ranks, number, start, at)
+            return _joined(ranks, number, start, at)
+        used.add(collective)
+        number = int(arrivals.rank[rows[collective]])
+        position = ranks[number].arrival(int(arrivals.event[rows[collective]]), at)
 
 
 class _Rank:
     """One rank's instants, their last causes, and its stretches on the path."""
 
-    def __init__(self, graph: TorchGraph, offset: int) -> None:
+    def __init__(self, graph: TorchGraph, offset: int, waited: CollectiveArrivals) -> None:
         self._graph, self.offset = graph, offset
         self.start, self.stop = graph.region.start + offset, graph.region.stop + offset
-        self.instants = Instants.of(graph)
-        self._causes = last_causes(graph, self.instants)
-        self.following = self._causes.cause.data
+        self.instants = instants = Instants.of(graph)
+        self._causes = last_causes(graph, instants)
         self._own = own_kinds(graph.trace)
         self._raw: list[RawStretches] = []
         #: By row of an event, position of its start.
-        self.start_of, _ = starts_and_stops(self.instants.event, self.instants.is_start, len(graph.trace.events))
+        self._starts, stops = starts_and_stops(instants.event, instants.is_start, len(graph.trace.events))
+        #: Collectives in which it waited, by the position of the end of their event.
+        self._collectives = dict(zip(stops[waited.event].tolist(), waited.collective.tolist(), strict=True))
+        self._collectives.pop(MISSING, None)
+        #: First position after the start of the window.
+        self._until = int(np.searchsorted(instants.at, graph.region.start, side="right"))
+        # Runs of instants that waited for the one before them on their thread or stream are passed in one step.
+        self._order = order = stable_order(instants.lane)
+        self._place = places_in(order)
+        leads = np.append(True, self._causes.cause[order[1:]] != order[:-1]) | (order < self._until)
+        leads[self._place[list(self._collectives)]] = True
+        self._lead = np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))
+
+    def last_instant(self) -> int:
+        """Find the instant at which the walk begins; missing if the window has none."""
+        stop, events, instants = self._graph.region.stop, self._graph.trace.events, self.instants
+        inside = int(np.searchsorted(instants.at, stop, side="right"))
+        closing = np.flatnonzero((events.stop == stop) & np.isin(events.category, _CLOSES))
+        # the longest one first, as an annotation is longer than the events in it
+        for row in events.by_start(closing).tolist():
+            same = events.process[instants.event[:inside]] == events.process[row]
+            same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
+            if same.any():
+                return int(np.flatnonzero(same)[-1])
+        working = np.flatnonzero(instants.working[:inside])
+        return int(working[-1]) if len(working) else inside - 1
+
+    def walk(self, position: int, used: Collection[int]) -> tuple[Int64, int | None]:
+        """Walk back to the start of the first unused collective in which the rank waited, or of the window."""
+        runs = [np.empty(0, np.int64)]
+        while position != MISSING:
+            lead = self._lead[self._place[position]]
+            last = int(self._order[lead])
+            runs.append(self._order[lead : self._place[position] + 1][::-1])
+            collective = self._collectives.get(last)
+            if collective is not None and collective not in used:
+                return np.concatenate([*runs, self.instants.partner[[last]]]), collective
+            if last < self._until:
+                break
+            position = int(self._causes.cause[last])
+        return np.concatenate(runs), None
+
+    def arrival(self, event: int, at: int) -> int:
+        """Position of the start of an event, or else of the last instant until a time on the clock of the job."""
+        position = int(self._starts[event])
+        if position != MISSING:
+            return position
+        return int(np.searchsorted(self.instants.at, at - self.offset, side="right")) - 1
 
     def add(self, path: Int64, start: int, stop: int) -> None:
         """Add the stretches of a path between two instants on the clock of the job, before those added so far."""
-        if start == stop:
-            return
-        region = replace(self._graph.region, start=start - self.offset, stop=stop - self.offset)
-        graph = replace(self._graph, region=region)
-        self._raw.append(_stretches_along(graph, self.instants, self._causes, self._own, path))
+        if start < stop:
+            self._raw.append(self._stretches_along(path, start - self.offset, stop - self.offset))
 
     def raw(self) -> RawStretches | None:
         """All stretches in time order, with :data:`_ELSEWHERE` in between; None if there are none."""
         if not self._raw:
             return None
-        bounds, columns = [], []
+        columns = []
         for part in self._raw[::-1]:
-            bounds.append(part.bounds)
             columns += [part[1:], _without_event(_ELSEWHERE)]
         joined = (np.concatenate(column) for column in zip(*columns[:-1], strict=True))
-        return with_loading(self._graph, RawStretches(np.concatenate(bounds), *joined))
+        bounds = np.concatenate([part.bounds for part in self._raw[::-1]])
+        return with_loading(self._graph, RawStretches(bounds, *joined))
 
+    def _stretches_along(self, path: Int64, start: int, stop: int) -> RawStretches:
+        """Name the time between the instants of a path, and before and after them."""
+        if not len(path):
+            return RawStretches(np.array([start, stop]), *_without_event(_UNATTRIBUTED))
+        later, earlier = path[:-1], path[1:]
+        # From the end of the window to its start.
+        parts = [self._after(path[:1]), self._between(earlier, later), self._before(path[-1:])]
+        kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
+        bounds = np.concatenate([[stop], self.instants.at[path], [start]])[::-1]
+        # A stretch is inferred if the step of the walk into it or out of it is.
+        guessed = np.concatenate([[False], self._causes.inferred[later], [False]])
+        guessed[1:] |= guessed[:-1]
+        return RawStretches(np.clip(bounds, start, stop), kind, event, guessed[::-1], thread)
 
-class _Ways:
-    """Ways between ranks through collectives, each used once at most, so that a walk ends."""
+    def _between(self, earlier: Int64, later: Int64) -> _Columns:
+        """Name the time between instants and their causes: its kind, its event, and an event of its thread."""
+        instants, events = self.instants, self._graph.trace.events
+        from_gpu, to_gpu = instants.on_gpu[earlier], instants.on_gpu[later]
+        from_start, to_start = instants.is_start[earlier], instants.is_start[later]
+        along = ~from_gpu & ~to_gpu & (instants.lane[earlier] == instants.lane[later])
+        across = ~from_gpu & ~to_gpu & ~along
+        event = instants.event[later].copy()
+        # Along a thread the innermost open event has the time; from one thread to another, the event that stays open on
+        # the first one, or else the call that waited for a lock.
+        row = instants.innermost[earlier]
+        event[along] = row[along]
+        is_open = (events.stop[row] >= instants.at[later]) & ~np.isin(events.category[row], CALLS)
+        event = np.where(across & to_start, np.where(is_open, row, MISSING), event)
+        # work that was still active is what was waited for
+        runs_on = from_gpu & from_start
+        event[runs_on] = instants.event[earlier[runs_on]]
+        kind = np.where(event == MISSING, _CPU, self._own[event])
+        kind[from_gpu & ~from_start & ~to_gpu] = KINDS.index(Kind.GPU_SYNC)
+        kind[from_gpu & ~from_start & to_gpu] = KINDS.index(Kind.KERNEL_GAP)
+        kind[~from_gpu & to_gpu] = _LAUNCH
+        return kind.astype(np.int8), event, np.where(to_gpu, MISSING, instants.event[later])
 
-    def __init__(self, ranks: Sequence[_Rank], collectives: Collectives, offset: Int64) -> None:
-        arrivals = collectives.arrivals
-        self._ranks = ranks
-        self._used: set[int] = set()
-        last, rows = last_arrivals(arrivals, offset), last_rows(arrivals, offset)
-        #: Last arrival at each collective.
-        self.last: list[int] = last.tolist()
-        self._rank, self._event = arrivals.rank[rows].tolist(), arrivals.event[rows].tolist()
-        waited = arrivals.start + offset[arrivals.rank] < repeat_for_rows(arrivals, last)
-        #: By rank, its collectives by the position of the end of an event in which it waited.
-        self._out = [
-            _ends(rank, arrivals.event[mine], arrivals.collective[mine])
-            for number, rank in enumerate(ranks)
-            for mine in [np.flatnonzero(waited & (arrivals.rank == number))]
-        ]
+    def _after(self, last: Int64) -> _Columns:
+        """Name the time after the last instant of a path, by what is still open on its thread."""
+        instants, on_gpu, event = self.instants, self.instants.on_gpu[last], self.instants.event[last]
+        row = np.where(on_gpu, np.where(instants.is_start[last], event, MISSING), instants.innermost[last])
+        kind = np.where(row == MISSING, _CPU, self._own[row])
+        return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
 
-    def walk(self, number: int, position: int) -> tuple[Int64, int | None]:
-        """Walk from an instant to the start of the first collective in which the rank waited, if there is one."""
-        rank, out, path = self._ranks[number], self._out[number], []
-        until = int(np.searchsorted(rank.instants.at, rank.start - rank.offset, side="right"))
-        following = rank.following
-        while position != MISSING:
-            path.append(position)
-            collective = out.get(position)
-            if collective is not None and collective not in self._used:
-                path.append(int(rank.instants.partner[position]))
-                return np.array(path, np.int64), collective
-            if position < until:
-                break
-            position = following[position]
-        return np.array(path, np.int64), None
-
-    def through(self, collective: int, at: int) -> tuple[int, int]:
-        """The rank that arrived last and the instant of that, or else its last instant before."""
-        self._used.add(collective)
-        number = self._rank[collective]
-        rank = self._ranks[number]
-        position = int(rank.start_of[self._event[collective]])
-        if position != MISSING:
-            return number, position
-        return number, int(np.searchsorted(rank.instants.at, at - rank.offset, side="right")) - 1
-
-
-def _ends(rank: _Rank, events: Int32, collectives: Int32) -> dict[int, int]:
-    """Collectives by the position of their events' ends."""
-    of_event = dict(zip(events.tolist(), collectives.tolist(), strict=True))
-    instants = rank.instants
-    found = np.flatnonzero(~instants.is_start & np.isin(instants.event, events))
-    return {int(position): of_event[int(instants.event[position])] for position in found}
+    def _before(self, first: Int64) -> _Columns:
+        """Name the time before the first instant of a path: of its thread, or of a launch before the window."""
+        on_gpu, event = self.instants.on_gpu[first], self.instants.event[first]
+        asked_for = on_gpu & self._graph.trace.events.has_call[event]
+        kind = np.where(asked_for, _LAUNCH, np.where(on_gpu, _UNATTRIBUTED, _CPU))
+        row = np.where(asked_for, event, MISSING)
+        return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
 
 
 def _without_event(kind: int) -> tuple[NDArray[Any], ...]:
@@ -360,16 +294,13 @@ def _joined(ranks: Sequence[_Rank], last: int, start: int, at: int) -> TorchStre
     """Stretches of all ranks in time order, with unattributed time before them."""
     taken = [(number, rank.offset, raw) for number, rank in enumerate(ranks) if (raw := rank.raw())]
     if start < at or not taken:
-        bounds = np.array([start, at])
-        taken.append((last, 0, RawStretches(bounds, *_without_event(KINDS.index(Kind.UNATTRIBUTED)))))
-    kind, event, inferred = (
-        np.concatenate([getattr(raw, name) for *_, raw in taken]) for name in ("kind", "event", "inferred")
-    )
+        taken.append((last, 0, RawStretches(np.array([start, at]), *_without_event(_UNATTRIBUTED))))
+    names = ("kind", "event", "inferred")
+    columns = {name: np.concatenate([getattr(raw, name) for *_, raw in taken]) for name in names}
+    columns["rank"] = np.repeat([number for number, *_ in taken], [len(raw.kind) for *_, raw in taken]).astype(np.int32)
     begins = np.concatenate([raw.bounds[:-1] + offset for _, offset, raw in taken])
     stops = np.concatenate([raw.bounds[1:] + offset for _, offset, raw in taken])
-    rank = np.repeat([number for number, *_ in taken], [len(raw.kind) for *_, raw in taken])
-    kept = np.flatnonzero((kind != _ELSEWHERE) & (begins < stops))
+    kept = np.flatnonzero((columns["kind"] != _ELSEWHERE) & (begins < stops))
     kept = kept[np.argsort(begins[kept], kind="stable")]
     bounds = np.append(begins[kept], stops[kept[-1:]])
-    columns = {"kind": kind, "rank": rank.astype(np.int32), "event": event, "inferred": inferred}
     return TorchStretches.between(bounds, **{name: column[kept] for name, column in columns.items()})

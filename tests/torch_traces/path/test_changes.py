@@ -4,12 +4,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.changes import JobGraphs, Rewired, retimed, unchanged, with_changes, with_edges
+from dask_efficiency.torch_traces.path.changes import (
+    NodeWaits,
+    Rewired,
+    earliest,
+    retimed,
+    topological,
+    unchanged,
+    unexplained_ns,
+    with_changes,
+    with_edges,
+)
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.ordering import CycleError
@@ -23,7 +35,7 @@ SYNC_END, ADD_END, GEMM_END, RELU = 4, 5, 6, 7
 
 def rewired(graph: TorchGraph, change: Callable[[TorchGraph, Rewired], Rewired]) -> TorchGraph:
     was = unchanged(graph)
-    (found,) = retimed(JobGraphs([graph], [0], [0], CollectiveArrivals.empty()), [was], [change(graph, was)])
+    (found,) = retimed([graph], [(0, 0)], CollectiveArrivals.empty(), [was], [change(graph, was)])
     return found
 
 
@@ -111,7 +123,7 @@ def test_a_collective_ends_on_each_rank_once_the_last_one_has_come() -> None:
     arrivals = CollectiveArrivals.from_columns(columns | {"start": [55_000, 75_000], "stop": [85_000, 85_000]})
     was = [unchanged(graph) for graph in graphs]
     faster = [with_changes(graph, w, TorchChanges({"gemm": 2.0})) for graph, w in zip(graphs, was, strict=True)]
-    one, other = retimed(JobGraphs(graphs, [0, 1], [0, 0], arrivals), was, faster)
+    one, other = retimed(graphs, [(0, 0), (1, 0)], arrivals, was, faster)
     assert [instants(graph)[RELU, True] for graph in (one, other)] == [40, 50]
     assert [instants(graph)[RELU, False] for graph in (one, other)] == [60, 60]
     own = [int(graph.edges.weight[graph.edges.event == RELU][0]) for graph in (one, other)]
@@ -215,3 +227,39 @@ def test_events_outside_of_a_graph_move_with_it() -> None:
     assert (now.start[around] <= faster.start).all()
     assert (now.stop[around] >= faster.stop).all()
     assert (now.stop >= now.start).all()
+
+
+def waits(*rows: tuple[int, int, int]) -> NodeWaits:
+    source, target, lag = np.array(rows, np.int64).reshape(len(rows), 3).T
+    return NodeWaits(source, target, lag)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[np.ndarray, NodeWaits]:
+    at = np.array(sorted(draw(st.lists(st.integers(0, 1000), min_size=2, max_size=12))))
+    ends = st.tuples(st.integers(0, len(at) - 2), st.integers(1, len(at) - 1))
+    pairs = sorted({pair for pair in draw(st.lists(ends, max_size=30)) if pair[0] < pair[1]})
+    lags = [draw(st.integers(0, int(at[target] - at[source]))) for source, target in pairs]
+    return at, waits(*((source, target, lag) for (source, target), lag in zip(pairs, lags, strict=True)))
+
+
+@given(graphs())
+def test_without_a_change_everything_is_when_it_was(graph: tuple[np.ndarray, NodeWaits]) -> None:
+    at, before = graph
+    order = topological(at, before)
+    assert earliest(at, unexplained_ns(at, before), before, order).tolist() == at.tolist()
+
+
+@given(graphs(), st.integers(0, 3))
+def test_less_to_wait_for_makes_nothing_later(graph: tuple[np.ndarray, NodeWaits], divisor: int) -> None:
+    at, before = graph
+    after = NodeWaits(before.source, before.target, before.lag // divisor if divisor else np.zeros_like(before.lag))
+    found = earliest(at, unexplained_ns(at, before), after, topological(at, after))
+    assert (found <= at).all()
+    assert (found[after.target] >= found[after.source] + after.lag).all()
+
+
+def test_an_edge_back_in_time_is_no_circle_by_itself() -> None:
+    at = np.array([0, 10, 20])
+    order = topological(at, waits((2, 1, 0), (0, 2, 5)))
+    assert order.tolist() == [0, 2, 1]

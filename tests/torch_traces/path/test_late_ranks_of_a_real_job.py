@@ -58,7 +58,7 @@ def test_one_path_over_all_ranks_tiles_the_job_and_spends_most_time_with_those_t
     trace: KinetoTrace, ranks: JobRanks
 ):
     graphs = [build_graph(rank, find_region(rank)) for rank in trace.ranks]
-    stretches = tile_ranks(graphs, ranks.collectives, ranks.clocks)
+    stretches = tile_ranks(graphs, ranks.collectives.arrivals, ranks.clocks.offset)
     check(stretches, graphs, ranks.clocks.offset)
     for step, rank in (late_ranks.LATE_START, late_ranks.COMPUTE, late_ranks.DATA_LOADING, late_ranks.COMMUNICATION):
         late = ranks.late.step == step

@@ -11,7 +11,6 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.collectives import Collectives
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import find_region
@@ -28,7 +27,7 @@ def tiled(
     """A job's path, and what it was made of; it is checked that it tiles the job's window."""
     graphs = [build_graph(rank, find_region(rank, annotation, instance)) for rank in trace.ranks]
     ranks = job_ranks(trace)
-    stretches = tile_ranks(graphs, ranks.collectives, ranks.clocks)
+    stretches = tile_ranks(graphs, ranks.collectives.arrivals, ranks.clocks.offset)
     check(stretches, graphs, ranks.clocks.offset)
     assert (stretches.start < stretches.stop).all()
     return stretches, ranks, graphs
@@ -130,10 +129,9 @@ def test_the_path_tiles_with_any_clocks_and_collectives(seed: int):
         "start": [trace.ranks[rank].events.start[row] for rank, row in zip(arrivals.rank, event, strict=True)],
         "stop": [trace.ranks[rank].events.stop[row] for rank, row in zip(arrivals.rank, event, strict=True)],
     }
-    wrong = Collectives(type(arrivals)(**(arrivals.columns() | {k: np.array(v) for k, v in columns.items()})))
+    wrong = type(arrivals)(**(arrivals.columns() | {name: np.array(column) for name, column in columns.items()}))
     offset = generator.integers(-5 * MILLISECOND, 5 * MILLISECOND, 3)
-    clocks = type(ranks.clocks)(**(ranks.clocks.columns() | {"offset": offset}))
-    check(tile_ranks(graphs, wrong, clocks), graphs, offset)
+    check(tile_ranks(graphs, wrong, offset), graphs, offset)
 
 
 def test_the_path_of_eight_real_ranks_comes_from_the_one_that_began_last():
