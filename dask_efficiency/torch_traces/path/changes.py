@@ -50,8 +50,9 @@ class Rewired:
 
     def waits(self, first: int) -> NodeWaits:
         """Waits with and without an edge, where the graph's nodes are numbered from ``first``."""
-        source, target = np.append(self.edges.source, self.source), np.append(self.edges.target, self.target)
-        return NodeWaits(source + first, target + first, np.append(self.lag, np.zeros_like(self.source)))
+        source, target = self.edges.source.astype(np.int64), self.edges.target.astype(np.int64)
+        ends = np.concatenate([source, self.source]) + first, np.concatenate([target, self.target]) + first
+        return NodeWaits(*ends, np.concatenate([self.lag, np.zeros_like(self.source)]))
 
 
 def unchanged(graph: TorchGraph) -> Rewired:

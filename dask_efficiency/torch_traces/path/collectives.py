@@ -87,7 +87,7 @@ _SPELLED = (
 
 
 def kind_of(name: str) -> CollectiveKind:
-    """The kind of a collective by the name of its kernel, annotation or argument, such as ``gloo:all_reduce``."""
+    """Kind of a collective by the name of its kernel, annotation or argument, such as ``gloo:all_reduce``."""
     plain = name.split("(", 1)[0].lower().replace("_", "").replace("-", "")
     return next((kind for spelled, kind in _SPELLED if spelled in plain), CollectiveKind.OTHER)
 
@@ -141,12 +141,14 @@ class Collectives:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RankExchanges(ColumnTable):
-    """A row for each collective that a rank took part in, in time order."""
+class Exchanges(ColumnTable):
+    """A row for each kernel or annotation with which a rank took part in a collective, by rank and then in time order."""
 
+    #: Position of the rank.
+    rank: Int32
     #: Row in the rank's events.
     event: Int32
-    #: A :class:`~dask_efficiency.torch_traces.path.collectives.CollectiveKind`.
+    #: A :class:`CollectiveKind`.
     kind: Int8
     #: Position of the process group's name in the rank's names; missing where it has none.
     group: Int32
@@ -161,12 +163,15 @@ class RankExchanges(ColumnTable):
     step: Int32
 
 
-def communication_of(trace: RankTrace) -> RankExchanges:
+def exchanges_of(trace: RankTrace, rank: int) -> Exchanges:
     """Exchanges of a rank with others, from kernels on its GPU and annotations on its CPU."""
     events = trace.events
     kernel = gpu_collectives(trace)
     rows = events.by_start(np.flatnonzero(kernel | cpu_collectives(trace)))
-    naming = _naming_event(trace, rows)
+    # The event that names the collective: itself, or the operator around the call that asked for it.
+    operators = (events.collective != MISSING) & (events.category == Category.OPERATOR)
+    operators &= events_named(trace, lambda name: name == _COMMS)
+    naming = np.where(events.collective[rows] != MISSING, rows, _around(events, np.flatnonzero(operators), rows))
     asking = np.isin(events.category, NAMED_BY_PROGRAMS) & events_named(trace, lambda name: bool(_ASKING.match(name)))
     around, call = _around(events, np.flatnonzero(asking), rows), events.call[rows]
     names = np.where(naming != MISSING, events.collective[naming], MISSING)
@@ -174,7 +179,8 @@ def communication_of(trace: RankTrace) -> RankExchanges:
     names = np.where(names != MISSING, names, events.name[rows])
     kinds = {int(name): kind_of(trace.names[name]) for name in np.unique(names)}
     kind = np.array([kinds[int(name)] for name in names], np.int8)
-    return RankExchanges(
+    return Exchanges(
+        rank=np.full(len(rows), rank, np.int32),
         event=rows.astype(np.int32),
         kind=kind,
         group=np.where(naming != MISSING, events.group[naming], MISSING),
@@ -185,15 +191,6 @@ def communication_of(trace: RankTrace) -> RankExchanges:
         elements=np.where((naming != MISSING) & np.isin(kind, _ALIKE), events.elements_in[naming], MISSING),
         step=step_at(steps_of(trace), np.where(call != MISSING, events.start[call], events.start[rows])),
     )
-
-
-def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Event that names the collective: itself, or the operator around the call that asked for it; else missing."""
-    events = trace.events
-    operators = (events.collective != MISSING) & (events.category == Category.OPERATOR)
-    operators &= events_named(trace, lambda name: name == _COMMS)
-    around = _around(events, np.flatnonzero(operators), rows)
-    return np.where(events.collective[rows] != MISSING, rows, around)
 
 
 def _around(events: Events, outer: NDArray[np.intp], rows: NDArray[np.intp]) -> NDArray[np.intp]:
