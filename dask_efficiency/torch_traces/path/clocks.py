@@ -63,7 +63,8 @@ def align_clocks(arrivals: CollectiveArrivals, hosts: Sequence[str]) -> RankCloc
     count = np.bincount(used.rank, minlength=ranks)
     spread = np.array([_median(np.abs(remains[used.rank == rank])) for rank in range(ranks)], np.int64)
     offset[(np.abs(offset) <= _TIMES_SPREAD * spread + _RESOLUTION)[first]] = 0
-    early = used.stop + offset[used.rank] < repeat_for_rows(used, last_arrivals(used, offset))
+    timed = used.shifted(offset)
+    early = timed.stop < timed.repeated(timed.start[timed.last_rows()])
     return RankClocks(
         offset=offset,
         spread=np.where(count > 0, spread, MISSING),
@@ -72,22 +73,9 @@ def align_clocks(arrivals: CollectiveArrivals, hosts: Sequence[str]) -> RankCloc
     )
 
 
-def last_arrivals(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
-    """Arrival of the last rank at each collective, on the clock of the job."""
-    start = arrivals.start + offset[arrivals.rank]
-    return np.maximum.reduceat(start, arrivals.begins) if len(start) else start
-
-
-def repeat_for_rows(arrivals: CollectiveArrivals, per_collective: Int64) -> Int64:
-    """Repeat a value of each collective for each of its rows."""
-    begins = arrivals.begins
-    return np.repeat(per_collective, np.diff(np.append(begins, len(arrivals))))
-
-
 def _first_offsets(used: CollectiveArrivals, ranks: int) -> Int64:
     """Offsets along a spanning tree of pairs of ranks, those with most collectives first."""
-    begins = used.begins
-    first = repeat_for_rows(used, begins.astype(np.int64))
+    first = used.repeated(used.begins.astype(np.int64))
     pair = used.rank[first].astype(np.int64) * ranks + used.rank
     difference = used.stop[first] - used.stop
     pairs = [
@@ -127,7 +115,7 @@ def _remaining(used: CollectiveArrivals, offset: Int64) -> Int64:
     begins = used.begins
     count = np.diff(np.append(begins, len(stop)))
     low, high = stop[order][begins + (count - 1) // 2], stop[order][begins + count // 2]
-    return repeat_for_rows(used, low + (high - low) // 2) - stop
+    return used.repeated(low + (high - low) // 2) - stop
 
 
 def _median(values: Int64) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,20 @@ class CollectiveArrivals(ColumnTable):
         """Mask of the collectives that no rank can leave before the last one has arrived."""
         return np.isin(self.kind, TOGETHER)
 
+    def shifted(self, offset: Int64) -> Self:
+        """On the clock of the job, by the offset of each rank."""
+        shift = offset[self.rank]
+        return replace(self, start=self.start + shift, stop=self.stop + shift)
+
+    def last_rows(self) -> NDArray[np.intp]:
+        """Row of the rank that arrived last at each collective, on the clock of the job; of several, the first."""
+        order = np.lexsort((-np.arange(len(self)), self.start, self.collective))
+        return order[np.append(self.begins[1:], len(self)) - 1] if len(self) else order
+
+    def repeated(self, values: Int64) -> Int64:
+        """A value of each collective for each of its rows."""
+        return np.repeat(values, np.diff(np.append(self.begins, len(self))))
+
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
@@ -142,7 +156,7 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Exchanges(ColumnTable):
-    """A row for each kernel or annotation with which a rank took part in a collective, by rank and then in time order."""
+    """A row for each kernel or annotation with which a rank took part in a collective, by rank and then time."""
 
     #: Position of the rank.
     rank: Int32

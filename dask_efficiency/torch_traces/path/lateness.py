@@ -14,9 +14,7 @@ from dask_efficiency.accounts.tables import Bool, Int64
 from dask_efficiency.gpu.intervals import IntervalArrays, difference, union
 from dask_efficiency.torch_traces.kineto.numbers import first_with, mask_of
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
-from dask_efficiency.torch_traces.path.clocks import last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
-from dask_efficiency.torch_traces.path.loading import DATA_LOADING
 from dask_efficiency.torch_traces.path.region import ProfilerSteps
 from dask_efficiency.torch_traces.path.roles import (
     WAITS,
@@ -33,7 +31,7 @@ _ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """Activity of a rank, as disjoint sets of instants on its clock; the rest is unknown."""
+    """Activity of a rank, as disjoint sets of instants on the clock of the job; the rest is unknown."""
 
     #: Its GPU computed, or a thread was in an operator that did not wait for the GPU.
     compute: IntervalArrays
@@ -45,25 +43,31 @@ class Occupation:
     first: int
 
 
-def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADING) -> Occupation:
+def occupation_of(trace: RankTrace, offset: int, data_loading: Sequence[str]) -> Occupation:
     """Find the activity of a rank; ``data_loading`` are regular expressions for the names of events that load data.
 
     Of several activities at once the first of these counts: its GPU computes, which delays the next kernel; it loads
     data, whose operators do not count as computing; it is in an operator; it exchanges data.
     """
     events = trace.events
+
+    def covered(wanted: Bool) -> IntervalArrays:
+        return union(events.start[wanted] + offset, events.stop[wanted] + offset)
+
     exchanges = gpu_collectives(trace) | cpu_collectives(trace)
-    on_gpu = _covered(trace, events.is_gpu_work & ~exchanges)
-    loads = np.isin(events.category, NAMED_BY_PROGRAMS) & events_matching(trace, data_loading)
-    loading = difference(_covered(trace, loads), on_gpu)
-    asking = (events.category == Category.OPERATOR) & events_named(trace, lambda name: name.startswith(_ASKING))
-    operators = (events.category == Category.OPERATOR) & ~asking
-    waiting = _covered(trace, np.isin(call_kinds(trace), WAITS))
-    on_cpu = difference(difference(_covered(trace, operators), waiting), loading)
+    on_gpu = covered(events.is_gpu_work & ~exchanges)
+    loading = difference(
+        covered(np.isin(events.category, NAMED_BY_PROGRAMS) & events_matching(trace, data_loading)), on_gpu
+    )
+    operators = events.category == Category.OPERATOR
+    asking = operators & events_named(trace, lambda name: name.startswith(_ASKING))
+    waiting = covered(np.isin(call_kinds(trace), WAITS))
+    on_cpu = difference(difference(covered(operators & ~asking), waiting), loading)
     compute = union(np.concatenate([on_gpu.start, on_cpu.start]), np.concatenate([on_gpu.stop, on_cpu.stop]))
-    exchanged = difference(difference(_covered(trace, exchanges | asking), compute), loading)
+    exchanged = difference(difference(covered(exchanges | asking), compute), loading)
     known = events.category != Category.OTHER
-    return Occupation(compute, loading, exchanged, int(events.start[known].min()) if known.any() else 0)
+    first = int(events.start[known].min()) if known.any() else 0
+    return Occupation(compute, loading, exchanged, first + offset)
 
 
 def _time_before(intervals: IntervalArrays, at: Int64) -> Int64:
@@ -73,10 +77,6 @@ def _time_before(intervals: IntervalArrays, at: Int64) -> Int64:
     ends = np.concatenate([[np.iinfo(np.int64).min], intervals.stop])[before]
     begun: Int64 = np.where(ends > at, ends - at, 0)
     return total - begun
-
-
-def _covered(trace: RankTrace, wanted: Bool) -> IntervalArrays:
-    return union(trace.events.start[wanted], trace.events.stop[wanted])
 
 
 class LatenessCause(IntEnum):
@@ -99,49 +99,41 @@ class LatenessCause(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-def since_together(arrivals: CollectiveArrivals, offset: Int64, occupations: Sequence[Occupation]) -> Int64:
-    """Instant from which on the ranks of each collective are compared, on the clock of the job.
+def since_together(arrivals: CollectiveArrivals, occupations: Sequence[Occupation]) -> Int64:
+    """Instant from which on the ranks of each collective are compared; there is one at least.
 
     That is the last arrival at the previous collective in which all of them were together; for the first collectives,
     the start of the first of their traces.
     """
     begins = arrivals.begins
-    last = last_arrivals(arrivals, offset)
-    start = arrivals.start + offset[arrivals.rank]
-    earliest = np.minimum.reduceat(start, begins) if len(begins) else begins
+    last, earliest = arrivals.start[arrivals.last_rows()], np.minimum.reduceat(arrivals.start, begins)
     groups: dict[frozenset[int], int] = {}
-    members = (frozenset(ranks.tolist()) for ranks in np.split(arrivals.rank, begins[1:]) if len(ranks))
+    members = (frozenset(ranks.tolist()) for ranks in np.split(arrivals.rank, begins[1:]))
     group = np.array([groups.setdefault(ranks, len(groups)) for ranks in members], np.int64)
     together = arrivals.together[begins]
-    first = {rank: one.first + int(offset[rank]) for rank, one in enumerate(occupations)}
     since = np.empty(len(begins), np.int64)
     for ranks, number in groups.items():
         mine = group == number
         of_all = np.isin(group, [other for others, other in groups.items() if ranks <= others]) & together
         turns = np.sort(last[of_all])
         before = np.searchsorted(turns, earliest[mine])
-        since[mine] = np.concatenate([[min(first[rank] for rank in ranks)], turns])[before]
+        since[mine] = np.concatenate([[min(occupations[rank].first for rank in ranks)], turns])[before]
     return since
 
 
 def activities(
-    arrivals: CollectiveArrivals,
-    offset: Int64,
-    since: Int64,
-    occupations: Sequence[Occupation],
-    steps: Sequence[ProfilerSteps],
+    arrivals: CollectiveArrivals, since: Int64, occupations: Sequence[Occupation], steps: Sequence[ProfilerSteps]
 ) -> NDArray[np.int64]:
     """Nanoseconds of each arrival by cause, from ``since``, when all were together; shape (arrivals, causes)."""
     found = np.zeros((len(arrivals), len(LatenessCause)), np.int64)
-    begin = repeat_for_rows(arrivals, since) - offset[arrivals.rank]
+    since = arrivals.repeated(since)
     for rank, (occupation, own) in enumerate(zip(occupations, steps, strict=True)):
         rows = np.flatnonzero(arrivals.rank == rank)
-        start, stop = begin[rows], arrivals.start[rows]
-        known = np.zeros(len(rows), np.int64)
-        before_step = np.zeros(len(rows), np.int64)
+        start, stop = since[rows], arrivals.start[rows]
         # of its trace, where there is no step
         began = np.append(own.start, occupation.first)[first_with(own.number, arrivals.step[rows])]
         began = np.clip(began, start, stop)
+        late_start, unknown = began - start, stop - start
         for cause, intervals in (
             (LatenessCause.COMPUTE, occupation.compute),
             (LatenessCause.DATA_LOADING, occupation.data_loading),
@@ -149,10 +141,10 @@ def activities(
         ):
             until = _time_before(intervals, start)
             found[rows, cause] = _time_before(intervals, stop) - until
-            known += found[rows, cause]
-            before_step += _time_before(intervals, began) - until
-        found[rows, LatenessCause.LATE_START] = began - start - before_step
-        found[rows, LatenessCause.UNKNOWN] = stop - start - known - found[rows, LatenessCause.LATE_START]
+            unknown -= found[rows, cause]
+            late_start -= _time_before(intervals, began) - until
+        found[rows, LatenessCause.LATE_START] = late_start
+        found[rows, LatenessCause.UNKNOWN] = unknown - late_start
     return found
 
 

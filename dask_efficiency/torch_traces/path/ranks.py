@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -13,7 +13,7 @@ from dask_efficiency.accounts.tables import Bool, Column, ColumnTable, Float64, 
 from dask_efficiency.gpu.intervals import IntervalArrays, overlaps, union
 from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
-from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, hosts_of, last_arrivals, repeat_for_rows
+from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, hosts_of
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Collectives
 from dask_efficiency.torch_traces.path.lateness import LatenessCause, activities, excess, occupation_of, since_together
 from dask_efficiency.torch_traces.path.loading import DATA_LOADING
@@ -125,24 +125,23 @@ def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRan
     ``data_loading`` are regular expressions for the names of annotations that load data, beside PyTorch's own.
     """
     collectives = match_collectives(trace)
-    arrivals = collectives.arrivals
-    clocks = align_clocks(arrivals, hosts_of(trace))
-    waits = _waits_of(arrivals, clocks.offset)
+    clocks = align_clocks(collectives.arrivals, hosts_of(trace))
+    arrivals = collectives.arrivals.shifted(clocks.offset)
+    waits = _waits_of(arrivals)
     late = _late_arrivals(trace, arrivals, clocks.offset, waits, (*DATA_LOADING, *data_loading))
-    numbers = tuple(rank.rank for rank in trace.ranks)
-    stragglers = _stragglers(late, arrivals.together[arrivals.begins], len(numbers))
-    return JobRanks(numbers, collectives, clocks, _rank_waits(numbers, arrivals, waits, late), late, stragglers)
+    stragglers = _stragglers(late, arrivals.together[arrivals.begins], len(trace.ranks))
+    of_rank = _rank_waits(trace.numbers, arrivals, waits, late)
+    return JobRanks(trace.numbers, collectives, clocks, of_rank, late, stragglers)
 
 
-def _waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
-    """Nanoseconds that each rank waited in each collective for the last arrival.
+def _waits_of(arrivals: CollectiveArrivals) -> Int64:
+    """Nanoseconds that each rank waited in each collective for the last arrival, on the clock of the job.
 
     An instant in several collectives counts once: for the one that the rank arrived at first, and for a receive only if
     it waited in nothing else, since a program may ask for data long before it needs them.
     """
-    shift = offset[arrivals.rank]
-    start = arrivals.start + shift
-    until = np.minimum(repeat_for_rows(arrivals, last_arrivals(arrivals, offset)), arrivals.stop + shift)
+    start = arrivals.start
+    until = np.minimum(arrivals.repeated(start[arrivals.last_rows()]), arrivals.stop)
     receives = arrivals.kind == CollectiveKind.RECEIVE
     waits = np.zeros(len(arrivals), np.int64)
     for rank in np.unique(arrivals.rank):
@@ -164,25 +163,18 @@ def _first_come(start: Int64, until: Int64) -> IntervalArrays:
     return IntervalArrays(np.minimum(begins, np.maximum(until, start)), np.maximum(until, start))
 
 
-def last_rows(arrivals: CollectiveArrivals, offset: Int64) -> NDArray[np.intp]:
-    """Row of the rank that arrived last at each collective; of several, the first."""
-    start = arrivals.start + offset[arrivals.rank]
-    order = np.lexsort((-np.arange(len(start)), start, arrivals.collective))
-    return order[np.append(arrivals.begins[1:], len(start)) - 1] if len(start) else order
-
-
 def _late_arrivals(
     trace: KinetoTrace, arrivals: CollectiveArrivals, offset: Int64, waits: Int64, data_loading: Sequence[str]
 ) -> LateArrivals:
     if not len(arrivals):
         return LateArrivals.empty()
-    occupations = [occupation_of(rank, data_loading=data_loading) for rank in trace.ranks]
-    steps = [steps_of(rank) for rank in trace.ranks]
-    rows, begins = last_rows(arrivals, offset), arrivals.begins
-    since = since_together(arrivals, offset, occupations)
-    more = excess(arrivals, rows, activities(arrivals, offset, since, occupations, steps))
-    start = arrivals.start + offset[arrivals.rank]
-    second, median = _others(arrivals, start, rows)
+    shifts = list(zip(trace.ranks, offset.tolist(), strict=True))
+    occupations = [occupation_of(rank, shift, data_loading) for rank, shift in shifts]
+    steps = [replace(own, start=own.start + shift) for rank, shift in shifts for own in [steps_of(rank)]]
+    rows, begins, start = arrivals.last_rows(), arrivals.begins, arrivals.start
+    since = since_together(arrivals, occupations)
+    more = excess(arrivals, rows, activities(arrivals, since, occupations, steps))
+    second, median = _others(arrivals, rows)
     return LateArrivals(
         step=np.maximum.reduceat(arrivals.step, begins),
         rank=arrivals.rank[rows],
@@ -195,10 +187,10 @@ def _late_arrivals(
     )
 
 
-def _others(arrivals: CollectiveArrivals, start: Int64, rows: NDArray[np.intp]) -> tuple[Int64, Int64]:
+def _others(arrivals: CollectiveArrivals, rows: NDArray[np.intp]) -> tuple[Int64, Int64]:
     """Last arrival at each collective without one rank, and the median without it."""
-    kept = ~mask_of(rows, len(start))
-    collective, others = arrivals.collective[kept], start[kept]
+    kept = ~mask_of(rows, len(arrivals))
+    collective, others = arrivals.collective[kept], arrivals.start[kept]
     others = others[np.lexsort((others, collective))]
     begins = np.searchsorted(collective, np.arange(len(rows)))
     count = np.diff(np.append(begins, len(others)))

@@ -97,14 +97,12 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS, Category
-from dask_efficiency.torch_traces.path.clocks import last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, stable_order
 from dask_efficiency.torch_traces.path.last_causes import last_causes
 from dask_efficiency.torch_traces.path.loading import with_loading
 from dask_efficiency.torch_traces.path.ordering import places_in
-from dask_efficiency.torch_traces.path.ranks import last_rows
 from dask_efficiency.torch_traces.path.roles import own_kinds
 from dask_efficiency.torch_traces.path.stretches import RawStretches, TorchStretches
 
@@ -131,8 +129,10 @@ def tile_ranks(graphs: Sequence[TorchGraph], arrivals: CollectiveArrivals, offse
     collective is used once at most, so that the walk ends. Graphs are of every rank, in the order of the trace. Time
     before the region of the rank at which the walk ends is ``unattributed``.
     """
-    last, rows = last_arrivals(arrivals, offset), last_rows(arrivals, offset)
-    waited = arrivals.start + offset[arrivals.rank] < repeat_for_rows(arrivals, last)
+    arrivals = arrivals.shifted(offset)
+    rows = arrivals.last_rows()
+    last = arrivals.start[rows]
+    waited = arrivals.start < arrivals.repeated(last)
     shifts = enumerate(zip(graphs, offset.tolist(), strict=True))
     ranks = [_Rank(graph, shift, arrivals.take(waited & (arrivals.rank == rank))) for rank, (graph, shift) in shifts]
     number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
