@@ -63,8 +63,8 @@ def load_critical_path(path: str | os.PathLike[str], **storage_options: Any) -> 
 
 def _columns(path: TorchCriticalPath) -> Iterator[tuple[str, Mapping[str, NDArray[Any]]]]:
     for number, rank in enumerate(path.trace.ranks):
-        yield f"ranks/{number}/events", rank.events.columns()
         names = Texts.of(rank.names)
+        yield f"ranks/{number}/events", rank.events.columns()
         yield f"ranks/{number}/names", {"block": names.block}
         yield f"ranks/{number}/name_offsets", {"offsets": names.offsets}
         if rank.execution is not None:
@@ -110,8 +110,7 @@ def _description(path: TorchCriticalPath) -> dict[str, Any]:
 
 
 def _path(archive: Archive) -> TorchCriticalPath:
-    described = enumerate(archive.listed("ranks", dict))
-    trace = KinetoTrace(tuple(_rank(archive, number, each) for number, each in described))
+    trace = KinetoTrace(tuple(_rank(archive, *each) for each in enumerate(archive.listed("ranks", dict))))
     graphs = tuple(_graph(archive, number, each, trace) for number, each in enumerate(archive.listed("graphs", dict)))
     chosen = archive.field("chosen", int)
     if not 0 <= chosen < len(graphs):
@@ -122,14 +121,13 @@ def _path(archive: Archive) -> TorchCriticalPath:
         path_edges(graphs[chosen], longest)
     except ValueError as error:
         raise PathFileError(f"'longest/nodes' are no path: {error}") from error
-    stretches = _table(archive, "stretches", TorchStretches)
+    stretches = _table(archive, "stretches", TorchStretches, {"kind": len(KINDS)}, {"rank": len(trace.ranks)})
     if (stretches.start > stretches.stop).any() or (stretches.start[1:] != stretches.stop[:-1]).any():
-        wanted = "expected each to begin where the one before it ends"
-        raise PathFileError(f"'stretches' do not follow one another; {wanted}")
-    _check("stretches/kind", stretches.kind, len(KINDS))
-    _check("stretches/rank", stretches.rank, len(trace.ranks), missing=True)
+        raise PathFileError(
+            "'stretches' do not follow one another; expected each to begin where the one before it ends"
+        )
     for position, rank in enumerate(trace.ranks):
-        _check("stretches/event", stretches.event[stretches.rank == position], len(rank.events), missing=True)
+        _check("stretches/event", stretches.event[stretches.rank == position], len(rank.events), MISSING)
     question = _question(archive, archive.field("question", dict))
     job = job_ranks(trace, data_loading=question.data_loading)
     changes = tuple(archive.listed("changes", str))
@@ -153,12 +151,14 @@ def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTr
     block = archive.columns(f"{where}/names", {"block": np.uint8})["block"]
     offsets = archive.columns(f"{where}/name_offsets", {"offsets": np.int64})["offsets"]
     names = tuple(archive.texts(block, offsets, f"{where}/name_offsets"))
-    events = _table(archive, f"{where}/events", Events)
-    _check(f"{where}/events/category", events.category, len(Category))
-    _check(f"{where}/events/name", events.name, len(names))
-    _check(f"{where}/events/call", events.call, len(events), missing=True)
-    for column in ("collective", "group", "element_type"):
-        _check(f"{where}/events/{column}", getattr(events, column), len(names), missing=True)
+    events = _table(
+        archive,
+        f"{where}/events",
+        Events,
+        {"category": len(Category), "name": len(names)},
+        dict.fromkeys(("collective", "group", "element_type"), len(names)),
+    )
+    _check(f"{where}/events/call", events.call, len(events), MISSING)
     world_size = described.get("world_size")
     if world_size is not None and not (type(world_size) is int and 0 < world_size <= MAX_RANKS):
         raise PathFileError(f"'ranks.world_size' is {world_size!r:.80}; expected a number to {MAX_RANKS}, or none")
@@ -186,12 +186,10 @@ def _execution(archive: Archive, number: int, described: Any) -> ExecutionTrace 
         raise PathFileError(f"'ranks.execution' is {described!r:.80}; expected dict or none")
     where = f"executions/{number}"
     names = archive.all_of("ranks.execution.names", archive.part(described, "names", list, "ranks.execution"), str)
-    nodes = _table(archive, f"{where}/nodes", ExecutionNodes)
-    dependencies = _table(archive, f"{where}/dependencies", DataDependencies)
-    _check(f"{where}/nodes/name", nodes.name, len(names))
-    _check(f"{where}/nodes/parent", nodes.parent, len(nodes), missing=True)
-    _check(f"{where}/dependencies/producer", dependencies.producer, len(nodes))
-    _check(f"{where}/dependencies/reader", dependencies.reader, len(nodes))
+    nodes = _table(archive, f"{where}/nodes", ExecutionNodes, {"name": len(names)})
+    _check(f"{where}/nodes/parent", nodes.parent, len(nodes), MISSING)
+    rows = dict.fromkeys(("producer", "reader"), len(nodes))
+    dependencies = _table(archive, f"{where}/dependencies", DataDependencies, rows)
     path = archive.part(described, "path", str, "ranks.execution")
     return ExecutionTrace(path, nodes, dependencies, tuple(names))
 
@@ -217,14 +215,10 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
     rank = next((rank for rank in trace.ranks if rank.rank == of_rank), None)
     if rank is None:
         raise PathFileError(f"'graphs.rank' is {of_rank}; expected {', '.join(str(rank.rank) for rank in trace.ranks)}")
-    nodes = _table(archive, f"{where}/nodes", Nodes)
-    edges = _table(archive, f"{where}/edges", Edges)
+    nodes = _table(archive, f"{where}/nodes", Nodes, {"event": len(rank.events)})
+    ends = {"source": len(nodes), "target": len(nodes), "kind": len(EdgeKind)}
+    edges = _table(archive, f"{where}/edges", Edges, ends, {"event": len(rank.events)})
     rows = archive.columns(f"{where}/region", {"rows": np.int32})["rows"]
-    _check(f"{where}/nodes/event", nodes.event, len(rank.events))
-    _check(f"{where}/edges/source", edges.source, len(nodes))
-    _check(f"{where}/edges/target", edges.target, len(nodes))
-    _check(f"{where}/edges/kind", edges.kind, len(EdgeKind))
-    _check(f"{where}/edges/event", edges.event, len(rank.events), missing=True)
     _check(f"{where}/region/rows", rows, len(rank.events))
     start, stop = (archive.part(described, name, int, "graphs") for name in ("start", "stop"))
     if not -MAX_INSTANT <= start <= stop <= MAX_INSTANT:
@@ -235,20 +229,28 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
     return TorchGraph(rank, region, nodes, edges, tuple(patterns))
 
 
-def _table(archive: Archive, where: str, kind: type[AnyTable]) -> AnyTable:
-    """Read a table; its nanoseconds and bytes must be small enough to be added."""
+def _table(
+    archive: Archive,
+    where: str,
+    kind: type[AnyTable],
+    positions: Mapping[str, int] = {},
+    or_missing: Mapping[str, int] = {},
+) -> AnyTable:
+    """Read a table. Its nanoseconds and bytes must be small enough to be added, and positions below these lengths."""
     columns = archive.columns(where, kind.dtypes())
     for name, described in kind.schema().items():
         column = columns[name]
         low, high = int(column.min(initial=0)), int(column.max(initial=0))
         if described.unit and not -MAX_INSTANT <= low <= high <= MAX_INSTANT:
             raise PathFileError(f"'{where}/{name}' has {low} to {high}; expected numbers to {MAX_INSTANT}")
+    for least, lengths in ((0, positions), (MISSING, or_missing)):
+        for name, length in lengths.items():
+            _check(f"{where}/{name}", columns[name], length, least)
     return kind(**columns)
 
 
-def _check(where: str, positions: NDArray[Any], length: int, *, missing: bool = False) -> None:
+def _check(where: str, positions: NDArray[Any], length: int, least: int = 0) -> None:
     """Raise if a column has a number that is no position in its target."""
-    least = MISSING if missing else 0
     if len(positions) and not least <= int(positions.min()) <= int(positions.max()) < length:
         found = f"{int(positions.min())} to {int(positions.max())}"
         raise PathFileError(f"{where!r} has {found}; expected {least} to {length - 1}")

@@ -14,7 +14,7 @@ from dask_efficiency.gpu.calls import LONG
 from dask_efficiency.torch_traces.kineto.numbers import mask_of
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.graph import Edges, Nodes, Region, waits_as_edges
-from dask_efficiency.torch_traces.path.lanes import by_thread, rank_pairs
+from dask_efficiency.torch_traces.path.lanes import by_thread, comparable_keys, rank_pairs
 from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 
 _Rows = NDArray[np.integer]
@@ -58,19 +58,10 @@ class StreamQueues:
             ended[start:stop] = np.maximum.accumulate(ended[start:stop])
         return cls(rows, stream, at, ended, first, events)
 
-    @property
-    def streams(self) -> int:
-        """Number of streams."""
-        return len(self.first) - 1
-
     def _rows(self, column: Int64, stream: Int64, at: Int64, side: Literal["left", "right"] = "left") -> Int64:
         """Row after the last one of each stream that a column has before an instant."""
-        rows = np.zeros(len(at), np.int64)
-        for number in np.unique(stream[stream != MISSING]).tolist():
-            start, stop = self.first[number : number + 2].tolist()
-            here = stream == number
-            rows[here] = start + np.searchsorted(column[start:stop], at[here], side)
-        return rows
+        known, wanted = comparable_keys((self.stream, column), (stream, at))
+        return np.searchsorted(known, wanted, side)
 
     def _work_before(self, rows: Int64, stream: Int64) -> Int64:
         """Work in the row before each on its stream; missing if there is none, or no stream."""
@@ -84,7 +75,7 @@ class StreamQueues:
     def last_ended(self, at: Int64, until: Int64) -> Int64:
         """The last to end, by other instants, among the last work of each stream before some instants."""
         work, ended = np.full(len(at), MISSING), np.full(len(at), MISSING)
-        for stream in range(self.streams):
+        for stream in range(len(self.first) - 1):
             last = self.last(np.full(len(at), stream), at)
             stop = self.events.stop[last]
             later = (last != MISSING) & (stop <= until) & (stop > ended)
@@ -177,7 +168,7 @@ def _waits(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
         return np.flatnonzero(np.isin(kinds, wanted))
 
     calls = of(CallKind.DEVICE_WAIT)
-    for stream in range(queues.streams):
+    for stream in range(len(queues.first) - 1):
         yield _ended_in_time(trace, queues.last(np.full(len(calls), stream), trace.events.start[calls]), calls)
     yield _for_stream(trace, queues, calls := of(CallKind.STREAM_WAIT), calls)
     yield _for_stream(trace, queues, calls := of(CallKind.EVENT_WAIT), _last_records(trace, calls))
@@ -264,7 +255,7 @@ def _between_streams(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     at, held_back = (column[held_back != MISSING] for column in (at, held_back))
     own, began = queues.stream_of(held_back), events.start[held_back]
     last = np.full(len(at), MISSING)
-    for stream in range(queues.streams):
+    for stream in range(len(queues.first) - 1):
         work = queues.last_ended_of(np.where(own == stream, MISSING, stream), at, began)
         later = (work != MISSING) & (events.device[work] == events.device[held_back])
         later &= (last == MISSING) | (events.stop[work] > events.stop[last])

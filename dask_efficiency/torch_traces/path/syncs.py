@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32
 from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Edges, Nodes, waits_as_edges
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
-from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
+from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds, events_named
 from dask_efficiency.torch_traces.path.streams import StreamWork
 
-
-class _SyncKind(IntEnum):
-    """Kind of a synchronisation."""
-
-    #: A call waits for all streams of a device.
-    CONTEXT = 0
-    #: A call waits for a stream.
-    STREAM = 1
-    #: A call waits for work from before a recorded event.
-    EVENT = 2
-    #: A stream waits for work from before a recorded event.
-    STREAM_WAIT = 3
-
-
-#: By Kineto's names.
-_KINDS = {
-    "Context Sync": _SyncKind.CONTEXT,
-    "Stream Sync": _SyncKind.STREAM,
-    "Event Sync": _SyncKind.EVENT,
-    "Stream Wait Event": _SyncKind.STREAM_WAIT,
-}
+#: Kineto's names of waits of calls for all streams of a device, for a stream, and for the work before a recorded event;
+#: and of waits of a stream for such work.
+_CONTEXT, _STREAM, _EVENT, _STREAM_WAIT = "Context Sync", "Stream Sync", "Event Sync", "Stream Wait Event"
 
 #: Pairs of work and what waited for its end: positions in the work on streams, and rows of calls or positions of work.
 _Waits = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -57,12 +37,12 @@ def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Wai
     ended later than the call.
     """
     events = trace.events
-    syncs, kind = _syncs(trace, (_SyncKind.CONTEXT, _SyncKind.STREAM))
-    waited_on = events.stream[syncs]
-    found = [_before_events(trace, work, _SyncKind.EVENT)]
+    syncs = _syncs(trace, _CONTEXT, _STREAM)
+    of_context, waited_on = events_named(trace, _CONTEXT.__eq__)[syncs], events.stream[syncs]
+    found = [_before_events(trace, work, _EVENT)]
     for here in _by_stream(work, in_region):
         stream = events.stream[work.event[here[0]]]
-        on_stream = np.where(kind == _SyncKind.CONTEXT, stream, waited_on)
+        on_stream = np.where(of_context, stream, waited_on)
         concerned = syncs[_concerning(trace, work.event[here[0]], syncs, on_stream)]
         call = events.call[concerned]
         begun = np.searchsorted(work.start[here], events.stop[concerned], side="left")
@@ -80,7 +60,7 @@ def _waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
     event has ended; HTA's ``_get_cuda_stream_wait_event_df`` keeps only the last stream of several.
     """
     events = trace.events
-    sources, syncs = _before_events(trace, work, _SyncKind.STREAM_WAIT, by_call=False)
+    sources, syncs = _before_events(trace, work, _STREAM_WAIT, by_call=False)
     calls = np.concatenate([events.call[work.event], events.call[syncs]])
     threads = rank_pairs(events.process[calls], events.thread[calls])
     asking, waiting = threads[: len(work.event)], threads[len(work.event) :]
@@ -98,21 +78,22 @@ def _waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
     return sources[apart], next_work[apart]
 
 
-def _syncs(trace: RankTrace, kinds: tuple[_SyncKind, ...]) -> tuple[NDArray[np.intp], NDArray[np.int8]]:
-    """Rows of the synchronisations of some kinds with known calls, and their kinds."""
+def _syncs(trace: RankTrace, *names: str) -> NDArray[np.intp]:
+    """Rows of the synchronisations of some names with known calls."""
     events = trace.events
-    of_name = np.array([*(_KINDS.get(name, MISSING) for name in trace.names), MISSING], np.int8)
-    rows = np.flatnonzero((events.category == Category.SYNC) & events.has_call)
-    kind = of_name[events.name[rows]]
-    wanted = np.isin(kind, kinds)
-    return rows[wanted], kind[wanted]
+    return np.flatnonzero(
+        (events.category == Category.SYNC) & events.has_call & events_named(trace, names.__contains__)
+    )
 
 
-def _before_events(trace: RankTrace, work: StreamWork, kind: _SyncKind, *, by_call: bool = True) -> _Waits:
+def _before_events(trace: RankTrace, work: StreamWork, name: str, *, by_call: bool = True) -> _Waits:
     """Waits for an event: each for the last work that the event's stream was asked for before it was recorded."""
     events = trace.events
-    rows, _ = _syncs(trace, (kind,))
-    recorded = _recorded_at(trace, events.recorded_by[rows])
+    rows = _syncs(trace, name)
+    # instant at which the call with that correlation recorded its event
+    records = np.flatnonzero((call_kinds(trace) == CallKind.EVENT_RECORD) & (events.correlation > 0))
+    place = first_with(events.correlation[records], events.recorded_by[rows])
+    recorded = np.where(place != MISSING, np.append(events.start[records], MISSING)[place], MISSING)
     found = np.full(len(rows), MISSING)
     for here in _by_stream(work, events.has_call[work.event]):
         of_stream = _concerning(trace, work.event[here[0]], rows, events.recorded_stream[rows])
@@ -122,14 +103,6 @@ def _before_events(trace: RankTrace, work: StreamWork, kind: _SyncKind, *, by_ca
         found[concerned[number > 0]] = here[order[number[number > 0] - 1]]
     good = found != MISSING
     return found[good], (events.call[rows] if by_call else rows)[good].astype(np.intp)
-
-
-def _recorded_at(trace: RankTrace, correlation: Int64) -> Int64:
-    """Instant at which the call with a correlation recorded its event, or missing."""
-    events = trace.events
-    calls = np.flatnonzero((call_kinds(trace) == CallKind.EVENT_RECORD) & (events.correlation > 0))
-    place = first_with(events.correlation[calls], correlation)
-    return np.where(place != MISSING, np.append(events.start[calls], MISSING)[place], MISSING)
 
 
 def _by_stream(work: StreamWork, which: Bool) -> list[NDArray[np.intp]]:
