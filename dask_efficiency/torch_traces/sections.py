@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -58,9 +58,11 @@ TRIED_NAMES, TRIED_FACTOR = 4, 2.0
 
 def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
     """Figures of a path, ready for JSON: seconds, and shares in [0, 1]."""
-    question = path.question
+    question, job = path.question, path.job
     names = ("rank", "collectives", "last", "suffered_seconds", "caused_seconds")
-    columns = [getattr(path.job.waits, name).tolist() for name in names]
+    waits = zip(*(getattr(job.waits, name).tolist() for name in names), strict=True)
+    found = job.stragglers
+    rows = zip(found.step.tolist(), found.rank.tolist(), found.cause.tolist(), found.caused.tolist(), strict=True)
     return {
         "headline": path.headline,
         "findings": [one.to_dict() for one in path.findings],
@@ -77,23 +79,17 @@ def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
         "inferred_edges": path.inferred_edges,
         "data_floor_seconds": None if path.graph.trace.execution is None else path.data_flow().floor_seconds,
         "changes": list(path.changes),
-        "stragglers": _stragglers(path),
-        "waits": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
+        "stragglers": [
+            {
+                "step": step if step != MISSING else None,
+                "rank": job.numbers[position],
+                "cause": LatenessCause(cause).label,
+                "caused_seconds": caused / 1e9,
+            }
+            for step, position, cause, caused in rows
+        ],
+        "waits": [dict(zip(names, row, strict=True)) for row in waits],
     }
-
-
-def _stragglers(path: TorchCriticalPath) -> list[dict[str, Any]]:
-    found = path.job.stragglers
-    rows = zip(found.step.tolist(), found.rank.tolist(), found.cause.tolist(), found.caused.tolist(), strict=True)
-    return [
-        {
-            "step": step if step != MISSING else None,
-            "rank": path.job.numbers[position],
-            "cause": LatenessCause(cause).label,
-            "caused_seconds": caused / 1e9,
-        }
-        for step, position, cause, caused in rows
-    ]
 
 
 def title(path: TorchCriticalPath) -> str:
@@ -141,13 +137,16 @@ def what_if_document(before: TorchCriticalPath, after: TorchCriticalPath) -> Doc
 
 def sections(path: TorchCriticalPath) -> tuple[Section, ...]:
     """Sections with content, in reading order."""
-    found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
+    changed = section("Not as it was recorded", *(f"{sentence(change)}." for change in path.changes), caveat=True)
+    found = (changed, kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
     return with_content(*found, waits(path), steps(path), notes(path))
 
 
-def changed(path: TorchCriticalPath) -> Section:
-    """Caveat of a path with changes."""
-    return section("Not as it was recorded", *(f"{sentence(change)}." for change in path.changes), caveat=True)
+def _timed(heads: Iterable[str], rows: Iterable[Iterable[Cell | float]], largest: float, **drawn: Any) -> Table:
+    """Table of texts and seconds, in the unit that fits the largest; it takes the place of the braces in ``heads``."""
+    scale = time_scale(largest)
+    cells = tuple(tuple(scale.figure(cell) if isinstance(cell, float) else cell for cell in row) for row in rows)
+    return Table(tuple(head.format(scale.unit) for head in heads), cells, **drawn)
 
 
 def kinds(path: TorchCriticalPath) -> Section:
@@ -174,10 +173,9 @@ def by_name(path: TorchCriticalPath) -> Section:
         seconds |= {NOBODY: seconds[NOBODY] - unknown, UNKNOWN: unknown}
         seconds = _largest({name: value for name, value in seconds.items() if value > 0})
     # equal short names are added up
-    readable: dict[str, float] = {}
+    readable: Counter[str] = Counter()
     for name, value in top(seconds, TOP_NAMES).items():
-        shown = BETWEEN if name == NOBODY else shown_name(name)
-        readable[shown] = readable.get(shown, 0.0) + value
+        readable[BETWEEN if name == NOBODY else shown_name(name)] += value  # type: ignore[assignment]  # seconds
     return section("By kernel and operator", seconds_table("name", readable, {}))
 
 
@@ -228,13 +226,12 @@ def by_data(path: TorchCriticalPath) -> Section:
         f"The longest chain of operators that need one another's data takes {format_seconds(flow.floor_seconds)}: no "
         "other order of the same operators ends sooner."
     )
-    scale = time_scale(float(earlier.max(initial=0.0)))
-    rows = tuple(
-        (shown_name(flow.execution.names[flow.operators.name[row]]), scale.figure(float(earlier[row])))
+    rows = (
+        (shown_name(flow.execution.names[flow.operators.name[row]]), float(earlier[row]))
         for row in most.tolist()
         if earlier[row] >= HARDLY * path.window_seconds
     )
-    table = Table(("operators that could begin earlier", f"by, {scale.unit}"), rows)
+    table = _timed(("operators that could begin earlier", "by, {}"), rows, float(earlier.max(initial=0.0)))
     return section("What data alone need", text, table)
 
 
@@ -242,13 +239,10 @@ def stalled(path: TorchCriticalPath) -> Section:
     """Time in calls that manage memory, and in events that load data."""
     least = HARDLY * path.window_seconds
     worth = [(name, row) for name, row in path.stalls().items() if row.total_seconds >= least][:TOP_NAMES]
-    scale = time_scale(max((row.total_seconds for _, row in worth), default=0.0))
-    rows = tuple(
-        (name_of(name), str(row.times), scale.figure(row.total_seconds), scale.figure(row.path_seconds))
-        for name, row in worth
-    )
-    heads = ("memory and data", "times", f"in all threads, {scale.unit}", f"on the path, {scale.unit}")
-    return section("Stalls for memory and data", Table(heads, rows))
+    rows = ((name_of(name), str(row.times), row.total_seconds, row.path_seconds) for name, row in worth)
+    heads = ("memory and data", "times", "in all threads, {}", "on the path, {}")
+    largest = max((row.total_seconds for _, row in worth), default=0.0)
+    return section("Stalls for memory and data", _timed(heads, rows, largest))
 
 
 def waits(path: TorchCriticalPath) -> Section:
@@ -257,25 +251,21 @@ def waits(path: TorchCriticalPath) -> Section:
     if not found.suffered.any():
         return Section("")
     order = np.argsort(-found.caused, kind="stable")[:MAX_RANKS]
-    scale = time_scale(float(max(found.caused.max(), found.suffered.max())) / 1e9)
-    rows = tuple(
-        (
-            f"rank {found.rank[row]}",
-            scale.figure(found.caused[row] / 1e9),
-            scale.figure(found.suffered[row] / 1e9),
-            f"{found.last[row]} of {found.collectives[row]}",
-        )
+    caused, suffered = found.caused_seconds, found.suffered_seconds
+    rows = (
+        (f"rank {found.rank[row]}", caused[row], suffered[row], f"{found.last[row]} of {found.collectives[row]}")
         for row in order.tolist()
     )
-    largest = float(found.caused.max())
-    heads = ("rank", f"made wait, {scale.unit}", f"waited, {scale.unit}", "came last")
+    largest = float(caused.max())
+    heads = ("rank", "made wait, {}", "waited, {}", "came last")
     text = (
         f"In {format_count(len(path.job.collectives), 'collective')} the ranks waited "
         f"{in_figures(int(found.suffered.sum()) / 1e9)} for one another, in sum."
     )
     more = f"{len(found) - len(order)} more ranks made the others wait less." if len(order) < len(found) else ""
-    bars = tuple(Share(float(found.caused[row]) / largest if largest else 0.0) for row in order.tolist())
-    return section("Who waited for whom", text, Table(heads, rows, drawings=bars), more)
+    bars = tuple(Share(float(found.caused[row]) / float(found.caused.max())) for row in order.tolist())
+    table = _timed(heads, rows, max(largest, float(suffered.max())), drawings=bars)
+    return section("Who waited for whom", text, table, more)
 
 
 def steps(path: TorchCriticalPath) -> Section:
@@ -284,20 +274,20 @@ def steps(path: TorchCriticalPath) -> Section:
     rows = np.flatnonzero(found.caused > 0)
     if not len(rows):
         return Section("")
-    scale = time_scale(float(found.caused.max()) / 1e9)
-    shown = tuple(
+    shown = (
         (
             f"step {found.step[row]}" if found.step[row] != MISSING else "(outside of steps)",
             f"rank {path.job.numbers[int(found.rank[row])]}",
             LatenessCause(int(found.cause[row])).label,
-            scale.figure(found.caused[row] / 1e9),
-            scale.figure(found.behind[row] / 1e9),
+            found.caused[row] / 1e9,
+            found.behind[row] / 1e9,
         )
         for row in rows[:MAX_STEPS].tolist()
     )
-    heads = ("step", "straggler", "because of", f"made wait, {scale.unit}", f"behind the median, {scale.unit}")
+    heads = ("step", "straggler", "because of", "made wait, {}", "behind the median, {}")
     more = f"And {format_count(len(rows) - MAX_STEPS, 'more step')}." if len(rows) > MAX_STEPS else ""
-    return section("The straggler of each step", Table(heads, shown, words=(0, 1, 2)), more)
+    table = _timed(heads, shown, float(found.caused.max()) / 1e9, words=(0, 1, 2))
+    return section("The straggler of each step", table, more)
 
 
 def notes(path: TorchCriticalPath) -> Section:
@@ -327,10 +317,7 @@ def _notes(path: TorchCriticalPath) -> Iterator[str]:
     if ungrouped and len(path.trace.ranks) > 1:
         why = "; ".join(f"{count} as {sentence(reason)}" for reason, count in path.job.collectives.left_out.items())
         yield f"{format_count(ungrouped, 'kernel')} of communication could not be matched over ranks: {why}."
-    lost: Counter[str] = Counter()
-    for rank in path.trace.ranks:
-        lost.update(rank.left_out)
-    if lost:
+    if lost := sum((Counter(rank.left_out) for rank in path.trace.ranks), Counter[str]()):
         yield f"Events that could not be read: {', '.join(f'{count} {name_of(why)}' for why, count in lost.items())}."
 
 
@@ -341,20 +328,14 @@ def what_if(before: TorchCriticalPath, after: TorchCriticalPath) -> tuple[Sectio
     change = now / was - 1 if was else 0.0
     than = "shorter" if change < 0 else "longer"
     text += f", {format_share(abs(change))} {than}." if abs(change) > HARDLY else ", no shorter."
-    return section("What if", text), _differences(before, after)
-
-
-def _differences(before: TorchCriticalPath, after: TorchCriticalPath) -> Section:
-    was, now = before.seconds("kind"), after.seconds("kind")
-    scale = time_scale(max([*was.values(), *now.values()], default=0.0))
-    rows: list[tuple[Cell, ...]] = [
-        (kind_label(name, TORCH_MEANINGS), *(scale.figure(seconds.get(name, 0.0)) for seconds in (was, now)))
-        for name in was | now
+    recorded, then = before.seconds("kind"), after.seconds("kind")
+    rows = [
+        (kind_label(name, TORCH_MEANINGS), recorded.get(name, 0.0), then.get(name, 0.0)) for name in recorded | then
     ]
-    whole = (before.window_seconds, after.window_seconds)
-    rows.append((kind_label("total"), *(scale.figure(value) for value in whole)))
-    heads = ("kind", f"recorded, {scale.unit}", f"what if, {scale.unit}")
-    return section("By kind", Table(heads, tuple(rows), sums=(len(rows) - 1,)))
+    rows.append((kind_label("total"), was, now))
+    largest = max([*recorded.values(), *then.values()], default=0.0)
+    table = _timed(("kind", "recorded, {}", "what if, {}"), rows, largest, sums=(len(rows) - 1,))
+    return section("What if", text), section("By kind", table)
 
 
 def improvements(path: TorchCriticalPath) -> Section:
@@ -368,11 +349,9 @@ def improvements(path: TorchCriticalPath) -> Section:
     worth = {name: saved for name, saved in _largest(found).items() if saved >= HARDLY * path.window_seconds > 0}
     if not worth:
         return Section("")
-    largest, scale = max(worth.values()), time_scale(max(worth.values()))
-    rows = tuple(
-        (name, scale.figure(saved), f"{100 * saved / path.window_seconds:.1f}") for name, saved in worth.items()
-    )
+    largest = max(worth.values())
+    rows = ((name, saved, f"{100 * saved / path.window_seconds:.1f}") for name, saved in worth.items())
     bars = tuple(Share(saved / largest) for saved in worth.values())
-    table = Table(("what", f"saved, {scale.unit}", "% of the window"), rows, drawings=bars)
+    table = _timed(("what", "saved, {}", "% of the window"), rows, largest, drawings=bars)
     text = "Each by itself, with every wait worked out anew. An estimate: unexplained time stays as long as it was."
     return section("What would help", text, table)

@@ -81,7 +81,7 @@ def _argument_columns(
     arguments: Sequence[Mapping[str, Any]], present: Collection[str], category: Int8
 ) -> dict[str, NDArray[Any]]:
     """Columns of the numbers in events' ``args``; MISSING where the event's category means something else by it."""
-    columns = {}
+    columns: dict[str, NDArray[Any]] = {}
     for categories, wanted in _ARGUMENTS:
         here = {key for keys in wanted.values() for key in keys} & set(present)
         rows = np.flatnonzero(categories[category]) if here else np.empty(0, np.intp)
@@ -161,15 +161,12 @@ class ColumnsBuilder:
 
     def _checked(self, start: Int64, duration: Int64) -> Bool:
         no_start, no_duration = start == NO_TIME, duration == NO_TIME
-        negative = ~no_start & ~no_duration & (duration < 0)
-        for reason, which in (
-            ("no start", no_start),
-            ("no duration", no_duration & ~no_start),
-            ("negative duration", negative),
-        ):
+        bad = no_start | no_duration | (duration < 0)
+        reasons = {"no start": no_start, "no duration": no_duration & ~no_start}
+        for reason, which in (reasons | {"negative duration": bad & ~no_start & ~no_duration}).items():
             if number := int(np.count_nonzero(which)):
                 self.left_out[reason] += number
-        good: Bool = ~(no_start | no_duration | negative)
+        good: Bool = ~bad
         return good
 
     def _of(self, events: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -235,20 +235,18 @@ class _Nodes:
         columns["record_function"][columns["record_function"] == 0] = MISSING  # the observer's own
         if self.has_dependencies:
             operator = np.array(self.columns["computes"])[order]
-            pairs = self._recorded_pairs(numbers, order.tolist())
+            follows = [self.data_dependencies[position] for position in order.tolist()]
+            readers = np.repeat(np.arange(len(order)), [len(each) for each in follows]).tolist()
+            producers = first_with(numbers, integers([number for each in follows for number in each])).tolist()
+            pairs = [pair for pair in zip(producers, readers, strict=True) if pair[0] not in (MISSING, pair[1])]
         else:
             outermost = _outermost(columns["parent"], np.array(self.columns["has_schema"])[order])
             operator = outermost == np.arange(len(order))
             pairs = dependencies([self.accesses[position] for position in order.tolist()], outermost.tolist())
         on_device = np.array([access.on_device for access in self.accesses])[order]
         table = ExecutionNodes(**columns, operator=operator, on_device=on_device)
-        return ExecutionTrace(path, table, _pairs(pairs), tuple(self.names))
-
-    def _recorded_pairs(self, numbers: Int64, order: Sequence[int]) -> list[tuple[int, int]]:
-        readers = [reader for reader, position in enumerate(order) for _ in self.data_dependencies[position]]
-        recorded = [number for position in order for number in self.data_dependencies[position]]
-        pairs = zip(first_with(numbers, integers(recorded)).tolist(), readers, strict=True)
-        return [(producer, reader) for producer, reader in pairs if producer not in (MISSING, reader)]
+        unique = np.array(sorted(set(pairs), key=lambda pair: (pair[1], pair[0])), np.int32).reshape(-1, 2)
+        return ExecutionTrace(path, table, DataDependencies(unique[:, 0], unique[:, 1]), tuple(self.names))
 
 
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,19 +255,14 @@ def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     attributes = _first(node, "attrs", "attr")
     for attribute in attributes if isinstance(attributes, list) else ():
         if isinstance(attribute, dict) and "name" in attribute:
-            found.setdefault(str(attribute["name"]), _value(attribute))
+            # Chakra names the value by its type, such as ``int64Val``.
+            others = (value for key, value in attribute.items() if key not in ("name", "docString", "doc_string"))
+            found.setdefault(str(attribute["name"]), attribute["value"] if "value" in attribute else next(others, None))
     for name in ("inputs", "outputs"):
         if isinstance(found.get(name), dict):
             found[f"{name[:-1]}_types"] = found[name].get("types")
             found[name] = found[name].get("values")
     return found
-
-
-def _value(attribute: Mapping[str, Any]) -> Any:
-    """Value of an attribute. Chakra names it by its type, such as ``int64Val``."""
-    if "value" in attribute:
-        return attribute["value"]
-    return next((value for key, value in attribute.items() if key not in ("name", "docString", "doc_string")), None)
 
 
 def _first(attributes: Mapping[str, Any], *names: str) -> Any:
@@ -285,9 +278,3 @@ def _outermost(parent: Int32, operator: Bool) -> Int32:
         inherited = found[above] if MISSING < above < row else MISSING
         found.append(inherited if inherited != MISSING else row if is_operator else MISSING)
     return np.array(found, np.int32)
-
-
-def _pairs(pairs: Iterable[tuple[int, int]]) -> DataDependencies:
-    unique = sorted(set(pairs), key=lambda pair: (pair[1], pair[0]))
-    table = np.array(unique, np.int32).reshape(-1, 2)
-    return DataDependencies(producer=table[:, 0], reader=table[:, 1])

@@ -48,22 +48,22 @@ def read_rank(
     for batch in stream.batches():
         columns.add(batch)
         report(file.tell())
-    about = stream.about
-    base = _base(about, path)
-    events = columns.build(base)
-    job = _job(about)
-    rank, world_size = integers([job.get("rank", 0), job.get("world_size", 0)]).tolist()
+    job = _job(stream.about)
+    given = stream.about.get("baseTimeNanoseconds", 0)
+    base, rank, world_size = integers([given, job.get("rank", 0), job.get("world_size", 0)]).tolist()
+    if not 0 <= base < MAX_INSTANT:
+        raise KinetoFileError(f"{path}: baseTimeNanoseconds is {given!r}; expected nanoseconds since the epoch")
     if max(rank, world_size) > MAX_RANKS:
         raise KinetoFileError(f"{path}: it is of rank {rank} of {world_size}; expected {MAX_RANKS} ranks at most")
     return RankTrace(
         rank=max(rank, 0),
         world_size=world_size if world_size > 0 else None,
         path=path,
-        events=events,
+        events=columns.build(base),
         names=columns.names,
         threads=columns.threads,
         groups=_groups(job.get("pg_config"), columns.groups),
-        about=about,
+        about=stream.about,
         left_out=dict(columns.left_out),
     )
 
@@ -71,15 +71,6 @@ def read_rank(
 def _job(about: Mapping[str, Any]) -> dict[str, Any]:
     job = about.get("distributedInfo")
     return job if isinstance(job, dict) else {}
-
-
-def _base(about: Mapping[str, Any], path: str) -> int:
-    """Nanoseconds to add to every instant."""
-    given = about.get("baseTimeNanoseconds", 0)
-    base = int(integers([given])[0])
-    if not 0 <= base < MAX_INSTANT:
-        raise KinetoFileError(f"{path}: baseTimeNanoseconds is {given!r}; expected nanoseconds since the epoch")
-    return base
 
 
 def _groups(configured: Any, in_events: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -124,16 +115,7 @@ def _check_one_job(trace: KinetoTrace) -> None:
     for rank in trace.ranks:
         if rank.world_size is not None and rank.rank >= rank.world_size:
             raise RanksError(f"{rank.path} is of rank {rank.rank} in a job of {rank.world_size}")
-    _check_one_run(trace)
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    named = ", ".join(map(str, ranks[:MAX_NAMED])) + (", ..." if len(ranks) > MAX_NAMED else "")
-    return f"rank {named} is" if len(ranks) == 1 else f"{len(ranks)} ranks ({named}) are"
-
-
-def _check_one_run(trace: KinetoTrace) -> None:
-    """Check that the windows of all ranks lie together, but for clocks that differ."""
+    # The windows of all ranks lie together, but for clocks that differ.
     seen = [rank for rank in trace.ranks if len(rank.events)]
     windows = sorted((int(rank.events.start.min()), int(rank.events.stop.max()), rank.path) for rank in seen)
     reached, before = 0, ""
@@ -143,6 +125,11 @@ def _check_one_run(trace: KinetoTrace) -> None:
             raise RanksError(f"files of different runs: {path} begins {apart:.0f} s after the end of {before}")
         if stop > reached:
             reached, before = stop, path
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    named = ", ".join(map(str, ranks[:MAX_NAMED])) + (", ..." if len(ranks) > MAX_NAMED else "")
+    return f"rank {named} is" if len(ranks) == 1 else f"{len(ranks)} ranks ({named}) are"
 
 
 def load_kineto(

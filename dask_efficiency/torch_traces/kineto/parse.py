@@ -6,7 +6,6 @@ import codecs
 import gc
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import IO, Any
 
 from dask_efficiency.files.storage import DamagedFileError, decompressed
@@ -38,30 +37,16 @@ def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
     yield decode(b"", final=True)
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: decoded JSON has no cycles, and looking for them takes a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class JsonStream:
     """A trace's JSON, decoded from blocks of text: the long list named ``key``, and the other members of the object."""
 
     def __init__(self, texts: Iterator[str], path: str, key: str = "traceEvents") -> None:
-        self.path = path
-        self.key = key
+        self.path, self.key = path, key
         #: Other members of the object, as far as the file has been read.
         self.about: dict[str, Any] = {}
-        self._texts = texts
-        self._text = ""
-        self._at = 0
-        self._before = 0  # characters before those in _text
+        self._texts, self._text = texts, ""
+        #: Position in the text, and characters before it.
+        self._at = self._before = 0
         self._ended = self._found = False
         # Floats stay text: instants have more digits than a float holds, and most others are never used.
         # Kineto has written names with control characters in them.
@@ -125,15 +110,14 @@ class JsonStream:
         if self._next() == "]":
             self._at += 1
             return
-        while True:
+        closed = False
+        while not closed:
             if batch := self._many():
                 yield batch
                 self._more()  # a block mostly ends within an event
-                continue
-            batch, closed = self._rest_of_block()
-            yield batch
-            if closed:
-                return
+            else:
+                batch, closed = self._rest_of_block()
+                yield batch
 
     def _many(self) -> list[Any]:
         """All events of the block but the last, decoded as one list; empty where no end of an event is found."""
@@ -143,11 +127,16 @@ class JsonStream:
             cut = text.rfind("},", self._at, cut)
         if cut <= self._at:
             return []
+        # Decoded JSON has no cycles, and looking for them would take a quarter of the time.
+        collects = gc.isenabled()
+        gc.disable()
         try:
-            with _collector_paused():
-                batch, end = self._scan(f"[{text[self._at : cut + 1]}]", 0)
+            batch, end = self._scan(f"[{text[self._at : cut + 1]}]", 0)
         except (ValueError, StopIteration, RecursionError):
             return []  # cut within an event, or damaged: decoding one by one will tell
+        finally:
+            if collects:
+                gc.enable()
         if end != cut + 3 - self._at:
             return []
         self._at = cut + 2

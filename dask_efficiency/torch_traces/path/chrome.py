@@ -172,8 +172,8 @@ class _Export:
     def _queues(self, process: int, trace: RankTrace, device: int, offset: int) -> None:
         """Counters of the launches that each stream of a GPU had not begun."""
         queues = queue_lengths(trace)
-        rows = np.flatnonzero(queues.device == device)
-        columns = (queues.at[rows] + offset, queues.stream[rows], queues.length[rows])
+        queues = queues.take(queues.device == device)
+        columns = (queues.at + offset, queues.stream, queues.length)
         for at, stream, length in zip(*(column.tolist() for column in columns), strict=True):
             self.events.counter(process, at, f"queue of stream {stream}:", {"waiting": length})
 
@@ -207,9 +207,12 @@ class _Export:
             one, other = (self.places.get((position, int(nodes.event[node]))) for node in (source, target))
             if one is None or other is None:
                 continue
-            leaves = _instant(one, is_start=bool(nodes.is_start[source]))
+            leaves, arrives = (
+                place.start if nodes.is_start[node] else max(place.stop - 1, place.start)
+                for place, node in ((one, source), (other, target))
+            )
             # a slice's end may have been cut off, a node's instant was not
-            arrives = max(_instant(other, is_start=bool(nodes.is_start[target])), leaves)
+            arrives = max(arrives, leaves)
             name = CRITICAL if on_path[edge] else OTHER
             self.events.flow(one, leaves, other, arrives, name, FLOW_CATEGORIES[EdgeKind(edges.kind[edge])])
 
@@ -225,7 +228,3 @@ class _Export:
                 leaves = min(max(int(stretches.stop[there[before]]) - 1, one.start), one.stop - 1)
                 arrives = max(int(stretches.start[there[before + 1]]), other.start, leaves)
                 self.events.flow(one, leaves, other, arrives, RANKS, "critical_path_rank")
-
-
-def _instant(place: WrittenSlice, *, is_start: bool) -> int:
-    return place.start if is_start else max(place.stop - 1, place.start)

@@ -125,7 +125,9 @@ def _part(
     window, works, on_cpu = path.window_seconds, (meanwhile or 0.0) / seconds, kind == ON_CPU
     name, most = next(((name, most) for name, most in names.items() if name != NOBODY), ("", 0.0))
     between, better = names.get(NOBODY, 0.0) if on_cpu else 0.0, ""
-    where = f"`{_cut(name)}` first, {format_share(most / window)} of the window" if most > WORTH_NAMING * window else ""
+    shown = harmless(name[: MAX_NAME + 1])
+    shown = shown if len(shown) <= MAX_NAME else shown[: MAX_NAME - 3] + "..."
+    where = f"`{shown}` first, {format_share(most / window)} of the window" if most > WORTH_NAMING * window else ""
     kind = "torch/cpu-only" if on_cpu and meanwhile is None else kind
     if kind == UNEXPLAINED:
         where = f"{format_share(seconds / window)} of the window"
@@ -186,8 +188,3 @@ def _gpu(works: float) -> str:
         return "GPU idle for nearly all of that"
     state, share = ("at work", works) if works > MOST else ("idle", 1 - works)
     return f"GPU {state} for {format_share(share)} of that"
-
-
-def _cut(name: str) -> str:
-    name = harmless(name[: MAX_NAME + 1])
-    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 3] + "..."

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Column, ColumnTable, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import mask_of
@@ -35,36 +34,24 @@ def longest_path(graph: TorchGraph) -> Int32:
         return np.empty(0, np.int32)
     rank = topological_ranks(nodes.at, edges.source, edges.target)
     order = np.argsort(rank[edges.target], kind="stable")
-    length, previous = _lengths(len(nodes), edges.source[order], edges.target[order], edges.weight[order])
-    ends = np.flatnonzero(length == length.max())
-    node = int(ends[np.argmin(rank[ends])])
-    path = []
-    before = previous.tolist()
+    # Each step needs the previous one, so Python's numbers are faster than numpy's.
+    longest = np.zeros(len(nodes), np.int64)
+    longest[edges.target] = MISSING
+    length, previous = longest.tolist(), [MISSING] * len(nodes)
+    for first in range(0, len(order), _CHUNK):
+        chunk = order[first : first + _CHUNK]
+        columns = (column[chunk].tolist() for column in (edges.source, edges.target, edges.weight))
+        for begin, end, weight in zip(*columns, strict=True):
+            reached = length[begin] + weight
+            if reached > length[end]:
+                length[end], previous[end] = reached, begin
+    longest = np.array(length, np.int64)
+    ends = np.flatnonzero(longest == longest.max())
+    path, node = [], int(ends[np.argmin(rank[ends])])
     while node != MISSING:
         path.append(node)
-        node = before[node]
+        node = previous[node]
     return np.array(path[::-1], np.int32)
-
-
-def _lengths(nodes: int, source: Int32, target: Int32, weight: Int64) -> tuple[Int64, NDArray[np.int64]]:
-    """Compute for each node the length of the longest way to it, and the node before it on that way.
-
-    Edges must be in topological order. Each step needs the previous one, so Python's numbers are faster than numpy's.
-    """
-    longest = np.zeros(nodes, np.int64)
-    longest[target] = MISSING
-    length = longest.tolist()
-    previous = [MISSING] * nodes
-    for first in range(0, len(source), _CHUNK):
-        chunk = slice(first, first + _CHUNK)
-        for begin, end, more in zip(
-            source[chunk].tolist(), target[chunk].tolist(), weight[chunk].tolist(), strict=True
-        ):
-            reached = length[begin] + more
-            if reached > length[end]:
-                length[end] = reached
-                previous[end] = begin
-    return np.array(length, np.int64), np.array(previous, np.int64)
 
 
 class Bound(StrEnum):
@@ -188,16 +175,11 @@ def _event_columns(graph: TorchGraph, event: Int32) -> dict[str, Any]:
     events, known = trace.events, there.tolist()
     names = [trace.names[name] if is_known else None for name, is_known in zip(events.name[event], known, strict=True)]
     categories = zip(events.category[event].tolist(), known, strict=True)
-    numbers: dict[str, NDArray[Any]] = {
-        "event": events.index,
-        "process": events.process,
-        "thread": events.thread,
-        "stream": events.stream,
-    }
+    of_file = {"event": "index", "process": "process", "thread": "thread", "stream": "stream"}
     return {
         "name": names,
         "category": [KINETO_CATEGORIES[Category(number)] if is_known else None for number, is_known in categories],
-        **{name: np.where(there, column[event], MISSING) for name, column in numbers.items()},
+        **{name: np.where(there, getattr(events, column)[event], MISSING) for name, column in of_file.items()},
     }
 
 
