@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,9 +17,9 @@ from dask_efficiency.gpu.meter import KERNEL, Device, GpuBatch, Operations, Task
 from dask_efficiency.gpu.sharing import OTHERS_KERNEL, STRETCH, blocked, divide, label
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, Task, TaskTable
 
-#: Stands for names beyond :data:`MAX_KERNEL_NAMES`, for kernels without a name, and for name and prefix of kernels that
-#: are not listed.
-OTHER_KERNELS = "(other)"
+#: Stands for names beyond :data:`MAX_KERNEL_NAMES`, prefixes beyond :data:`MAX_PREFIXES`, kernels without a name, and
+#: name and prefix of kernels that are not listed.
+OTHER = "(other)"
 #: Pairs of prefix and name counted separately: the first ones seen. A guess, to bound memory.
 MAX_PAIRS = 2000
 #: Names of kernels kept, for all tasks together. A guess, to bound memory.
@@ -34,7 +34,7 @@ class KernelTable:
     """Launches and nanoseconds of kernels by prefix and name, of a bounded number of names."""
 
     def __init__(self) -> None:
-        self._names: dict[str, int] = {OTHER_KERNELS: 0}
+        self._names: dict[str, int] = {OTHER: 0}
         self._sums: dict[tuple[str, int], list[int]] = {}
 
     def numbered(self, operations: Operations, names: Sequence[str]) -> Operations:
@@ -71,7 +71,7 @@ class KernelTable:
         rest = [row for _, row in ordered[MAX_LISTED:]]
         if rest:
             launches, ns = map(sum, zip(*rest, strict=True))
-            top.append(KernelTotals(OTHER_KERNELS, OTHER_KERNELS, launches, ns))
+            top.append(KernelTotals(OTHER, OTHER, launches, ns))
         return tuple(top)
 
     def _number(self, name: str) -> int:
@@ -82,8 +82,6 @@ class KernelTable:
 
 #: A second in nanoseconds.
 SECOND = 1_000_000_000
-#: Stands for prefixes beyond :data:`MAX_PREFIXES`.
-OTHER = "(other)"
 #: Stands for the prefix of work that no known task launched.
 UNATTRIBUTED = "(unattributed)"
 #: Prefixes counted separately. A guess, to bound memory.
@@ -126,7 +124,7 @@ class GpuLedger:
         self._attribution = Attribution(self._tasks)
         self._kernels = KernelTable()
         self._devices: dict[int, Device] = {}
-        self._times: dict[int, _DeviceTime] = {}
+        self._times: defaultdict[int, _DeviceTime] = defaultdict(_DeviceTime)
         self._pending: NDArray[np.void] = np.empty(0, WORK)
         self._waits: NDArray[np.void] = np.empty(0, WAIT)
         self._stretches: NDArray[np.void] = np.empty(0, STRETCH)
@@ -137,8 +135,7 @@ class GpuLedger:
         self._prefixes: set[str] = set()
         self._hidden: Counter[str] = Counter()
         self._bounds: Counter[str] = Counter()
-        self._kernel_ns = 0
-        self._attributed_ns = 0
+        self._kernel_ns = self._attributed_ns = 0
 
     def add(
         self,
@@ -201,11 +198,9 @@ class GpuLedger:
 
     def _device_totals(self, number: int) -> DeviceTotals:
         device = self._devices.get(number) or Device(f"device {number}")
-        time = self._times.get(number) or _DeviceTime()
-        elapsed = self._counted_until - self._since
-        idle = elapsed - time.kernels - time.copies
+        time, elapsed = self._times.get(number) or _DeviceTime(), self._counted_until - self._since
         return DeviceTotals(
-            *(device.uuid, device.name, elapsed, time.kernels, time.copies, idle),
+            *(device.uuid, device.name, elapsed, time.kernels, time.copies, elapsed - time.kernels - time.copies),
             shares=dict(+time.shares),
             unattributed=time.unattributed,
             tail=time.tail,
@@ -237,7 +232,7 @@ class GpuLedger:
             begin, end = np.maximum(work["start"], self._since), np.minimum(work["end"], self._counted_until)
             for number in ranked(work["device"][late])[0].tolist():
                 rows = late & (work["device"] == number) & (end > begin)
-                self._times.setdefault(number, _DeviceTime()).late += int((end - begin)[rows].sum())
+                self._times[number].late += int((end - begin)[rows].sum())
             work["start"] = np.maximum(work["start"], self._counted_until)
             work = work[work["end"] > self._counted_until]
         self._pending = np.concatenate([self._pending, work]) if len(self._pending) else work
@@ -261,7 +256,7 @@ class GpuLedger:
 
     def _share(self, device: int, work: NDArray[np.void], stops: Int64, start: int, until: int) -> None:
         kernels, copies, owners, shares = divide(work, stops, start, until)
-        time = self._times.setdefault(device, _DeviceTime())
+        time = self._times[device]
         time.kernels += kernels
         time.copies += copies
         time.tail += int(shares[:, 1].sum())

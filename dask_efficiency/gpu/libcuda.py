@@ -53,11 +53,12 @@ def devices(driver: ctypes.CDLL) -> list[CudaDevice]:
         handle, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
         if driver.cuDeviceGet(ctypes.byref(handle), number) != 0:
             continue
-        device = handle.value
+        device, name = handle.value, ctypes.create_string_buffer(256)
         if driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) != 0:
             flags.value = active.value = 0
+        known = name.value.decode(errors="replace") if driver.cuDeviceGetName(name, 256, device) == 0 else ""
         spins = flags.value & _SCHEDULE != _BLOCKS
-        found.append(CudaDevice(number, _uuid(driver, device), _name(driver, device), bool(active.value), spins))
+        found.append(CudaDevice(number, _uuid(driver, device), known, bool(active.value), spins))
     return found
 
 
@@ -76,8 +77,3 @@ def _uuid(driver: ctypes.CDLL, device: int) -> str:
     # A process that may use a MIG instance sees nothing else, and only this variable tells.
     kind = "MIG" if os.environ.get("CUDA_VISIBLE_DEVICES", "").startswith("MIG") else "GPU"
     return f"{kind}-{uuid.UUID(bytes=bytes(content))}"
-
-
-def _name(driver: ctypes.CDLL, device: int) -> str:
-    content = ctypes.create_string_buffer(256)
-    return content.value.decode(errors="replace") if driver.cuDeviceGetName(content, 256, device) == 0 else ""

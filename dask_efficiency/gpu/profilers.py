@@ -27,12 +27,10 @@ class NotProfiled(RuntimeError):
 class RunningProfile(Protocol):
     """Profile of ours, from its beginning to its end."""
 
+    #: :func:`threading.get_ident` of its thread.
+    ident: int
     #: True once a user's profiler stopped waiting for it. It must not be stopped then.
     abandoned: bool
-
-    @property
-    def ident(self) -> int:
-        """:func:`threading.get_ident` of its thread."""
 
     def stop(self) -> None:
         """End it, in its own thread; safe to call twice."""

@@ -140,8 +140,7 @@ def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: i
 
 
 def _stretches(kind: int, laid: IntervalArrays, owners: Int64, span: int, start: int) -> NDArray[np.void]:
-    found = np.empty(len(laid.start), STRETCH)
-    rank = laid.start // span
+    found, rank = np.empty(len(laid.start), STRETCH), laid.start // span
     found["start"], found["end"] = laid.start - rank * span + start, laid.stop - rank * span + start
     found["owner"], found["label"] = owners[rank], kind
     return found

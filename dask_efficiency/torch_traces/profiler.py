@@ -41,7 +41,8 @@ class TorchProfile:
     def __init__(self) -> None:
         PROFILERS.enter(self)
         try:
-            self._ident = threading.get_ident()
+            #: Id of the profiled thread, as :func:`threading.get_ident`.
+            self.ident = threading.get_ident()
             torch: Any = sys.modules["torch"]
             self._profile: Any = torch.profiler.profile(**_settings(torch))
             self._profile.start()
@@ -55,11 +56,6 @@ class TorchProfile:
         #: True if a profiler of the user's gave up waiting for this one, which must not be stopped then.
         self.abandoned = False
         PROFILERS.began(self)
-
-    @property
-    def ident(self) -> int:
-        """Id of the profiled thread, as :func:`threading.get_ident`."""
-        return self._ident
 
     def stop(self) -> None:
         """End the profile, in its own thread. Safe to call twice: a profiler of the user's may have ended it."""

@@ -114,7 +114,7 @@ class TaskProfiles:
             return None
 
     def _begin(self, ts: TaskState) -> Callable[[], object] | None:
-        prefix, run = ts.prefix, ts.run_id
+        run = ts.run_id
         try:
             profile = TorchProfile()
         except NotProfiled as why:
@@ -123,8 +123,8 @@ class TaskProfiles:
         thread = threading.get_native_id()
         with self._lock:
             for who, prefixes in self._requests.items():
-                if prefix in prefixes:
-                    self._done[who, prefix] += 1
+                if ts.prefix in prefixes:
+                    self._done[who, ts.prefix] += 1
             self._running += 1
             self._unwritten += 1
             self._choose()
@@ -140,9 +140,8 @@ class TaskProfiles:
                     if self._closed:
                         return
                     if self._thread is None:
-                        self._thread = threading.Thread(
-                            target=self._writing, name="dask-efficiency-profiles", daemon=True
-                        )
+                        name = "dask-efficiency-profiles"
+                        self._thread = threading.Thread(target=self._writing, name=name, daemon=True)
                         self._thread.start()
                     self._ended.put((profile, run, thread))
                     ended = True
@@ -171,17 +170,15 @@ class TaskProfiles:
     def _writing(self) -> None:
         while (ended := self._ended.get()) is not None:
             profile, run, thread = ended
+            written = []
             try:
                 content = profile.export()
                 assert profile.stopped is not None
-                written = TaskProfile(run, thread, profile.start, profile.stopped, profile.started, content)
-                with self._lock:
-                    self._written.append(written)
-                    self._unwritten -= 1
-                continue
+                written = [TaskProfile(run, thread, profile.start, profile.stopped, profile.started, content)]
             except NotProfiled as why:
                 self._leave_out(str(why))
             except Exception as error:
                 self._fail(error)
             with self._lock:
+                self._written += written
                 self._unwritten -= 1

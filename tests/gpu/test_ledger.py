@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, GpuUse
 from dask_efficiency.gpu import ledger as ledger_module
-from dask_efficiency.gpu.ledger import MAX_LISTED, OTHER, OTHER_KERNELS, UNATTRIBUTED, GpuLedger, KernelTable
+from dask_efficiency.gpu.ledger import MAX_LISTED, OTHER, UNATTRIBUTED, GpuLedger, KernelTable
 from dask_efficiency.gpu.meter import BLOCKS, COPY, KERNEL, OPERATION, RETURNS, SPINS, GpuBatch, TaskId, TaskWindow
 from tests.gpu.scenes import (
     DEVICES,
@@ -367,7 +367,7 @@ def test_pairs_beyond_the_bound_are_other_kernels_of_their_prefix(monkeypatch: p
     for name in (1, 2, 3):
         table.add("x", name, 1, 10 * name)
     found = table.totals()
-    assert [(row.name, row.ns) for row in found] == [(OTHER_KERNELS, 30), ("b", 20), ("a", 10)]
+    assert [(row.name, row.ns) for row in found] == [(OTHER, 30), ("b", 20), ("a", 10)]
 
 
 def test_the_rest_below_the_top_is_one_sum() -> None:
@@ -377,5 +377,5 @@ def test_the_rest_below_the_top_is_one_sum() -> None:
         table.add("x", name, 2, name)
     found = table.totals()
     assert len(found) == MAX_LISTED + 1
-    assert found[-1] == (OTHER_KERNELS, OTHER_KERNELS, 10, 1 + 2 + 3 + 4 + 5)
+    assert found[-1] == (OTHER, OTHER, 10, 1 + 2 + 3 + 4 + 5)
     assert found[0].ns == MAX_LISTED + 5

@@ -19,23 +19,9 @@ from dask_efficiency.gpu.meter import BEGINS_GRAPH, CALL, COPY, ENDS_GRAPH, FILL
 MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
 #: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end, as
 #: did memcpy and memset: tests/gpu/cupti/test_decode.py has the figures of the headers of CUDA 12.1 to 13.5.
-KERNEL_OFFSETS: Mapping[str, int] = {
-    "start": 16,
-    "end": 24,
-    "deviceId": 40,
-    "streamId": 48,
-    "correlationId": 92,
-    "name": 104,
-}
-COPY_OFFSETS: Mapping[str, int] = {"start": 16, "end": 24, "deviceId": 32, "streamId": 40, "correlationId": 44}
-CALL_OFFSETS: Mapping[str, int] = {
-    "cbid": 4,
-    "start": 8,
-    "end": 16,
-    "threadId": 28,
-    "correlationId": 32,
-    "returnValue": 36,
-}
+KERNEL_OFFSETS = {"start": 16, "end": 24, "deviceId": 40, "streamId": 48, "correlationId": 92, "name": 104}
+COPY_OFFSETS = {"start": 16, "end": 24, "deviceId": 32, "streamId": 40, "correlationId": 44}
+CALL_OFFSETS = {"cbid": 4, "start": 8, "end": 16, "threadId": 28, "correlationId": 32, "returnValue": 36}
 
 
 class RecordLayout(NamedTuple):
@@ -113,18 +99,16 @@ def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[
     """Start of each record, in words; its kind; and 1 if a rest could not be read, else 0."""
     steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % 8 == 0}
     begins: list[int] = []
-    append, kind_at = begins.append, words.data
-    position, end, lost = 0, len(words), 0
+    kind_at, position, end, lost = words.data, 0, len(words), 0
     try:
         # Every step is at least two words long, so the loop ends.
         while position < end:
             step = steps[kind_at[position]]
-            append(position)
+            begins.append(position)
             position += step
     except KeyError:
         lost = 1
-    if position > end:
-        # The last record is cut off.
+    if position > end:  # the last record is cut off
         begins.pop()
         lost = 1
     at = np.array(begins, np.int64)
@@ -135,11 +119,10 @@ def _operations(
     words: NDArray[np.uint32], at: NDArray[np.int64], offsets: Mapping[str, int], activity: int
 ) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
     found = np.empty(len(at), OPERATION)
-    found["start"] = _long(words, at, offsets["start"])
-    found["end"] = _long(words, at, offsets["end"])
-    found["device"] = words[at + offsets["deviceId"] // 4]
-    found["stream"] = words[at + offsets["streamId"] // 4]
-    found["correlation"] = words[at + offsets["correlationId"] // 4]
+    for name in ("start", "end"):
+        found[name] = _long(words, at, offsets[name])
+    for name in ("device", "stream", "correlation"):
+        found[name] = words[at + offsets[f"{name}Id"] // 4]
     found["activity"], found["name"] = activity, -1
     if "name" not in offsets:
         return found, np.empty(0, np.uint64)

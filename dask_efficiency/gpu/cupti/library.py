@@ -135,7 +135,7 @@ def find(newest: int | None = None) -> str | None:
 
 
 def _loaded() -> str | None:
-    """Path of a libcupti that is loaded, by torch for example: two in one process would disturb each other."""
+    """Path of a libcupti that torch, for example, has loaded: two in one process would disturb each other."""
     try:
         lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:

@@ -133,14 +133,12 @@ class CuptiMeter(GpuMeter):
             raise MeterRefused(f"no libcupti found: install nvidia-cuda-cupti, or set {library.VARIABLE}")
         self.devices = {device.number: Device(device.uuid, device.name) for device in found}
         self._waiting = SPINS if any(device.spins for device in found if device.active) else BLOCKS
-        self._names = records.KernelNames()
-        self._lock = OnePool.lock
-        self._gaps = 0
+        self._names, self._lock = records.KernelNames(), OnePool.lock
+        self._gaps = self._known_until = 0
         self._sizes: dict[int, int] = {}
         #: Instant at which Kineto took CUPTI, monotonic nanoseconds; None while this meter has it.
         self._away_since: int | None = None
         self._closed = False
-        self._known_until = 0
         self._process = os.getpid()
         try:
             self._cupti = Cupti(path)
@@ -247,11 +245,9 @@ class CuptiMeter(GpuMeter):
 
     def _enable_calls(self) -> bool:
         """Record the listed calls; False if all are recorded: before CUDA 12.5 it is all or none."""
-        accepted = {
-            api: [self._cupti.enable_call(api, number) for number in numbers] for api, numbers in _CALLS.items()
-        }
+        accepted = [[self._cupti.enable_call(api, number) for number in numbers] for api, numbers in _CALLS.items()]
         # A version refuses numbers that were added after it, and the first number of a list is an old one.
-        filtered = all(results[0] for results in accepted.values())
+        filtered = all(results[0] for results in accepted)
         if not filtered:
             for api in _CALLS:
                 self._cupti.enable(api)

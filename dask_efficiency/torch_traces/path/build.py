@@ -31,11 +31,8 @@ def _gpu_edges(trace: RankTrace, region: Region, nodes: Nodes, positions: tuple[
     waited = np.full(len(nodes), NEVER)
     np.maximum.at(waited, syncs.target, nodes.at[syncs.source])
     own, *to_work = work_edges(trace, nodes, positions, work, alone, waited[positions[0][work.event]])
-    return _one_edge_a_pair(nodes, joined([own, syncs, *to_work]))
-
-
-def _one_edge_a_pair(nodes: Nodes, edges: Edges) -> Edges:
-    """Keep of each pair of nodes the last edge, at the place of the first, and no edge that goes back in time."""
+    edges = joined([own, syncs, *to_work])
+    # Of each pair of nodes the last edge stays, at the place of the first, and no edge that goes back in time.
     edges = edges.take(nodes.at[edges.source] <= nodes.at[edges.target])
     pair: Int64 = edges.source.astype(np.int64) * len(nodes) + edges.target
     _, first = np.unique(pair, return_index=True)

@@ -73,7 +73,12 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
     if execution is None:
         raise ValueError(f"{trace.path}: it was read without an execution trace; give load_kineto an execution_trace")
     nodes = execution.nodes
-    event = _events_of(trace, execution, region)
+    # by record function; missing where it was not recorded or is outside of the region
+    events = trace.events
+    rows = np.arange(len(events)) if region is None else region.rows
+    rows = rows[(events.category[rows] == Category.OPERATOR) & (events.record_function[rows] > 0)]
+    place = first_with(events.record_function[rows], nodes.record_function)
+    event = np.append(rows, MISSING)[place].astype(np.int32)
     # Chakra's nodes on a GPU are no operators in Kineto's trace, but have a duration; the others pass on dependencies
     has_durations = region is None and bool((nodes.duration != MISSING).any())
     known = nodes.operator & ((event != MISSING) | has_durations)
@@ -92,15 +97,6 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
     own = rows.astype(np.int32), event[rows], nodes.name[rows]
     operators = DataOperators(*own, start, stop, duration, ready, earliest + origin)
     return DataFlow(execution, operators, dependencies, longest)
-
-
-def _events_of(trace: RankTrace, execution: ExecutionTrace, region: Region | None) -> Int32:
-    """Row of each node's event, by record function; MISSING where it was not recorded or is outside of the region."""
-    events = trace.events
-    rows = np.arange(len(events)) if region is None else region.rows
-    rows = rows[(events.category[rows] == Category.OPERATOR) & (events.record_function[rows] > 0)]
-    place = first_with(events.record_function[rows], execution.nodes.record_function)
-    return np.append(rows, MISSING)[place].astype(np.int32)
 
 
 def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64, Int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from weakref import WeakKeyDictionary
@@ -68,20 +69,11 @@ def read_profile(profile: TaskProfile, name: str) -> _ProfiledRun | None:
     if not own_thread.any():
         return None
     rows = _own(events, own_thread, start, stop)
-    process = int(events.process[own_thread.argmax()])
-    last = {
-        "index": int(events.index.max()) + 1,
-        "category": Category.ANNOTATION,
-        "name": len(trace.names),
-        "start": start,
-        "stop": stop,
-        "process": process,
-        "thread": profile.thread,
-    }
-    columns = {
-        column: np.append(values, np.array([last.get(column, MISSING)], values.dtype))
-        for column, values in events.columns().items()
-    }
+    last = {"index": events.index.max() + 1, "category": Category.ANNOTATION, "name": len(trace.names), "start": start}
+    last |= {"stop": stop, "process": events.process[own_thread.argmax()], "thread": profile.thread}
+    columns = events.columns()
+    for column, values in columns.items():
+        columns[column] = np.append(values, np.array([last.get(column, MISSING)], values.dtype))
     whole = replace(trace, events=Events(**columns), names=(*trace.names, name))
     return _ProfiledRun(whole, Region(start, stop, rows, name), ahead)
 
@@ -141,18 +133,11 @@ def with_gpu_times(trace: RunTrace) -> RunTrace:
     """Fill in ``gpu_ns`` of runs from their profiles, during which the GPU's meter is off; damaged ones are skipped."""
     gpu_ns = trace.runs.gpu_ns.copy()
     for profile in trace.profiles:
-        found = _read(trace, profile)
-        seen = None if found is None else found.gpu_ns
-        if seen is not None:
-            gpu_ns[profile.run] = seen
+        with suppress(KinetoFileError):
+            found = read_profile(profile, _name(trace, profile))
+            if found is not None and (seen := found.gpu_ns) is not None:
+                gpu_ns[profile.run] = seen
     return replace(trace, runs=replace(trace.runs, gpu_ns=gpu_ns)) if trace.profiles else trace
-
-
-def _read(trace: RunTrace, profile: TaskProfile) -> _ProfiledRun | None:
-    try:
-        return read_profile(profile, _name(trace, profile))
-    except KinetoFileError:
-        return None
 
 
 def _name(trace: RunTrace, profile: TaskProfile) -> str:
@@ -165,26 +150,23 @@ def _stretches(trace: RunTrace, profile: TaskProfile) -> list[_Stretch]:
     stretches = _READ.get(profile)
     if stretches is None:
         found = read_profile(profile, _name(trace, profile))
-        stretches = _READ[profile] = [] if found is None else _stretches_of(found)
+        stretches = _READ[profile] = []
+        if found is not None:
+            tiled = tile(build_graph(found.trace, found.region))
+            # One for each operator: neighbours of one kind are joined.
+            first = np.flatnonzero(np.diff(tiled.kind, prepend=np.int8(MISSING)))
+            start: Int64 = tiled.start[first] + found.ahead
+            stop: Int64 = np.append(tiled.start[first[1:]], tiled.stop[-1:]) + found.ahead
+            stretches += zip(tiled.kind[first].tolist(), start.tolist(), stop.tolist(), strict=True)
     return stretches
-
-
-def _stretches_of(found: _ProfiledRun) -> list[_Stretch]:
-    tiled = tile(build_graph(found.trace, found.region))
-    # One for each operator: neighbours of one kind are joined.
-    first = np.flatnonzero(np.diff(tiled.kind, prepend=np.int8(MISSING)))
-    start: Int64 = tiled.start[first] + found.ahead
-    stop: Int64 = np.append(tiled.start[first[1:]], tiled.stop[-1:]) + found.ahead
-    return list(zip(tiled.kind[first].tolist(), start.tolist(), stop.tolist(), strict=True))
 
 
 def _expanded(block: list[SegmentRow], stretches: list[_Stretch]) -> Iterator[SegmentRow]:
     """Consecutive segments of one run's computing, replaced by stretches where there are any."""
     _, _, _, *rest = block[0]
     start, stop = block[0][1], block[-1][2]
-    inside = [
-        (kind, max(first, start), min(last, stop)) for kind, first, last in stretches if first < stop and last > start
-    ]
+    some = (stretch for stretch in stretches if stretch[1] < stop and stretch[2] > start)
+    inside = [(kind, max(first, start), min(last, stop)) for kind, first, last in some]
     if not inside:
         yield from block
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,8 @@ class StreamWork(NamedTuple):
     asked: Int64
     start: Int64
 
-    def take(self, which: NDArray[np.bool_]) -> StreamWork:
-        """Rows of a mask."""
+    def take(self, which: NDArray[Any]) -> StreamWork:
+        """Rows by position or mask."""
         return StreamWork(*(column[which] for column in self))
 
 
@@ -42,12 +42,9 @@ def stream_work(trace: RankTrace) -> StreamWork:
     """All work on GPUs of a trace."""
     events = trace.events
     rows = np.flatnonzero(events.is_gpu_work)
-    stream = rank_pairs(events.device[rows], events.stream[rows])
-    start = events.start[rows]
-    order = np.lexsort((start, stream))
-    rows, stream, start = rows[order], stream[order], start[order]
-    call = events.call[rows]
-    return StreamWork(rows, stream, np.where(call != MISSING, events.start[call], start), start)
+    stream, start, call = rank_pairs(events.device[rows], events.stream[rows]), events.start[rows], events.call[rows]
+    asked = np.where(call != MISSING, events.start[call], start)
+    return StreamWork(rows, stream, asked, start).take(np.lexsort((start, stream)))
 
 
 def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:

@@ -35,8 +35,7 @@ class RawStretches(NamedTuple):
     def cut(self, at: Int64) -> RawStretches:
         """Cut stretches at more instants."""
         bounds = np.sort(np.concatenate([self.bounds, np.clip(at, self.bounds[0], self.bounds[-1])]))
-        which = np.searchsorted(self.bounds, bounds[:-1], side="right") - 1
-        which = np.minimum(which, len(self.kind) - 1)
+        which = np.minimum(np.searchsorted(self.bounds, bounds[:-1], side="right"), len(self.kind)) - 1
         return RawStretches(bounds, self.kind[which], self.event[which], self.inferred[which], self.on_thread_of[which])
 
 
@@ -71,7 +70,7 @@ class TorchStretches(ColumnTable):
     def seconds(self) -> dict[Kind, float]:
         """Seconds by kind, the largest first."""
         nanoseconds = np.bincount(self.kind, weights=self.stop - self.start, minlength=len(KINDS))
-        found = np.flatnonzero(np.bincount(self.kind, minlength=len(KINDS)))
+        found = np.unique(self.kind)
         return {KINDS[i]: float(nanoseconds[i]) / 1e9 for i in found[np.argsort(-nanoseconds[found], kind="stable")]}
 
 
