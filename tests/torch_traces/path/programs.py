@@ -8,6 +8,9 @@ from typing import Any
 
 from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
+from dask_efficiency.torch_traces.path.region import find_region
 
 Event = dict[str, Any]
 
@@ -34,6 +37,12 @@ def work(
     when = {"ts": start, "dur": stop - start, "pid": device, "tid": stream}
     args = {"device": device, "stream": stream, "correlation": number}
     return {"ph": "X", "cat": cat, "name": name, **when, "args": args}
+
+
+def graph_of(
+    trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None, **options: Any
+) -> TorchGraph:
+    return build_graph(trace, find_region(trace, annotation, instance), **options)
 
 
 def written(text: str) -> list[Event]:
@@ -64,6 +73,30 @@ def written(text: str) -> list[Event]:
             cat = "user_annotation" if name.startswith(("ProfilerStep", "gloo:", "enumerate")) else "cpu_op"
             events.append(on_cpu(name, start, stop, cat=cat, **lane))
     return events
+
+
+def edges_of(text: str) -> dict[tuple[str, str], tuple[EdgeKind, int, int]]:
+    """Edges of a graph of all that is written: by the two instants ("3" is where row 3 begins, "3." where it ends), the
+    kind, the microseconds, and the row whose time it is.
+    """
+    graph = graph_of(rank_of(written(text)), infer=False)
+    nodes, edges = graph.nodes, graph.edges
+    instants = [
+        f"{event}" if is_start else f"{event}."
+        for event, is_start in zip(nodes.event.tolist(), nodes.is_start.tolist(), strict=True)
+    ]
+    found = {}
+    for source, target, kind, weight, event in zip(
+        *(getattr(edges, name).tolist() for name in ("source", "target", "kind", "weight", "event")), strict=True
+    ):
+        pair = instants[source], instants[target]
+        assert pair not in found
+        found[pair] = EdgeKind(kind), weight // 1000, event
+    return found
+
+
+def of_kind(edges: dict[tuple[str, str], tuple[EdgeKind, int, int]], kind: EdgeKind) -> dict[tuple[str, str], int]:
+    return {pair: weight for pair, (of, weight, _) in edges.items() if of is kind}
 
 
 class Program:

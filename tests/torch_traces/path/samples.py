@@ -12,11 +12,9 @@ import numpy as np
 from dask_efficiency.torch_traces import TorchCriticalPath, load_kineto
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
-from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
-from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace, RankTrace
 from dask_efficiency.torch_traces.path.graph import Nodes, TorchGraph
-from dask_efficiency.torch_traces.path.region import find_region
-from tests.torch_traces.path.programs import rank_of, written
+from tests.torch_traces.path.programs import graph_of, rank_of, written
 
 TESTS = Path(__file__).parents[2]
 RECORDED = {
@@ -29,6 +27,11 @@ RECORDED = {
 }
 #: The annotation that HTA's own tests ask for.
 ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
+
+
+def recorded_rank(name: str) -> RankTrace:
+    """The first rank of a file in ``tests/data/kineto``."""
+    return load_kineto(TESTS / f"data/kineto/{name}.json.gz").ranks[0]
 
 
 @cache
@@ -73,8 +76,7 @@ def two_kernels(*, data_loading: tuple[str, ...] = (), gemm: int = 30, rank: int
         "cudaDeviceSynchronize 40-90 #3, aten::add 95-100, "
         f"void_gemm<float>(int) 20-{20 + gemm} #1, relu {25 + gemm}-85 #2"
     )
-    trace = replace(rank_of(events), rank=rank)
-    return build_graph(trace, find_region(trace), data_loading=data_loading)
+    return graph_of(replace(rank_of(events), rank=rank), data_loading=data_loading)
 
 
 def node(nodes: Nodes, event: int, *, is_start: bool) -> int:

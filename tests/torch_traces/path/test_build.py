@@ -1,23 +1,15 @@
 """The whole graph of a trace."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from dask_efficiency.torch_traces.kineto.load import load_kineto
-from dask_efficiency.torch_traces.kineto.trace import RankTrace
-from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
-from dask_efficiency.torch_traces.path.region import find_region
-from tests.torch_traces.path.programs import rank_of, written
+from tests.torch_traces.path.programs import edges_of, graph_of, of_kind, rank_of, written
 from tests.torch_traces.path.random_traces import random_trace
-from tests.torch_traces.path.small_traces import edges_of, of_kind
+from tests.torch_traces.path.samples import TESTS, recorded_rank
 
-DATA = Path(__file__).parents[2] / "data" / "kineto"
-RECORDED = sorted(path.name for path in DATA.glob("*.json.gz"))
+RECORDED = sorted(path.name.partition(".")[0] for path in (TESTS / "data/kineto").glob("*.json.gz"))
 
 
 def check(graph: TorchGraph) -> None:
@@ -44,22 +36,16 @@ def check(graph: TorchGraph) -> None:
     assert sum(summary(graph, along).values()) == pytest.approx(1 if edges.weight[along].sum() else 0)
 
 
-def graph_of(trace: RankTrace, annotation: str = "", *, infer: bool = True) -> TorchGraph:
-    return build_graph(trace, find_region(trace, annotation), infer=infer)
-
-
 @pytest.mark.parametrize("name", RECORDED)
 def test_graphs_of_recorded_traces_lead_forward_in_time(name: str) -> None:
-    trace = load_kineto(str(DATA / name)).ranks[0]
-    graph = graph_of(trace)
+    graph = graph_of(recorded_rank(name))
     check(graph)
     assert len(graph.edges) > 0
 
 
-def test_graphs_of_random_traces_lead_forward_in_time(tmp_path: Path) -> None:
+def test_graphs_of_random_traces_lead_forward_in_time() -> None:
     for seed in range(60):
-        (tmp_path / "trace.json").write_text(json.dumps(random_trace(seed)))
-        check(graph_of(load_kineto(str(tmp_path / "trace.json")).ranks[0]))
+        check(graph_of(rank_of(random_trace(seed)["traceEvents"])))
 
 
 def test_an_empty_trace_has_an_empty_graph() -> None:

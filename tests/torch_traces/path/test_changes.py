@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.kineto.trace import Category
-from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import (
     NodeWaits,
     Rewired,
@@ -25,9 +24,8 @@ from dask_efficiency.torch_traces.path.changes import (
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.ordering import CycleError
-from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
-from tests.torch_traces.path.programs import rank_of, written
+from tests.torch_traces.path.programs import graph_of, rank_of, written
 from tests.torch_traces.path.samples import node, recorded, two_kernels
 
 SYNC_END, ADD_END, GEMM_END, RELU = 4, 5, 6, 7
@@ -207,7 +205,7 @@ def test_the_ranks_of_a_job_wait_for_the_last_one_in_a_changed_run_too() -> None
 
 def test_without_data_loading_torchs_loaders_take_no_time() -> None:
     trace = rank_of(written("enumerate(DataLoader)#_ 0-20, aten::stack 0-20, aten::mm 20-30"))
-    graph = changed(build_graph(trace, find_region(trace)), TorchChanges({}, ("data-loading",)))
+    graph = changed(graph_of(trace), TorchChanges({}, ("data-loading",)))
     assert graph.region.stop - graph.region.start == 10_000
 
 

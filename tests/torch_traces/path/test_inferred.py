@@ -1,22 +1,16 @@
 """Without synchronisation events the same is found as with them."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
-from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.tiling import tile
-from tests.torch_traces.path.programs import Event, Program, call, rank_of, work, written
-
-DATA = Path(__file__).parents[2] / "data" / "kineto"
-FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
+from tests.torch_traces.path.programs import Event, Program, call, graph_of, rank_of, work, written
+from tests.torch_traces.path.samples import ALEX, recorded_rank
 
 #: How far a share may be from that of the same trace with synchronisation events.
 MAX_MOVED = 0.02
@@ -26,10 +20,6 @@ def without_syncs(trace: RankTrace) -> RankTrace:
     category = trace.events.category
     category = np.where(category == Category.SYNC, Category.OTHER, category).astype(np.int8)
     return replace(trace, events=replace(trace.events, category=category))
-
-
-def graph_of(trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None) -> TorchGraph:
-    return build_graph(trace, find_region(trace, annotation, instance))
 
 
 def shares(graph: TorchGraph) -> dict[str, float]:
@@ -58,12 +48,12 @@ def waited(events: list[Event]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("file", "annotation", "instance"),
-    [("alexnet", "", None), ("alexnet", FORWARD, 1), ("event_sync", "ProfilerStep", 0)],
+    [("alexnet", "", None), ("alexnet", ALEX, 1), ("event_sync", "ProfilerStep", 0)],
 )
 def test_recorded_traces_are_explained_as_well_without_their_synchronisations(
     file: str, annotation: str, instance: int | None
 ) -> None:
-    trace = load_kineto(str(DATA / f"{file}.json.gz")).ranks[0]
+    trace = recorded_rank(file)
     inferred = graph_of(without_syncs(trace), annotation, instance)
     assert moved(graph_of(trace, annotation, instance), inferred) <= MAX_MOVED
 
@@ -82,8 +72,7 @@ def test_without_inference_these_programs_are_explained_otherwise() -> None:
     program = Program(1)
     program.train(4)
     recorded = graph_of(rank_of([*program.events, *program.syncs]))
-    trace = rank_of(program.events)
-    assert moved(recorded, build_graph(trace, find_region(trace), infer=False)) > MAX_MOVED
+    assert moved(recorded, graph_of(rank_of(program.events), infer=False)) > MAX_MOVED
 
 
 LAUNCHED = "aten::mm 0-20, cudaLaunchKernel 5-8 #1, gemm 9-60 #1"

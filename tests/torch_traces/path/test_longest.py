@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import Edges, Nodes, Region, TorchGraph
 from dask_efficiency.torch_traces.path.longest import BOUNDS, Bound, breakdown, longest_path, path_edges, summary
-from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.path import programs
 from tests.torch_traces.path.programs import rank_of, written
 
 NODES = 8
@@ -63,8 +62,7 @@ EVERYTHING = """enumerate(DataLoader)#next 0-20, aten::add 20-32, cudaLaunchKern
 
 
 def test_shares_are_those_of_a_path_worked_by_hand() -> None:
-    trace = rank_of(written(EVERYTHING))
-    graph = build_graph(trace, find_region(trace), data_loading=["DataLoader"])
+    graph = programs.graph_of(rank_of(written(EVERYTHING)), data_loading=["DataLoader"])
     edges = path_edges(graph, longest_path(graph))
     assert summary(graph, edges) == pytest.approx(
         {
@@ -88,7 +86,6 @@ def test_shares_are_those_of_a_path_worked_by_hand() -> None:
 
 
 def test_nodes_that_no_edge_joins_are_no_path() -> None:
-    trace = rank_of(written(EVERYTHING))
-    graph = build_graph(trace, find_region(trace))
+    graph = programs.graph_of(rank_of(written(EVERYTHING)))
     with pytest.raises(ValueError, match="no edge of the path leaves node 0"):
         path_edges(graph, np.array([0, len(graph.nodes) - 1], np.int32))

@@ -1,26 +1,21 @@
 """Costs of memory and data by name, on the path and off it."""
 
-from pathlib import Path
-
 import pytest
 
 from dask_efficiency.runs.path.kinds import Kind
-from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
-from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.stalls import stalls
 from dask_efficiency.torch_traces.path.tiling import tile
-from tests.torch_traces.path.programs import rank_of, written
+from tests.torch_traces.path.programs import graph_of, rank_of, written
+from tests.torch_traces.path.samples import recorded_rank
 
-DATA = Path(__file__).parents[2] / "data" / "kineto"
 NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 Sums = dict[str, tuple[int, float, float]]
 
 
 def found(trace: RankTrace, annotation: str = "") -> Sums:
     """By name: count, microseconds in all, and those on the path."""
-    graph = build_graph(trace, find_region(trace, annotation))
+    graph = graph_of(trace, annotation)
     rows = stalls([(graph, tile(graph))]).items()
     return {name: (count, pytest.approx(total * 1e6), pytest.approx(path * 1e6)) for name, (count, total, path) in rows}
 
@@ -46,9 +41,9 @@ def test_an_event_that_began_before_the_window_counts_from_its_start() -> None:
 
 # AlexNet's whole trace has 24 cudaMalloc and 15 cudaFree.
 def test_recorded_traces_show_their_stalls() -> None:
-    trace = load_kineto(str(DATA / "alexnet.json.gz")).ranks[0]
+    trace = recorded_rank("alexnet")
     counts = {name: row[0] for name, row in found(trace).items()}
     assert counts == {"cudaMalloc": 24, "cudaFree": 15, "cudaHostAlloc": 1}
-    graph = build_graph(trace, find_region(trace))
+    graph = graph_of(trace)
     path = sum(stall.path_seconds for stall in stalls([(graph, tile(graph))]).values())
     assert path == pytest.approx(tile(graph).seconds()[Kind.COMPUTE_NONCPU])

@@ -1,21 +1,17 @@
 """Queues are as long as calls and kernels say."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.streams import MAX_KERNEL_DELAY, QueueLengths, queue_lengths
-from tests.torch_traces.path.programs import Program, rank_of, written
-from tests.torch_traces.path.small_traces import edges_of, of_kind
-
-DATA = Path(__file__).parents[2] / "data" / "kineto"
+from tests.torch_traces.path.programs import Program, edges_of, of_kind, rank_of, written
+from tests.torch_traces.path.samples import recorded_rank
 
 EVENTS = "cudaLaunchKernel 0-2 #1, cudaGraphLaunch 3-4 #2, a 5-9 #1, b 10-12 #2, c 10-14 #2 @20"
 
@@ -45,7 +41,7 @@ def test_a_trace_without_work_has_no_queues() -> None:
     [("alexnet", {7: (182, 18), 20: (14, 2)}), ("event_sync", {7: (10, 1)}), ("h100", {7: (122, 1)})],
 )
 def test_recorded_queues_are_those_that_hta_finds(file: str, expected: dict[int, tuple[int, int]]) -> None:
-    lengths = queue_lengths(load_kineto(str(DATA / f"{file}.json.gz")).ranks[0])
+    lengths = queue_lengths(recorded_rank(file))
     found = {
         stream: (int((lengths.stream == stream).sum()), int(lengths.length[lengths.stream == stream].max()))
         for stream in np.unique(lengths.stream).tolist()

@@ -3,7 +3,7 @@
 import pytest
 
 from dask_efficiency.torch_traces.path.graph import EdgeKind
-from tests.torch_traces.path.small_traces import edges_of, of_kind
+from tests.torch_traces.path.programs import edges_of, of_kind
 
 #: Events, and the instants of work and of what waited for it.
 SCENES = {

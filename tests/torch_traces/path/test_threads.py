@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind
 from dask_efficiency.torch_traces.path.threads import CallStacks, call_stacks
-from tests.torch_traces.path.programs import rank_of, written
-from tests.torch_traces.path.small_traces import edges_of
+from tests.torch_traces.path.programs import edges_of, rank_of, written
 
 
 def stacks_of(trace: RankTrace) -> CallStacks:

@@ -1,7 +1,6 @@
 """The walk tiles every window exactly, and each stretch is what it is called."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,23 +9,17 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.torch_traces.kineto.load import load_kineto
-from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK
 from dask_efficiency.torch_traces.path import roles
-from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
-from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.stretches import TorchStretches
 from dask_efficiency.torch_traces.path.tiling import tile
-from tests.torch_traces.path.programs import Program, call, on_cpu, rank_of, work, written
+from tests.torch_traces.path.programs import Program, call, graph_of, on_cpu, rank_of, work, written
 from tests.torch_traces.path.random_traces import random_trace
+from tests.torch_traces.path.samples import ALEX, TESTS, recorded_rank
 
-FILES = sorted((Path(__file__).parents[2] / "data" / "kineto").glob("*.gz"))
+FILES = sorted(path.name.partition(".")[0] for path in (TESTS / "data/kineto").glob("*.gz"))
 CPU = (Kind.COMPUTE_CPU, Kind.COMPUTE_NONCPU, Kind.DATA_LOADING)
-
-
-def graph_of(trace: RankTrace, annotation: str = "", instance: int | None = None) -> TorchGraph:
-    return build_graph(trace, find_region(trace, annotation, instance))
 
 
 def wrong(graph: TorchGraph, stretches: TorchStretches) -> Iterator[str]:
@@ -198,14 +191,13 @@ def test_a_kernel_late_on_an_idle_stream_waited_for_another_stream() -> None:
 
 def test_patterns_of_data_loading_are_added_to_those_of_torchs_loaders() -> None:
     trace = rank_of(written("enumerate(DataLoader)#_ 0-20, read_file 20-30, aten::mm 30-40"))
-    graph = build_graph(trace, find_region(trace), data_loading=("read_",))
+    graph = graph_of(trace, data_loading=("read_",))
     assert tiling_of(graph).endswith("20: data-loading read_file, 30: compute-cpu aten::mm, 40")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
-def test_recorded_traces_are_tiled(path: Path) -> None:
-    trace = load_kineto(str(path)).ranks[0]
-    graph = graph_of(trace)
+@pytest.mark.parametrize("name", FILES)
+def test_recorded_traces_are_tiled(name: str) -> None:
+    graph = graph_of(recorded_rank(name))
     seconds = correct_tiling(graph).seconds()
     assert Kind.UNATTRIBUTED not in seconds
     assert sum(seconds.values()) == pytest.approx((graph.region.stop - graph.region.start) / 1e9)
@@ -214,8 +206,7 @@ def test_recorded_traces_are_tiled(path: Path) -> None:
 # By hand from the file: the last 884 us of the forward pass are one cudaDeviceSynchronize, and kernels run without a
 # pause but for gaps of 1 to 4 us from 32.31 to 36.08 ms, when the pass ends at 36.36 ms.
 def test_alexnets_forward_pass_waits_for_the_gpu_at_its_end_and_for_memory_before() -> None:
-    trace = load_kineto(str(FILES[0].with_name("alexnet.json.gz"))).ranks[0]
-    graph = graph_of(trace, "[param|pytorch.model.alex_net|0|0|0|measure|forward]", 1)
+    graph = graph_of(recorded_rank("alexnet"), ALEX, 1)
     milliseconds = {str(kind): seconds * 1e3 for kind, seconds in tile(graph).seconds().items()}
     assert milliseconds["compute-noncpu"] == pytest.approx(31.525)
     assert milliseconds["gpu-compute"] == pytest.approx(3.712)
