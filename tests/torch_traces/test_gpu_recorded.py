@@ -1,6 +1,6 @@
 """The ledger of what Kineto recorded on real GPUs, against sums that are made without it."""
 
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,7 +121,7 @@ def fed(trace: Recorded, flushes: int) -> tuple[GpuLedger, dict[TaskId, GpuUse]]
 
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("flushes", [1, FLUSHES])
-def test_the_time_of_the_device_is_that_of_the_recorded_operations(name: str, flushes: int) -> None:
+def test_the_time_of_device_and_tasks_is_that_of_the_recorded_operations(name: str, flushes: int) -> None:
     trace = recorded(name)
     totals = fed(trace, flushes)[0].totals()
     (device,) = totals.devices
@@ -132,20 +132,13 @@ def test_the_time_of_the_device_is_that_of_the_recorded_operations(name: str, fl
     assert sum(device.shares.values()) == device.kernels + device.copies
     assert totals.kernel_ns == totals.attributed_ns == int((kernels["end"] - kernels["start"]).sum())
     assert totals.coverage == 1
-
-
-@pytest.mark.parametrize("name", RECORDED)
-@pytest.mark.parametrize("flushes", [1, FLUSHES])
-def test_each_task_has_the_kernels_that_its_calls_asked_for(name: str, flushes: int) -> None:
-    trace = recorded(name)
+    # each task has the kernels that its calls asked for
     asked = {int(call["correlation"]): int(call["start"]) for call in trace.calls if call["correlation"]}
-    expected: dict[str, int] = defaultdict(int)
-    for row in trace.operations[trace.operations["activity"] == KERNEL]:
+    expected: Counter[str] = Counter()
+    for row in kernels:
         begun = asked[int(row["correlation"])]
-        index = max(i for i, window in enumerate(trace.windows) if window.task.start <= begun)
-        expected[f"task-{index}"] += int(row["end"] - row["start"])
-    found = {kernel.prefix: kernel.ns for kernel in fed(trace, flushes)[0].totals().kernels}
-    assert found == expected
+        expected[max(w for w in trace.windows if w.task.start <= begun).key] += int(row["end"] - row["start"])
+    assert {kernel.prefix: kernel.ns for kernel in totals.kernels} == expected
 
 
 @pytest.mark.parametrize("name", RECORDED)

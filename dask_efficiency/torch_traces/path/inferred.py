@@ -171,7 +171,11 @@ def _waits(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     for stream in range(len(queues.first) - 1):
         yield _ended_in_time(trace, queues.last(np.full(len(calls), stream), trace.events.start[calls]), calls)
     yield _for_stream(trace, queues, calls := of(CallKind.STREAM_WAIT), calls)
-    yield _for_stream(trace, queues, calls := of(CallKind.EVENT_WAIT), _last_records(trace, calls))
+    # The trace does not name the event: the last one that was recorded on any thread, or else by the call itself.
+    calls = of(CallKind.EVENT_WAIT)
+    records = trace.events.by_start(np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD))
+    last = _last_before(trace.events, records, calls)
+    yield _for_stream(trace, queues, calls, np.where(last != MISSING, last, calls))
     yield _for_own_copies(trace, of(CallKind.COPY, CallKind.COPY_ASYNC))
     yield _for_any_work(trace, queues, of(CallKind.FREE))
     yield _for_room(trace, queues, np.flatnonzero(inside))
@@ -189,14 +193,6 @@ def _for_stream(trace: RankTrace, queues: StreamQueues, calls: _Rows, asking: _R
     better = ~during & (other != MISSING) & (ended > start)
     better &= (stop - ended <= MAX_RETURN) & (stop - start > MAX_RETURN)
     return _ended_in_time(trace, np.where(better, other, work), calls)
-
-
-def _last_records(trace: RankTrace, calls: _Rows) -> _Rows:
-    """Call that recorded an event last before each call, or else that itself: the trace does not name the event."""
-    events = trace.events
-    records = events.by_start(np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD))
-    which = np.searchsorted(events.start[records], events.start[calls]) - 1
-    return np.where(which >= 0, np.append(records, MISSING)[which], calls)
 
 
 def _for_own_copies(trace: RankTrace, calls: _Rows) -> _Waits:
@@ -240,8 +236,10 @@ def _between_streams(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     if not len(calls):
         return
     queues, at = StreamQueues.of(trace), events.start[calls]
-    # The last recorded event stands for work of its stream; the stream that waits is another one.
-    recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
+    # The event that a thread recorded last stands for work of its stream; the stream that waits is another one.
+    records, recorded = np.flatnonzero(kinds == CallKind.EVENT_RECORD), np.full(len(calls), MISSING, np.int64)
+    for here, there in by_thread(events, calls, records):
+        recorded[here] = _last_before(events, events.by_start(records[there]), calls[here])
     recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
     meant = queues.used_by(calls, recorded_at)
     held_back = queues.next_of_thread(calls, at, meant)
@@ -263,12 +261,7 @@ def _between_streams(trace: RankTrace, inside: Bool) -> Iterator[_Waits]:
     yield _Waits(last[last != MISSING], held_back[last != MISSING])
 
 
-def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:
-    """The last call on the same thread that recorded an event before each of some calls; missing if there is none."""
-    events = trace.events
-    found = np.full(len(calls), MISSING, np.int64)
-    for here, there in by_thread(events, calls, records):
-        mine = events.by_start(records[there])
-        which = np.searchsorted(events.start[mine], events.start[calls[here]]) - 1
-        found[here] = np.where(which >= 0, np.append(mine, MISSING)[which], MISSING)
-    return found
+def _last_before(events: Events, records: _Rows, calls: _Rows) -> Int64:
+    """The last of some calls, in order of time, that begins before each of others; missing if there is none."""
+    which = np.searchsorted(events.start[records], events.start[calls]) - 1
+    return np.where(which >= 0, np.append(records, MISSING)[which], MISSING)

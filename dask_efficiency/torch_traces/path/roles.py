@@ -55,46 +55,25 @@ class CallKind(IntEnum):
 
 #: By name without the prefix of the API (CUDA's runtime or driver, HIP) and the marks of versions.
 _KINDS = {
-    "DeviceSynchronize": CallKind.DEVICE_WAIT,
-    "ThreadSynchronize": CallKind.DEVICE_WAIT,
-    "CtxSynchronize": CallKind.DEVICE_WAIT,
+    **dict.fromkeys(("DeviceSynchronize", "ThreadSynchronize", "CtxSynchronize"), CallKind.DEVICE_WAIT),
     "StreamSynchronize": CallKind.STREAM_WAIT,
     "EventSynchronize": CallKind.EVENT_WAIT,
     "EventQuery": CallKind.EVENT_QUERY,
-    "EventRecord": CallKind.EVENT_RECORD,
-    "EventRecordWithFlags": CallKind.EVENT_RECORD,
+    **dict.fromkeys(("EventRecord", "EventRecordWithFlags"), CallKind.EVENT_RECORD),
     "StreamWaitEvent": CallKind.STREAM_WAITS_EVENT,
     "MemcpyWithStream": CallKind.COPY,
-    "Malloc": CallKind.ALLOCATE,
-    "MallocAsync": CallKind.ALLOCATE,
-    "MallocManaged": CallKind.ALLOCATE,
-    "MallocPitch": CallKind.ALLOCATE,
-    "MallocHost": CallKind.ALLOCATE,
-    "MallocFromPoolAsync": CallKind.ALLOCATE,
-    "HostAlloc": CallKind.ALLOCATE,
-    "HostMalloc": CallKind.ALLOCATE,
-    "HostRegister": CallKind.ALLOCATE,
-    "MemAlloc": CallKind.ALLOCATE,
-    "MemAllocAsync": CallKind.ALLOCATE,
-    "MemAllocHost": CallKind.ALLOCATE,
-    "MemCreate": CallKind.ALLOCATE,
-    "MemMap": CallKind.ALLOCATE,
-    "Free": CallKind.FREE,
-    "FreeHost": CallKind.FREE,
-    "HostFree": CallKind.FREE,
-    "MemFree": CallKind.FREE,
-    "MemFreeHost": CallKind.FREE,
+    **dict.fromkeys(("Malloc", "MallocAsync", "MallocManaged", "MallocPitch", "MallocHost"), CallKind.ALLOCATE),
+    **dict.fromkeys(("MallocFromPoolAsync", "HostAlloc", "HostMalloc", "HostRegister"), CallKind.ALLOCATE),
+    **dict.fromkeys(("MemAlloc", "MemAllocAsync", "MemAllocHost", "MemCreate", "MemMap"), CallKind.ALLOCATE),
+    **dict.fromkeys(("Free", "FreeHost", "HostFree", "MemFree", "MemFreeHost"), CallKind.FREE),
 }
 
-#: Kinds of calls in which a thread may wait for the GPU.
-BLOCKING = (
-    CallKind.DEVICE_WAIT,
-    CallKind.STREAM_WAIT,
-    CallKind.EVENT_WAIT,
-    CallKind.EVENT_QUERY,
-    CallKind.COPY,
-    CallKind.COPY_ASYNC,
-)
+#: Calls that do nothing but wait for the GPU, and copies that wait.
+WAITS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)
+#: Calls that tell a program that work on a GPU is done.
+TELL_DONE = (*WAITS, CallKind.EVENT_QUERY)
+#: Calls in which a thread may wait for the GPU.
+BLOCKING = (*TELL_DONE, CallKind.COPY_ASYNC)
 
 
 def kind_of_call(name: str) -> CallKind:
@@ -152,13 +131,8 @@ def cpu_collectives(trace: RankTrace) -> Bool:
     return np.isin(trace.events.category, NAMED_BY_PROGRAMS) & of_name
 
 
-#: Calls that do nothing but wait for the GPU, and copies that wait.
-WAITS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)
 #: Calls that spend most of their time waiting for the driver's locks and for pages of memory.
 ALLOCATES = (CallKind.ALLOCATE, CallKind.FREE)
-
-#: Calls that tell a program that work on a GPU is done.
-TELL_DONE = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.EVENT_QUERY, CallKind.COPY)
 
 
 def own_kinds(trace: RankTrace) -> Int8:

@@ -46,8 +46,6 @@ class Question:
     instance: int | tuple[int, int] | None = None
     #: Patterns of the names of events that load data.
     data_loading: tuple[str, ...] = ()
-    #: Whether a call that no kernel waited for is joined to its kernel too, by an edge without weight.
-    zero_weight_launches: bool = True
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,8 @@ def answer(question: Question) -> dict[str, Any]:
     from hta.analyzers.critical_path_analysis import CriticalPathAnalysis
     from hta.configs.env_options import HTAEnvOptions
 
-    HTAEnvOptions.instance().set_critical_path_add_zero_weight_launch_edges(question.zero_weight_launches)
+    # A call that no kernel waited for is joined to its kernel too, by an edge without weight.
+    HTAEnvOptions.instance().set_critical_path_add_zero_weight_launch_edges(True)
     instance = tuple(question.instance) if isinstance(question.instance, Sequence) else question.instance
     try:
         trace = load(question.path)

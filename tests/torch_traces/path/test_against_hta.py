@@ -105,7 +105,6 @@ def random_question(seed: int, path: Path) -> Question:
 def hta(request: pytest.FixtureRequest) -> Hta:
     """HTA's answers, all from one process."""
     questions = [*SAME.values(), *OTHER.values(), *request.getfixturevalue("made_up").values()]
-    questions += [Question(SAME["alexnet, one"].path, ALEX, 1, zero_weight_launches=False)]
     if find_spec("torch") is not None:
         questions += request.getfixturevalue("trained").values()
     answers = dict(zip(questions, ask(questions), strict=True))
@@ -174,15 +173,6 @@ def test_the_numbers_of_htas_own_tests_hold_for_us(name: str) -> None:
     found = summary(ours.graph, ours.edges)
     for category, share in percent.items():
         assert found[category] * 100 == pytest.approx(share, abs=0.01)
-
-
-def test_without_launches_that_weigh_nothing_all_else_stays(hta: Hta) -> None:
-    question = Question(SAME["alexnet, one"].path, ALEX, 1, zero_weight_launches=False)
-    compared = compared_with(hta, question)
-    assert compared.only_htas() == {}
-    ours = compared.only_ours()
-    assert len(ours) > 0
-    assert set(ours.values()) == {(EdgeKind.LAUNCH_DELAY, 0.0)}
 
 
 @pytest.mark.parametrize("name", ["cpu_only", "resnet50"])

@@ -1,14 +1,12 @@
 """One path over all ranks of a job tiles its window, and leaves collectives through the rank that came last."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import TorchGraph
@@ -17,8 +15,7 @@ from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.stretches import TorchStretches
 from dask_efficiency.torch_traces.path.tiling import tile, tile_ranks
 from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, UPDATE, Plan, Recording, job, plans
-
-DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
+from tests.torch_traces.path.samples import recorded
 
 
 def tiled(
@@ -85,7 +82,7 @@ def test_the_path_is_communication_after_the_last_arrival_and_the_last_ranks_wor
 
 
 def test_the_path_of_one_rank_is_that_ranks_own():
-    trace = KinetoTrace(load_kineto(DLRM).ranks[3:4])
+    trace = KinetoTrace(recorded("dlrm").trace.ranks[3:4])
     stretches, _, graphs = tiled(trace)
     own = tile(graphs[0])
     for name, column in own.columns().items():
@@ -135,7 +132,7 @@ def test_the_path_tiles_with_any_clocks_and_collectives(seed: int):
 
 
 def test_the_path_of_eight_real_ranks_comes_from_the_one_that_began_last():
-    stretches, ranks, _ = tiled(load_kineto(DLRM))
+    stretches, ranks, _ = tiled(recorded("dlrm").trace)
     first = ranks.late.at[0]
     before = stretches.take(stretches.stop <= first)
     assert set(before.rank.tolist()) == {7}
