@@ -167,16 +167,12 @@ def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, o
     before[later] = np.where(partner[earlier] < later, partner[earlier], earlier)
 
 
-def last_before(
-    group: NDArray[np.integer], positions: NDArray[np.integer], is_source: Bool
-) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Last source in the group of each other instant that has one before it: sources and targets, by position.
-
-    ``positions`` are the instants to look at, ascending.
-    """
+def last_before(group: NDArray[np.integer], sources: Bool, targets: Bool) -> tuple[Int64, Int64]:
+    """Last source in the group of each target that has one before it, by position; a source is no target."""
+    positions = np.flatnonzero(sources | targets)
     order = positions[stable_order(group[positions])]
-    sources = is_source[order]
-    last = np.maximum.accumulate(np.where(sources, np.arange(len(order)), -1)) if len(order) else order
-    found = (last >= 0) & ~sources
+    is_source = sources[order]
+    last = np.maximum.accumulate(np.where(is_source, np.arange(len(order)), -1)) if len(order) else order
+    found = (last >= 0) & ~is_source
     found[found] = group[order[last[found]]] == group[order[found]]
     return order[last[found]], order[found]

@@ -41,53 +41,32 @@ def _across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     """
     if not len(instants):
         return
-    lanes = _Lanes(trace, instants)
-    for waiting, working in ((lanes.main, lanes.backward), (lanes.backward, lanes.main)):
-        sources, targets = working & lanes.idle_after, waiting & lanes.idle_before
-        yield last_before(lanes.process, np.flatnonzero(sources | targets), sources)
-    yield from _collectives(trace, lanes, instants)
-    first = (instants.before == MISSING) & ~instants.on_gpu
-    others = instants.working & ~instants.on_gpu & ~first
-    yield last_before(lanes.process, np.flatnonzero(first | others), others)
+    lane, cpu, is_start, before = instants.lane, ~instants.on_gpu, instants.is_start, instants.before
+    process: Int64 = trace.events.process[instants.event]
+    # no event is open on its thread after it, and none was before it
+    idle_after, idle_before = cpu & (instants.depth == 0), cpu & is_start & (instants.depth == 1)
 
+    def by_lane(chosen: Bool) -> Int64:
+        return np.bincount(lane[chosen], minlength=int(lane.max()) + 1)
 
-class _Lanes:
-    """Kinds of threads, and where they are idle."""
-
-    def __init__(self, trace: RankTrace, instants: Instants) -> None:
-        lane, cpu = instants.lane, ~instants.on_gpu
-        self.process: Int64 = trace.events.process[instants.event]
-        count = int(lane.max()) + 1
-        #: By instant: no event is open on its thread after it, and none was before it.
-        self.idle_after: Bool = cpu & (instants.depth == 0)
-        self.idle_before: Bool = cpu & instants.is_start & (instants.depth == 1)
-        outermost = self.idle_before
-        backward = events_named(trace, lambda name: _BACKWARD.search(name) is not None)[instants.event]
-        total = np.bincount(lane[outermost], minlength=count)
-        is_backward = 2 * np.bincount(lane[outermost & backward], minlength=count) > np.maximum(total, 1)
-        collective = cpu_collectives(trace)[instants.event]
-        is_collective = np.bincount(lane[outermost & collective], minlength=count) == np.maximum(total, 1)
-        size = np.bincount(lane[cpu], minlength=count)
-        size[is_backward | is_collective] = 0
-        #: By instant, the kind of its lane.
-        self.backward: Bool = cpu & is_backward[lane]
-        self.collective: Bool = cpu & is_collective[lane]
-        self.main: Bool = cpu & (lane == int(size.argmax())) & bool(size.any())
-
-
-def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
+    named_backward = events_named(trace, lambda name: _BACKWARD.search(name) is not None)[instants.event]
+    total = np.maximum(by_lane(idle_before), 1)
+    is_backward = 2 * by_lane(idle_before & named_backward) > total
+    is_collective = by_lane(idle_before & cpu_collectives(trace)[instants.event]) == total
+    size = by_lane(cpu)
+    size[is_backward | is_collective] = 0
+    backward, collective = cpu & is_backward[lane], cpu & is_collective[lane]
+    main: Bool = cpu & (lane == int(size.argmax())) & bool(size.any())
+    for waiting, working in ((main, backward), (backward, main)):
+        yield last_before(process, working & idle_after, waiting & idle_before)
     distributed = events_named(trace, lambda name: _DISTRIBUTED.match(name) is not None)
-    before, inner = instants.before, instants.innermost
-    in_distributed = (inner[before] != MISSING) & distributed[inner[before]]
-    waiting = ~instants.on_gpu & ~lanes.collective
-    waiting &= (before == MISSING) | lanes.idle_after[before] | in_distributed
-    ended = lanes.collective & ~instants.is_start
-    yield last_before(lanes.process, np.flatnonzero(ended | waiting), ended)
-    begun = lanes.collective & instants.is_start
-    callers = distributed[instants.event] & instants.is_start & ~instants.on_gpu
-    if not callers.any():
-        callers = lanes.main
-    yield last_before(lanes.process, np.flatnonzero(begun | callers), callers)
+    inner = instants.innermost[before]
+    waiting = (before == MISSING) | idle_after[before] | ((inner != MISSING) & distributed[inner])
+    yield last_before(process, collective & ~is_start, cpu & ~collective & waiting)
+    callers = distributed[instants.event] & is_start & cpu
+    yield last_before(process, callers if callers.any() else main, collective & is_start)
+    first = (before == MISSING) & cpu
+    yield last_before(process, instants.working & cpu & ~first, first)
 
 
 class _Candidates(NamedTuple):
@@ -160,10 +139,9 @@ def _along_edges(graph: TorchGraph, instants: Instants) -> _Candidates:
 def _within_cuda_graphs(trace: RankTrace, instants: Instants) -> _Candidates:
     """Kernels of a CUDA graph, which share one call, wait for one another across streams."""
     call = trace.events.call[instants.event]
-    works = np.flatnonzero(instants.on_gpu & (call != MISSING))
-    several = np.bincount(call[works], minlength=1)[call[works]] > 2
-    works = works[several]
-    return _Candidates(*last_before(call, works, ~instants.is_start), False)
+    works = instants.on_gpu & (call != MISSING)
+    works[works] = np.bincount(call[works], minlength=1)[call[works]] > 2
+    return _Candidates(*last_before(call, works & ~instants.is_start, works & instants.is_start), False)
 
 
 def _after_work_before_window(graph: TorchGraph, instants: Instants) -> _Candidates:
@@ -172,7 +150,7 @@ def _after_work_before_window(graph: TorchGraph, instants: Instants) -> _Candida
     in_graph = mask_of(instants.of_node[instants.of_node != MISSING], len(instants))
     before = instants.on_gpu & ~instants.is_start & ~in_graph
     group = np.zeros(len(instants), np.int8)
-    return _Candidates(*last_before(group, np.flatnonzero(waiting | before), before), True)
+    return _Candidates(*last_before(group, before, waiting), True)
 
 
 def _after_own_copies(trace: RankTrace, instants: Instants) -> _Candidates:
@@ -196,7 +174,7 @@ def _without_launch(graph: TorchGraph, instants: Instants) -> _Candidates:
     lost &= events.start[call] >= graph.region.start
     threads = instants.working & ~instants.on_gpu
     group = np.zeros(len(instants), np.int8)
-    return _Candidates(*last_before(group, np.flatnonzero(lost | threads), threads), True)
+    return _Candidates(*last_before(group, threads, lost), True)
 
 
 def _after_late_launches(trace: RankTrace, instants: Instants, causes: LastCauses) -> _Candidates:
@@ -205,5 +183,5 @@ def _after_late_launches(trace: RankTrace, instants: Instants, causes: LastCause
     called = events.call[instants.event]
     late = instants.on_gpu & instants.is_start & (cause != MISSING) & ~instants.on_gpu[cause]
     late &= (called != MISSING) & (instants.at - events.stop[called] > MAX_LAUNCH_DELAY)
-    works = np.flatnonzero(late | (instants.on_gpu & ~instants.is_start))
-    return _Candidates(*last_before(events.device[instants.event], works, ~instants.is_start), True)
+    ends = instants.on_gpu & ~instants.is_start
+    return _Candidates(*last_before(events.device[instants.event], ends, late), True)

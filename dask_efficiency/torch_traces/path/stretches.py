@@ -67,12 +67,6 @@ class TorchStretches(ColumnTable):
         first = found.take(changes)
         return replace(first, stop=np.append(first.start[1:], found.stop[-1:]))
 
-    def seconds(self) -> dict[Kind, float]:
-        """Seconds by kind, the largest first."""
-        nanoseconds = np.bincount(self.kind, weights=self.stop - self.start, minlength=len(KINDS))
-        found = np.unique(self.kind)
-        return {KINDS[i]: float(nanoseconds[i]) / 1e9 for i in found[np.argsort(-nanoseconds[found], kind="stable")]}
-
 
 def seconds_by(by: str, stretches: TorchStretches, trace: KinetoTrace) -> dict[str, float]:
     """Seconds of each group of :data:`GROUPS`, largest first; time in no group is under :data:`NOBODY`."""

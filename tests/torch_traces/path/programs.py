@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from dask_efficiency.torch_traces.kineto.load import read_rank
-from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.stretches import seconds_by
+from dask_efficiency.torch_traces.path.tiling import tile
 
 Event = dict[str, Any]
 
@@ -43,6 +45,11 @@ def graph_of(
     trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None, **options: Any
 ) -> TorchGraph:
     return build_graph(trace, find_region(trace, annotation, instance), **options)
+
+
+def seconds_of(graph: TorchGraph) -> dict[str, float]:
+    """Seconds of the tiling by kind."""
+    return seconds_by("kind", tile(graph), KinetoTrace((graph.trace,)))
 
 
 def written(text: str) -> list[Event]:

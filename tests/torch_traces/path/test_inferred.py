@@ -8,8 +8,7 @@ import pytest
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
-from dask_efficiency.torch_traces.path.tiling import tile
-from tests.torch_traces.path.programs import Event, Program, call, graph_of, rank_of, work, written
+from tests.torch_traces.path.programs import Event, Program, call, graph_of, rank_of, seconds_of, work, written
 from tests.torch_traces.path.samples import ALEX, recorded_rank
 
 #: How far a share may be from that of the same trace with synchronisation events.
@@ -24,9 +23,9 @@ def without_syncs(trace: RankTrace) -> RankTrace:
 
 def shares(graph: TorchGraph) -> dict[str, float]:
     """Figures of the longest path and of the tiling."""
-    seconds = tile(graph).seconds()
+    seconds = seconds_of(graph)
     longest = summary(graph, path_edges(graph, longest_path(graph)))
-    return longest | {str(kind): part / sum(seconds.values()) for kind, part in seconds.items()}
+    return longest | {kind: part / sum(seconds.values()) for kind, part in seconds.items()}
 
 
 def moved(recorded: TorchGraph, inferred: TorchGraph) -> float:

@@ -6,7 +6,7 @@ from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.stalls import stalls
 from dask_efficiency.torch_traces.path.tiling import tile
-from tests.torch_traces.path.programs import graph_of, rank_of, written
+from tests.torch_traces.path.programs import graph_of, rank_of, seconds_of, written
 from tests.torch_traces.path.samples import recorded_rank
 
 NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -46,4 +46,4 @@ def test_recorded_traces_show_their_stalls() -> None:
     assert counts == {"cudaMalloc": 24, "cudaFree": 15, "cudaHostAlloc": 1}
     graph = graph_of(trace)
     path = sum(stall.path_seconds for stall in stalls([(graph, tile(graph))]).values())
-    assert path == pytest.approx(tile(graph).seconds()[Kind.COMPUTE_NONCPU])
+    assert path == pytest.approx(seconds_of(graph)[Kind.COMPUTE_NONCPU])
