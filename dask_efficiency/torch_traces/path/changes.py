@@ -131,8 +131,8 @@ def with_edges(
         if (source, target) in known:
             raise ValueError(f"there is an edge from node {source} to node {target} already; expected to reweight it")
         known.add((source, target))
-    columns = dict(zip(("source", "target", "weight"), np.array(rows, np.int64).reshape(-1, 3).T, strict=True))
-    new = Edges.from_columns(columns | {"kind": np.full(len(rows), EdgeKind.DEPENDENCY)})
+    sources, targets, weights = np.array(rows, np.int64).reshape(-1, 3).T
+    new = Edges.of(sources, targets, EdgeKind.DEPENDENCY, weights)
     both = joined([replace(edges, weight=weight).take(kept), new])
     return Rewired(both, np.concatenate([lag[kept], new.weight]), was.source, was.target)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,12 @@ class Edges(ColumnTable):
     #: True if the trace does not record it, and it was inferred from how calls wait.
     inferred: Bool
 
+    @classmethod
+    def of(cls, source: Any, target: Any, kind: Any, weight: Any, event: Any = MISSING, inferred: Any = False) -> Self:
+        """Edges between nodes; the other columns may be one value for all."""
+        others = (kind, weight, event, inferred)
+        return cls(source, target, *(np.broadcast_to(column, len(source)) for column in others))
+
 
 def joined(parts: Sequence[Edges]) -> Edges:
     """Concatenate edges in one table, in that order."""
@@ -103,10 +109,7 @@ def joined(parts: Sequence[Edges]) -> Edges:
 def waits_as_edges(source: NDArray[np.integer], target: NDArray[np.integer], *, inferred: bool) -> Edges:
     """Edges without weight between the nodes of waits, where both are there."""
     there = (source != MISSING) & (target != MISSING)
-    count = np.count_nonzero(there)
-    columns = {"kind": np.full(count, EdgeKind.SYNC, np.int8), "weight": np.zeros(count, np.int64)}
-    ends = {"source": source[there], "target": target[there]}
-    return Edges.from_columns(ends | columns | {"inferred": np.full(count, inferred)})
+    return Edges.of(source[there], target[there], EdgeKind.SYNC, 0, inferred=inferred)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -120,14 +120,11 @@ def work_edges(
     begins, last = starts[work.event], work.event[before]
 
     def edges(kind: EdgeKind, source: Int32, target: Int32, event: NDArray[np.intp] | int = MISSING) -> Edges:
-        columns = {"source": source, "target": target, "kind": np.full(len(source), kind, np.int8)}
-        of_event = np.full(len(source), event, np.int32)
-        return Edges.from_columns(columns | {"weight": nodes.at[target] - nodes.at[source], "event": of_event})
+        return Edges.of(source, target, kind, nodes.at[target] - nodes.at[source], event)
 
-    in_order = edges(EdgeKind.LAUNCH_DELAY, starts[call[late]], begins[late])
     return [
         edges(EdgeKind.OPERATOR, begins, stops[work.event], work.event),
         edges(EdgeKind.LAUNCH_DELAY, starts[call[launched]], begins[launched]),
         edges(EdgeKind.KERNEL_DELAY, stops[last[delayed]], begins[delayed], last[delayed]),
-        replace(in_order, weight=np.zeros(len(in_order), np.int64)),
+        Edges.of(starts[call[late]], begins[late], EdgeKind.LAUNCH_DELAY, 0),
     ]

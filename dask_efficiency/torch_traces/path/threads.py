@@ -144,10 +144,9 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
     owner = np.where(
         is_start[first], event[first], np.where(is_start[second], stacks.parent[event[first]], event[second])
     )
-    kind = np.where(between, EdgeKind.DEPENDENCY, EdgeKind.OPERATOR).astype(np.int8)
+    kind = np.where(between, EdgeKind.DEPENDENCY, EdgeKind.OPERATOR)
     weight = np.where(between | waits, 0, nodes.at[target] - nodes.at[source])
-    event = np.where(between, MISSING, owner).astype(np.int32)
-    return Edges(source, target, kind, weight, event, np.zeros(len(source), np.bool_))
+    return Edges.of(source, target, kind, weight, np.where(between, MISSING, owner))
 
 
 def holds_lock(trace: RankTrace) -> Bool:
@@ -175,11 +174,9 @@ def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
     begins, next_end = begins[::-1], next_end[::-1]
     same = nodes.event[of_lock[begins]] == nodes.event[of_lock[next_end]]
     after_end = ends[(ends > 0) & ~is_start[ends - 1]]
-    source = of_lock[np.concatenate([begins, after_end - 1])].astype(np.int32)
-    target = of_lock[np.concatenate([next_end, after_end])].astype(np.int32)
+    source = of_lock[np.concatenate([begins, after_end - 1])]
+    target = of_lock[np.concatenate([next_end, after_end])]
     own = np.concatenate([same, np.zeros(len(after_end), np.bool_)])
-    kind = np.where(own, EdgeKind.OPERATOR, EdgeKind.DEPENDENCY).astype(np.int8)
+    kind = np.where(own, EdgeKind.OPERATOR, EdgeKind.DEPENDENCY)
     weight = np.where(own, nodes.at[target] - nodes.at[source], 0)
-    return Edges(
-        source, target, kind, weight, np.where(own, nodes.event[target], MISSING), np.zeros(len(own), np.bool_)
-    )
+    return Edges.of(source, target, kind, weight, np.where(own, nodes.event[target], MISSING))
