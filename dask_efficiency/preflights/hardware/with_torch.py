@@ -70,10 +70,8 @@ def host_copies(torch: Any) -> dict[str, Any]:
     gpu = gpu_of(torch)
     here = torch.ones(COPIED_NBYTES, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
-    to, back = (
-        _timed(torch, lambda: there.copy_(here, non_blocking=True)),
-        _timed(torch, lambda: here.copy_(there, non_blocking=True)),
-    )
+    to = _timed(torch, lambda: there.copy_(here, non_blocking=True))
+    back = _timed(torch, lambda: here.copy_(there, non_blocking=True))
     return best_rate(lambda: (COPIED_NBYTES / max(to(), back()), float("nan")))
 
 
@@ -175,11 +173,8 @@ def interface_to(host: str) -> str:
 def process_group(torch: Any, group: Mapping[str, Any]) -> Iterator[str]:
     """Group of this process and another; gives the device of its data.
 
-    Parameters
-    ----------
-    group
-        ``backend``: gloo or nccl; ``address``: ``host:port`` at which rank 0 listens; ``rank``: of this process, 0 or
-        1; ``timeout``: seconds to wait for the other.
+    It has a ``backend``, gloo or nccl, the ``address`` (``host:port``) at which rank 0 listens, this process's ``rank``
+    of the two, and a ``timeout`` in seconds.
     """
     # Else gloo listens where the host's name leads, which may be another network than Dask's.
     if interface := interface_to(group["address"].rpartition(":")[0]):
@@ -208,18 +203,8 @@ def all_reduce(torch: Any, group: Mapping[str, Any]) -> dict[str, Any]:
 def training_step(torch: Any, group: Mapping[str, Any], *, threads: int, memory: int) -> dict[str, Any]:
     """Seconds of a training step of two ranks with DistributedDataParallel, for each sequence of one.
 
-    Both train as many sequences as the rank with less memory can.
-
-    Parameters
-    ----------
-    group
-        As of :func:`process_group`.
-    threads, memory
-        Of the worker: number, and bytes or 0 for no limit; they count where no GPU does.
-
-    References
-    ----------
-    DLRover's node check runs matrix products and an all-gather in each pair; a step has both at once, as training does.
+    Both train as many as the rank with less memory can, in bytes (0 for no limit). DLRover's node check runs matrix
+    products and an all-gather in each pair; a step has both at once, as training does.
     """
     with process_group(torch, group) as device:
         if device == "cuda":

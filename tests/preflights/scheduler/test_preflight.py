@@ -21,7 +21,7 @@ from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Prefli
 
 
 class Asked(Workers):
-    """Notes what is measured where at the same time, and who has left."""
+    """Notes what is measured where at the same time; some answers are given."""
 
     def __init__(self, hosts: Mapping[str, str], slow: Mapping[str, Mapping[str, float]] | None = None) -> None:
         super().__init__(hosts, slow or {}, Random(1))
@@ -29,12 +29,10 @@ class Asked(Workers):
         self.most = 0
         self.steps: list[str] = []
         self.answers: dict[str, Any] = {}
-        self.gone: set[str] = set()
-        self.busy: set[str] = set()
         self.late: set[str] = set()
 
     async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
-        if address in self.gone:
+        if address not in self.present:
             raise OSError("connection refused")
         if address in self.late:
             self.late.remove(address)
@@ -58,22 +56,16 @@ class Asked(Workers):
                     self.now.remove(machine)
 
 
+def preflight(workers: Asked, **plan: Any) -> Preflight:
+    candidates = [Candidate(Subject(worker, worker, host)) for worker, host in workers.hosts.items()]
+    return Preflight(Plan("t", **plan), candidates, workers.ask, workers.present, Random(2))
+
+
 def found_in(workers: Asked, **plan: Any) -> PreflightResult:
-    subjects = [Subject(worker, worker, host) for worker, host in workers.hosts.items()]
-    test = Preflight(
-        Plan("t", **plan),
-        [Candidate(one) for one in subjects],
-        workers.ask,
-        lambda address: address not in workers.gone,
-        lambda address: address in workers.busy,
-        Random(2),
-    )
-    loop = SimulatedLoop()
-    try:
-        loop.run_until_complete(test.run())
-        took = loop.time()
-    finally:
-        loop.close()
+    test = preflight(workers, **plan)
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(test.run())
+        took = runner.get_loop().time()
     links = [link for of_group in test.links.values() for link in of_group]
     return decode(encode([one.subject for one in test.workers], links, started=0.0, seconds=took, notes=test.notes))
 
@@ -172,7 +164,7 @@ def test_a_worker_that_leaves_while_it_is_measured_in_turns_is_not_blamed() -> N
     class Leaving(Asked):
         async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
             if self.steps.count(names.MEASURE) > 6 and address == "w3":
-                self.gone.add(address)
+                self.present.pop(address, None)
             return await super().ask(address, step, seconds)
 
     found = found_in(Leaving(on_hosts(5, 5), {"w3": {"cpu": 1.6}}))
@@ -210,7 +202,7 @@ def test_no_worker_is_named_if_most_do_not_answer() -> None:
 
 def test_a_worker_that_left_is_not_tested_and_not_blamed() -> None:
     workers = Asked(on_hosts(4, 4))
-    workers.gone.add("w2")
+    del workers.present["w2"]
     found = found_in(workers)
     assert found.not_tested == {"w2": "it left during the test"}
     assert found.passed
@@ -218,7 +210,7 @@ def test_a_worker_that_left_is_not_tested_and_not_blamed() -> None:
 
 def test_a_worker_that_gets_tasks_while_pairs_are_measured_is_left_alone() -> None:
     workers = Asked(on_hosts(5, 5))
-    workers.busy.add("w2")
+    workers.present["w2"].processing.add("task")
     found = found_in(workers)
     assert found.not_tested == {"w2": "it began to run tasks"}
     assert not any("w2" in (link.first, link.second) for link in found.links)
@@ -280,19 +272,15 @@ def test_two_workers_are_a_pair_once_and_neither_is_blamed() -> None:
 
 def test_a_cancelled_test_leaves_nothing_running() -> None:
     workers = Asked(on_hosts(6, 6))
-    subjects = [Candidate(Subject(worker, worker, host)) for worker, host in workers.hosts.items()]
 
     async def cancelled() -> int:
-        task = asyncio.ensure_future(Preflight(Plan("t"), subjects, workers.ask).run())
+        task = asyncio.ensure_future(preflight(workers).run())
         await asyncio.sleep(1.0)
         task.cancel()
         await asyncio.wait([task])
         await asyncio.sleep(0)
         return len(asyncio.all_tasks()) - 1
 
-    loop = SimulatedLoop()
-    try:
-        assert loop.run_until_complete(cancelled()) == 0
-    finally:
-        loop.close()
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        assert runner.run(cancelled()) == 0
     assert not workers.now
