@@ -6,14 +6,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.fleet.dask_source import SchedulerSource
 from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
+from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
 from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, OwnMetrics
 from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples, parted
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
@@ -26,38 +26,19 @@ LATE_SECONDS = 60.0
 #: Events kept for a receiver that was not reached; of more, the oldest are dropped.
 MAX_UNTOLD = 1_000
 
-
 #: Finds machines of a window that are unlike their peers; the second series, if any, is from just before it.
 Detector = Callable[[MetricSeries, MetricSeries | None], list[SlowWorker]]
 
 
-class MetricsSource(Protocol):
-    """Source of a fleet's metrics."""
-
-    @property
-    def name(self) -> str:
-        """URL or address."""
-
-    @property
-    def step_seconds(self) -> float:
-        """Seconds between two samples."""
-
-    def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """Metrics between two instants in seconds since the epoch. Raises OSError if there is no answer."""
-
-    def check(self, series: MetricSeries, /) -> None:
-        """Raise ValueError if the first pull lacks required metrics."""
+#: Sources of a watch's metrics.
+Source = SchedulerSource | PrometheusSource
 
 
 @dataclass(slots=True)
 class FleetWatch:
-    """Watches a fleet: shows each event once, and warns of errors by a line.
+    """Watches a fleet: shows each event once, and warns of errors by a line; its clock, in seconds, times rounds."""
 
-    Its clock has seconds, by which rounds are timed; of the settings, it uses the lengths of window and history, the
-    receivers of events, and the continuity.
-    """
-
-    source: MetricsSource
+    source: Source
     detector: Detector
     settings: WatchSettings
     show: Callable[[Event], None]
@@ -79,10 +60,7 @@ class FleetWatch:
         self._pending = [deque(maxlen=MAX_UNTOLD) for _ in self.settings.receivers]
 
     def round(self, at: float) -> list[Event]:
-        """Judge the window that ends at an instant, and report what is new.
-
-        Raises OSError if there is no answer, and ValueError if an answer is wrong.
-        """
+        """Judge the window that ends at an instant, and report what is new; OSError or ValueError without an answer."""
         began = self.clock()
         try:
             self._known = self._pulled(at)
@@ -146,15 +124,14 @@ def instants(first: float, last: float, *, every_seconds: float) -> Iterator[flo
         number += 1
 
 
-def unjudged(window: MetricSeries, past: MetricSeries | None, *, continuity_seconds: float | None = None) -> str:
+def unjudged(window: MetricSeries, past: MetricSeries | None, *, continuity_seconds: float) -> str:
     """Reason why nobody in a window could be found, whoever is at fault; empty if somebody could."""
     if not window.workers:
         return "nobody reported anything"
     alike = max(Counter(window.groups).values())
     if alike < MIN_PEERS:
         return f"{len(window.workers)} reported, of which {alike} can be compared; expected {MIN_PEERS} at least"
-    expected = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
-    expected += 0 if past is not None else MIN_PAST_SECONDS
+    expected = continuity_seconds + (0 if past is not None else MIN_PAST_SECONDS)
     known = int(np.isfinite(window.values).any(axis=(0, 1)).sum()) * window.step_seconds
     if known < expected:
         return f"what was reported covers {known:.0f} s; expected {expected:.0f} s at least"

@@ -13,13 +13,11 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.cli.options import Connection
 from dask_efficiency.fleet import assembly, cli
 from dask_efficiency.fleet.minder import train
 from dask_efficiency.fleet.minder.detector import Minder, load_minder
-from dask_efficiency.fleet.settings import WatchSettings
 from tests.fleet.minder.test_network import random_autoencoder
 from tests.fleet.prometheus.answering import Answer, answering
 
@@ -147,21 +145,11 @@ def test_one_round_shows_if_any_machine_could_have_been_found(metrics: Path) -> 
         assert "not judged yet: what was reported covers 2" in err
 
 
-def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, object]] = []
-    monkeypatch.setattr(
-        "dask_efficiency.cli.options.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
-    )
+def test_a_watch_of_a_scheduler_asks_it_with_the_timeout_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_efficiency.cli.options.Connection.reply", lambda self, where, question: (where, question))
     source = assembly.scheduler_source("host:1", Connection(3.5))
     assert source.timeout_seconds == 3.5
-    finding = SlowWorker("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
-    stub: Any = SimpleNamespace(found=(finding,), present=("w0", "w2", "w3"))
-    retire = assembly.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
-    retire(0.0)
-    assert asked == []
-    stub.present = ("w0", "w1", "w2", "w3")
-    retire(0.0)
-    assert asked == [{"name": "w1"}]
+    assert source.asking("question") == ("host:1", "question")  # type: ignore[arg-type]
 
 
 def test_a_watch_that_nobody_reads_ends() -> None:

@@ -43,7 +43,8 @@ class Retirees:
         return answer
 
     def retire(self, *findings: SlowWorker, at: float = 0) -> None:
-        self._retiring(findings, self.fleet, at=at)
+        watch: Any = SimpleNamespace(found=findings, present=self.fleet)
+        self._retiring(watch, at)
 
 
 def test_no_worker_of_a_host_that_is_found_is_retired() -> None:

@@ -226,4 +226,4 @@ def test_a_replay_has_rounds_at_even_distances(last: float) -> None:
 )
 def test_a_window_with_too_little_to_judge_has_a_reason(machines: int, samples: int, past: bool, why: str) -> None:
     series = MetricSeries.of(np.ones((1, machines, samples), np.float32), metrics=("load",), step_seconds=5.0)
-    assert unjudged(series, series if past else None) == why
+    assert unjudged(series, series if past else None, continuity_seconds=270.0) == why

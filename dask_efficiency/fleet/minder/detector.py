@@ -41,33 +41,15 @@ MAX_WINDOWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Minder:
-    """A trained detector; :func:`~dask_efficiency.fleet.minder.train.train_minder` makes one.
+    """A trained detector: autoencoders by metric, of which the first in which a worker is an outlier decides.
 
-    Parameters
-    ----------
-    models
-        By metric, the autoencoder of its windows. The metrics are tried in this order, and the first one in which a
-        worker is an outlier decides.
-    threshold
-        Robust score, in deviations, above which a worker is an outlier.
-    continuity_seconds
-        How long it must be one.
-    share
-        For how much of that time, in (0, 1].
-
-    Raises
-    ------
-    ValueError
-        If there is no model, a model takes other than one metric, or a number is not in its range.
-
-    References
-    ----------
-    Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
-    a robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
+    Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ: a
+    robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
     continuity is needed for a share of the time only, so that faults may come and go.
     """
 
     models: Mapping[str, Autoencoder]
+    #: Robust score, in deviations, above which a worker is an outlier; how long it must be one; and for which share.
     threshold: float = 2.5
     continuity_seconds: float = 240.0
     share: float = 0.9
@@ -140,13 +122,12 @@ class Minder:
         return embedded(self.models[metric], windowed(smooth(series, metric), length=WINDOW_SAMPLES, stride=stride))
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the detector to a file, which :func:`load_minder` reads.
+        """Write the detector to a file, which :func:`load_minder` reads; best with the ending ``.npz``.
 
         Parameters
         ----------
         path
-            A local path or any fsspec URL; ``.npz`` is a good ending. A local file is replaced as a whole or not at
-            all.
+            A local path or any fsspec URL. A local file is replaced as a whole or not at all.
         **storage_options
             For the file system, as in :func:`fsspec.open`.
         """
@@ -211,11 +192,10 @@ MIN_SPREAD = 0.01
 
 
 def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Distance of a worker from the median embedding, less the median distance, over their MAD; by window.
+    """Distance of a worker from the median embedding, less the median distance, over their MAD; NaN if absent.
 
-    Shape (workers, windows, length) becomes (workers, windows); NaN where a worker was absent. A worker hardly moves
-    the median, so this works from 4 workers on, where the paper's sum of distances to all others, less their mean, over
-    their standard deviation, can reach 1.7 at most.
+    Shape (workers, windows, length) becomes (workers, windows). It works from 4 workers on, where the paper's score, of
+    the sums of distances to all others, can reach 1.7 at most.
     """
     distances = np.sqrt(((embeddings - _median(embeddings)) ** 2).sum(axis=2))
     beyond = distances - _median(distances)
@@ -257,16 +237,19 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dict[str, float]]:
-    kind = _part(arrays, "format", 1, "U")
-    if str(kind[0]) != FORMAT:
-        raise MinderFileError(f"found format {str(kind[0])[:80]!r}; expected {FORMAT!r}")
-    version = _part(arrays, "version", 1, "i")
-    if version[0] != VERSION:
+    for name, length, kind in (("format", 1, "U"), ("version", 1, "i"), ("metrics", None, "U"), ("settings", 3, "f")):
+        part = arrays.get(name)
+        if part is None or part.ndim != 1 or part.dtype.kind != kind or length not in (None, len(part)):
+            found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+            raise MinderFileError(f"{name!r} is {found}; expected {length or 'any number'} of {kind!r}")
+    (kind,), (version,) = arrays["format"].tolist(), arrays["version"].tolist()
+    if kind != FORMAT:
+        raise MinderFileError(f"found format {kind[:80]!r}; expected {FORMAT!r}")
+    if version != VERSION:
         raise MinderFileError(
-            f"found version {version[0]}; expected {VERSION}: a newer dask-efficiency may have written it"
+            f"found version {version}; expected {VERSION}: a newer dask-efficiency may have written it"
         )
-    metrics = [str(name) for name in _part(arrays, "metrics", None, "U")]
-    settings = _part(arrays, "settings", len(SETTINGS), "f").tolist()
+    metrics: list[str] = arrays["metrics"].tolist()
     known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
     if set(arrays) != known or len(set(metrics)) != len(metrics):
         raise MinderFileError(f"has {sorted(set(arrays) ^ known)[:5]} missing or too many, for metrics {metrics[:20]}")
@@ -274,15 +257,7 @@ def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dic
         name: Autoencoder(**{weights: arrays[f"{number}.{weights}"] for weights in _WEIGHTS})
         for number, name in enumerate(metrics)
     }
-    return models, dict(zip(SETTINGS, settings, strict=True))
-
-
-def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: str) -> NDArray[Any]:
-    part = arrays.get(name)
-    if part is None or part.ndim != 1 or part.dtype.kind != kind or (length is not None and len(part) != length):
-        found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
-        raise MinderFileError(f"{name!r} is {found}; expected {'any number' if length is None else length} of {kind!r}")
-    return part
+    return models, dict(zip(SETTINGS, arrays["settings"].tolist(), strict=True))
 
 
 def lasting(holds: Bool, *, length: int, share: float) -> Places:

@@ -51,9 +51,8 @@ class BlockSignals:
     """Differences of comparable workers from their peers by block: of all metrics, levels, then swings, then movements.
 
     Swings are logarithms of the variance of a worker's difference from its peers: a fault that adds noise raises them.
-    Movements are mean logarithms of the worker's own squared changes from one block to the next, whatever the peers do:
-    a process that hangs, or an exporter that is stuck, no longer follows the job's step, often at its own mean, so that
-    neither its level nor its swings tell.
+    Movements are mean logarithms of its own squared changes from one block to the next: a process that hangs, or an
+    exporter that is stuck, no longer follows the job's step, often at its own mean.
     """
 
     series: MetricSeries
@@ -173,10 +172,8 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
 
 
 def _moments(differs: Values, each: int) -> tuple[Values, Values]:
-    """Mean and variance by block, of differences of shape (metrics, workers, samples), which are overwritten.
-
-    The sums are products with a matrix of zeros and ones, which is several times faster than sums over short axes.
-    """
+    """Mean and variance by block, of differences of shape (metrics, workers, samples), which are overwritten."""
+    # Products with a matrix of zeros and ones are several times faster than sums over short axes.
     metrics, workers, samples = differs.shape
     count = samples // each
     differs = differs.reshape(metrics * workers, -1)
@@ -199,8 +196,7 @@ def _moments(differs: Values, each: int) -> tuple[Values, Values]:
 def _movements(values: Values, floor: Values, each: int) -> Values:
     """Mean logarithm by block of squared changes since one block before; the first block repeats the second.
 
-    A metric that is refreshed only every 15 s has changed after a block, and one that is not has changed by nothing,
-    however its other samples differ: a mean of squares would not tell a few large changes from many.
+    A metric may be refreshed only every 15 s; and a mean of squares would not tell a few large changes from many.
     """
     changes = np.empty_like(values)
     np.subtract(values[:, :, each:], values[:, :, :-each], out=changes[:, :, each:])

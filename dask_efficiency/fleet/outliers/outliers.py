@@ -123,7 +123,11 @@ def find_outliers(
             unknown = _without_history(group, before) if same_work else ()
             always = unlike_from_start(signals, unknown, dominance=dominance)
             scores = outlier_scores(signals, before, continuity_seconds=continuity_seconds, share=share)
-            departed = [] if scores is None else _departed(scores, threshold, dominance)
+            departed = []
+            if scores is not None:
+                for i in culprits(scores, threshold=threshold, dominance=dominance).tolist():
+                    score = float(scores.scores[i]) / threshold
+                    departed.append(signals.finding(i, int(scores.begins[i]), scores.parts[:, i], score))
             always = [one for one in always if one.worker not in {each.worker for each in departed}]
             # What others do after a fault that is there from the start may be its consequence.
             least = max((one.score for one in always), default=0.0)
@@ -134,7 +138,9 @@ def find_outliers(
     findings = found(workers, past)
     if hosts is not None:
         before = None if past is None else by_host(past)[1]
-        findings += [of_host(finding, series) for finding in found(hosts, before)]
+        for finding in found(hosts, before):  # it is one that all its workers share
+            there = tuple(name for name, on in zip(series.workers, series.hosts, strict=True) if on == finding.host)
+            findings.append(replace(finding, worker="", workers=there))
     return sorted(findings, key=lambda finding: -finding.score)
 
 
@@ -190,16 +196,6 @@ def _without_history(series: MetricSeries, history: MetricSeries | None) -> set[
     return {i for i, name in enumerate(series.workers) if name not in known}
 
 
-def _departed(found: OutlierScores, threshold: float, dominance: float) -> list[SlowWorker]:
-    """Findings of the outliers that are nobody's victims."""
-    return [
-        found.signals.finding(
-            worker, int(found.begins[worker]), found.parts[:, worker], float(found.scores[worker]) / threshold
-        )
-        for worker in culprits(found, threshold=threshold, dominance=dominance).tolist()
-    ]
-
-
 def culprits(found: OutlierScores, *, threshold: float, dominance: float) -> Places:
     """Outliers that are nobody's victims; see :func:`find_outliers`."""
     least = _ALIKE_DOMINANCE * dominance * found.scores.max(initial=0)
@@ -228,10 +224,9 @@ def _onsets(found: OutlierScores, workers: Places) -> Float64:
 
 
 def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
-    """Metrics of the workers themselves, and those of their hosts, by the hosts' names.
+    """Metrics of the workers themselves, and those of their hosts; None if no host has several workers.
 
-    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker. There are
-    no hosts if none has several workers: then all metrics are the worker's.
+    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker.
     """
     of_host = np.array([series.meaning(name).of_host for name in series.metrics], np.bool_)
     counts = Counter(host for host in series.hosts if host)
@@ -251,12 +246,6 @@ def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
         values=values,
     )
     return replace(series, metrics=own, values=series.values[~of_host]), hosts
-
-
-def of_host(finding: SlowWorker, series: MetricSeries) -> SlowWorker:
-    """Finding of a host as one that all its workers share."""
-    there = tuple(name for name, host in zip(series.workers, series.hosts, strict=True) if host == finding.host)
-    return replace(finding, worker="", workers=there)
 
 
 def _mean(values: Values) -> Values:
@@ -285,10 +274,9 @@ _MIN_SWINGS = 0.01
 
 
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
-    """Time when a worker began to be an outlier, in seconds since the first sample.
+    """Time when a worker began to be an outlier, in seconds since the first sample; 0 if it was so from there on.
 
-    A change from one value to another, over some seconds, is fitted to all its signals (metrics with their kinds), at
-    one time for all, near the sample at which it seems to have begun; 0 if it was there from the beginning.
+    A change over some seconds is fitted to all its signals (metrics with their kinds) near the sample ``begin``.
     """
     if begin == 0:
         return 0.0
@@ -344,10 +332,7 @@ def _change(rows: Float64, guess: int, step: float) -> float:
 
 
 def independent(begins: NDArray[Any], *, together: float, follow: float) -> Bool:
-    """Mark the faults that are no consequence of another one that began shortly before.
-
-    Those that begin at most ``together`` apart began at the same time; later ones, up to ``follow``, are consequences.
-    """
+    """Mark the faults that are no consequence of one that began shortly before, more than ``together`` earlier."""
     kept: list[float] = []
     result = np.zeros(len(begins), np.bool_)
     for i in np.argsort(begins, kind="stable").tolist():
