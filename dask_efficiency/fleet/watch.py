@@ -22,7 +22,6 @@ from dask_efficiency.straggler.peers import MIN_PEERS
 
 #: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
 LATE_SECONDS = 60.0
-
 #: Events kept for a receiver that was not reached; of more, the oldest are dropped.
 MAX_UNTOLD = 1_000
 

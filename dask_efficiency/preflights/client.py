@@ -28,13 +28,10 @@ from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
 #: Values of the option ``device``.
 DEVICES = ("auto", "cpu", "gpu")
-
 #: Backends of torch.
 BACKENDS = ("gloo", "nccl")
-
 #: Seconds to wait for the retirement of slow workers; a guess.
 RETIRE_SECONDS = 60.0
-
 #: Most bytes of a workload, which is sent to each worker by way of the scheduler.
 MAX_WORKLOAD = 10 * 2**20
 

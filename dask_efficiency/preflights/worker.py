@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 
 _MODULE = "dask_efficiency.preflights.hardware"
-
 #: Switches off the threads of libraries: the request says how many threads compute.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
-
 #: Seconds between two checks whether the child is to end early.
 LOOK_SECONDS = 0.05
 
@@ -106,14 +104,11 @@ class Child:
 
 #: Name of its CPU time outside the buckets.
 OWN_TEST = "preflight"
-
 #: Components measured in the worker's own process; and equal to that of one thread on a worker with one thread.
 _PYTHON, _CPU_ALL = "python", "cpu_all"
-
 #: Bytes of the first message; and of the largest, of which a link of 10 Gbit/s takes 150 a second.
 FIRST_NBYTES = 64 * 2**10
 MAX_NBYTES = 8 * 2**20
-
 #: Share of a repetition that a message takes at most; a guess.
 MESSAGE_SHARE = 0.3
 
@@ -123,13 +118,10 @@ REPETITIONS_OF_PYTHON = 3
 
 #: Seconds to wait for a partner at the end.
 PART_SECONDS = 1.0
-
 #: Round trips of a repetition.
 ROUND_TRIPS = 10
-
 #: Equal for everything on one machine, in any container.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
 #: Device file of NVIDIA's driver.
 _GPU_DRIVER = Path("/dev/nvidiactl")
 

@@ -18,7 +18,6 @@ from dask_efficiency.straggler.signals import FINISHED
 #: or double makes little difference.
 SPREADS = {"io_wait": 0.13, "blocked": 0.16}
 AT_THE_DISK = frozenset(SPREADS)
-
 #: A host's disk is slow if its workers take this many times as long as usual to move data; a guess.
 SLOWER = 1.2
 
@@ -28,7 +27,6 @@ CLEARLY = 3.0
 
 #: A worker was held up if its tasks are blocked this many times as long as usual; a guess.
 HELD_UP = 1.05
-
 #: Signals compared with earlier runs, not with peers, which wait for the same disk.
 AGAINST_USUAL = tuple(name for name, signal in FINISHED.items() if signal.against_usual)
 
@@ -53,15 +51,14 @@ class DiskVerdict:
 def judge_disks(
     found: Mapping[str, Observations], hosts: Sequence[str], usuals: Mapping[str, Usual], behind: Float64, limit: float
 ) -> DiskVerdict | None:
-    """Tell the workers that hold a disk up from those that wait for it.
+    """Tell the workers that hold a disk up from those that wait for it; None if times or usual figures are unknown.
 
-    A slow disk slows all workers of its host, so they are compared with earlier runs, not with each other. If some
-    workers of a host wait for the disk in the kernel for longer than usual, they use it, and the others wait for them.
-    If none does, a worker is a suspect if each of its tasks is blocked for longer, and not only those that ran at the
-    same time as another worker's. None if times or usual figures are unknown.
+    A slow disk slows all workers of its host, so they are compared with earlier runs. Those that wait for the disk in
+    the kernel for longer than usual use it, and the others wait for them. If none does, a worker is a suspect if each
+    of its tasks is blocked for longer, and not only those that ran at the same time as another worker's.
 
-    A worker without a known host has a disk of its own. ``behind`` is how much longer than the others of its host each
-    worker takes to move data, as a logarithm; ``limit`` the z that flags a worker.
+    ``behind`` is how much longer than the others of its host each worker takes to move data, as a logarithm; ``limit``
+    the z that flags a worker.
     """
     if any(signal not in found or signal not in usuals for signal in (*AGAINST_USUAL, "io_wait")):
         return None

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 #: Samples of a window, as in the paper.
 WINDOW_SAMPLES = 8
-
 #: Most windows of a run that are looked at: of a longer run every second one, every third, and so on.
 MAX_WINDOWS = 1000
 
@@ -215,7 +214,6 @@ def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 #: Name and version of the file format.
 FORMAT, VERSION = "dask-efficiency-minder", 1
-
 #: Numbers of a detector, in the order of the file.
 SETTINGS = ("threshold", "continuity_seconds", "share")
 _WEIGHTS = tuple(field.name for field in fields(Autoencoder))

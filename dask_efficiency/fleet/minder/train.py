@@ -22,14 +22,11 @@ if TYPE_CHECKING:
 #: Sizes of the paper's network, which has one layer.
 HIDDEN = 4
 LATENTS = 8
-
 #: Most windows of each metric that are learnt from; more change little.
 _MAX_WINDOWS = 16_384
-
 #: Windows of a step, and learning rate of Adam; guesses that train in 800 steps.
 _BATCH = 256
 _RATE = 1e-2
-
 #: Weight of the divergence of the latents from a normal distribution; the paper does not give its own.
 _DIVERGENCE = 1e-4
 
@@ -182,7 +179,6 @@ def _weights(network: Any) -> Autoencoder:
 
 #: Consecutive samples that make one example for the tree; a guess.
 EXAMPLE_SAMPLES = 60
-
 #: Depth of the decision tree; a guess.
 _TREE_DEPTH = 6
 

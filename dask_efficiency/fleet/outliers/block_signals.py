@@ -22,7 +22,6 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 #: Length of a block in seconds, and its least number of samples.
 BLOCK_SECONDS = 15.0
 BLOCK_SAMPLES = 3
-
 #: Workers that the median at an instant is taken of; of more, this many are taken evenly.
 MAX_PEERS = 129
 
@@ -36,12 +35,10 @@ _MIN_SWINGS = math.log(2)
 
 #: Least change of a logarithm of squared changes that matters: movement half as far.
 _MIN_MOVEMENT = math.log(4)
-
 #: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted.
 _USUAL_LEVEL = 0.75
 
 _TINY = np.finfo(np.float32).tiny
-
 #: Standard deviation of a normal distribution over its mean absolute deviation.
 _MEAN_TO_DEVIATION = 1.2533
 
@@ -119,7 +116,6 @@ class BlockSignals:
 
 #: Share of the strongest signal below which a signal is no evidence; a guess.
 MIN_WEIGHT = 0.3
-
 #: Most signals of a finding.
 MAX_EVIDENCE = 5
 

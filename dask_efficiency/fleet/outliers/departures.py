@@ -20,7 +20,6 @@ MIN_PAST_SECONDS = 120.0
 SURE_PAST_SECONDS = 270.0
 SURE_SHARE = 0.95
 LASTING_RANGE = 2.0
-
 #: Deviations that the least change that matters counts at least.
 MIN_DEVIATIONS = 3.0
 
@@ -30,7 +29,6 @@ SPREAD_PRIOR = 16
 
 #: Deviations of its mean below which a stretch is not looked at any closer; saves time.
 _MIN_MEAN = 1.5
-
 #: Most deviations that a block counts in that first look.
 _MAX_BLOCK = 5.0
 
@@ -157,7 +155,7 @@ class _Window:
         return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
 
     def deviation(self, signal: Places, worker: Places, sign: Values, number: int, moved: Values) -> Values:
-        """Distance of workers on the side of the sign, beyond the usual one, for all blocks of a stretch but the spare ones.
+        """Distance of workers, by the sign's way, beyond the usual one, in all blocks of a stretch but the spare ones.
 
         When all do less, as one is slow or the job halts, a lasting difference shrinks in proportion, or stays: only
         a distance that neither explains is a departure.

@@ -19,7 +19,6 @@ FAR, FEW_PEERS = 2.5, 8
 #: Workers that may be at fault at once, and share of all: the others are their peers.
 MOST_AT_FAULT = 3
 MOST_SHARE_AT_FAULT = 0.25
-
 #: Metrics in which a worker must be unlike its peers: one alone may be a disk that is full and unused.
 METRICS_UNLIKE = 2
 

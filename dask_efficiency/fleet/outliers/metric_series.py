@@ -96,11 +96,9 @@ METRICS: Mapping[str, Metric] = {
 
 #: Assumed for metrics outside the table.
 _UNKNOWN = Metric()
-
 #: A sample also counts for instants at most this many steps, or seconds, away.
 REACH_STEPS = 5
 REACH_SECONDS = 30.0
-
 #: Share of busy time below which a heartbeat says too little about the work; a guess.
 MIN_BUSY = 0.05
 

@@ -258,17 +258,13 @@ def _mean(values: Values) -> Values:
 
 #: Samples are averaged over this many seconds, if they are closer.
 STEP_SECONDS = 5.0
-
 #: Seconds that a fault may take until it shows in full.
 _RAMPS = (5.0, 15.0, 30.0, 45.0, 60.0)
-
 #: Seconds before and after a guess in which an onset is searched, and seconds that it is compared with.
 _REACH_SECONDS = 75.0
 _COMPARED_SECONDS = 150.0
-
 #: Most deviations that a step counts, so that a burst does not pass for a change.
 _MAX_STEP = 10.0
-
 #: Share of the usual swings that smaller ones count as.
 _MIN_SWINGS = 0.01
 

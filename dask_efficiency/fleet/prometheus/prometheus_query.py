@@ -25,10 +25,8 @@ Result = TypeVar("Result")
 #: Attempts at a request that fails through no fault of its own, and seconds until the second; they double.
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
-
 #: HTTP statuses of a server, or a proxy, that is busy or restarting.
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-
 #: Most bytes read of an answer without series.
 _MAX_BYTES = 1 << 26
 
@@ -155,7 +153,6 @@ def slices(start: float, stop: float, step_seconds: float, *, steps: int) -> Ite
 
 #: Bytes read at a time; if one series is longer, twice as much, and so on.
 _CHUNK = 1 << 20
-
 #: Most bytes of a series. One of 11,000 points, the most that Prometheus answers, takes a third of a megabyte.
 MAX_SERIES_BYTES = 1 << 26
 

@@ -20,7 +20,6 @@ from dask_efficiency.fleet.rounds.metrics_file import MetricQuery, MetricsFile, 
 
 #: Points of a series a request: Prometheus answers 11,000 at most, and a broken answer is asked again whole.
 SLICE_STEPS = 3_600
-
 #: Queries at a time: Prometheus evaluates 20, and serves others too.
 THREADS = 4
 

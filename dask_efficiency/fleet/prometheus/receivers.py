@@ -25,10 +25,8 @@ from dask_efficiency.fleet.prometheus.http_config import HttpConfig
 
 #: Seconds that a receiver may take; later it is tried again in the next round.
 TIMEOUT_SECONDS = 30.0
-
 #: Most bytes quoted of a failed command's error output.
 _QUOTED = 300
-
 #: Characters that :mod:`http.client` refuses to send.
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
 

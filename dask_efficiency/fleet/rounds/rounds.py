@@ -78,13 +78,10 @@ class Rounds:
 
 #: Name of a finding as an alert.
 ALERT = "DaskEfficiencyMachineFinding"
-
 #: Version of the webhook's body, as Alertmanager numbers it.
 WEBHOOK_VERSION = "4"
-
 #: Most signals that a line names.
 _SHOWN = 3
-
 #: Alertmanager's value for an end that is not there yet.
 _NO_END = "0001-01-01T00:00:00Z"
 

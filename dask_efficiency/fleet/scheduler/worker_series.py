@@ -101,7 +101,6 @@ class RememberedWorker:
 
 _SHARES = tuple(name for name, metric in METRICS.items() if metric.of_busy_time)
 _OF_DASK = tuple(name for name in METRICS if name in DASK_METRICS)
-
 #: Metrics that are remembered, in this order.
 NAMES = (*_SHARES, *_OF_DASK, *HOST_SENSORS, *GPU_SENSORS)
 

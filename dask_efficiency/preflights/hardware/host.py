@@ -14,7 +14,6 @@ import numpy as np
 
 #: Repetitions of each measurement, of which the best counts: disturbances only make it slower.
 REPEATS = 3
-
 #: Seconds after which a measurement is not repeated; a guess.
 MAX_SECONDS = 2.0
 
@@ -128,7 +127,6 @@ def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]
 CHUNK = 2**20
 MAX_CHUNK = 16 * 2**20
 MOMENT_SECONDS = 5e-3
-
 #: Most bytes written in all repetitions.
 MAX_NBYTES = 96 * 2**20
 

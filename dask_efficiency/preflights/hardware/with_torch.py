@@ -21,13 +21,10 @@ from dask_efficiency.preflights.hardware.host import CannotMeasure, best_rate, l
 
 #: Rows of the matrices: a product takes 2 to 20 ms on the GPUs of today's servers.
 ROWS = 8192
-
 #: Bytes copied: more than any cache of a GPU holds.
 COPIED_NBYTES = 256 * 2**20
-
 #: Share of a GPU's free memory that a training step fills.
 GPU_SHARE = 0.8
-
 #: Share of a worker's memory that a training step on its cores fills, and most sequences of it: 0.3 s of one core.
 CPU_SHARE, MAX_CPU_SEQUENCES = 0.1, 8
 

@@ -101,11 +101,9 @@ def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str
 
 #: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow.
 PAIRS = 5
-
 #: Turns that are enough if the worker takes this many times as long in each, and did when it was suspected.
 PAIRS_OF_MUCH_SLOWER = 2
 MUCH_SLOWER = 2.0
-
 #: Ratio below which a turn speaks for the worker. One such turn may be chance, two are not.
 ALIKE = 1.15
 MAX_ALIKE = 1

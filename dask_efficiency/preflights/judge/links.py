@@ -11,11 +11,9 @@ from dask_efficiency.preflights.judge.readings import MIN_LATENCY_SECONDS, MIN_Z
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2
-
 #: Slow pairs, none of them fast, that make a worker slow, if it finds as many partners; and at least.
 SLOW_PAIRS = 3
 MIN_SLOW_PAIRS = 2
-
 #: Other suspects that a suspect meets at most; a guess.
 ENOUGH_SUSPECTS = 4
 
@@ -219,7 +217,6 @@ def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:
 
 #: Standard deviation of the best of three normal values, 0.75, over their mean range, 1.69.
 RANGE_TO_BEST = 0.44
-
 #: Standard deviation of a normal distribution over the spread of its half about the half's median, 0.6.
 HALF_TO_WHOLE = 1.66
 

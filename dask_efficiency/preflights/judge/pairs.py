@@ -23,11 +23,9 @@ FIRST_PAIRS = 6
 
 #: Good workers, at least, with which those in doubt are measured after it; a guess: their fastest half is a reference.
 FEWEST_GOOD = 4
-
 #: Rounds in which everybody takes part; with few workers one more, so that everybody meets everybody.
 COMMON_ROUNDS = 2
 FEW_WORKERS = 4
-
 #: Most rounds. Later ones are for workers not settled yet, and for slow paths.
 MAX_ROUNDS = 8
 

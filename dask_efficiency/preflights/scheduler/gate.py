@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 #: A worker that joins gets its half of the plugin a moment later: seconds between two looks, and until giving up.
 LOOK_SECONDS = 0.25
 METERED_SECONDS = 30.0
-
 #: Workers whose measurements are kept for comparison, including those that left.
 MAX_KNOWN = 1_000
 

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 #: Seconds of a repetition: a period of a container's CPU limit, by default 100 ms.
 REPETITION_SECONDS = 0.1
-
 #: Components measured of every worker, and of those with a GPU.
 ON_CPU = (Component.CPU, Component.CPU_ALL, Component.MEMORY, Component.DISK, Component.PYTHON)
 ON_GPU = (Component.GPU, Component.GPU_MEMORY, Component.GPU_COPY, Component.GPU_PEER)
-
 #: Beginning of the note of a test that was stopped.
 STOPPED = "stopped while"
 

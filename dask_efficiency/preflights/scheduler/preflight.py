@@ -29,34 +29,24 @@ READY_SECONDS = 5.0
 
 #: Seconds until one that is asked again is hung for sure.
 LATE_SECONDS = 8.0
-
 #: Seconds for a worker to measure itself alone; on a machine that is not slow it takes 1, and with all repetitions 3.
 ALONE_SECONDS = 20.0
-
 #: Seconds for a pair; it takes less than one where no link is slower than 1 MB/s.
 PAIR_SECONDS = 5.0
-
 #: Seconds for an all-reduce or a training step of a pair; importing torch takes two to five of them.
 GROUP_SECONDS = 20.0
-
 #: Seconds that an answer may be late.
 GRACE_SECONDS = 2.0
-
 #: Repetitions of the measurement of a slow pair, and of a worker that joins: one slow second passes.
 CONFIRMATIONS = 2
-
 #: Good workers measured in turns with one that seems slow: a single one may be unusually fast.
 GOOD_WORKERS = 2
-
 #: Most turns of these: a few more than needed, as a component may fail in one.
 MAX_ATTEMPTS = PAIRS + 2
-
 #: Share of a test's time that is kept for pairs; a guess.
 SHARE_OF_PAIRS = 0.3
-
 #: Reason of a worker that left during the test.
 LEFT = "it left during the test"
-
 #: Reason of a worker whose figures tasks would spoil.
 BUSY = "it began to run tasks"
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: Seconds that a client waits at a time; and that it may be silent before its test is stopped.
 WAIT_SECONDS = 1.0
 SILENT_SECONDS = 15.0
-
 #: Seconds to wait for workers that are to stop a test.
 STOP_SECONDS = 5.0
 
