@@ -265,7 +265,6 @@ def train_command(
 
 
 def _pulled(source: PrometheusSource, between: Period, window: float, windows: int) -> Iterator[MetricSeries]:
-    """Windows of the past, evenly spread."""
     first, last = between
     count = min(windows, max(int((last - first) // window), 1))
     with progress("reading the past", unit="windows", of=count) as report:

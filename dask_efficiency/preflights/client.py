@@ -138,7 +138,6 @@ def _plan(backends: dict[str, Any], *, device: Any, timeout: Any, retire: Any, *
 
 
 def _workload(workload: Any) -> dict[str, Any]:
-    """Kind and bytes of a workload."""
     if workload is None:
         return {}
     if isinstance(workload, str | os.PathLike):
@@ -185,7 +184,6 @@ async def _step(caller: Client, step: str, /, **asked: Any) -> dict[str, Any]:
 
 
 async def _retire(client: Client, found: PreflightResult, share: float) -> PreflightResult:
-    """Retire the slow workers, as many as allowed."""
     most = most_retired(len(found.subjects), share)
     found = replace(found, kept=found.slow[most:])
     slow = [one for one in found.subjects if one.name in found.slow[:most]]

@@ -85,7 +85,6 @@ def _measured(found: PreflightResult) -> Section:
 
 
 def _reading(component: Component, found: PreflightResult) -> str:
-    """Best reading of all workers."""
     known = [value for one in found.subjects if math.isfinite(value := found.reading(one, component)) and value > 0]
     if not known:
         return "-"

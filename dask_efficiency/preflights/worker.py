@@ -184,7 +184,6 @@ class WorkerPreflight(WorkerPart):
     # -- alone -------------------------------------------------------------------------------
 
     async def _ready(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Machine of the worker, and whether it takes tasks."""
         state = self._worker.status
         closing = state not in (Status.running, Status.paused)
         return {**_machine(), "paused": state == Status.paused, "closing": closing}
@@ -255,7 +254,6 @@ class WorkerPreflight(WorkerPart):
     # -- with a partner ----------------------------------------------------------------------
 
     async def _pair(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Seconds for a byte to a partner and back, and of a round trip."""
         partner = self._worker.rpc(asked["partner"])
 
         async def ask(step: str, **more: Any) -> Any:
@@ -329,8 +327,6 @@ async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: 
 
 
 async def _round_trip(go: Callable[[], Awaitable[Any]], repeats: int) -> float:
-    """Best of the medians of some round trips."""
-
     async def seconds() -> float:
         began = time.perf_counter()
         await go()

@@ -147,7 +147,6 @@ def findings_of(
 
 
 def _suspects(scores: LiveScores, flagged: Bool) -> Bool:
-    """Mark the workers that are flagged now."""
     if not flagged.any() and not (scores.z >= scores.limit).any():
         return flagged
     ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]

@@ -114,7 +114,6 @@ def _least(worker: Int64, values: Float64, workers: int) -> Float64:
 
 
 def _places(hosts: Sequence[str]) -> Int64:
-    """Number the hosts, and give each worker's number."""
     names: dict[object, int] = {}
     return np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
 

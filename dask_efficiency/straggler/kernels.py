@@ -77,10 +77,7 @@ class KernelComparison(WorkerArrays):
                 self._now[:, column, row] = kernel.launches, kernel.ns / 1e9
 
     def compare(self, rows: Places) -> Generator[int, None, tuple[Floats, Floats, Floats]]:
-        """Compare the time of a launch, piece by piece: mean residual, its variance and launches, by row.
-
-        Kernels are weighted by their time on the peers; NaN if unknown.
-        """
+        """Compare the time of a launch: mean residual by time on the peers, its variance, and launches, by row."""
         for number, row in enumerate(rows.tolist(), 1):
             self._take(row)
             if not number % TOTALS_AT_ONCE:

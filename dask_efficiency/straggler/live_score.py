@@ -126,7 +126,6 @@ class LiveScoring:
         return scores
 
     def _scale(self, group: Hashable, signal: int, mean: Floats) -> float:
-        """Spread of healthy workers."""
         usual = float(self._spread[group][signal]) if group in self._spread else math.nan
         bounded = np.fmin(healthy_spread(mean), MAX_SPREAD * usual)
         return math.hypot(np.nan_to_num(np.fmax(usual, bounded)), FLOOR[signal])

@@ -237,7 +237,6 @@ class StragglerWatch:
         return list(dict.fromkeys(member.group for member in self._members.values()))
 
     def _group(self, key: Hashable) -> Group:
-        """Present workers of a group, by row."""
         rows = {one.row: (worker, one.host) for worker, one in self._members.items() if one.group == key}
         there = [rows[row] for row in sorted(rows)]
         return Group([one for one, _ in there], [host for _, host in there], np.array(sorted(rows), np.intp))

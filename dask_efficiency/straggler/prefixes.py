@@ -248,11 +248,9 @@ class PrefixComparison(WorkerArrays):
     def _with_history(
         self, level: Floats, others: Floats, rows: Places, columns: Places, there: Bool, learn: Bool
     ) -> Floats:
-        """Residuals against the peers; or against a worker's own past, where they are too few, or most became slow.
-
-        Then the workers that did not change stand for the rest. Where none is, the work has changed, and peers are a
-        baseline again.
-        """
+        """Residuals against the peers; or against a worker's own past, where they are too few, or most became slow."""
+        # Then the workers that did not change stand for the rest. Where none is, the work has changed, and peers are a
+        # baseline again.
         picked = np.ix_(columns, rows)
         usual, known = self._usual[picked], self._known[picked]
         change = np.where(known >= MIN_HISTORY, level - usual, np.nan)

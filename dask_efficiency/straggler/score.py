@@ -317,7 +317,6 @@ def _worst(observations: Observations, workers: int) -> Bool:
 
 
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:
-    """Mark workers with enough observations of work that enough others do too."""
     peers = (cells.count > 0).sum(axis=1) - 1
     comparable = cells.count * (peers >= (1 if usual is not None else MIN_OTHERS))[:, None]
     judged: Bool = (comparable.sum(axis=0) >= MIN_TASKS) | ((comparable > 0).sum(axis=0) >= MIN_KINDS)

@@ -259,10 +259,7 @@ def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dic
 
 
 def lasting(holds: Bool, *, length: int, share: float) -> Places:
-    """Instants, by row, at which something began to hold for a share of a stretch of some instants, unlike a burst.
-
-    The first instant of the first such stretch, without stray instants at its start; -1 if there is none.
-    """
+    """First instant, by row, from which something held for a share of a stretch, without stray ones; else -1."""
     rows, instants = holds.shape
     if instants < length:
         return np.full(rows, -1, np.intp)

@@ -190,10 +190,8 @@ def _moments(differs: Values, each: int) -> tuple[Values, Values]:
 
 
 def _movements(values: Values, floor: Values, each: int) -> Values:
-    """Mean logarithm by block of squared changes since one block before; the first block repeats the second.
-
-    A metric may be refreshed only every 15 s; and a mean of squares would not tell a few large changes from many.
-    """
+    """Mean logarithm by block of squared changes since one block before; the first block repeats the second."""
+    # A metric may be refreshed only every 15 s; and a mean of squares would not tell a few large changes from many.
     changes = np.empty_like(values)
     np.subtract(values[:, :, each:], values[:, :, :-each], out=changes[:, :, each:])
     changes[:, :, :each] = changes[:, :, each : 2 * each]

@@ -137,10 +137,9 @@ class _Window:
         return np.asarray(np.nan_to_num(means - before, copy=False), np.float32)
 
     def moved(self) -> Values:
-        """Usual distance of workers from their past, beyond chance, by signal and stretch.
-
-        Samples taken once in many steps of a job show each machine at another place of its step, and the place drifts.
-        """
+        """Usual distance of workers from their past, beyond chance, by signal and stretch."""
+        # Samples taken once in many steps of a job show each machine at another place of its step, and the place
+        # drifts.
         starts, some = self.starts, evenly(self.away.shape[1])
         kept = self.kept[:, some]
         sums = _sums(self.away[:, some])

@@ -238,10 +238,8 @@ def _on_even_steps(
     groups: tuple[Hashable, ...],
     hosts: tuple[str, ...],
 ) -> MetricSeries:
-    """Series of the metrics that ever changed; the sample nearest to each step counts, if one is in reach.
-
-    A step is the median time between two samples of a worker, at least a second.
-    """
+    """Series of the metrics that ever changed; the sample nearest to each step counts, if one is in reach."""
+    # A step is the median time between two samples of a worker, at least a second.
     if not np.isfinite(at).all():
         raise ValueError(f"'at' holds {at[~np.isfinite(at)][0]!r}; expected seconds")
     order = np.lexsort((at, workers))
@@ -309,10 +307,8 @@ def finding_of(
 def evidence_of(
     series: MetricSeries, metric: str, worker: int, start: int, z: float, kind: str = LEVEL, peers: Values | None = None
 ) -> Evidence:
-    """A signal of a worker from a sample on, and the peers' figures: the mean, or a standard deviation.
-
-    Swings are about the ``peers``, medians of shape (metrics, samples): a movement of all workers is nobody's own.
-    """
+    """A signal of a worker from a sample on, and the peers' figures: the mean, or a standard deviation."""
+    # Swings are about the ``peers``, medians of shape (metrics, samples): a movement of all workers is nobody's own.
     row = series.metrics.index(metric)
     values = series.values[row, :, start:].astype(np.float64)
     if kind == SWINGS and peers is not None:

@@ -188,7 +188,6 @@ def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baselin
 
 
 def _without_history(series: MetricSeries, history: MetricSeries | None) -> set[int]:
-    """Positions of workers without a history."""
     if history is None:
         return set(range(len(series.workers)))
     there: Bool = np.asarray(np.isfinite(history.values).any(axis=(0, 2)))
@@ -224,10 +223,8 @@ def _onsets(found: OutlierScores, workers: Places) -> Float64:
 
 
 def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
-    """Metrics of the workers themselves, and those of their hosts; None if no host has several workers.
-
-    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker.
-    """
+    """Metrics of the workers themselves, and those of their hosts; None if no host has several workers."""
+    # Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker.
     of_host = np.array([series.meaning(name).of_host for name in series.metrics], np.bool_)
     counts = Counter(host for host in series.hosts if host)
     if not of_host.any() or max(counts.values(), default=0) < 2:
@@ -270,10 +267,8 @@ _MIN_SWINGS = 0.01
 
 
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
-    """Time when a worker began to be an outlier, in seconds since the first sample; 0 if it was so from there on.
-
-    A change over some seconds is fitted to all its signals (metrics with their kinds) near the sample ``begin``.
-    """
+    """Time when a worker began to be an outlier, in seconds since the first sample; 0 if it was so from there on."""
+    # A change over some seconds is fitted to all its signals (metrics with their kinds) near the sample ``begin``.
     if begin == 0:
         return 0.0
     each = max(1, round(STEP_SECONDS / series.step_seconds))

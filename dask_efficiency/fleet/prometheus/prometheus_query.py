@@ -68,10 +68,7 @@ class PrometheusClient:
     def range_query(
         self, query: str, *, start: float, stop: float, step_seconds: float, take: Callable[[Answered], None]
     ) -> None:
-        """Pass each series of the answer to a function as it arrives; more than once if the answer breaks off.
-
-        Raises QueryRefusedError if the query is wrong, or too large, and PrometheusAwayError after some attempts.
-        """
+        """Pass each series of the answer to a function as it arrives; more than once if the answer breaks off."""
         asked = {
             "query": query,
             "start": f"{start:.3f}",
@@ -208,7 +205,6 @@ class _Text:
         self._at = 0
 
     def _more(self, amount: int = _CHUNK) -> bool:
-        """Read more; False at the end."""
         content = self._source.read(amount)
         self._text = self._text[self._at :] + self._decode(content, final=not content)
         self._at = 0

@@ -50,10 +50,7 @@ class PrometheusSource:
         return self.file.step_seconds
 
     def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """Metrics between two instants, in seconds since the epoch, at multiples of the step.
-
-        Raises TextFileError if Prometheus refuses a query, or answers with something else than a series a machine.
-        """
+        """Metrics between two instants, in seconds since the epoch, at multiples of the step."""
         step = self.file.step_seconds
         first, last = math.ceil(start / step - 1e-6) * step, math.floor(stop / step + 1e-6) * step
         gathered = Gathered(self.file, start=first, samples=max(round((last - first) / step) + 1, 0))
@@ -138,10 +135,7 @@ class Gathered:
         self._lock = threading.Lock()
 
     def add(self, number: int, series: Answered) -> None:
-        """Add a series of the query of this number.
-
-        Raises TextFileError if it names no machine, or the machine has another series at the same time.
-        """
+        """Add a series of the query of this number; TextFileError if it is not the only one of a machine at a time."""
         metric, labels = self.file.metrics[number], series.labels
         name = labels.get(metric.machine, "")
         if not name:

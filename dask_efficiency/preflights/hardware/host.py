@@ -60,10 +60,8 @@ ROWS = 256
 
 
 def matrix_products(threads: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Floating-point operations a second of products in double precision, each thread's of matrices of its own.
-
-    NumPy's own threads must be switched off by the environment of the process.
-    """
+    """Floating-point operations a second of products in double precision, each thread's of matrices of its own."""
+    # NumPy's own threads must be switched off by the environment of the process.
     matrices = [np.random.default_rng(i).random((ROWS, ROWS)) for i in range(threads)]
     for matrix in matrices:
         matrix @ matrix  # the first product loads the library and touches the memory
@@ -101,10 +99,8 @@ MIN_NBYTES = 4 * 2**20
 
 
 def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Bytes a second that one thread reads and writes between arrays that no cache holds, of an eighth of the limit.
-
-    ``distributed.worker.benchmark_memory`` copies pieces of 10 MiB at most, which a cache may hold.
-    """
+    """Bytes a second that one thread reads and writes between arrays that no cache holds, of an eighth of the limit."""
+    # ``distributed.worker.benchmark_memory`` copies pieces of 10 MiB at most, which a cache may hold.
     nbytes = min(NBYTES, max(limit // 16, MIN_NBYTES)) if limit else NBYTES
     source, target = np.ones(nbytes // 8), np.empty(nbytes // 8)
     np.copyto(target, source)
@@ -132,10 +128,8 @@ MAX_NBYTES = 96 * 2**20
 
 
 def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Bytes a second written to the disk where a worker spills, each chunk until the disk has it.
-
-    The file has no name, so that nothing remains of it however the process ends.
-    """
+    """Bytes a second written to the disk where a worker spills, each chunk until the disk has it."""
+    # The file has no name, so that nothing remains of it however the process ends.
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
 

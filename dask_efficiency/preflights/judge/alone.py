@@ -49,10 +49,9 @@ class WorkerComparison:
 
 
 def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, WorkerComparison]]:
-    """Compare each worker with comparable ones, by address and component.
-
-    Workers of a group of two have a ratio, and never enough of a ``z`` to be named: nobody can tell which one is slow.
-    """
+    """Compare each worker with comparable ones, by address and component."""
+    # Workers of a group of two have a ratio, and never enough of a ``z`` to be named: nobody can tell which one is
+    # slow.
     groups: dict[str, list[Subject]] = {}
     for subject in subjects:
         groups.setdefault(subject.group, []).append(subject)

@@ -120,10 +120,7 @@ class MeasuredPairs:
         return worker in self._group
 
     def unmet(self, worker: str) -> list[frozenset[str]]:
-        """Sets of workers of which a suspect must meet one each before it is known whether it is slow.
-
-        These are each group, and each other suspect, until it has met enough of them.
-        """
+        """Sets of workers of which a suspect must meet one each: each group, and other suspects, until it met enough."""
         partners = frozenset(self.partners(worker))
         others = [group for group in self.groups if not group & partners]
         if len(partners & self.suspects) < ENOUGH_SUSPECTS:
@@ -196,7 +193,6 @@ _BACK = {Component.SEND: Component.RECEIVE, Component.RECEIVE: Component.SEND}
 
 
 def _best(links: Iterable[MeasuredPair]) -> dict[str, dict[Component, float]]:
-    """Best seconds by worker and component."""
     found: dict[str, dict[Component, float]] = {}
     for link in links:
         first, second = (found.setdefault(worker, {}) for worker in (link.first, link.second))
@@ -207,10 +203,7 @@ def _best(links: Iterable[MeasuredPair]) -> dict[str, dict[Component, float]]:
 
 
 def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:
-    """Median of the fastest half, which slow workers do not move while they are fewer than half.
-
-    Where more may be slow, a ``share`` of 4 takes the fastest quarter, of at least two.
-    """
+    """Median of the fastest half, which fewer slow ones do not move, or of ``1 / share`` of all, of two at least."""
     half = fastest_half(seconds)
     return median(half if share == 2 else half[: max(2, -(-len(seconds) // share))])
 

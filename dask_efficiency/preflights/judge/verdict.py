@@ -94,10 +94,8 @@ def _finding(
 
 
 def _explaining(ratios: Mapping[Component, float], waiting: Collection[Component]) -> Component:
-    """Slowest component that no other explains.
-
-    A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
-    """
+    """Slowest component that no other explains."""
+    # A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
     logs = {name: math.log(ratio) if math.isfinite(ratio) else math.inf for name, ratio in ratios.items()}
 
     def explains(one: Component, other: Component) -> bool:

@@ -136,7 +136,6 @@ class Gate:
         self._links = [link for link in links if {link.first, link.second} <= self._known.keys()]
 
     def _is_idle(self, address: str) -> bool:
-        """True if a worker is there and has no tasks."""
         ws = self.scheduler.workers.get(address)
         return ws is not None and not ws.processing
 

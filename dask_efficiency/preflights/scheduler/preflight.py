@@ -247,10 +247,7 @@ class Preflight:
         await self._in_turns("measuring slow workers again", addresses, machines, confirm)
 
     def _good_for(self, one: Candidate, slow: Iterable[str], fastest: Mapping[str, float]) -> list[Candidate]:
-        """Comparable workers that do not seem slow, on its machine if possible, as a slow machine slows both.
-
-        Unusually fast ones come last.
-        """
+        """Comparable workers that do not seem slow, best on its machine, and unusually fast ones last."""
         good = {
             other.subject.address: other
             for other in self._testable()
@@ -342,7 +339,6 @@ class Preflight:
         await self._in_turns(doing, pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
     async def _measure_pair(self, pair: Pair, seconds: float, repeats: int) -> MeasuredPair | None:
-        """Measurements of a pair; None if one of them has left."""
         times = {"seconds": seconds, "repetition": self.plan.repetition, "repeats": repeats}
         step = {"step": names.PAIR, "partner": pair.second, "test": self.plan.test, **times}
         try:
@@ -423,5 +419,4 @@ class Preflight:
 
 
 def _hosts(group: Iterable[Candidate]) -> dict[str, str]:
-    """Host of each worker that can still be tested."""
     return {one.subject.address: one.subject.host for one in group if one.can_be_tested}

@@ -137,7 +137,6 @@ class Preflights(SchedulerPart):
         return self._found()
 
     def _encoded(self, test: Preflight, before: Mapping[str, WorkerState], began: float, at: float) -> dict[str, Any]:
-        """Results so far, of the workers at the start."""
         notes = list(test.notes)
         joined = [str(ws.name) for address, ws in self._scheduler.workers.items() if address not in before]
         if joined:
@@ -147,7 +146,6 @@ class Preflights(SchedulerPart):
         return encode(subjects, links, started=at, seconds=time.monotonic() - began, notes=notes)
 
     def _heard(self) -> None:
-        """Restart the client's silence."""
         if self._silence is not None:
             self._silence.cancel()
         self._silence = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._silent)
