@@ -110,9 +110,7 @@ def test_options_that_do_not_go_together_are_refused(arguments: str, wrong: str)
         ("http://127.0.0.1:1 --metrics node --timeout 5s", "", "no Prometheus answers at http://127.0.0.1:1"),
     ],
 )
-def test_an_error_is_one_line(
-    arguments: str, settings: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_is_one_line(arguments, settings, wrong, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("dask_efficiency.fleet.prometheus.prometheus_query.BACKOFF_SECONDS", 0)
     (tmp_path / "watch.yaml").write_text(settings)
     given = ("watch", *arguments.split(), "--settings", tmp_path / "watch.yaml", "--once")
@@ -192,9 +190,7 @@ def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [None, b"the old one"])
-def test_ctrl_c_keeps_the_metrics_that_were_learnt_and_an_older_whole_detector(
-    before: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_keeps_the_metrics_that_were_learnt_and_an_older_whole_detector(before, tmp_path, monkeypatch) -> None:
     """It is pressed while the second of three metrics is learnt."""
     monkeypatch.chdir(tmp_path)
     rows = {"at": np.repeat(np.arange(60.0), 4), "worker": np.tile(list("abcd"), 60)}

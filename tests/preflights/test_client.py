@@ -43,9 +43,7 @@ def retired(slow: int, workers: int, share: float = 0.25) -> tuple[list[str], Pr
         (0, 8, 0.25, 0),
     ],
 )
-def test_no_more_are_retired_than_the_share_or_one_and_two_are_left(
-    slow: int, workers: int, share: float, count: int
-) -> None:
+def test_no_more_are_retired_than_the_share_or_one_and_two_are_left(slow, workers, share, count) -> None:
     asked, found = retired(slow, workers, share)
     assert asked == list(found.retired) == list(found.slow[:count])
     assert found.kept == found.slow[count:]

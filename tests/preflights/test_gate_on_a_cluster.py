@@ -57,9 +57,7 @@ def tell(scheduler: Any, finding: Any) -> None:
     scheduler.log_event("findings", [finding.worker, str(finding.cause)])
 
 
-def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(
-    pretended: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(pretended, caplog) -> None:
     pretended.append("slow")
     with (
         caplog.at_level(logging.WARNING, logger="dask_efficiency"),

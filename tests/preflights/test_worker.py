@@ -34,9 +34,7 @@ STOPPED = {"failed": "the test was stopped"}
 @pytest.mark.parametrize(
     ("by", "answer"), [("close", STOPPED), ("stop the test", STOPPED), ("a task that begins", {"busy": True})]
 )
-def test_a_child_that_is_being_started_ends_with_its_test_with_the_meter_and_for_a_task(
-    monkeypatch: pytest.MonkeyPatch, by: str, answer: dict[str, Any]
-) -> None:
+def test_a_child_that_is_being_started_ends_with_its_test_with_the_meter_and_for_a_task(monkeypatch, by, answer):
     monkeypatch.setattr(module, "Child", StartingChild)
     state = SimpleNamespace(nthreads=2, executing=set())
     memory = SimpleNamespace(memory_limit=None)

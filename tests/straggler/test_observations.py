@@ -35,9 +35,7 @@ def test_sizes_that_hardly_differ_explain_nothing() -> None:
 
 
 @pytest.mark.parametrize(("spread", "limit"), [(0.05, 0.3), (0.2, 0.6)])
-def test_an_observation_far_from_others_counts_for_three_deviations_in_what_size_explains(
-    spread: float, limit: float
-) -> None:
+def test_an_observation_far_from_others_counts_for_three_deviations_in_what_size_explains(spread, limit) -> None:
     size, value = np.zeros(80), np.tile([spread, -spread], 40)
     size[:2], value[0] = math.log(3), 9.0
     slope = (limit + 1.5 * math.log(3) - spread) / (2 * math.log(3))

@@ -289,9 +289,7 @@ def test_a_slow_gpu_is_found_by_the_kernels_that_its_peers_run_too(share: float,
 
 @settings(max_examples=10, deadline=None)
 @given(slowest=st.integers(0, 4), factor=st.sampled_from([1.5, 2.0, 5.0]), scale=st.sampled_from([0.02, 0.2, 1.0]))
-def test_findings_depend_neither_on_the_order_of_workers_nor_on_the_length_of_tasks(
-    slowest: int, factor: float, scale: float
-) -> None:
+def test_findings_depend_neither_on_the_order_of_workers_nor_on_the_length_of_tasks(slowest, factor, scale) -> None:
     cluster = healthy(5, task=lambda rng: ("f", scale * float(rng.lognormal(0, 0.1)), 1e6))
     cluster[slowest].slowness = slow(factor)
     assert names(SimulatedCluster(cluster).run(90).found) == [f"w{slowest}"]

@@ -39,9 +39,7 @@ def comparison() -> TransferComparison:
 
 
 @pytest.mark.parametrize(("signal", "other", "end"), [(RECEIVE, SEND, 1), (SEND, RECEIVE, 0)])
-def test_time_that_one_end_adds_to_a_byte_is_not_put_down_to_the_other(
-    comparison: TransferComparison, signal: int, other: int, end: int
-) -> None:
+def test_time_that_one_end_adds_to_a_byte_is_not_put_down_to_the_other(comparison, signal, other, end) -> None:
     slow = {(s, r): 4.0 for s in WORKERS for r in WORKERS if (s, r)[end] == "w3"}
     for worker in WORKERS:
         comparison.receive(worker, rates(worker, MIN_TRANSFERS, slow))

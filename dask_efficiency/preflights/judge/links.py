@@ -120,7 +120,7 @@ class MeasuredPairs:
         return worker in self._group
 
     def unmet(self, worker: str) -> list[frozenset[str]]:
-        """Sets of workers of which a suspect must meet one each: each group, and other suspects, until it met enough."""
+        """Sets of workers of which a suspect must meet one each: each group, and some other suspects."""
         partners = frozenset(self.partners(worker))
         others = [group for group in self.groups if not group & partners]
         if len(partners & self.suspects) < ENOUGH_SUSPECTS:

@@ -177,9 +177,7 @@ def test_the_error_of_a_refused_query_has_its_line() -> None:
         (["node_cpu_secs"], "the query returned nothing for the last 110s; expected a series a machine, or 'optional:"),
     ],
 )
-def test_the_error_of_a_query_that_returns_nothing_names_the_metrics_that_there_are(
-    names: list[str], wrong: str
-) -> None:
+def test_the_error_of_a_query_that_returns_nothing_names_the_metrics_that_there_are(names, wrong) -> None:
     def answer(path: str, body: bytes) -> Answer:
         if "__name__" in path:
             return 200, json.dumps({"status": "success", "data": names}).encode()

@@ -29,9 +29,7 @@ def changes(rounds: Rounds, *names: str, present: set[str] = ALL) -> list[str]:
         (["a", "", "a", "", "", "", "a"], [["begins a"], [], [], [], ["ends a"], [], ["begins a"]]),  # two without it
     ],
 )
-def test_a_finding_begins_once_and_ends_after_two_rounds_without_it(
-    found: list[str], expected: list[list[str]]
-) -> None:
+def test_a_finding_begins_once_and_ends_after_two_rounds_without_it(found, expected) -> None:
     rounds = Rounds()
     assert [changes(rounds, *names) for names in found] == expected
 

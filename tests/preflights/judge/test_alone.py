@@ -41,9 +41,7 @@ def test_two_pairs_confirm_a_much_slower_worker(ratios: list[float]) -> None:
     st.lists(st.floats(0.5, ALIKE, exclude_max=True), min_size=2),
     st.floats(THRESHOLD, 100.0),
 )
-def test_enough_equal_pairs_clear_a_suspect_however_slow_others_were(
-    slow: list[float], alike: list[float], first: float
-) -> None:
+def test_enough_equal_pairs_clear_a_suspect_however_slow_others_were(slow, alike, first) -> None:
     assert len(alike) > MAX_ALIKE
     assert is_confirmed(first, [*slow, *alike]) is False
 

@@ -51,9 +51,7 @@ def joined(
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("victim", ["w0", "w1", "w3", "w5"])
 @pytest.mark.parametrize(("component", "cause"), [("disk", Cause.DISK), ("send", Cause.NETWORK)])
-def test_a_slow_worker_is_flagged_whenever_it_joins_and_no_other(
-    component: str, cause: Cause, victim: str, at_once: bool
-) -> None:
+def test_a_slow_worker_is_flagged_whenever_it_joins_and_no_other(component, cause, victim, at_once) -> None:
     flagged, _ = joined({victim: {component: 3.0}}, at_once=at_once)
     assert [(finding.worker, finding.cause) for finding in flagged] == [(victim, cause)]
 
