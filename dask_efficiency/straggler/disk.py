@@ -71,13 +71,16 @@ def judge_disks(
     )
     held_up = mean_blocked > math.log(HELD_UP)
     waited = np.maximum(_off(found["io_wait"], usuals["io_wait"].high), 0.0)
-    own = np.nan_to_num(_means(found["io_wait"].worker, waited, workers))
-    own = np.where(held_up, own, 0.0)
-    place = _places(hosts)
+    own = np.where(held_up, np.nan_to_num(_means(found["io_wait"].worker, waited, workers)), 0.0)
+    names: dict[object, int] = {}
+    place = np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
     waits = own / SPREADS["io_wait"]
     clear = _any(waits >= CLEARLY * limit, place)
-    least = np.nan_to_num(_least(found["blocked"].worker, blocked, workers), posinf=0.0)
-    slow_disk = _middle(staging, place) > math.log(SLOWER)
+    least, known = np.full(workers, math.inf), np.isfinite(blocked)
+    np.minimum.at(least, found["blocked"].worker[known], blocked[known])
+    least = np.nan_to_num(least, posinf=0.0)
+    known = np.isfinite(staging)
+    slow_disk = medians(staging[known], place[known], workers)[place] > math.log(SLOWER)
     suspect = np.where(slow_disk & (behind >= -ROUNDING) & ~clear, np.maximum(least, 0.0), 0.0) / SPREADS["blocked"]
     flagged = (waits >= limit) | (suspect >= limit)
     scores = (
@@ -106,24 +109,6 @@ def _means(worker: Int64, values: Float64, workers: int) -> Float64:
     return np.where(count > 0, total / np.maximum(count, 1), math.nan)
 
 
-def _least(worker: Int64, values: Float64, workers: int) -> Float64:
-    least = np.full(workers, math.inf)
-    known = np.isfinite(values)
-    np.minimum.at(least, worker[known], values[known])
-    return least
-
-
-def _places(hosts: Sequence[str]) -> Int64:
-    names: dict[object, int] = {}
-    return np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
-
-
 def _any(holds: Bool, place: Int64) -> Bool:
-    found: Bool = np.bincount(place, holds, minlength=int(place.max(initial=0)) + 1)[place] > 0
+    found: Bool = np.bincount(place, holds)[place] > 0
     return found
-
-
-def _middle(values: Float64, place: Int64) -> Float64:
-    """Median over its host, for each worker."""
-    known = np.isfinite(values)
-    return medians(values[known], place[known], int(place.max(initial=0)) + 1)[place]

@@ -83,7 +83,7 @@ class KernelComparison(WorkerArrays):
             if not number % TOTALS_AT_ONCE:
                 yield TOTALS_COST * TOP * TOTALS_AT_ONCE
         sums = WeightedSums.of(len(rows))
-        for some in in_pieces(self._columns.occupied(), len(rows)):
+        for some in in_pieces(np.array(sorted(self._columns.values()), np.intp), len(rows)):
             now, base = (sums[:, some[:, None], rows] for sums in (self._now, self._base))
             gained = now - base
             there = gained[0] >= MIN_LAUNCHES

@@ -161,11 +161,11 @@ class PrefixComparison(WorkerArrays):
     def make_room(self, *, at: int) -> Iterator[int]:
         """Give columns of unused prefixes to those that want one, between comparisons; yields the numbers cleared."""
         wanted, self._wanted = self._wanted, set()
-        missing = len(wanted) - self._columns.free
+        missing = len(wanted) - len(self._columns.free)
         if missing <= 0:
             return
         # While they are being cleared, no heartbeat writes to them and no prefix gets them.
-        columns = [self._columns.take_away(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
+        columns = [self._columns.pop(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
         if not columns:
             return
         self._version += 1
@@ -176,7 +176,7 @@ class PrefixComparison(WorkerArrays):
             yield len(part) // CLEARED_AT_ONCE
         for column in columns:
             self._usual[column], self._known[column] = np.nan, 0.0
-            self._columns.put_back(column)
+            self._columns.free.append(column)
 
     def compare(self, interval: Interval, group: Hashable, rows: Places, *, at: int, learn: Bool) -> Iterator[int]:
         """Compare the workers of a group, of which those that ``learn`` marks seem healthy; yields numbers compared."""
@@ -304,11 +304,11 @@ class PrefixComparison(WorkerArrays):
     def _map(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:
         """Find the columns of a worker's prefixes; new ones, and those with new tasks, get one, as most have ended."""
         before, prefixes, tasks = worker.prefixes, rates.prefixes, rates.tasks
-        dropped = [column for column in self._columns.of(set(before).difference(prefixes)) if column is not None]
+        dropped = [self._columns[prefix] for prefix in set(before).difference(prefixes) if prefix in self._columns]
         self._now[row, dropped] = self._base[row, dropped] = 0  # when one comes again, it begins at 0
         former = {before[i]: column for i, column in zip(worker.places.tolist(), worker.columns.tolist(), strict=True)}
         ended = {before[i]: n for i, n in zip(worker.without.tolist(), worker.ended.tolist(), strict=True)}
-        found = self._columns.of(prefixes)
+        found = [self._columns.get(prefix) for prefix in prefixes]
         if self._columns.free or len(self._wanted) < MAX_PREFIXES:
             n = tasks[:, _N].tolist()
             for i in [i for i, column in enumerate(found) if column is None and prefixes[i] not in former]:
@@ -332,7 +332,7 @@ class PrefixComparison(WorkerArrays):
         """Map a worker anew if one of its prefixes without a column has new tasks and can get one."""
         ended = rates.tasks[worker.without, _N]
         news = [rates.prefixes[i] for i in worker.without[ended > worker.ended].tolist()]
-        if news and (self._columns.free or any(column is not None for column in self._columns.of(news))):
+        if news and (self._columns.free or any(prefix in self._columns for prefix in news)):
             self._map(row, worker, rates, at)
             return
         worker.ended = ended

@@ -103,7 +103,8 @@ class Minder:
         for metric in self.models:
             if metric not in series.metrics:
                 continue
-            scores = robust_scores(self.embeddings(series, metric, stride=stride))
+            windows = windowed(smooth(series, metric), length=WINDOW_SAMPLES, stride=stride)
+            scores = robust_scores(embedded(self.models[metric], windows))
             first = lasting(scores > self.threshold, length=length, share=self.share)
             found = []
             for worker in np.flatnonzero(first >= 0).tolist():
@@ -115,10 +116,6 @@ class Minder:
             if found:
                 return found
         return []
-
-    def embeddings(self, series: MetricSeries, metric: str, *, stride: int = 1) -> NDArray[np.float32]:
-        """Windows of a metric as its autoencoder reconstructs them; shape (workers, windows, length)."""
-        return embedded(self.models[metric], windowed(smooth(series, metric), length=WINDOW_SAMPLES, stride=stride))
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the detector to a file, which :func:`load_minder` reads; best with the ending ``.npz``.
