@@ -41,12 +41,8 @@ MUCH_BESIDE = 0.1
 LAGGING = 1.25
 
 
-@dataclass(frozen=True, slots=True)
-class WithPeers:
-    """A worker's number and the median of its peers'; NaN if unknown."""
-
-    own: float = math.nan
-    peers: float = math.nan
+#: A worker's number, and the median of its peers'; NaN if unknown.
+WithPeers = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +50,8 @@ class Symptoms:
     """Figures of a worker whose tasks take longer; NaN if unknown."""
 
     #: Share of its tasks' time on the CPU; and seconds between two turns of its event loop.
-    share: WithPeers = WithPeers()
-    lag: WithPeers = WithPeers()
+    share: WithPeers = (math.nan, math.nan)
+    lag: WithPeers = (math.nan, math.nan)
     #: Beyond the peers: wait for a core as a share of the time in which threads want one, and CPU seconds a second that
     #: its process uses outside its tasks.
     core_wait: float = math.nan
@@ -71,14 +67,14 @@ def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
     Otherwise the CPU is taken from them: from inside, if something else in the process computes; from outside, if
     threads wait for a core or the whole process stands still.
     """
-    share = symptoms.share
-    lower = share.peers - share.own > FLAT_SHARE * share.peers
-    if not lower and share.peers >= COMPUTING_SHARE:
+    share, usual = symptoms.share
+    lower = usual - share > FLAT_SHARE * usual
+    if not lower and usual >= COMPUTING_SHARE:
         return Cause.SLOW_CPU
     taken = who_takes_the_cpu(symptoms)
     if taken is not None:
         return taken
-    if lower and symptoms.lag.own >= LAGGING * symptoms.lag.peers:
+    if lower and symptoms.lag[0] >= LAGGING * symptoms.lag[1]:
         return Cause.CONTENTION
     if symptoms.disk:
         return Cause.DISK
@@ -184,7 +180,7 @@ def _finding(
 
 def _symptoms(history: History, rows: Places, i: int, stands_out: Bool) -> Symptoms:
     def with_peers(means: Floats) -> WithPeers:
-        return WithPeers(float(means[i]), float(median_of_others(means[None, :])[0, i]))
+        return float(means[i]), float(median_of_others(means[None, :])[0, i])
 
     def lately(signal: int) -> float:
         known = history.residual[history.newest(MIN_INTERVALS), signal, rows[i]]
@@ -239,7 +235,7 @@ def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[
         middle = np.median(others)
         values = np.array([scores.mean[signal, i], 0.0, others.min() - middle, others.max() - middle])
         if signal == CPU_SHARE:
-            usual = share.peers if math.isfinite(share.peers) else 0.0
+            usual = share[1] if math.isfinite(share[1]) else 0.0
             values = np.clip(usual - values, 0.0, 1.0)[[0, 1, 3, 2]]
         elif LIVE[_NAMES[signal]].unit is Unit.TIMES_AS_LONG:
             values = np.exp(values)

@@ -1,5 +1,3 @@
-"""The commands `fleet watch` and `fleet train`."""
-
 from __future__ import annotations
 
 import json

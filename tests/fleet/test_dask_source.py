@@ -47,14 +47,10 @@ class Retirees:
         self._retiring(watch, at)
 
 
-def test_no_worker_of_a_host_that_is_found_is_retired() -> None:
-    retirees = Retirees(8, 0.5, 600)
+def test_the_worst_is_retired_and_the_next_one_waits_but_no_worker_of_a_host_that_is_found() -> None:
+    retirees = Retirees(8, 0.5, 600, True)
     retirees.retire(SlowWorker("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2")))
     assert retirees.asked == retirees.lines == []
-
-
-def test_the_worst_is_retired_and_the_next_one_waits() -> None:
-    retirees = Retirees(8, 0.5, 600, True)
     retirees.retire(found("w1", 2.0), found("w2", 3.0))
     retirees.fleet.remove("w2")
     retirees.retire(found("w1", 2.0), at=480)

@@ -1,5 +1,3 @@
-"""What hosts and workers say reaches the trace and the scheduler's series, and names a throttled worker."""
-
 from __future__ import annotations
 
 import os

@@ -41,12 +41,9 @@ def test_a_file_has_the_settings_of_a_watch(tmp_path: Path) -> None:
     assert found.command.arguments == (sys.executable, "-c", 'print("a b")')
 
 
-def test_an_empty_file_has_the_defaults(tmp_path: Path) -> None:
+def test_an_empty_file_and_the_one_on_the_page_have_the_defaults(tmp_path, monkeypatch) -> None:
     assert read(tmp_path, "") == WatchSettings()
     assert WatchSettings().receivers == ()
-
-
-def test_the_file_on_the_page_has_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: name)
     (tmp_path / "web.yaml").touch()
     (text,) = (block.text for block in blocks((ROOT / "docs/watch.md").read_text()) if "retire-every" in block.text)

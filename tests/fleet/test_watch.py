@@ -1,5 +1,3 @@
-"""Rounds of a watch: pulls, receivers, and what a failing round changes."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace

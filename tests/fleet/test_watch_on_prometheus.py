@@ -1,5 +1,3 @@
-"""A real Prometheus whose machines have a past: the faulty one is named in time, and nobody in the quiet hours."""
-
 from __future__ import annotations
 
 import json

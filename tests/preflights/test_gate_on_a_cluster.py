@@ -1,5 +1,3 @@
-"""Workers that join are measured before they get tasks, and one that is slow is flagged."""
-
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,3 @@
-"""A test of a cluster's workers before a job: what it finds and leaves alone, and that nothing of it stays."""
-
 from __future__ import annotations
 
 import json

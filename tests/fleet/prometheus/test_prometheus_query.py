@@ -1,5 +1,3 @@
-"""The client of Prometheus' API: patient with a server that is slow, short with a question that is wrong."""
-
 from __future__ import annotations
 
 import io

@@ -1,5 +1,3 @@
-"""Queries of the files that come with the package: promtool can read them, and our own metrics are there."""
-
 from __future__ import annotations
 
 import inspect

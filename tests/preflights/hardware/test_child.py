@@ -1,5 +1,3 @@
-"""The process that measures: what it says of each component, and that it ends with its input."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Workers that join one after another, made up and in simulated time: who is flagged, and with whom each is paired."""
-
 from __future__ import annotations
 
 import asyncio

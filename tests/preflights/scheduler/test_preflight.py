@@ -1,5 +1,3 @@
-"""One test of workers that are made up, in simulated time: turns, time that is over, and whoever fails or leaves."""
-
 from __future__ import annotations
 
 import asyncio
