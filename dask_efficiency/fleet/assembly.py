@@ -56,10 +56,8 @@ def fleet_watch(
     detector = _detector(source, settings)
     samples = settings.window / source.step_seconds
     if samples < MIN_SAMPLES:
-        raise ValueError(
-            f"a window of {settings.window:g} s has {samples:.0f} samples, one in {source.step_seconds:g} s; "
-            f"expected {MIN_SAMPLES} at least"
-        )
+        found = f"a window of {settings.window:g} s has {samples:.0f} samples, one in {source.step_seconds:g} s"
+        raise ValueError(f"{found}; expected {MIN_SAMPLES} at least")
     metrics = None
     if settings.metrics_port:
         metrics = OwnMetrics()

@@ -166,9 +166,8 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
     except MinderFileError as error:
         raise MinderFileError(f"{target}: {error}") from error.__cause__
     except (zipfile.BadZipFile, ValueError, TypeError, NotImplementedError, RuntimeError, MemoryError) as error:
-        raise MinderFileError(
-            f"{target}: foreign, damaged or forged ({str(error)[:200]}); expected a {FORMAT!r} file"
-        ) from error
+        why = f"foreign, damaged or forged ({str(error)[:200]})"
+        raise MinderFileError(f"{target}: {why}; expected a {FORMAT!r} file") from error
 
 
 def smooth(series: MetricSeries, metric: str) -> NDArray[np.float32]:
@@ -241,9 +240,8 @@ def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dic
     if kind != FORMAT:
         raise MinderFileError(f"found format {kind[:80]!r}; expected {FORMAT!r}")
     if version != VERSION:
-        raise MinderFileError(
-            f"found version {version}; expected {VERSION}: a newer dask-efficiency may have written it"
-        )
+        newer = "a newer dask-efficiency may have written it"
+        raise MinderFileError(f"found version {version}; expected {VERSION}: {newer}")
     metrics: list[str] = arrays["metrics"].tolist()
     known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
     if set(arrays) != known or len(set(metrics)) != len(metrics):

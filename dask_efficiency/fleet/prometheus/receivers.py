@@ -48,9 +48,8 @@ class Webhook:
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(
-                "no URL of a webhook: expected http:// or https:// and a host, as in http://host:5001/drain"
-            )
+            expected = "http:// or https:// and a host, as in http://host:5001/drain"
+            raise ValueError(f"no URL of a webhook: expected {expected}")
         if parts.username is not None or _NOT_IN_URLS.search(self.url):
             wrong = "expected a URL of a webhook without user, password, spaces and control characters"
             raise ValueError(f"{parts.hostname}: {wrong}")
@@ -122,9 +121,8 @@ class Command:
             sent.write(json.dumps(body).encode())
             sent.seek(0)
             try:
-                process = subprocess.Popen(
-                    list(self.arguments), stdin=sent, stdout=subprocess.DEVNULL, stderr=written, start_new_session=True
-                )
+                files: dict[str, Any] = {"stdin": sent, "stdout": subprocess.DEVNULL, "stderr": written}
+                process = subprocess.Popen(list(self.arguments), start_new_session=True, **files)
             except OSError as error:
                 raise NotReceivedError(f"{self.arguments[0]} was not reached: {error}") from error
             try:

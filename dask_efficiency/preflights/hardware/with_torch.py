@@ -43,14 +43,18 @@ def gpu_of(torch: Any) -> Any:
     return torch.device("cuda", 0)
 
 
+def _rate(amount: float, *timed: Callable[[], float]) -> dict[str, Any]:
+    """Amount a second of the slowest; a GPU's share of computing is unknown."""
+    return best_rate(lambda: (amount / max([seconds() for seconds in timed]), math.nan))
+
+
 def matrix_products(torch: Any) -> dict[str, Any]:
     """Floating-point operations a second, in the type of the GPU's matrix units."""
     gpu = gpu_of(torch)
     modern = tuple(torch.cuda.get_device_capability(gpu)) >= BFLOAT16_CAPABILITY
     kind = torch.bfloat16 if modern else torch.float16
     one, other = (torch.randn(ROWS, ROWS, device=gpu, dtype=kind) for _ in range(2))
-    seconds = _timed(torch, lambda: torch.matmul(one, other))
-    return best_rate(lambda: (2 * ROWS**3 / seconds(), float("nan")))
+    return _rate(2 * ROWS**3, _timed(torch, lambda: torch.matmul(one, other)))
 
 
 def memory(torch: Any) -> dict[str, Any]:
@@ -58,8 +62,7 @@ def memory(torch: Any) -> dict[str, Any]:
     gpu = gpu_of(torch)
     source = torch.ones(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
     target = torch.empty_like(source)
-    seconds = _timed(torch, lambda: target.copy_(source))
-    return best_rate(lambda: (2 * COPIED_NBYTES / seconds(), float("nan")))
+    return _rate(2 * COPIED_NBYTES, _timed(torch, lambda: target.copy_(source)))
 
 
 def host_copies(torch: Any) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def host_copies(torch: Any) -> dict[str, Any]:
     there = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
     to = _timed(torch, lambda: there.copy_(here, non_blocking=True))
     back = _timed(torch, lambda: here.copy_(there, non_blocking=True))
-    return best_rate(lambda: (COPIED_NBYTES / max(to(), back()), float("nan")))
+    return _rate(COPIED_NBYTES, to, back)
 
 
 def peer_copies(torch: Any) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def peer_copies(torch: Any) -> dict[str, Any]:
     for number in range(1, count):
         target = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=torch.device("cuda", number))
         timed.append(_timed(torch, lambda target=target: target.copy_(source)))  # type: ignore[misc]  # mypy infers no type for a default
-    return best_rate(lambda: (COPIED_NBYTES / max(seconds() for seconds in timed), float("nan")))
+    return _rate(COPIED_NBYTES, *timed)
 
 
 @dataclass(frozen=True, slots=True)
