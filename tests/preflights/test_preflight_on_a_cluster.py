@@ -244,24 +244,16 @@ def test_a_silent_clients_test_is_stopped(client: Client, monkeypatch: pytest.Mo
     monkeypatch.setattr(preflights.Preflights, "_silent", silent_and_noted)
     client.register_plugin(EfficiencyPlugin())
 
-    async def begin_and_forget() -> None:
-        plan = {"test": "t", "seconds": 200.0, "workload": SCRIPT, "payload": b"while True: pass"}
-        await client.scheduler.efficiency(
-            action=names.PREFLIGHT, preflight={"step": names.BEGIN_TEST, "plan": plan, "client": "gone"}
-        )
+    async def ask(**step: Any) -> None:
+        await client.scheduler.efficiency(action=names.PREFLIGHT, preflight=step)
 
-    client.sync(begin_and_forget)
+    plan = {"test": "t", "seconds": 200.0, "workload": SCRIPT, "payload": b"while True: pass"}
+    client.sync(ask, step=names.BEGIN_TEST, plan=plan, client="gone")
     try:
         eventually(stopped.is_set)
         eventually(lambda: not children())
-
-        async def ask_again() -> None:
-            await client.scheduler.efficiency(
-                action=names.PREFLIGHT, preflight={"step": names.WAIT_FOR_TEST, "test": "t"}
-            )
-
         with pytest.raises(RuntimeError, match="was stopped"):
-            client.sync(ask_again)
+            client.sync(ask, step=names.WAIT_FOR_TEST, test="t")
     finally:
         dask_efficiency.unregister(client)
 

@@ -102,6 +102,8 @@ def with_a_giant(every: int) -> Task:
 
 
 SLOW = {"slowness": slow(2.0)}
+HUGE = ("f", 60.0, 2e9)
+OWN = [("f", 0.3, 1e6), ("own", 0.4, 1e6)]
 SMALL = {**SLOW, "group": "small"}
 
 
@@ -130,18 +132,12 @@ NOBODY: dict[str, tuple[list[SimulatedWorker], float]] = {
     "other work": (among(6, {2: {"task": of_prefix("g", 1.0)}}), 180),
     "longer ones of different tasks": (among(4, different()), 150),
     "longer ones of different tasks that wait": (among(4, different(), share=0.02), 150),
-    "little that others do too": (
-        among(4, {1: {"task": by_turns(lambda n: ("f", 0.3, 1e6) if n % 20 == 0 else ("own", 0.4, 1e6))}}),
-        300,
-    ),
+    "little that others do too": (among(4, {1: {"task": by_turns(lambda n: OWN[n % 20 > 0])}}), 300),
     "a new worker that warms up": (among(6, {5: {"joins_at": 100, "slowness": slow(3.0, until=108)}}), 180),
     "a long task of another prefix": (among(6, {1: {"hanging": (("other", 60.0, 1e6),)}}), 300),
-    "one task that runs on": (among(4, {1: {"hanging": (("f", 60.0, 2e9),)}}, task=partitions), 90),
+    "one task that runs on": (among(4, {1: {"hanging": (HUGE,)}}, task=partitions), 90),
     "one task of unknown size that runs on": (among(4, {1: {"hanging": (("f", 60.0, 0.0),)}}, task=partitions), 90),
-    "running tasks with as much larger inputs": (
-        among(4, {1: {"hanging": (("f", 60.0, 2e9), ("f", 60.0, 2e9))}}, task=partitions),
-        80,
-    ),
+    "running tasks with as much larger inputs": (among(4, {1: {"hanging": 2 * (HUGE,)}}, task=partitions), 80),
     "a giant in each pass": (among(4, {1: {"task": with_a_giant(1)}}, task=partitions), 400),
     "a giant in one of eight passes": (among(4, {1: {"task": with_a_giant(8)}}, task=partitions), 400),
     "spilling more as it holds more": (among(6, {1: {"spilling": 0.5, "held": 1e10}}), 120),
@@ -259,9 +255,8 @@ def test_a_new_worker_has_time_to_show_its_speed() -> None:
 
 def test_a_paused_worker_is_short_of_memory_with_its_effect() -> None:
     run = SimulatedCluster(among(6, {1: {"paused": lambda at: 0.6 if at > 40 else 0.0}})).run(120)
-    assert names(run.found) == ["w1"]
     (finding,) = run.watch.findings
-    assert finding.cause == Cause.MEMORY
+    assert (names(run.found), finding.cause) == (["w1"], Cause.MEMORY)
     assert finding.effect == pytest.approx(2.5, rel=0.2)
 
 
