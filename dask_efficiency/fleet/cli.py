@@ -117,8 +117,9 @@ def watch_command(
             raise click.UsageError(text)
     with one_line_errors(kind=NotJudgedError if fail else click.ClickException):
         from dask_efficiency.fleet import assembly
-        from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource
+        from dask_efficiency.fleet.dask_source import SchedulerSource
         from dask_efficiency.fleet.settings import WatchSettings, read_settings
+        from dask_efficiency.fleet.watch import Retiring
         from dask_efficiency.straggler.retirements import Retirements
 
         chosen = WatchSettings() if settings is None else read_settings(settings)

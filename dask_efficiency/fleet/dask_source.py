@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from distributed import Client
@@ -16,10 +16,6 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.scheduler.worker_series import STEP_SECONDS
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import Caller, NoAnswerError, ask, sync
-from dask_efficiency.straggler.retirements import Retirements
-
-if TYPE_CHECKING:
-    from dask_efficiency.fleet.watch import FleetWatch
 
 
 def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
@@ -94,35 +90,6 @@ class SchedulerSource:
 
     def check(self, series: MetricSeries, /) -> None:
         """Accept anything: a cluster without workers gets some later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retiring:
-    """Retires workers that were found, within a limit."""
-
-    asking: Asking
-    limit: Retirements
-    #: Takes a line for people.
-    say: Callable[[str], None]
-
-    def __call__(self, watch: FleetWatch, at: float) -> None:
-        """Retire one of the workers that a watch found in its last round, if the limit allows it now."""
-        wanted = [finding.worker for finding in sorted(watch.found, key=lambda one: -one.score) if finding.worker]
-        name, why_not = self.limit.chosen(wanted, watch.present, at=at)
-        if name is None:
-            if why_not:
-                self.say(f"{', '.join(wanted)[:200]} not retired: {why_not}")
-            return
-        there = True
-        try:
-            there = self.asking(partial(retire, name=name))
-        except TimeoutError:
-            self.say(f"{name[:200]} is not yet retired after {RETIRE_SECONDS:g} s")
-        else:
-            self.say(f"{name[:200]} {'is retired' if there else 'was not retired: the scheduler has no such worker'}")
-        finally:
-            if there:  # also after a timeout: the scheduler goes on with it
-                self.limit.retired(name, at=at)
 
 
 async def retire(caller: Caller, name: str) -> bool:

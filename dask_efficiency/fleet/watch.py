@@ -1,16 +1,17 @@
-"""FleetWatch: pulls metrics, judges and reports, round by round, and goes on after an error."""
+"""FleetWatch: pulls metrics, judges and reports, round by round, and goes on after an error; and retires workers."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 import numpy as np
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.dask_source import SchedulerSource
+from dask_efficiency.fleet.dask_source import RETIRE_SECONDS, Asking, SchedulerSource, retire
 from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
@@ -19,6 +20,7 @@ from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples,
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
 from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.retirements import Retirements
 
 #: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
 LATE_SECONDS = 60.0
@@ -113,6 +115,35 @@ class FleetWatch:
                     break
                 for _ in body:
                     pending.popleft()
+
+
+@dataclass(frozen=True, slots=True)
+class Retiring:
+    """Retires workers that were found, within a limit."""
+
+    asking: Asking
+    limit: Retirements
+    #: Takes a line for people.
+    say: Callable[[str], None]
+
+    def __call__(self, watch: FleetWatch, at: float) -> None:
+        """Retire one of the workers that a watch found in its last round, if the limit allows it now."""
+        wanted = [finding.worker for finding in sorted(watch.found, key=lambda one: -one.score) if finding.worker]
+        name, why_not = self.limit.chosen(wanted, watch.present, at=at)
+        if name is None:
+            if why_not:
+                self.say(f"{', '.join(wanted)[:200]} not retired: {why_not}")
+            return
+        there = True
+        try:
+            there = self.asking(partial(retire, name=name))
+        except TimeoutError:
+            self.say(f"{name[:200]} is not yet retired after {RETIRE_SECONDS:g} s")
+        else:
+            self.say(f"{name[:200]} {'is retired' if there else 'was not retired: the scheduler has no such worker'}")
+        finally:
+            if there:  # also after a timeout: the scheduler goes on with it
+                self.limit.retired(name, at=at)
 
 
 def instants(first: float, last: float, *, every_seconds: float) -> Iterator[float]:

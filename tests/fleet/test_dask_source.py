@@ -14,7 +14,8 @@ from distributed import Client, LocalCluster
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
-from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource, retire
+from dask_efficiency.fleet.dask_source import SchedulerSource, retire
+from dask_efficiency.fleet.watch import Retiring
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import NoAnswerError
 from dask_efficiency.straggler.retirements import Retirements
