@@ -206,7 +206,7 @@ def _warn(text: str) -> None:
     tell(f"{format_instant(time.time())} {' '.join(text.split())}", err=True)
 
 
-WINDOWS, STEPS = "Number of windows, evenly spread over that period.", "Steps of training for each metric."
+WINDOWS_HELP, STEPS_HELP = "Number of windows, evenly spread over that period.", "Steps of training for each metric."
 
 
 @click.command("train")
@@ -214,8 +214,8 @@ WINDOWS, STEPS = "Number of windows, evenly spread over that period.", "Steps of
 @metrics_option
 @between_option
 @settings_option
-@click.option("--windows", type=click.IntRange(1, 10_000), default=40, show_default=True, help=WINDOWS)
-@click.option("--steps", type=click.IntRange(min=1), default=800, show_default=True, help=STEPS)
+@click.option("--windows", type=click.IntRange(1, 10_000), default=40, show_default=True, help=WINDOWS_HELP)
+@click.option("--steps", type=click.IntRange(min=1), default=800, show_default=True, help=STEPS_HELP)
 @click.option("--seed", type=int, default=0, show_default=True)
 @save_option("the detector", required=True)
 @timeout_option("30s", "Prometheus")

@@ -30,7 +30,7 @@ def test_size_explains_differences_within_workers_unless_sizes_hardly_differ() -
 
 
 @pytest.mark.parametrize(("spread", "limit"), [(0.05, 0.3), (0.2, 0.6)])
-def test_an_observation_far_from_others_counts_for_three_deviations_in_what_size_explains(spread, limit) -> None:
+def test_an_observation_far_from_others_counts_for_three_deviations_in_the_slope_of_size(spread, limit) -> None:
     size, value = np.zeros(80), np.tile([spread, -spread], 40)
     size[:2], value[0] = math.log(3), 9.0
     slope = (limit + 1.5 * math.log(3) - spread) / (2 * math.log(3))

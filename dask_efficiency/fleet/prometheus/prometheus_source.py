@@ -140,10 +140,9 @@ class Gathered:
             both = int((np.isfinite(row[positions]) & np.isfinite(values)).sum())
             if known != labels and both > _MAX_SHARED * int(np.isfinite(values).sum()):
                 differ = ", ".join(sorted({label for label, _ in known.items() ^ labels.items()}))[:80]
-                wrong = (
-                    f"the query has several series of {name[:80]!r}, which differ in {differ}; expected one a machine"
-                )
-                raise self.file.error(metric, f"{wrong}, as 'avg by ({metric.machine}) (...)' makes")
+                wrong = f"the query has several series of {name[:80]!r}, which differ in {differ}"
+                expected = f"{wrong}; expected one a machine"
+                raise self.file.error(metric, f"{expected}, as 'avg by ({metric.machine}) (...)' makes")
             self._labels[number][name] = labels
             row[positions] = np.where(np.isfinite(values), values, row[positions])
             if metric.group and metric.group in labels:

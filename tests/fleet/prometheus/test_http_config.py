@@ -15,7 +15,7 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_password_is_sent_as_basic_auth_beside_other_headers(tmp_path: Path) -> None:
+def test_a_password_is_sent_as_basic_auth_with_other_headers(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("open sesame\n")
     headers = "http_headers: {X-Scope-OrgID: {values: [a, b]}}"
     config = read_http_config(written(tmp_path, f"basic_auth: {{username: me, password_file: secret}}\n{headers}"))
