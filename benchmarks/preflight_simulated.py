@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 from random import Random
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 from dask_efficiency.plugin import names
@@ -94,6 +95,8 @@ class Workers:
         moments: float = MOMENTS_DIFFER,
     ) -> None:
         self.hosts = hosts
+        #: Workers as the scheduler has them.
+        self.present: dict[str, Any] = {worker: SimpleNamespace(processing=set()) for worker in hosts}
         self._moments = moments
         self._slow = slow
         self._random = random
@@ -132,15 +135,12 @@ class Workers:
 
 def tested(workers: Workers, seed: int) -> PreflightResult:
     """The result of a preflight of these workers; its ``seconds`` are those that it would take."""
-    subjects = [Subject(worker, worker, host) for worker, host in workers.hosts.items()]
-    preflight = Preflight(Plan("simulated"), [Candidate(one) for one in subjects], workers.ask, random=Random(seed))
-    loop = SimulatedLoop()
-    try:
-        began = loop.time()
-        loop.run_until_complete(preflight.run())
-        took = loop.time() - began
-    finally:
-        loop.close()
+    candidates = [Candidate(Subject(worker, worker, host)) for worker, host in workers.hosts.items()]
+    preflight = Preflight(Plan("simulated"), candidates, workers.ask, workers.present, Random(seed))
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        began = runner.get_loop().time()
+        runner.run(preflight.run())
+        took = runner.get_loop().time() - began
     links = tuple(link for of_group in preflight.links.values() for link in of_group)
     return PreflightResult(tuple(one.subject for one in preflight.workers), links, 0.0, took)
 

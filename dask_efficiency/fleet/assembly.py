@@ -10,7 +10,7 @@ import click
 from dask_efficiency.cli.inputs import scheduler_address
 from dask_efficiency.cli.options import Connection
 from dask_efficiency.files.text_files import known_names
-from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource
+from dask_efficiency.fleet.dask_source import SchedulerSource
 from dask_efficiency.fleet.minder.detector import load_minder
 from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_outliers
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
@@ -20,11 +20,7 @@ from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
 from dask_efficiency.fleet.rounds.rounds import Event
 from dask_efficiency.fleet.scheduler.worker_series import NAMES
 from dask_efficiency.fleet.settings import WatchSettings
-from dask_efficiency.fleet.watch import Detector, FleetWatch
-from dask_efficiency.straggler.retirements import Retirements
-
-#: Sources of a watch's metrics.
-Source = SchedulerSource | PrometheusSource
+from dask_efficiency.fleet.watch import Detector, FleetWatch, Source
 
 #: Least number of samples in a window; fewer show too little. A guess.
 MIN_SAMPLES = 16
@@ -60,10 +56,8 @@ def fleet_watch(
     detector = _detector(source, settings)
     samples = settings.window / source.step_seconds
     if samples < MIN_SAMPLES:
-        raise ValueError(
-            f"a window of {settings.window:g} s has {samples:.0f} samples, one in {source.step_seconds:g} s; "
-            f"expected {MIN_SAMPLES} at least"
-        )
+        found = f"a window of {settings.window:g} s has {samples:.0f} samples, one in {source.step_seconds:g} s"
+        raise ValueError(f"{found}; expected {MIN_SAMPLES} at least")
     metrics = None
     if settings.metrics_port:
         metrics = OwnMetrics()
@@ -88,16 +82,8 @@ def _detector(source: Source, settings: WatchSettings) -> Detector:
     return lambda window, past: minder.find(window)
 
 
-def retiring(
-    source: SchedulerSource, settings: WatchSettings, watch: FleetWatch, say: Callable[[str], None]
-) -> Callable[[float], None]:
-    """Function that retires, at an instant, one of those that the last round found."""
-    limit = Retirements(share=settings.retire_share, every_seconds=settings.retire_every)
-    retire = Retiring(source.asking, limit, say)
-    return lambda at: retire(watch.found, watch.present, at=at)
-
-
-def outlier_detector(continuity_seconds: float | None = None, *, same_work: bool = True) -> Detector:
+def outlier_detector(continuity_seconds: float = CONTINUITY_SECONDS, *, same_work: bool = True) -> Detector:
     """:func:`~dask_efficiency.fleet.find_outliers` as the detector of a watch."""
-    seconds = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
-    return lambda window, past: find_outliers(window, history=past, continuity_seconds=seconds, same_work=same_work)
+    return lambda window, past: find_outliers(
+        window, history=past, continuity_seconds=continuity_seconds, same_work=same_work
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dask_efficiency.fleet.outliers.metric_series import MetricSeries
     from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
     from dask_efficiency.fleet.rounds.rounds import Event
-    from dask_efficiency.fleet.watch import FleetWatch
+    from dask_efficiency.fleet.watch import FleetWatch, Source
 
 
 metrics_option = click.option(
@@ -35,9 +35,11 @@ metrics_option = click.option(
 settings_option = click.option("--settings", metavar="FILE", help="Settings of the watch, in YAML: see docs/watch.md.")
 
 
-def _period(
-    context: click.Context, parameter: click.Parameter, value: tuple[str, str] | None
-) -> tuple[float, float] | None:
+#: First and last instant, in seconds since the epoch.
+Period = tuple[float, float]
+
+
+def _period(_context: object, _parameter: object, value: tuple[str, str] | None) -> Period | None:
     if value is None:
         return None
     first, last = map(_instant, value)
@@ -57,9 +59,8 @@ def _instant(text: str) -> float:
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is not a time such as 2026-03-01T12:00:00Z, nor seconds since the epoch"
-        ) from None
+        expected = "a time such as 2026-03-01T12:00:00Z, nor seconds since the epoch"
+        raise click.BadParameter(f"{text!r} is not {expected}") from None
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
 
 
@@ -85,7 +86,7 @@ def watch_command(
     metrics: str | None,
     settings: str | None,
     once: bool,
-    between: tuple[float, float] | None,
+    between: Period | None,
     fail: bool,
     retire: bool,
     as_json: bool,
@@ -103,37 +104,6 @@ def watch_command(
       1  with --fail, a machine is found; without, an error
       2  with --fail, nothing could be judged; a wrong option
     """  # noqa: D301 click wants the character
-    _check(source, metrics=metrics, once=once, between=between, fail=fail, retire=retire)
-    with one_line_errors(kind=NotJudgedError if fail else click.ClickException):
-        from dask_efficiency.fleet import assembly
-        from dask_efficiency.fleet.dask_source import SchedulerSource
-        from dask_efficiency.fleet.settings import WatchSettings, read_settings
-
-        chosen = WatchSettings() if settings is None else read_settings(settings)
-        if metrics is None:
-            origin: assembly.Source = assembly.scheduler_source(source, connection)
-        else:
-            origin = assembly.prometheus_source(source, metrics, chosen, connection.timeout_seconds)
-        watch = assembly.fleet_watch(origin, chosen, show=_shown(as_json), warn=_warn, clock=time.monotonic)
-        then = None
-        if isinstance(origin, SchedulerSource):
-            connection.announce(origin.name)
-            then = assembly.retiring(origin, chosen, watch, _warn) if retire else None
-        try:
-            instants = _round_instants(between, once, chosen.every)
-            found, judged = _watched(watch, instants, ends=once or between is not None, then=then)
-        except KeyboardInterrupt:
-            return
-    if once and judged and not found:
-        _warn(f"nobody of {len(watch.window.workers) if watch.window else 0} is unlike the others")
-    if fail and (found or not judged):
-        raise SystemExit(1 if found else 2)
-
-
-def _check(
-    source: str, *, metrics: str | None, once: bool, between: tuple[float, float] | None, fail: bool, retire: bool
-) -> None:
-    """Raise UsageError where options contradict each other."""
     rules = (
         (metrics is None and source.startswith(("http://", "https://")), "a Prometheus is asked for --metrics FILE"),
         (metrics is None and between is not None, "--between is for a Prometheus; a scheduler has no past"),
@@ -145,6 +115,33 @@ def _check(
     for is_wrong, text in rules:
         if is_wrong:
             raise click.UsageError(text)
+    with one_line_errors(kind=NotJudgedError if fail else click.ClickException):
+        from dask_efficiency.fleet import assembly
+        from dask_efficiency.fleet.dask_source import SchedulerSource
+        from dask_efficiency.fleet.settings import WatchSettings, read_settings
+        from dask_efficiency.fleet.watch import Retiring
+        from dask_efficiency.straggler.retirements import Retirements
+
+        chosen = WatchSettings() if settings is None else read_settings(settings)
+        if metrics is None:
+            origin: Source = assembly.scheduler_source(source, connection)
+        else:
+            origin = assembly.prometheus_source(source, metrics, chosen, connection.timeout_seconds)
+        watch = assembly.fleet_watch(origin, chosen, show=_shown(as_json), warn=_warn, clock=time.monotonic)
+        then = None
+        if isinstance(origin, SchedulerSource):
+            connection.announce(origin.name)
+            limit = Retirements(share=chosen.retire_share, every_seconds=chosen.retire_every)
+            then = partial(Retiring(origin.asking, limit, _warn), watch) if retire else None
+        try:
+            instants = _round_instants(between, once, chosen.every)
+            found, judged = _watched(watch, instants, ends=once or between is not None, then=then)
+        except KeyboardInterrupt:
+            return
+    if once and judged and not found:
+        _warn(f"nobody of {len(watch.window.workers) if watch.window else 0} is unlike the others")
+    if fail and (found or not judged):
+        raise SystemExit(1 if found else 2)
 
 
 def _watched(
@@ -175,7 +172,7 @@ def _watched(
     return found, judged
 
 
-def _round_instants(between: tuple[float, float] | None, once: bool, every: float) -> Iterator[float]:
+def _round_instants(between: Period | None, once: bool, every: float) -> Iterator[float]:
     """Times of rounds; those of a watch that goes on are yielded when they are due."""
     from dask_efficiency.fleet.watch import instants
 
@@ -209,28 +206,23 @@ def _warn(text: str) -> None:
     tell(f"{format_instant(time.time())} {' '.join(text.split())}", err=True)
 
 
+WINDOWS_HELP, STEPS_HELP = "Number of windows, evenly spread over that period.", "Steps of training for each metric."
+
+
 @click.command("train")
 @click.argument("sources", nargs=-1, required=True)
 @metrics_option
 @between_option
 @settings_option
-@click.option(
-    "--windows",
-    type=click.IntRange(1, 10_000),
-    default=40,
-    show_default=True,
-    help="Number of windows, evenly spread over that period.",
-)
-@click.option(
-    "--steps", type=click.IntRange(min=1), default=800, show_default=True, help="Steps of training for each metric."
-)
+@click.option("--windows", type=click.IntRange(1, 10_000), default=40, show_default=True, help=WINDOWS_HELP)
+@click.option("--steps", type=click.IntRange(min=1), default=800, show_default=True, help=STEPS_HELP)
 @click.option("--seed", type=int, default=0, show_default=True)
 @save_option("the detector", required=True)
 @timeout_option("30s", "Prometheus")
 def train_command(
     sources: tuple[str, ...],
     metrics: str | None,
-    between: tuple[float, float] | None,
+    between: Period | None,
     settings: str | None,
     windows: int,
     steps: int,
@@ -256,10 +248,9 @@ def train_command(
         if metrics is None or between is None:
             runs = [run_or_table(look_at(file)) for file in sources]
         else:
-            if between[1] - between[0] < chosen.window:
-                raise click.UsageError(
-                    f"--between are {between[1] - between[0]:g} s; expected a window of {chosen.window:g} s at least"
-                )
+            length = between[1] - between[0]
+            if length < chosen.window:
+                raise click.UsageError(f"--between are {length:g} s; expected a window of {chosen.window:g} s at least")
             asked = prometheus_source(sources[0], metrics, chosen, timeout)
             runs = list(_pulled(asked, between, chosen.window, windows))
         with warnings.catch_warnings(record=True) as caught:
@@ -268,17 +259,13 @@ def train_command(
         for one in caught:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         if any(issubclass(one.category, StoppedWarning) for one in caught) and is_file(save):
-            raise click.ClickException(
-                f"{save} stays as it was; of the new detector only {', '.join(minder.metrics)} was learnt"
-            )
+            learnt = ", ".join(minder.metrics)
+            raise click.ClickException(f"{save} stays as it was; of the new detector only {learnt} was learnt")
         minder.save(save)
     tell(f"{save}: {', '.join(minder.metrics)}, of {len(runs)} runs or windows.")
 
 
-def _pulled(
-    source: PrometheusSource, between: tuple[float, float], window: float, windows: int
-) -> Iterator[MetricSeries]:
-    """Windows of the past, evenly spread."""
+def _pulled(source: PrometheusSource, between: Period, window: float, windows: int) -> Iterator[MetricSeries]:
     first, last = between
     count = min(windows, max(int((last - first) // window), 1))
     with progress("reading the past", unit="windows", of=count) as report:

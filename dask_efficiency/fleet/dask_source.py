@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,12 +12,10 @@ import numpy as np
 from distributed import Client
 from distributed.protocol import Serialize
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.scheduler.worker_series import STEP_SECONDS
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import Caller, NoAnswerError, ask, sync
-from dask_efficiency.straggler.retirements import Retirements
 
 
 def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
@@ -87,46 +85,14 @@ class SchedulerSource:
         try:
             return await asyncio.wait_for(ask_series(caller, seconds), self.timeout_seconds)
         except TimeoutError as error:
-            raise NoAnswerError(
-                f"the scheduler at {self.name} gave no metrics in {self.timeout_seconds:g} s"
-            ) from error
+            wrong = f"the scheduler at {self.name} gave no metrics in {self.timeout_seconds:g} s"
+            raise NoAnswerError(wrong) from error
 
     def check(self, series: MetricSeries, /) -> None:
         """Accept anything: a cluster without workers gets some later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retiring:
-    """Retires workers that were found, within a limit."""
-
-    asking: Asking
-    limit: Retirements
-    #: Takes a line for people.
-    say: Callable[[str], None]
-
-    def __call__(self, findings: Sequence[SlowWorker], fleet: Sequence[str], *, at: float) -> None:
-        """Retire one of the workers that were found, if the limit allows it now."""
-        wanted = [finding.worker for finding in sorted(findings, key=lambda one: -one.score) if finding.worker]
-        name, why_not = self.limit.chosen(wanted, fleet, at=at)
-        if name is None:
-            if why_not:
-                self.say(f"{', '.join(wanted)[:200]} not retired: {why_not}")
-            return
-        there = True
-        try:
-            there = self.asking(partial(retire, name=name))
-        except TimeoutError:
-            self.say(f"{name[:200]} is not yet retired after {RETIRE_SECONDS:g} s")
-        else:
-            self.say(f"{name[:200]} {'is retired' if there else 'was not retired: the scheduler has no such worker'}")
-        finally:
-            if there:  # also after a timeout: the scheduler goes on with it
-                self.limit.retired(name, at=at)
-
-
 async def retire(caller: Caller, name: str) -> bool:
     """Move a worker's data to others, and end it; False if there is no such worker."""
-    retired = await asyncio.wait_for(
-        caller.scheduler.retire_workers(names=[name], close_workers=True, remove=True), RETIRE_SECONDS
-    )
-    return bool(retired)
+    retiring = caller.scheduler.retire_workers(names=[name], close_workers=True, remove=True)
+    return bool(await asyncio.wait_for(retiring, RETIRE_SECONDS))

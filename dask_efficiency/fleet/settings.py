@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dask_efficiency.files.text_files import YamlSection, composed, read_text
+from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig, read_http_config
-from dask_efficiency.fleet.prometheus.receivers import Command, Receiver, Webhook
+from dask_efficiency.fleet.prometheus.receivers import Command, Webhook
 from dask_efficiency.fleet.rounds.metrics_file import duration_of
 from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
@@ -23,8 +24,8 @@ class WatchSettings:
     every: float = 480.0
     window: float = 900.0
     history: float = 3600.0
-    #: Seconds for which a machine must be unlike others; None for the default.
-    continuity: float | None = None
+    #: Seconds for which a machine must be unlike others.
+    continuity: float = CONTINUITY_SECONDS
     #: File of a trained detector; empty for :func:`~dask_efficiency.fleet.find_outliers`.
     model: str = ""
     #: Passwords and certificates for Prometheus.
@@ -41,16 +42,13 @@ class WatchSettings:
     retire_every: float = 1800.0
 
     @property
-    def receivers(self) -> tuple[Receiver, ...]:
+    def receivers(self) -> tuple[Webhook | Command, ...]:
         """All receivers of findings."""
         return tuple(one for one in (self.webhook, self.command) if one is not None)
 
 
 def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
-    """Read a file of settings; file names in it are relative to it.
-
-    Raises TextFileError with the line, and OSError if it, or a file that it names, cannot be read.
-    """
+    """Read a file of settings; file names in it are relative to it. Raises TextFileError with the line, and OSError."""
     folder = Path(path).parent
     readers: dict[str, Callable[[str], Any]] = {
         "every": duration_of,
@@ -68,15 +66,12 @@ def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
     }
     section = YamlSection(composed(read_text(path), path), path, set(readers))
     if "model" in section and "continuity" in section:
-        raise section.error(
-            "continuity", "'continuity' is given along with 'model', which has its own; expected one of them"
-        )
+        wrong = "'continuity' is given along with 'model', which has its own; expected one of them"
+        raise section.error("continuity", wrong)
     if "metrics-address" in section and "metrics-port" not in section:
         raise section.error("metrics-address", "'metrics-address' is given without 'metrics-port'")
-    given: dict[str, Any] = {
-        name.replace("-", "_"): section.get(name, read, None) for name, read in readers.items() if name in section
-    }
-    return WatchSettings(**given)
+    given: dict[str, Any] = {name: section.get(name, read, None) for name, read in readers.items() if name in section}
+    return WatchSettings(**{name.replace("-", "_"): value for name, value in given.items()})
 
 
 def _given(text: str) -> str:

@@ -1,63 +1,45 @@
-"""FleetWatch: pulls metrics, judges and reports, round by round, and goes on after an error."""
+"""FleetWatch: pulls metrics, judges and reports, round by round, and goes on after an error; and retires workers."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.fleet.dask_source import RETIRE_SECONDS, Asking, SchedulerSource, retire
 from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
+from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
 from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, OwnMetrics
 from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples, parted
 from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
 from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.retirements import Retirements
 
 #: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
 LATE_SECONDS = 60.0
-
 #: Events kept for a receiver that was not reached; of more, the oldest are dropped.
 MAX_UNTOLD = 1_000
-
 
 #: Finds machines of a window that are unlike their peers; the second series, if any, is from just before it.
 Detector = Callable[[MetricSeries, MetricSeries | None], list[SlowWorker]]
 
 
-class MetricsSource(Protocol):
-    """Source of a fleet's metrics."""
-
-    @property
-    def name(self) -> str:
-        """URL or address."""
-
-    @property
-    def step_seconds(self) -> float:
-        """Seconds between two samples."""
-
-    def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """Metrics between two instants in seconds since the epoch. Raises OSError if there is no answer."""
-
-    def check(self, series: MetricSeries, /) -> None:
-        """Raise ValueError if the first pull lacks required metrics."""
+#: Sources of a watch's metrics.
+Source = SchedulerSource | PrometheusSource
 
 
 @dataclass(slots=True)
 class FleetWatch:
-    """Watches a fleet: shows each event once, and warns of errors by a line.
+    """Watches a fleet: shows each event once, and warns of errors by a line; its clock, in seconds, times rounds."""
 
-    Its clock has seconds, by which rounds are timed; of the settings, it uses the lengths of window and history, the
-    receivers of events, and the continuity.
-    """
-
-    source: MetricsSource
+    source: Source
     detector: Detector
     settings: WatchSettings
     show: Callable[[Event], None]
@@ -79,10 +61,7 @@ class FleetWatch:
         self._pending = [deque(maxlen=MAX_UNTOLD) for _ in self.settings.receivers]
 
     def round(self, at: float) -> list[Event]:
-        """Judge the window that ends at an instant, and report what is new.
-
-        Raises OSError if there is no answer, and ValueError if an answer is wrong.
-        """
+        """Judge the window that ends at an instant, and report what is new; OSError or ValueError without an answer."""
         began = self.clock()
         try:
             self._known = self._pulled(at)
@@ -138,6 +117,35 @@ class FleetWatch:
                     pending.popleft()
 
 
+@dataclass(frozen=True, slots=True)
+class Retiring:
+    """Retires workers that were found, within a limit."""
+
+    asking: Asking
+    limit: Retirements
+    #: Takes a line for people.
+    say: Callable[[str], None]
+
+    def __call__(self, watch: FleetWatch, at: float) -> None:
+        """Retire one of the workers that a watch found in its last round, if the limit allows it now."""
+        wanted = [finding.worker for finding in sorted(watch.found, key=lambda one: -one.score) if finding.worker]
+        name, why_not = self.limit.chosen(wanted, watch.present, at=at)
+        if name is None:
+            if why_not:
+                self.say(f"{', '.join(wanted)[:200]} not retired: {why_not}")
+            return
+        there = True
+        try:
+            there = self.asking(partial(retire, name=name))
+        except TimeoutError:
+            self.say(f"{name[:200]} is not yet retired after {RETIRE_SECONDS:g} s")
+        else:
+            self.say(f"{name[:200]} {'is retired' if there else 'was not retired: the scheduler has no such worker'}")
+        finally:
+            if there:  # also after a timeout: the scheduler goes on with it
+                self.limit.retired(name, at=at)
+
+
 def instants(first: float, last: float, *, every_seconds: float) -> Iterator[float]:
     """Times of rounds in a replay of the past."""
     number = 0
@@ -146,15 +154,14 @@ def instants(first: float, last: float, *, every_seconds: float) -> Iterator[flo
         number += 1
 
 
-def unjudged(window: MetricSeries, past: MetricSeries | None, *, continuity_seconds: float | None = None) -> str:
+def unjudged(window: MetricSeries, past: MetricSeries | None, *, continuity_seconds: float) -> str:
     """Reason why nobody in a window could be found, whoever is at fault; empty if somebody could."""
     if not window.workers:
         return "nobody reported anything"
     alike = max(Counter(window.groups).values())
     if alike < MIN_PEERS:
         return f"{len(window.workers)} reported, of which {alike} can be compared; expected {MIN_PEERS} at least"
-    expected = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
-    expected += 0 if past is not None else MIN_PAST_SECONDS
+    expected = continuity_seconds + (0 if past is not None else MIN_PAST_SECONDS)
     known = int(np.isfinite(window.values).any(axis=(0, 1)).sum()) * window.step_seconds
     if known < expected:
         return f"what was reported covers {known:.0f} s; expected {expected:.0f} s at least"

@@ -7,13 +7,6 @@ from dask_efficiency.plugin.wings import public
 if TYPE_CHECKING:
     from dask_efficiency.preflights.judge.result import PreflightResult
 
-__all__ = [
-    "PreflightResult",
-]
+__all__ = ["PreflightResult"]
 
-__getattr__, __dir__ = public(
-    __name__,
-    {
-        "PreflightResult": "judge.result",
-    },
-)
+__getattr__, __dir__ = public(__name__, {"PreflightResult": "judge.result"})

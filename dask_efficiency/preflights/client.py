@@ -28,13 +28,10 @@ from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
 #: Values of the option ``device``.
 DEVICES = ("auto", "cpu", "gpu")
-
 #: Backends of torch.
 BACKENDS = ("gloo", "nccl")
-
 #: Seconds to wait for the retirement of slow workers; a guess.
 RETIRE_SECONDS = 60.0
-
 #: Most bytes of a workload, which is sent to each worker by way of the scheduler.
 MAX_WORKLOAD = 10 * 2**20
 
@@ -121,13 +118,13 @@ def preflight(
     return found
 
 
-def _plan(backends: dict[str, Any], *, device: Any, timeout: Any, soak: Any, force: Any, retire: Any) -> Plan:
+def _plan(backends: dict[str, Any], *, device: Any, timeout: Any, retire: Any, **given: Any) -> Plan:
     if device not in DEVICES:
         raise ValueError(f"device is {device!r:.80}; expected one of {', '.join(DEVICES)}")
     for name, backend in backends.items():
         if backend is not None and backend not in BACKENDS:
             raise ValueError(f"{name} is {backend!r:.80}; expected one of {', '.join(BACKENDS)}, or None")
-    for name, value in (("soak", soak), ("force", force), ("retire", retire)):
+    for name, value in {**given, "retire": retire}.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} is {value!r:.80}; expected True or False")
     try:
@@ -137,11 +134,10 @@ def _plan(backends: dict[str, Any], *, device: Any, timeout: Any, soak: Any, for
     if not 0 < seconds < math.inf:
         raise ValueError(f"timeout is {timeout!r:.80}; expected a positive duration such as '60s'")
     backends = {name: backend or "" for name, backend in backends.items()}
-    return Plan(uuid.uuid4().hex, seconds, device, force, soak, **backends)
+    return Plan(uuid.uuid4().hex, seconds, device, **given, **backends)
 
 
 def _workload(workload: Any) -> dict[str, Any]:
-    """Kind and bytes of a workload."""
     if workload is None:
         return {}
     if isinstance(workload, str | os.PathLike):
@@ -188,18 +184,15 @@ async def _step(caller: Client, step: str, /, **asked: Any) -> dict[str, Any]:
 
 
 async def _retire(client: Client, found: PreflightResult, share: float) -> PreflightResult:
-    """Retire the slow workers, as many as allowed."""
     most = most_retired(len(found.subjects), share)
     found = replace(found, kept=found.slow[most:])
     slow = [one for one in found.subjects if one.name in found.slow[:most]]
     if not slow:
         return found
     scheduler: Any = client.scheduler
-    addresses = [one.address for one in slow]
+    retiring = scheduler.retire_workers(workers=[one.address for one in slow], close_workers=True, remove=True)
     try:
-        retired = await asyncio.wait_for(
-            scheduler.retire_workers(workers=addresses, close_workers=True, remove=True), RETIRE_SECONDS
-        )
+        retired = await asyncio.wait_for(retiring, RETIRE_SECONDS)
     except TimeoutError:
         note = f"the slow workers were not retired in {RETIRE_SECONDS:g} s"
         return replace(found, notes=(*found.notes, note))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.preflights.judge.readings import MEANINGS, Component
+from dask_efficiency.preflights.judge.readings import Component
 from dask_efficiency.preflights.judge.result import PATHS, PreflightResult
 from dask_efficiency.show.document import Aside, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (
@@ -23,26 +22,6 @@ from dask_efficiency.straggler.wording import how_many
 
 #: Most rows of a table; the number of the others is given.
 MAX_ROWS = 20
-
-#: Heads of the columns of measurements; the components' words stand below the table.
-HEADS = {
-    Component.CPU: "CPU",
-    Component.CPU_ALL: "all threads",
-    Component.PYTHON: "Python",
-    Component.MEMORY: "memory",
-    Component.GPU: "GPU",
-    Component.GPU_MEMORY: "GPU memory",
-    Component.GPU_COPY: "GPU copies",
-    Component.GPU_PEER: "GPU peers",
-    Component.SOAK: "soak",
-    Component.DISK: "disk",
-    Component.SEND: "send",
-    Component.RECEIVE: "receive",
-    Component.LATENCY: "latency",
-    Component.COLLECTIVE: "all-reduce",
-    Component.TRAINING: "training",
-    Component.WORKLOAD: "workload",
-}
 
 
 def document(found: PreflightResult) -> Document:
@@ -72,10 +51,10 @@ def headline(found: PreflightResult) -> str:
 def _slow(found: PreflightResult) -> Section:
     rows = tuple(
         (
-            _who(one),
+            name_of(one.worker or f"all of {one.host}"),
             name_of(one.host),
             str(one.cause),
-            ", ".join(HEADS[Component(item.signal)] for item in one.evidence) or "-",
+            ", ".join(Component(item.signal).head for item in one.evidence) or "-",
             "-" if one.effect is None else f"{one.effect:.2f} x",
             format_share(one.confidence),
         )
@@ -99,24 +78,21 @@ def _measured(found: PreflightResult) -> Section:
         for one in worst[:MAX_ROWS]
     )
     legend = "Times as long as the median of the fastest half: " + "; ".join(
-        f"{HEADS[component]}, {MEANINGS[component].words}" for component in components
+        f"{component.head}, {component.words}" for component in components
     )
-    heads = ("", *(HEADS[component] for component in components))
+    heads = ("", *(component.head for component in components))
     return section("Measured", _rest(measured), Table(heads, (*rows, best), words=(0,)), Aside(f"{legend}."))
 
 
 def _reading(component: Component, found: PreflightResult) -> str:
-    """Best reading of all workers."""
-    meaning = MEANINGS[component]
     known = [value for one in found.subjects if math.isfinite(value := found.reading(one, component)) and value > 0]
     if not known:
         return "-"
-    if meaning.is_time:
+    if component.unit == "s":
         return format_seconds(min(known))
-    best = max(known)
-    if meaning.unit == "B/s":
-        return f"{format_bytes(best)}/s"
-    return f"{best / 1e9:.1f} GF/s" if meaning.unit == "FLOP/s" else f"{best / 1e6:.1f} M/s"
+    if component.unit == "B/s":
+        return f"{format_bytes(max(known))}/s"
+    return f"{max(known) / 1e9:.1f} GF/s" if component.unit == "FLOP/s" else f"{max(known) / 1e6:.1f} M/s"
 
 
 def _times(ratio: float | None) -> str:
@@ -130,7 +106,7 @@ def _not_tested(found: PreflightResult) -> Section:
     rows += [(name_of(one.name), "all", name_of_reason(one.broken)) for one in found.subjects if one.broken]
     common = _missing_everywhere(found)
     rows += [
-        (name_of(one.name), HEADS[component], name_of_reason(why))
+        (name_of(one.name), component.head, name_of_reason(why))
         for one in found.subjects
         for component, why in one.missing.items()
         if component not in common
@@ -160,7 +136,7 @@ def _missing_everywhere(found: PreflightResult) -> dict[Component, str]:
 def _notes(found: PreflightResult) -> Section:
     lines = [f"{note}." for note in found.notes]
     lines += [
-        f"Measured nowhere: {HEADS[one]}: {name_of_reason(why)}." for one, why in _missing_everywhere(found).items()
+        f"Measured nowhere: {one.head}: {name_of_reason(why)}." for one, why in _missing_everywhere(found).items()
     ]
     for names in found.too_few:
         lines.append(
@@ -180,7 +156,3 @@ def _notes(found: PreflightResult) -> Section:
 def _rest(rows: Sequence[object]) -> str:
     rest = len(rows) - MAX_ROWS
     return f"{rest} more are not shown." if rest > 0 else ""
-
-
-def _who(one: SlowWorker) -> str:
-    return name_of(one.worker) if one.worker else name_of(f"all of {one.host}")

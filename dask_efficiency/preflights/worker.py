@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 
 _MODULE = "dask_efficiency.preflights.hardware"
-
 #: Switches off the threads of libraries: the request says how many threads compute.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
-
 #: Seconds between two checks whether the child is to end early.
 LOOK_SECONDS = 0.05
 
@@ -49,15 +47,10 @@ class Child:
     async def run(
         self, request: Mapping[str, Any], payload: bytes, *, seconds: float, ended: Callable[[], bool]
     ) -> str:
-        """Measure the requested components; returns why it ended early, or an empty string.
-
-        It is killed after ``seconds``, or as soon as ``ended``, which is called all the time, returns True.
-        """
+        """Measure until all is done, the time is over or ``ended``; returns why it ended early, or an empty string."""
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            _MODULE,
+            *(sys.executable, "-m", _MODULE),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -70,29 +63,22 @@ class Child:
             assert process.stdin is not None
             process.stdin.write(json.dumps({**request, "nbytes": len(payload)}).encode() + b"\n" + payload)
             reading = asyncio.ensure_future(self._read(process))
+            until = time.monotonic() + seconds
             try:
-                return await self._watch(reading, seconds, ended)
+                while not reading.done():
+                    if (left := until - time.monotonic()) <= 0:
+                        return f"it took more than {seconds:.3g} s"
+                    await asyncio.wait([reading], timeout=min(LOOK_SECONDS, left))
+                    if not reading.done() and ended():
+                        return "it was stopped"
             finally:
                 reading.cancel()
+            reading.result()
+            code = await process.wait()
+            return f"its process ended with {code}" if code else ""
         finally:
             self.kill()
             await process.wait()
-
-    async def _watch(self, reading: asyncio.Future[None], seconds: float, ended: Callable[[], bool]) -> str:
-        until = asyncio.get_running_loop().time() + seconds
-        while True:
-            left = until - asyncio.get_running_loop().time()
-            if left <= 0:
-                return f"it took more than {seconds:.3g} s"
-            await asyncio.wait([reading], timeout=min(LOOK_SECONDS, left))
-            if reading.done():
-                break
-            if ended():
-                return "it was stopped"
-        reading.result()
-        assert self._process is not None
-        code = await self._process.wait()
-        return f"its process ended with {code}" if code else ""
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
@@ -118,17 +104,11 @@ class Child:
 
 #: Name of its CPU time outside the buckets.
 OWN_TEST = "preflight"
-
-#: Component measured in the worker's own process.
-_PYTHON = "python"
-
-#: Component that equals that of one thread on a worker with one thread.
-_CPU_ALL = "cpu_all"
-
+#: Components measured in the worker's own process; and equal to that of one thread on a worker with one thread.
+_PYTHON, _CPU_ALL = "python", "cpu_all"
 #: Bytes of the first message; and of the largest, of which a link of 10 Gbit/s takes 150 a second.
 FIRST_NBYTES = 64 * 2**10
 MAX_NBYTES = 8 * 2**20
-
 #: Share of a repetition that a message takes at most; a guess.
 MESSAGE_SHARE = 0.3
 
@@ -138,13 +118,10 @@ REPETITIONS_OF_PYTHON = 3
 
 #: Seconds to wait for a partner at the end.
 PART_SECONDS = 1.0
-
 #: Round trips of a repetition.
 ROUND_TRIPS = 10
-
 #: Equal for everything on one machine, in any container.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
 #: Device file of NVIDIA's driver.
 _GPU_DRIVER = Path("/dev/nvidiactl")
 
@@ -207,14 +184,9 @@ class WorkerPreflight(WorkerPart):
     # -- alone -------------------------------------------------------------------------------
 
     async def _ready(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Machine of the worker, and whether it takes tasks."""
-        return {
-            "machine": machine(),
-            "paused": self._worker.status == Status.paused,
-            "closing": self._worker.status not in (Status.running, Status.paused),
-            "gpu": _has_gpu(),
-            "port": _free_port(),
-        }
+        state = self._worker.status
+        closing = state not in (Status.running, Status.paused)
+        return {**_machine(), "paused": state == Status.paused, "closing": closing}
 
     async def _measure(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Measure some components of the worker alone; ``busy`` if a task began meanwhile and ``force`` was not set."""
@@ -282,14 +254,11 @@ class WorkerPreflight(WorkerPart):
     # -- with a partner ----------------------------------------------------------------------
 
     async def _pair(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Seconds for a byte to a partner and back, and of a round trip."""
         partner = self._worker.rpc(asked["partner"])
-        me = {"from": self._worker.address}
 
         async def ask(step: str, **more: Any) -> Any:
-            answer = await getattr(partner, names.OP)(
-                action=names.PREFLIGHT, preflight={"step": step, "test": asked["test"], **me, **more}
-            )
+            message = {"step": step, "test": asked["test"], "from": self._worker.address, **more}
+            answer = await getattr(partner, names.OP)(action=names.PREFLIGHT, preflight=message)
             if not isinstance(answer, Mapping) or "failed" in answer:
                 raise RuntimeError(f"the partner answered {answer!r:.200}")
             return answer
@@ -358,32 +327,20 @@ async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: 
 
 
 async def _round_trip(go: Callable[[], Awaitable[Any]], repeats: int) -> float:
-    """Best of the medians of some round trips."""
-    medians = []
-    for _ in range(repeats):
-        took = []
-        for _ in range(ROUND_TRIPS):
-            began = time.perf_counter()
-            await go()
-            took.append(time.perf_counter() - began)
-        medians.append(median(took))
-    return min(medians)
+    async def seconds() -> float:
+        began = time.perf_counter()
+        await go()
+        return time.perf_counter() - began
+
+    return min([median([await seconds() for _ in range(ROUND_TRIPS)]) for _ in range(repeats)])
 
 
-def _has_gpu() -> bool:
-    return _GPU_DRIVER.exists()
-
-
-def _free_port() -> int:
+def _machine() -> dict[str, Any]:
+    """Name of the machine, which is equal in any container, whether it has GPUs, and a port that is free now."""
+    try:
+        name = _BOOT_ID.read_text().strip()
+    except OSError:
+        name = socket.gethostname()
     with socket.socket() as listening:
         listening.bind(("", 0))
-        port: int = listening.getsockname()[1]
-        return port
-
-
-def machine() -> str:
-    """Name equal for all workers on one machine, in any container."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return socket.gethostname()
+        return {"machine": name, "gpu": _GPU_DRIVER.exists(), "port": listening.getsockname()[1]}

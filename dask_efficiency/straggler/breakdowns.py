@@ -28,13 +28,10 @@ BY_WAITING: dict[str, Cause] = {
 
 #: Causes that the signals leave open: here the threads' waiting decides.
 OPEN = frozenset((Cause.GIL, Cause.CONTENTION, Cause.UNKNOWN))
-
 #: Share of its tasks' time by which a straggler must wait more than its peers' median; a guess, see tests.
 MIN_EXCESS = 0.1
-
 #: Buckets of tasks that succeeded. Waiting is a part of their sum.
 WORKED = (*GOOD, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD)
-
 #: Factor by which older intervals count less with each new one: half after half a minute of 2.5 s intervals.
 KEPT = 0.95
 
@@ -116,15 +113,11 @@ def line_of(cause: Cause, rows: Iterable[tuple[SampleRow, int]]) -> str:
 def with_lines(
     findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], profile: Iterable[tuple[SampleRow, int]]
 ) -> tuple[SlowWorker, ...]:
-    """Give each finding its line, if most of the waiting of all workers was the straggler's.
-
-    Causes have nanoseconds by worker and name; the profile those of all workers together.
-    """
-    rows = list(profile)
-
-    def is_most(finding: SlowWorker) -> bool:
-        name = cause_name(Bucket.THREAD_NONCPU, WAITING.get(finding.cause, ""))
+    """Give each finding its line in the profile of all workers, if most of their waiting (ns) was the straggler's."""
+    rows, found = list(profile), []
+    for one in findings:
+        name = cause_name(Bucket.THREAD_NONCPU, WAITING.get(one.cause, ""))
         waited = {worker: row.get(name, 0) for worker, row in causes.items()}
-        return 2 * waited.get(finding.worker, 0) > sum(waited.values())
-
-    return tuple(replace(one, line=line_of(one.cause, rows)) if is_most(one) else one for one in findings)
+        is_most = 2 * waited.get(one.worker, 0) > sum(waited.values())
+        found.append(replace(one, line=line_of(one.cause, rows)) if is_most else one)
+    return tuple(found)

@@ -28,10 +28,8 @@ from dask_efficiency.straggler.signals import (
 
 #: Least relative drop of the share of CPU time below the peers' that counts; a guess.
 FLAT_SHARE = 0.08
-
 #: Share of CPU time below which tasks wait for something else than the CPU; a guess.
 COMPUTING_SHARE = 0.5
-
 #: Least wait for a core above the peers', as a share of the time in which threads want one; a guess.
 MUCH_WAIT = 0.1
 
@@ -43,12 +41,8 @@ MUCH_BESIDE = 0.1
 LAGGING = 1.25
 
 
-@dataclass(frozen=True, slots=True)
-class WithPeers:
-    """A worker's number and the median of its peers'; NaN if unknown."""
-
-    own: float = math.nan
-    peers: float = math.nan
+#: A worker's number, and the median of its peers'; NaN if unknown.
+WithPeers = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +50,8 @@ class Symptoms:
     """Figures of a worker whose tasks take longer; NaN if unknown."""
 
     #: Share of its tasks' time on the CPU; and seconds between two turns of its event loop.
-    share: WithPeers = WithPeers()
-    lag: WithPeers = WithPeers()
+    share: WithPeers = (math.nan, math.nan)
+    lag: WithPeers = (math.nan, math.nan)
     #: Beyond the peers: wait for a core as a share of the time in which threads want one, and CPU seconds a second that
     #: its process uses outside its tasks.
     core_wait: float = math.nan
@@ -68,20 +62,19 @@ class Symptoms:
 
 
 def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
-    """Cause of a worker's slow tasks.
+    """Cause of a worker's slow tasks: a slow CPU if they compute for as much of their time as the peers'.
 
-    Tasks that take longer and compute for as much of their time as the peers' have a slow CPU. Otherwise the CPU is
-    taken from them: from inside, if something else in the process computes; from outside, if threads wait for a core or
-    the whole process stands still.
+    Otherwise the CPU is taken from them: from inside, if something else in the process computes; from outside, if
+    threads wait for a core or the whole process stands still.
     """
-    share = symptoms.share
-    lower = share.peers - share.own > FLAT_SHARE * share.peers
-    if not lower and share.peers >= COMPUTING_SHARE:
+    share, usual = symptoms.share
+    lower = usual - share > FLAT_SHARE * usual
+    if not lower and usual >= COMPUTING_SHARE:
         return Cause.SLOW_CPU
     taken = who_takes_the_cpu(symptoms)
     if taken is not None:
         return taken
-    if lower and symptoms.lag.own >= LAGGING * symptoms.lag.peers:
+    if lower and symptoms.lag[0] >= LAGGING * symptoms.lag[1]:
         return Cause.CONTENTION
     if symptoms.disk:
         return Cause.DISK
@@ -97,10 +90,8 @@ def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
 
 #: A flagged worker is cleared below this part of the threshold, so that a finding does not flicker; a guess.
 HYSTERESIS = 0.5
-
 #: Slower kernels explain slower tasks from this part of their residual on, as a task's other parts are not slower.
 GPU_EXPLAINS = 0.8
-
 #: Workers that a host needs to be judged as a whole, and at most half of all workers.
 MIN_WORKERS_OF_HOST = 2
 
@@ -137,10 +128,7 @@ class Group:
 def findings_of(
     group: Group, scores: LiveScores, history: History, known: Findings, *, at: int, now: float
 ) -> Findings:
-    """Stragglers among the workers of a group; of those that are known it takes less to stay one.
-
-    The last interval ended at ``at``, in monotonic nanoseconds, and ``now``, in seconds since the epoch.
-    """
+    """Stragglers among the workers of a group at the end of an interval, in monotonic ns and by the epoch."""
     flagged = np.array(
         [(worker, "") in known or ("", host) in known for worker, host in zip(group.workers, group.hosts, strict=True)]
     )
@@ -155,7 +143,6 @@ def findings_of(
 
 
 def _suspects(scores: LiveScores, flagged: Bool) -> Bool:
-    """Mark the workers that are flagged now."""
     if not flagged.any() and not (scores.z >= scores.limit).any():
         return flagged
     ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]
@@ -177,10 +164,8 @@ def _finding(
     symptoms = _symptoms(history, group.rows, i, z >= scores.limit)
     main, cause = _cause(z, scores.mean[:, i], scores.limit, symptoms)
     score = float(max(z.max() / scores.limit, HYSTERESIS))
-    if known is not None:
-        since = known.since
-    else:
-        since = now - (at - history.since(int(group.rows[i]), main, float(MIN_RESIDUAL[main]) / 2, at=at)) / 1e9
+    began = history.since(int(group.rows[i]), main, float(MIN_RESIDUAL[main]) / 2, at=at)
+    since = now - (at - began) / 1e9 if known is None else known.since
     return SlowWorker(
         worker=group.workers[i],
         host=group.hosts[i],
@@ -195,7 +180,7 @@ def _finding(
 
 def _symptoms(history: History, rows: Places, i: int, stands_out: Bool) -> Symptoms:
     def with_peers(means: Floats) -> WithPeers:
-        return WithPeers(float(means[i]), float(median_of_others(means[None, :])[0, i]))
+        return float(means[i]), float(median_of_others(means[None, :])[0, i])
 
     def lately(signal: int) -> float:
         known = history.residual[history.newest(MIN_INTERVALS), signal, rows[i]]
@@ -213,10 +198,7 @@ def _symptoms(history: History, rows: Places, i: int, stands_out: Bool) -> Sympt
 
 
 def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
-    """Signal to report, and the deepest of several causes, as a full memory slows tasks too.
-
-    A process that lacks the CPU also writes and sends more slowly, but not by much more than its tasks.
-    """
+    """Signal to report, and the deepest of several causes: a full memory, or a lack of the CPU, slows other things."""
     of_tasks = max(z[DURATION], *z[_ONLY_WITH_DURATION])
     if z[GPU_KERNEL] >= limit * HYSTERESIS and mean[GPU_KERNEL] >= GPU_EXPLAINS * mean[DURATION]:
         return DURATION, Cause.GPU
@@ -249,13 +231,11 @@ def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[
         if not z[signal] >= scores.limit * HYSTERESIS:
             break
         others = np.delete(scores.mean[signal], i)
-        others = others[np.isfinite(others)]
-        if not len(others):
-            others = np.zeros(1)
+        others = others[np.isfinite(others)] if np.isfinite(others).any() else np.zeros(1)
         middle = np.median(others)
         values = np.array([scores.mean[signal, i], 0.0, others.min() - middle, others.max() - middle])
         if signal == CPU_SHARE:
-            usual = share.peers if math.isfinite(share.peers) else 0.0
+            usual = share[1] if math.isfinite(share[1]) else 0.0
             values = np.clip(usual - values, 0.0, 1.0)[[0, 1, 3, 2]]
         elif LIVE[_NAMES[signal]].unit is Unit.TIMES_AS_LONG:
             values = np.exp(values)

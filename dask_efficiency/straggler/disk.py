@@ -18,7 +18,6 @@ from dask_efficiency.straggler.signals import FINISHED
 #: or double makes little difference.
 SPREADS = {"io_wait": 0.13, "blocked": 0.16}
 AT_THE_DISK = frozenset(SPREADS)
-
 #: A host's disk is slow if its workers take this many times as long as usual to move data; a guess.
 SLOWER = 1.2
 
@@ -28,7 +27,6 @@ CLEARLY = 3.0
 
 #: A worker was held up if its tasks are blocked this many times as long as usual; a guess.
 HELD_UP = 1.05
-
 #: Signals compared with earlier runs, not with peers, which wait for the same disk.
 AGAINST_USUAL = tuple(name for name, signal in FINISHED.items() if signal.against_usual)
 
@@ -53,15 +51,14 @@ class DiskVerdict:
 def judge_disks(
     found: Mapping[str, Observations], hosts: Sequence[str], usuals: Mapping[str, Usual], behind: Float64, limit: float
 ) -> DiskVerdict | None:
-    """Tell the workers that hold a disk up from those that wait for it.
+    """Tell the workers that hold a disk up from those that wait for it; None if times or usual figures are unknown.
 
-    A slow disk slows all workers of its host, so they are compared with earlier runs, not with each other. If some
-    workers of a host wait for the disk in the kernel for longer than usual, they use it, and the others wait for them.
-    If none does, a worker is a suspect if each of its tasks is blocked for longer, and not only those that ran at the
-    same time as another worker's. None if times or usual figures are unknown.
+    A slow disk slows all workers of its host, so they are compared with earlier runs. Those that wait for the disk in
+    the kernel for longer than usual use it, and the others wait for them. If none does, a worker is a suspect if each
+    of its tasks is blocked for longer, and not only those that ran at the same time as another worker's.
 
-    A worker without a known host has a disk of its own. ``behind`` is how much longer than the others of its host each
-    worker takes to move data, as a logarithm; ``limit`` the z that flags a worker.
+    ``behind`` is how much longer than the others of its host each worker takes to move data, as a logarithm; ``limit``
+    the z that flags a worker.
     """
     if any(signal not in found or signal not in usuals for signal in (*AGAINST_USUAL, "io_wait")):
         return None
@@ -74,13 +71,16 @@ def judge_disks(
     )
     held_up = mean_blocked > math.log(HELD_UP)
     waited = np.maximum(_off(found["io_wait"], usuals["io_wait"].high), 0.0)
-    own = np.nan_to_num(_means(found["io_wait"].worker, waited, workers))
-    own = np.where(held_up, own, 0.0)
-    place = _places(hosts)
+    own = np.where(held_up, np.nan_to_num(_means(found["io_wait"].worker, waited, workers)), 0.0)
+    names: dict[object, int] = {}
+    place = np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
     waits = own / SPREADS["io_wait"]
     clear = _any(waits >= CLEARLY * limit, place)
-    least = np.nan_to_num(_least(found["blocked"].worker, blocked, workers), posinf=0.0)
-    slow_disk = _middle(staging, place) > math.log(SLOWER)
+    least, known = np.full(workers, math.inf), np.isfinite(blocked)
+    np.minimum.at(least, found["blocked"].worker[known], blocked[known])
+    least = np.nan_to_num(least, posinf=0.0)
+    known = np.isfinite(staging)
+    slow_disk = medians(staging[known], place[known], workers)[place] > math.log(SLOWER)
     suspect = np.where(slow_disk & (behind >= -ROUNDING) & ~clear, np.maximum(least, 0.0), 0.0) / SPREADS["blocked"]
     flagged = (waits >= limit) | (suspect >= limit)
     scores = (
@@ -109,25 +109,6 @@ def _means(worker: Int64, values: Float64, workers: int) -> Float64:
     return np.where(count > 0, total / np.maximum(count, 1), math.nan)
 
 
-def _least(worker: Int64, values: Float64, workers: int) -> Float64:
-    least = np.full(workers, math.inf)
-    known = np.isfinite(values)
-    np.minimum.at(least, worker[known], values[known])
-    return least
-
-
-def _places(hosts: Sequence[str]) -> Int64:
-    """Number the hosts, and give each worker's number."""
-    names: dict[object, int] = {}
-    return np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
-
-
 def _any(holds: Bool, place: Int64) -> Bool:
-    found: Bool = np.bincount(place, holds, minlength=int(place.max(initial=0)) + 1)[place] > 0
+    found: Bool = np.bincount(place, holds)[place] > 0
     return found
-
-
-def _middle(values: Float64, place: Int64) -> Float64:
-    """Median over its host, for each worker."""
-    known = np.isfinite(values)
-    return medians(values[known], place[known], int(place.max(initial=0)) + 1)[place]

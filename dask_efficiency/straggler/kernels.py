@@ -23,13 +23,10 @@ from dask_efficiency.straggler.worker_arrays import WorkerArrays
 #: Kernels compared, by prefix and name; and kernels of one worker, those that took most time. A guess.
 MAX_KERNELS = 64
 TOP = 16
-
 #: Nanoseconds after which an unused kernel's column may go to a new one; a guess.
 QUIET_NS = 60_000_000_000
-
 #: Launches of a kernel since the last comparison that a worker needs to be compared; a guess.
 MIN_LAUNCHES = 5
-
 #: Cost of reading one kernel's totals, in comparisons; and workers per piece, so that a piece takes under 1 ms.
 TOTALS_COST = 2
 TOTALS_AT_ONCE = 20
@@ -38,9 +35,8 @@ TOTALS_AT_ONCE = 20
 class KernelComparison(WorkerArrays):
     """Keeps the totals of kernels, and compares the time of a launch since the last comparison.
 
-    Kernels with one name and prefix do the same work, apart from the size of their input. They explain why tasks of the
-    same size take longer, and accuse nobody alone. This follows the score of NVIDIA's resiliency extension, with the
-    median of the peers in place of the fastest peer, which may be an outlier.
+    Kernels with one name and prefix do the same work, apart from the size of their input, so they accuse nobody alone.
+    As the score of NVIDIA's resiliency extension, with the peers' median in place of the fastest one.
     """
 
     ARRAYS = (("_now", -1, 0.0), ("_base", -1, 0.0))
@@ -81,16 +77,13 @@ class KernelComparison(WorkerArrays):
                 self._now[:, column, row] = kernel.launches, kernel.ns / 1e9
 
     def compare(self, rows: Places) -> Generator[int, None, tuple[Floats, Floats, Floats]]:
-        """Compare the time of a launch, piece by piece: mean residual, its variance and launches, by row.
-
-        Kernels are weighted by the time that they take on the peers; NaN if unknown.
-        """
+        """Compare the time of a launch: mean residual by time on the peers, its variance, and launches, by row."""
         for number, row in enumerate(rows.tolist(), 1):
             self._take(row)
             if not number % TOTALS_AT_ONCE:
                 yield TOTALS_COST * TOP * TOTALS_AT_ONCE
         sums = WeightedSums.of(len(rows))
-        for some in in_pieces(self._columns.occupied(), len(rows)):
+        for some in in_pieces(np.array(sorted(self._columns.values()), np.intp), len(rows)):
             now, base = (sums[:, some[:, None], rows] for sums in (self._now, self._base))
             gained = now - base
             there = gained[0] >= MIN_LAUNCHES

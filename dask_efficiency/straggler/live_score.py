@@ -19,10 +19,8 @@ WINDOW_TASKS = 20
 MIN_INTERVALS = 7
 FEW_TASKS = 5
 FEW_INTERVALS = 3
-
 #: Part of the window that must have passed before so few tasks suffice; a guess.
 LONG_ENOUGH = 0.8
-
 #: Share of those intervals in which a worker must be worse than its peers; and below which it is cleared.
 PERSISTENT = 0.8
 CLEARED = 0.5
@@ -33,11 +31,9 @@ SENSITIVITY = 1.1
 
 #: With few workers the limit is sqrt(1 + this / peers) times as high.
 FEW_WORKERS = 1.0
-
 #: By signal, the least residual of a slow worker, and the least spread that is assumed.
 MIN_RESIDUAL = np.array([signal.min_residual for signal in LIVE.values()])
 FLOOR = np.array([signal.floor for signal in LIVE.values()])
-
 #: Weight of an interval in the usual spread, and the most by which the present one may exceed it; guesses.
 SPREAD_LEARNING = 0.05
 MAX_SPREAD = 3.0
@@ -84,10 +80,7 @@ class LiveScoring:
     def score(
         self, history: History, group: Hashable, rows: Places, *, kernels: bool, at: int
     ) -> Generator[int, None, LiveScores | None]:
-        """Score the workers of a group, signal by signal; None if too few intervals are remembered.
-
-        Rows are in order; ``kernels`` is true if any worker reports kernels of a GPU.
-        """
+        """Score the workers of a group, signal by signal; None if too few intervals are remembered."""
         order = history.within(at)
         if len(order) < FEW_INTERVALS:
             return None
@@ -133,7 +126,6 @@ class LiveScoring:
         return scores
 
     def _scale(self, group: Hashable, signal: int, mean: Floats) -> float:
-        """Spread of healthy workers."""
         usual = float(self._spread[group][signal]) if group in self._spread else math.nan
         bounded = np.fmin(healthy_spread(mean), MAX_SPREAD * usual)
         return math.hypot(np.nan_to_num(np.fmax(usual, bounded)), FLOOR[signal])
@@ -157,10 +149,7 @@ def _limit(workers: int, signals: int) -> float:
 
 
 def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: Bool) -> Floats:
-    """Variance of the means from the scatter of their intervals: half from the worker's own, half from its peers'.
-
-    It holds for any kind of tasks, and for anything that disturbs the whole system for a while.
-    """
+    """Variance of the means from the scatter of their intervals: half from the worker's own, half from its peers'."""
     squares = (share**2).sum(axis=0)
     scatter = (share * np.where(inside, residual - mean, 0.0) ** 2).sum(axis=0)
     own = np.where(squares < 1, scatter * squares / (1 - squares), np.nan)

@@ -13,23 +13,17 @@ from dask_efficiency.straggler.signals import FINISHED, GIANT, MIN_TRANSFER_BYTE
 
 #: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
 MIN_SHARE = 0.02
-
 #: Longer tasks count for more, up to this many times the median of their work; a guess.
 MAX_WEIGHT = 4.0
-
 #: Seconds of wait for the disk below which it counts as none: kernels count in hundredths or tenths.
 IO_WAIT_SECONDS = 0.1
-
 #: Assumed resolution of clocks, in seconds.
 CLOCK_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """One signal of a run, of :data:`~dask_efficiency.straggler.signals.FINISHED`; larger values are worse.
-
-    Each array has an entry for each observation.
-    """
+    """One signal of a run, of :data:`~dask_efficiency.straggler.signals.FINISHED`, by observation; larger is worse."""
 
     signal: str
     #: Index of the worker, and in ``kinds``; observations of one kind of work are compared.
@@ -142,7 +136,6 @@ def medians(values: Float64, group: Int64, groups: int) -> Float64:
 
 #: Sizes count where they differ by more than this factor within a kind of work; a guess.
 SIZES_DIFFER = 2.0
-
 #: Giants are left out if they are at most this share of their work's observations; a guess.
 FEW_GIANTS = 0.1
 
@@ -150,16 +143,12 @@ FEW_GIANTS = 0.1
 #: difference in size widens that. A guess.
 WINSOR_DEVIATIONS = 3.0
 MIN_DEVIATION = 0.1
-
 #: Greatest power of its size by which a task's time grows: beyond n log n, short of n squared.
 MAX_POWER = 1.5
 
 
 def sized(observations: Observations, workers: int) -> Observations:
-    """Subtract from observations what their size explains, where sizes differ much within a kind of work.
-
-    The slope comes from differences within workers, so that large inputs do not hide a slow worker.
-    """
+    """Subtract what their size explains, by differences within workers, where sizes differ much in a kind of work."""
     observations = without_giants(observations)
     known = np.isfinite(observations.size)
     if not known.any():

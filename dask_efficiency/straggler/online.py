@@ -26,7 +26,6 @@ from dask_efficiency.straggler.transfers import TransferComparison
 #: calls take some time each. ``benchmarks.stragglers_cost`` measures it.
 MAX_A_POLL = 4_000
 PIECE_COST = 400
-
 #: Past findings kept.
 MAX_PAST = 200
 
@@ -158,8 +157,7 @@ class StragglerWatch:
     ) -> None:
         """Take in a heartbeat of these monotonic nanoseconds; that of a worker that has left is ignored.
 
-        It says for how many seconds threads were paused and spilling so far, how many bytes of results the worker
-        holds, and how many seconds are between two turns of its event loop (NaN if unknown); large kernels come first.
+        Threads were paused and spilling for seconds, results held are bytes, the event loop's lag is in seconds.
         """
         member = self._members.get(worker)
         if member is None:
@@ -177,8 +175,7 @@ class StragglerWatch:
     ) -> StragglerChange:
         """End the interval if it has lasted long enough, and judge; ``now`` in seconds since the epoch.
 
-        An interval has two heartbeats at least, so that every worker has reported. ``in_time`` is called after each
-        piece of a comparison; False leaves the rest to the next poll.
+        ``in_time`` is called after each piece of a comparison; False leaves the rest to the next poll.
         """
         if self.last is None:
             self.last = at
@@ -208,13 +205,15 @@ class StragglerWatch:
             scores = yield from self._scoring.score(self._history, key, group.rows, kernels=self._kernels.any, at=at)
             if scores is None:
                 continue
-            there = np.array(
-                [worker in self._members and self._members[worker].group == key for worker in group.workers]
-            )
+            present = {worker for worker, member in self._members.items() if member.group == key}
+            there = np.array([worker in present for worker in group.workers])
             if there.any():
                 flags = self._flags
                 found.update(findings_of(group.only(there), scores.only(there), self._history, flags, at=at, now=now))
-        return self._changed(found, now)
+        known, self._flags = self._flags, found
+        cleared = tuple(finding for key, finding in known.items() if key not in found)
+        self.past.extend(PastFinding(finding, now) for finding in cleared)
+        return StragglerChange(tuple(finding for key, finding in found.items() if key not in known), cleared)
 
     def _compared(self, at: int) -> Generator[int, None, Interval]:
         """Growth since the last interval, compared within each group."""
@@ -238,13 +237,9 @@ class StragglerWatch:
         return list(dict.fromkeys(member.group for member in self._members.values()))
 
     def _group(self, key: Hashable) -> Group:
-        """Present workers of a group, by row."""
-        there = sorted((one.row, worker, one.host) for worker, one in self._members.items() if one.group == key)
-        return Group(
-            [worker for _, worker, _ in there],
-            [host for _, _, host in there],
-            np.array([row for row, _, _ in there], np.intp),
-        )
+        rows = {one.row: (worker, one.host) for worker, one in self._members.items() if one.group == key}
+        there = [rows[row] for row in sorted(rows)]
+        return Group([one for one, _ in there], [host for _, host in there], np.array(sorted(rows), np.intp))
 
     def _fit_to_learn_from(self) -> Bool:
         """Mark the rows of workers that seem healthy: a slow one must not become its own baseline."""
@@ -256,9 +251,3 @@ class StragglerWatch:
             if worker in self._members:
                 fit[self._members[worker].row] = False
         return fit
-
-    def _changed(self, found: Findings, now: float) -> StragglerChange:
-        known, self._flags = self._flags, found
-        cleared = tuple(finding for key, finding in known.items() if key not in found)
-        self.past.extend(PastFinding(finding, now) for finding in cleared)
-        return StragglerChange(tuple(finding for key, finding in found.items() if key not in known), cleared)

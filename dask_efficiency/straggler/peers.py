@@ -15,10 +15,8 @@ Places = NDArray[np.intp]
 
 #: Least number of workers to compare: of two, either may be the slow one.
 MIN_PEERS = 3
-
 #: Variance that is assumed of the logarithm of a time, among tasks, launches or transfers that are alike: 0.2 squared.
 NOISE = 0.04
-
 #: Standard deviation of a normal distribution over its median absolute deviation.
 MAD_TO_DEVIATION = 1.4826
 
@@ -55,10 +53,7 @@ def median_by_row(values: Floats) -> Floats:
 
 
 def healthy_spread(values: Floats) -> float:
-    """Standard deviation of healthy workers, from those below the median; NaN for fewer than 3 workers.
-
-    Stragglers lie above the median and do not widen it.
-    """
+    """Standard deviation of those below the median, which stragglers do not widen; NaN for fewer than 3 workers."""
     known = values[np.isfinite(values)]
     if len(known) < MIN_PEERS:
         return float("nan")
@@ -106,11 +101,8 @@ class WeightedSums:
         self.seconds += np.where(known, seconds, 0.0).sum(axis=0)
 
     def mean(self) -> tuple[Floats, Floats, Floats]:
-        """Mean, its variance, and the number of tasks; mean and variance are NaN without any.
-
-        A slow worker is slow at everything. Where its prefixes disagree, the work is the reason, and the variance is
-        larger.
-        """
+        """Mean, its variance, and the number of tasks; mean and variance are NaN without any."""
+        # A slow worker is slow at everything: where prefixes disagree, the work is the reason, and the variance larger.
         whole = np.where(self.weight > 0, self.weight, np.nan)
         mean = self.value / whole
         disagreement = np.maximum(self.square2 - 2 * mean * self.value2 + mean**2 * self.weight2, 0.0)

@@ -31,13 +31,10 @@ from dask_efficiency.straggler.worker_arrays import WorkerArrays
 #: Heartbeats carry 50 prefixes of a worker; the pause is a guess.
 MAX_PREFIXES = 64
 QUIET_NS = 30_000_000_000
-
 #: Ended tasks of a prefix that a worker needs to be compared by it; a guess.
 MIN_TASKS = 3
-
 #: Least share of its tasks' time spent on prefixes that can be compared; a guess.
 MIN_PART = 0.1
-
 #: A prefix waits until this share of its workers have that many tasks, for so many nanoseconds at most; guesses.
 MIN_SHARE = 0.8
 MAX_WAIT_NS = 60_000_000_000
@@ -48,28 +45,21 @@ MIN_SIZE_VARIANCE = 0.1
 
 #: Greatest power of its size by which a task's time grows, as in ``observations.py``.
 MAX_POWER = 1.5
-
 #: Tasks that the assumed variance of the logarithm of a task's seconds is worth, and the most variance that counts.
 USUAL_TASKS = 2.0
 MAX_NOISE = 2.0
-
 #: Intervals before a worker's own history counts, and the weight with which it learns from each new one; guesses.
 MIN_HISTORY = 6
 LEARNING = 0.15
-
 #: Running tasks that must take longer than others': a single one may just be a long task.
 MIN_RUNNING = 2
-
 #: Residual of a running task, or logarithm of the size of an input, beyond what ended tasks show.
 BEYOND = math.log(2.0)
-
 #: Cost of a worker with running tasks, in comparisons, and workers per piece.
 RUNNING_COST = 6
 RUNNING_AT_ONCE = 100
-
 #: Workers per piece where all prefixes are looked at.
 ROWS_AT_ONCE = 500
-
 #: Numbers that are cleared in the time of one comparison.
 CLEARED_AT_ONCE = 4
 
@@ -169,16 +159,13 @@ class PrefixComparison(WorkerArrays):
         worker.running = rates.running
 
     def make_room(self, *, at: int) -> Iterator[int]:
-        """Give columns of unused prefixes to those that want one; yields how many numbers each piece cleared.
-
-        Runs between comparisons only, as a prefix that comes and goes within one is not compared.
-        """
+        """Give columns of unused prefixes to those that want one, between comparisons; yields the numbers cleared."""
         wanted, self._wanted = self._wanted, set()
-        missing = len(wanted) - self._columns.free
+        missing = len(wanted) - len(self._columns.free)
         if missing <= 0:
             return
         # While they are being cleared, no heartbeat writes to them and no prefix gets them.
-        columns = [self._columns.take_away(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
+        columns = [self._columns.pop(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
         if not columns:
             return
         self._version += 1
@@ -189,13 +176,10 @@ class PrefixComparison(WorkerArrays):
             yield len(part) // CLEARED_AT_ONCE
         for column in columns:
             self._usual[column], self._known[column] = np.nan, 0.0
-            self._columns.put_back(column)
+            self._columns.free.append(column)
 
     def compare(self, interval: Interval, group: Hashable, rows: Places, *, at: int, learn: Bool) -> Iterator[int]:
-        """Compare the workers of a group; yields how many numbers each piece compared.
-
-        The histories of the workers of rows that ``learn`` marks, which seem healthy, may learn from this interval.
-        """
+        """Compare the workers of a group, of which those that ``learn`` marks seem healthy; yields numbers compared."""
         if group in self._groups:
             yield from self._compare_ended(interval, self._groups[group], rows, at, learn)
             yield from self._add_running(interval, self._groups.get(group), rows)
@@ -264,11 +248,9 @@ class PrefixComparison(WorkerArrays):
     def _with_history(
         self, level: Floats, others: Floats, rows: Places, columns: Places, there: Bool, learn: Bool
     ) -> Floats:
-        """Residuals against the peers; or against a worker's own past, where peers are no baseline.
-
-        Peers are no baseline where they are too few, or where more than half of them became slow. Then the workers that
-        did not change stand for the rest. Where none is, the work has changed, and peers are a baseline again.
-        """
+        """Residuals against the peers; or against a worker's own past, where they are too few, or most became slow."""
+        # Then the workers that did not change stand for the rest. Where none is, the work has changed, and peers are a
+        # baseline again.
         picked = np.ix_(columns, rows)
         usual, known = self._usual[picked], self._known[picked]
         change = np.where(known >= MIN_HISTORY, level - usual, np.nan)
@@ -320,47 +302,37 @@ class PrefixComparison(WorkerArrays):
                 _add_censored(interval, row, beyond / weight)
 
     def _map(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:
-        """Find the columns of a worker's prefixes; new prefixes, and those with new tasks, get one.
-
-        Most prefixes of many workers have ended, and would take the columns of those that go on.
-        """
+        """Find the columns of a worker's prefixes; new ones, and those with new tasks, get one, as most have ended."""
         before, prefixes, tasks = worker.prefixes, rates.prefixes, rates.tasks
-        dropped = [column for column in self._columns.of(set(before).difference(prefixes)) if column is not None]
+        dropped = [self._columns[prefix] for prefix in set(before).difference(prefixes) if prefix in self._columns]
         self._now[row, dropped] = self._base[row, dropped] = 0  # when one comes again, it begins at 0
         former = {before[i]: column for i, column in zip(worker.places.tolist(), worker.columns.tolist(), strict=True)}
         ended = {before[i]: n for i, n in zip(worker.without.tolist(), worker.ended.tolist(), strict=True)}
-        found = self._columns.of(prefixes)
+        found = [self._columns.get(prefix) for prefix in prefixes]
         if self._columns.free or len(self._wanted) < MAX_PREFIXES:
             n = tasks[:, _N].tolist()
             for i in [i for i, column in enumerate(found) if column is None and prefixes[i] not in former]:
                 if prefixes[i] not in ended or n[i] > ended[prefixes[i]]:
                     found[i] = self._column(prefixes[i], at)
         # Tasks that ended before the prefix got its column are not compared.
-        begun = [i for i, prefix in enumerate(prefixes) if prefix in ended and found[i] is not None]
-        if worker.version != self._version:
-            begun += [
-                i
-                for i, prefix in enumerate(prefixes)
-                if prefix in former and self._is_another(row, found[i], former[prefix])
-            ]
-        for i in begun:
-            column = found[i]
-            self._now[row, column] = self._base[row, column] = tasks[i]
+        for i, (prefix, column) in enumerate(zip(prefixes, found, strict=True)):
+            # It may have another column than before, or the same one again after it was cleared.
+            moved = worker.version != self._version and prefix in former
+            if column is not None and (
+                prefix in ended or (moved and (column != former[prefix] or not self._now[row, column, _N]))
+            ):
+                self._now[row, column] = self._base[row, column] = tasks[i]
         worker.prefixes, worker.version = prefixes, self._version
         worker.columns = np.array([column for column in found if column is not None], np.intp)
         worker.places = np.array([i for i, column in enumerate(found) if column is not None], np.intp)
         worker.without = np.array([i for i, column in enumerate(found) if column is None], np.intp)
         worker.ended = tasks[worker.without, _N]
 
-    def _is_another(self, row: int, column: int | None, before: int) -> bool:
-        """Check if a prefix has another column than before, or the same one again after it was cleared."""
-        return column is not None and (column != before or not self._now[row, column, _N])
-
     def _ask_for_columns(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:
         """Map a worker anew if one of its prefixes without a column has new tasks and can get one."""
         ended = rates.tasks[worker.without, _N]
         news = [rates.prefixes[i] for i in worker.without[ended > worker.ended].tolist()]
-        if news and (self._columns.free or any(column is not None for column in self._columns.of(news))):
+        if news and (self._columns.free or any(prefix in self._columns for prefix in news)):
             self._map(row, worker, rates, at)
             return
         worker.ended = ended

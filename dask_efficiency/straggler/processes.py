@@ -12,10 +12,8 @@ from dask_efficiency.straggler.worker_arrays import WorkerArrays
 
 #: Bytes moved in an interval that are enough to judge the speed of the disk; a guess.
 MIN_DISK_BYTES = 1e6
-
 #: Seconds a second in which threads want a core, enough to judge how long they wait for it; a guess.
 MIN_RUNNABLE = 0.05
-
 #: Number of tasks that one observation of a process is worth; with 7 intervals, 20 tasks are there.
 TASKS_OF_OBSERVATION = 3
 

@@ -7,10 +7,8 @@ from collections.abc import Collection, Sequence
 
 #: Seconds after which a retirement is forgotten, a day: the machine has been replaced by then, or is not missed.
 FORGET_SECONDS = 86_400.0
-
 #: Machines that always stay; fewer cannot be compared with each other.
 MIN_LEFT = 2
-
 #: Default of the largest share of a fleet that is retired; a guess.
 RETIRE_SHARE = 0.25
 

@@ -106,7 +106,6 @@ from dask_efficiency.straggler.signals import FINISHED, LONGER
 #: more on the first part of FlowBench's runs, and equally many. Kinds: a guess.
 MIN_TASKS = 4
 MIN_KINDS = 2
-
 #: Others that must do the same work, unless there is history: of two workers either may be slow.
 MIN_OTHERS = 2
 
@@ -115,13 +114,10 @@ MIN_OTHERS = 2
 WINSOR_SPREADS = 3.0
 WINSOR_BIT = 0.3
 MIN_SPREAD = 0.1
-
 #: Share of a worker's level that must remain without its worst observation for the worker to be slow; a guess.
 OF_ALL_TASKS = 0.5
-
 #: Levels this close to 0 are 0: anything from what rounding makes of 0 to the least difference that matters would do.
 ROUNDING = 1e-9
-
 #: The spread of n workers is widened by this over n.
 FEW = 3.0
 
@@ -138,19 +134,14 @@ TAIL_RUNS = 4
 TAIL_SPREADS = 2.0
 MIN_TAIL = 0.6
 MAX_TAIL = 20.0
-
 #: Number of signals in the limit that tails are a share of.
 TAIL_SIGNALS = 5
-
 #: Workers with a larger z are not peers that others are measured against.
 PEER = 2.0
-
 #: Least share of workers that must be healthy.
 MIN_HEALTHY = 0.2
-
 #: Quantile of healthy workers' observations that counts as the usual maximum.
 RARELY = 0.95
-
 #: Bound on a run's spread, in multiples of the spread in history.
 MAX_SPREAD = 3.0
 
@@ -226,7 +217,8 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
         seen.add(peers.tobytes())
         level, error = _levels(cells, peers)
         scale = _scale(level[judged], between, floor, math.sqrt(float(np.median(error[peers]))))
-        z = _in_spreads(level, error, scale, peers)
+        # The spread is wider for a worker that has fewer observations than its peers.
+        z = level / np.sqrt(scale**2 + np.maximum(error - float(np.median(error[peers])), 0.0))
         fewer = judged & (z < PEER)
         if fewer.sum() < max(2, MIN_HEALTHY * judged.sum()):
             break
@@ -325,7 +317,6 @@ def _worst(observations: Observations, workers: int) -> Bool:
 
 
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:
-    """Mark workers with enough observations of work that enough others do too."""
     peers = (cells.count > 0).sum(axis=1) - 1
     comparable = cells.count * (peers >= (1 if usual is not None else MIN_OTHERS))[:, None]
     judged: Bool = (comparable.sum(axis=0) >= MIN_TASKS) | ((comparable > 0).sum(axis=0) >= MIN_KINDS)
@@ -359,26 +350,14 @@ def _faster_kind(level: Float64, judged: Bool, floor: float) -> Bool:
 
 def _scale(level: Float64, between: float, floor: float, sampling: float) -> float:
     """Spread of healthy workers; ``sampling`` is that of equal workers with as few tasks."""
-    spread = healthy_left(level)
+    better = level[level <= ROUNDING]  # stragglers do not widen their root mean square
+    spread = float(np.sqrt(np.mean(better * better))) if len(better) else 0.0
     if math.isfinite(between):
         spread = max(min(spread, MAX_SPREAD * between), between)
     else:
         # the spread of a few workers is often small by chance
         spread = max(spread * (1.0 + FEW / max(len(level), 1)), sampling)
     return math.hypot(spread, floor)
-
-
-def healthy_left(level: Float64) -> float:
-    """Root mean square of the levels below 0, which is the spread that stragglers do not widen."""
-    better = level[level <= ROUNDING]
-    return float(np.sqrt(np.mean(better * better))) if len(better) else 0.0
-
-
-def _in_spreads(level: Float64, error: Float64, scale: float, peers: Bool) -> Float64:
-    """Levels in units of the spread, which is wider for a worker that has fewer observations than its peers."""
-    more = np.maximum(error - float(np.median(error[peers])), 0.0)
-    z: Float64 = level / np.sqrt(scale**2 + more)
-    return z
 
 
 def _as_fast_as_usual(cells: _Cells, kinds: Sequence[str], judged: Bool, usual: Usual, floor: float) -> Bool:

@@ -39,13 +39,10 @@ MAX_TIMES_LONGER = 4.0
 
 #: Weight with which the usual size follows each task.
 SIZE_LEARNING = 0.125
-
 #: Shorter times are mostly the clock's own.
 MIN_WALL_SECONDS = 1e-4
-
 #: Tasks of a prefix that are counted together by arrays, which pays from some ten on.
 MIN_TOGETHER = 16
-
 #: Unit of the logarithm of a byte's time; no network is faster.
 MIN_SECONDS_A_BYTE = 1e-15
 
@@ -269,10 +266,7 @@ class MissedRates(NamedTuple):
 def read_task_rates(
     payload: object, incarnation: str = "", last: ReceivedRates | None = None
 ) -> ReceivedRates | MissedRates:
-    """Check and read the task rates of a heartbeat, which may be changes since the last ones read of this worker.
-
-    Raises RefusedPayload on a missing or mistyped field, a number that is not finite, or too many names.
-    """
+    """Task rates of a heartbeat, or changes since the last ones read of this worker; RefusedPayload if wrong."""
     if not isinstance(payload, Mapping):
         raise RefusedPayload(f"pace is {type(payload).__name__}; expected a mapping")
     seq = whole("pace.n", payload.get("n"))

@@ -15,13 +15,10 @@ from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
 #: Transfers a receiver that a comparison waits for, on average, for so many nanoseconds at most; guesses.
 MIN_TRANSFERS = 3
 MAX_WAIT_NS = 60_000_000_000
-
 #: Share of an interval that a worker's transfers must take for it to be compared; a guess.
 MIN_TRANSFER_SHARE = 0.01
-
 #: Receivers per piece whose senders are looked up.
 RECEIVERS_AT_ONCE = 250
-
 #: Rounds of fitting levels of receivers and senders to each other; more change little.
 SWEEPS = 3
 

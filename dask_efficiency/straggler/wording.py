@@ -81,10 +81,7 @@ def _finite(evidence: Mapping[str, float]) -> dict[str, float]:
 def long_task(
     who: str, seconds: float, times_longer: float, *, times_larger: float = math.nan, alone_seconds: float = 0.0
 ) -> Finding:
-    """Finding of a task that took far longer than the others of its prefix.
-
-    Its name is harmless for printing; ratios are to the medians, NaN if unknown; alone, nothing else ran.
-    """
+    """Finding of a task, named harmlessly, that took far longer than the others of its prefix, by their medians."""
     title, todo = LONG_TASK
     size = f", its input is {times_larger:.3g} times as large" if times_larger >= SIZES_DIFFER else ""
     alone = f"; for {format_seconds(alone_seconds)} nothing else ran" if alone_seconds > ALONE * seconds else ""

@@ -14,7 +14,8 @@ from distributed import Client, LocalCluster
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
-from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource, retire
+from dask_efficiency.fleet.dask_source import SchedulerSource, retire
+from dask_efficiency.fleet.watch import Retiring
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client import NoAnswerError
 from dask_efficiency.straggler.retirements import Retirements
@@ -43,17 +44,14 @@ class Retirees:
         return answer
 
     def retire(self, *findings: SlowWorker, at: float = 0) -> None:
-        self._retiring(findings, self.fleet, at=at)
+        watch: Any = SimpleNamespace(found=findings, present=self.fleet)
+        self._retiring(watch, at)
 
 
-def test_no_worker_of_a_host_that_is_found_is_retired() -> None:
-    retirees = Retirees(8, 0.5, 600)
+def test_the_worst_is_retired_and_the_next_one_waits_but_no_worker_of_a_host_that_is_found() -> None:
+    retirees = Retirees(8, 0.5, 600, True)
     retirees.retire(SlowWorker("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2")))
     assert retirees.asked == retirees.lines == []
-
-
-def test_the_worst_is_retired_and_the_next_one_waits() -> None:
-    retirees = Retirees(8, 0.5, 600, True)
     retirees.retire(found("w1", 2.0), found("w2", 3.0))
     retirees.fleet.remove("w2")
     retirees.retire(found("w1", 2.0), at=480)

@@ -1,5 +1,3 @@
-"""What hosts and workers say reaches the trace and the scheduler's series, and names a throttled worker."""
-
 from __future__ import annotations
 
 import os
@@ -66,10 +64,8 @@ STEP = 0.25
 
 def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_task(new_cluster, monkeypatch):
     def find(series: Any, history: Any, *, same_work: bool) -> Any:
-        past = None if history is None else replace(history, step_seconds=5.0)
-        found = find_outliers(
-            replace(series, step_seconds=5.0), history=past, continuity_seconds=90.0, same_work=same_work
-        )
+        window, past = (None if one is None else replace(one, step_seconds=5.0) for one in (series, history))
+        found = find_outliers(window, history=past, continuity_seconds=90.0, same_work=same_work)
         return [replace(one, since=series.start + STEP / 5.0 * (one.since - series.start)) for one in found]
 
     # Workers take the interval of their heartbeats from the scheduler, which is in this process.
@@ -97,8 +93,7 @@ def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_t
 
         with stopped_in_turns(pid, seconds=0.125):
             assert eventually(turns_slowly)
-            assert eventually(
-                lambda: name in {found.worker for found in dask_efficiency.stragglers(client)}, seconds=300
-            )
+            stragglers = dask_efficiency.stragglers
+            assert eventually(lambda: name in {found.worker for found in stragglers(client)}, seconds=300)
         events = [event for _, event in client.get_events("dask-efficiency")]
         assert name in {event["worker"] for event in events if event["action"] == "straggler"}

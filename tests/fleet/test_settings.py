@@ -31,7 +31,7 @@ def read(folder: Path, text: str) -> WatchSettings:
 def test_a_file_has_the_settings_of_a_watch(tmp_path: Path) -> None:
     (tmp_path / "web.yaml").write_text("http_headers: {x: {values: [y]}}")
     found = read(tmp_path, GOOD.format(python=sys.executable))
-    assert (found.every, found.window, found.history, found.continuity) == (60, 1200, 7200, None)
+    assert (found.every, found.window, found.history) == (60, 1200, 7200)
     assert found.metrics_address == "127.0.0.1"
     assert (found.metrics_port, found.retire_share, found.retire_every) == (9469, 0.1, 5400)
     assert found.model == str(tmp_path / "minder.npz")
@@ -41,12 +41,9 @@ def test_a_file_has_the_settings_of_a_watch(tmp_path: Path) -> None:
     assert found.command.arguments == (sys.executable, "-c", 'print("a b")')
 
 
-def test_an_empty_file_has_the_defaults(tmp_path: Path) -> None:
+def test_an_empty_file_and_the_one_on_the_page_have_the_defaults(tmp_path, monkeypatch) -> None:
     assert read(tmp_path, "") == WatchSettings()
     assert WatchSettings().receivers == ()
-
-
-def test_the_file_on_the_page_has_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: name)
     (tmp_path / "web.yaml").touch()
     (text,) = (block.text for block in blocks((ROOT / "docs/watch.md").read_text()) if "retire-every" in block.text)

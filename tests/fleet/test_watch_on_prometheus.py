@@ -1,9 +1,8 @@
-"""A real Prometheus whose machines have a past: the faulty one is named in time, and nobody in the quiet hours."""
-
 from __future__ import annotations
 
 import json
 import shlex
+import socket
 import subprocess
 import sys
 import threading
@@ -76,13 +75,9 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
         return 200, "\n".join([*lines, ""]).encode()
 
     with answering(scraped) as exporter:
-        scrape = {
-            "job_name": "fleet",
-            "honor_labels": True,
-            "scrape_interval": "1s",
-            "scrape_timeout": "1s",
-            "static_configs": [{"targets": [exporter.url.removeprefix("http://")]}],
-        }
+        targets = [{"targets": [exporter.url.removeprefix("http://")]}]
+        times = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+        scrape = {"job_name": "fleet", "honor_labels": True, "static_configs": targets, **times}
         text = open_metrics(values, start=start, step=STEP)
         with prometheus_with(text, folder, scrape={"scrape_configs": [scrape]}) as server:
             file = folder / "metrics.yaml"
@@ -117,22 +112,18 @@ def test_the_faulty_machine_is_named_within_two_rounds(past: Past, after: int) -
 
 
 def test_a_live_watch_names_it_to_its_webhook_its_command_and_prometheus(past: Past, tmp_path: Path) -> None:
-    port = free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     body_file = tmp_path / "body.json"
     code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
     with answering(lambda path, body: (200, b"")) as webhook:
         command = f"{sys.executable} -c {shlex.quote(code)} {body_file}"
         given = {"every": "1s", "history": "30m", "metrics-port": port, "webhook": webhook.url, "command": command}
         file = settings(past, yaml.safe_dump(given))
-        watch = subprocess.Popen(
-            [
-                sys.executable, "-c", "from dask_efficiency.cli import main; main()", "fleet", "watch",
-                past.url, "--metrics", past.metrics, "--settings", file,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
+        main_of = [sys.executable, "-c", "from dask_efficiency.cli import main; main()", "fleet", "watch", past.url]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        watch = subprocess.Popen([*main_of, "--metrics", past.metrics, "--settings", file], text=True, **pipes)
         try:
             killer = threading.Timer(120, watch.kill)  # so that a line that does not come fails the test
             killer.start()
@@ -142,7 +133,8 @@ def test_a_live_watch_names_it_to_its_webhook_its_command_and_prometheus(past: P
             until = time.monotonic() + 60
             while not (body_file.exists() and body_file.read_text()) and time.monotonic() < until:
                 time.sleep(0.05)
-            rounds = text_of(f"http://127.0.0.1:{port}/metrics")
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                rounds = answer.read().decode()
         finally:
             killer.cancel()
             watch.terminate()
@@ -168,18 +160,3 @@ def test_the_error_of_a_wrong_query_has_its_line(past: Past, tmp_path: Path, que
     result = CliRunner().invoke(main, ["fleet", "watch", past.url, "--metrics", str(file), "--once"])
     assert result.exit_code == 1
     assert f"metrics.yaml, line 5: cpu: {wrong}" in result.stderr
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def text_of(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        text: str = answer.read().decode()
-        return text

@@ -1,5 +1,3 @@
-"""Workers that join are measured before they get tasks, and one that is slow is flagged."""
-
 from __future__ import annotations
 
 import logging
@@ -18,6 +16,7 @@ from tests.plugin.watch import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
+OPTIONS = {"threads_per_worker": 1, "processes": False, "dashboard_address": ":0", "silence_logs": False}
 RATES = {"cpu": 3e10, "memory_bandwidth": 8e9, "disk": 2e8, "python": 5e6}
 
 
@@ -56,20 +55,11 @@ def tell(scheduler: Any, finding: Any) -> None:
     scheduler.log_event("findings", [finding.worker, str(finding.cause)])
 
 
-def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(
-    pretended: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(pretended, caplog) -> None:
     pretended.append("slow")
-    options = {
-        "n_workers": 3,
-        "threads_per_worker": 1,
-        "processes": False,
-        "dashboard_address": ":0",
-        "memory_limit": 0,
-    }
     with (
         caplog.at_level(logging.WARNING, logger="dask_efficiency"),
-        LocalCluster(**options, silence_logs=False) as cluster,
+        LocalCluster(n_workers=3, memory_limit=0, **OPTIONS) as cluster,
         Client(cluster) as client,
     ):
         client.register_plugin(EfficiencyPlugin(preflight=True, on_straggler=tell))
@@ -88,8 +78,7 @@ def test_a_slow_worker_that_joins_is_flagged_before_it_has_tasks(
 def test_a_slow_worker_is_named_and_retired_if_asked_for(pretended: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "REPETITION_SECONDS", 0.001)
     pretended.append("1")
-    options = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-    with LocalCluster(**options, silence_logs=False) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=3, **OPTIONS) as cluster, Client(cluster) as client:
         found = dask_efficiency.preflight(client, device="cpu", retire=True)
         assert ("1", Cause.DISK) in {(finding.worker, finding.cause) for finding in found.slow_workers}
         assert "1" in found.retired
@@ -98,14 +87,7 @@ def test_a_slow_worker_is_named_and_retired_if_asked_for(pretended: list[str], m
 
 
 def test_a_worker_that_has_tasks_by_then_is_reported_as_not_tested(pretended: list[str]) -> None:
-    options = {
-        "n_workers": 1,
-        "threads_per_worker": 1,
-        "processes": False,
-        "dashboard_address": ":0",
-        "memory_limit": 0,
-    }
-    with LocalCluster(**options, silence_logs=False) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=1, memory_limit=0, **OPTIONS) as cluster, Client(cluster) as client:
         future = client.submit(wait_for, "end", pure=False)
         eventually(lambda: any(client.processing().values()))
         client.register_plugin(EfficiencyPlugin(preflight=True))

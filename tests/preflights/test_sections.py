@@ -37,9 +37,6 @@ def test_the_headline_names_the_slow_one_with_its_cause() -> None:
 )
 def test_the_headline_counts_findings_and_the_untested(values: PreflightResult, line: str) -> None:
     assert headline(values) == line
-
-
-def test_a_long_reason_is_cut_to_a_headline() -> None:
     assert len(headline(PreflightResult(reason="busy " * 100))) == MAX_HEADLINE
 
 

@@ -28,17 +28,19 @@ class StartingChild:
         pass
 
 
-@pytest.mark.parametrize("by", ["close", "stop the test"])
-def test_a_child_that_is_being_started_ends_with_its_test_and_with_the_meter(
-    monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
+STOPPED = {"failed": "the test was stopped"}
+
+
+@pytest.mark.parametrize(
+    ("by", "answer"), [("close", STOPPED), ("stop the test", STOPPED), ("a task that begins", {"busy": True})]
+)
+def test_a_child_that_is_being_started_ends_with_its_test_with_the_meter_and_for_a_task(monkeypatch, by, answer):
     monkeypatch.setattr(module, "Child", StartingChild)
     state = SimpleNamespace(nthreads=2, executing=set())
-    worker: Any = SimpleNamespace(
-        state=state, memory_manager=SimpleNamespace(memory_limit=None), local_directory="", status=None
-    )
+    memory = SimpleNamespace(memory_limit=None)
+    worker: Any = SimpleNamespace(state=state, memory_manager=memory, local_directory="", status=None)
 
-    async def answer() -> Any:
+    async def answered() -> Any:
         preflight = WorkerPreflight(worker)
         asked = {"step": names.MEASURE, "test": "t", "seconds": 100.0, "force": False, "repetition": 0.1}
         measuring = asyncio.ensure_future(
@@ -48,8 +50,10 @@ def test_a_child_that_is_being_started_ends_with_its_test_and_with_the_meter(
             await asyncio.sleep(0)
         if by == "close":
             preflight.stop()
-        else:
+        elif by == "stop the test":
             await preflight.answer(names.PREFLIGHT, {"preflight": {"step": names.STOP_TEST, "test": "t"}})
+        else:
+            state.executing.add("task")
         return await measuring
 
-    assert asyncio.run(asyncio.wait_for(answer(), 60)) == {"failed": "the test was stopped"}
+    assert asyncio.run(asyncio.wait_for(answered(), 60)) == answer

@@ -20,6 +20,10 @@ HEARTBEAT_SECONDS = 1.25
 LAUNCHES = 10
 
 
+def jitter(rng: np.random.Generator) -> float:
+    return float(rng.lognormal(0, 0.1))
+
+
 @dataclass
 class SimulatedWorker:
     """A worker with one thread; functions take an instant."""
@@ -32,11 +36,7 @@ class SimulatedWorker:
     #: Of its tasks' time, the share on the CPU.
     share: float = 0.95
     #: Seconds and bytes of a task, by chance.
-    task: Callable[[np.random.Generator], tuple[str, float, float]] = lambda rng: (
-        "f",
-        0.2 * float(rng.lognormal(0, 0.1)),
-        1e6,
-    )
+    task: Callable[[np.random.Generator], tuple[str, float, float]] = lambda rng: ("f", 0.2 * jitter(rng), 1e6)
     paused: Callable[[float], float] = lambda at: 0.0
     #: Share of its threads' time that it spills, and bytes of the results that it holds.
     spilling: float = 0.0

@@ -17,7 +17,7 @@ def test_the_names_that_were_used_last_have_a_column_each(names: list[str]) -> N
             column = columns.add(name, at=at)
         columns.used_at[column] = at
     last = list(dict.fromkeys(reversed(names)))[:SIZE]
-    assert sorted(columns.get(name) for name in last) == columns.occupied().tolist() == list(range(len(last)))
+    assert sorted(columns.get(name) for name in last) == sorted(columns.values()) == list(range(len(last)))
     assert len(columns) == len(last)
 
 
@@ -25,9 +25,8 @@ def test_a_column_that_was_taken_away_is_nobodys_until_it_is_put_back() -> None:
     columns: Columns[str] = Columns(2)
     assert [columns.add("a", at=5), columns.add("b", at=7)] == [0, 1]
     assert columns.quiet(before=7) == ["a"]
-    assert columns.take_away("a") == 0
-    assert (columns.get("a"), columns.free) == (None, 0)
-    columns.put_back(0)
-    assert columns.free == 1
+    assert columns.pop("a") == 0
+    assert (columns.get("a"), columns.free) == (None, [])
+    columns.free.append(0)
     assert columns.add("c", at=9) == 0
     assert columns.quiet(before=100) == ["b", "c"]

@@ -3,23 +3,23 @@ from __future__ import annotations
 import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.straggler.diagnosis import Symptoms, WithPeers, cause_of_slow_tasks, who_takes_the_cpu
+from dask_efficiency.straggler.diagnosis import Symptoms, cause_of_slow_tasks, who_takes_the_cpu
 
-SAME_SHARE, LESS, NO_SHARE = WithPeers(0.95, 0.95), WithPeers(0.5, 0.95), WithPeers(0.02, 0.02)
-LAGS, TURNS = WithPeers(0.05, 0.02), WithPeers(0.02, 0.02)
+SAME_SHARE, LESS, NO_SHARE = (0.95, 0.95), (0.5, 0.95), (0.02, 0.02)
+LAGS, TURNS = (0.05, 0.02), (0.02, 0.02)
 
 
 @pytest.mark.parametrize(
     ("symptoms", "cause"),
     [
         (Symptoms(SAME_SHARE), Cause.SLOW_CPU),
-        (Symptoms(WithPeers(0.93, 1.0)), Cause.SLOW_CPU),
-        (Symptoms(WithPeers(0.91, 1.0)), Cause.UNKNOWN),
+        (Symptoms((0.93, 1.0)), Cause.SLOW_CPU),
+        (Symptoms((0.91, 1.0)), Cause.UNKNOWN),
         (Symptoms(SAME_SHARE, LAGS, core_wait=0.5, beside_tasks=0.5), Cause.SLOW_CPU),
         (Symptoms(LESS, LAGS, core_wait=0.5, beside_tasks=0.0), Cause.CONTENTION),
         (Symptoms(LESS, LAGS, core_wait=0.0, beside_tasks=0.5), Cause.GIL),
         (Symptoms(LESS, TURNS, beside_tasks=0.5), Cause.GIL),
-        (Symptoms(WithPeers(0.2, 0.3), TURNS, beside_tasks=0.5), Cause.GIL),
+        (Symptoms((0.2, 0.3), TURNS, beside_tasks=0.5), Cause.GIL),
         (Symptoms(LESS, LAGS, core_wait=0.0, beside_tasks=0.0), Cause.CONTENTION),
         (Symptoms(LESS, TURNS), Cause.UNKNOWN),
         (Symptoms(LESS, TURNS, disk=True), Cause.DISK),

@@ -28,7 +28,7 @@ def on_hosts(seed: int = 0, **options: float) -> pd.DataFrame:
     return frame.assign(host=host, disk_seconds=disk, io_wait_seconds=0.1 * rng.random(len(frame)))
 
 
-BEFORE = usual([on_hosts(seed) for seed in range(5)])
+BEFORE, HEALTHY = usual([on_hosts(seed) for seed in range(5)]), on_hosts(9)
 
 
 def held_up(frame: pd.DataFrame, names: Sequence[str], *, seconds: float = 4.0, every: int = 1) -> pd.DataFrame:
@@ -69,9 +69,8 @@ def test_without_waits_for_the_disk_all_that_are_blocked_in_each_task_are_suspec
 
 
 def test_a_worker_that_is_blocked_in_some_tasks_only_is_no_suspect() -> None:
-    frame = held_up(held_up(on_hosts(9), ["w00", "w01"]), ["w02", "w03"], every=2)
-    assert set(blamed(frame)) <= {"w00", "w01"}
-    assert blamed(frame)
+    frame = held_up(held_up(HEALTHY, ["w00", "w01"]), ["w02", "w03"], every=2)
+    assert set() < set(blamed(frame)) <= {"w00", "w01"}
 
 
 def test_a_wait_that_is_not_clear_blames_its_worker_and_acquits_nobody() -> None:
@@ -79,9 +78,6 @@ def test_a_wait_that_is_not_clear_blames_its_worker_and_acquits_nobody() -> None
     assert len(blamed(waits_for_the_disk(frame, "w02", 0.2))) > 1
     assert blamed(waits_for_the_disk(frame, "w02", 0.2))["w02"] is Cause.DISK
     assert list(blamed(waits_for_the_disk(frame, "w02", 5.0))) == ["w02"]
-
-
-HEALTHY = on_hosts(9)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +102,8 @@ def test_a_host_that_is_blocked_while_its_data_move_as_usual_has_no_slow_disk() 
 
 
 def test_a_worker_that_moves_data_faster_than_the_others_of_its_host_is_no_suspect() -> None:
-    frame = changed(held_up(on_hosts(9), FIRST), "w01", lambda rows: rows.assign(disk_seconds=rows.disk_seconds * 0.8))
-    assert "w01" not in blamed(frame)
-    assert blamed(frame)
+    frame = changed(held_up(HEALTHY, FIRST), "w01", lambda rows: rows.assign(disk_seconds=rows.disk_seconds * 0.8))
+    assert set() < set(blamed(frame)) <= {"w00", "w02", "w03"}
 
 
 def test_the_effect_is_of_the_whole_task_and_not_of_its_blocked_part() -> None:

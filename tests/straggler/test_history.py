@@ -1,5 +1,3 @@
-"""The last intervals are remembered as far back as the window reaches, in as little room as that takes."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Sizes: larger work takes longer, and accuses nobody."""
-
 from __future__ import annotations
 
 import math
@@ -20,24 +18,19 @@ def observations(value: np.ndarray, size: np.ndarray) -> Observations:
     )
 
 
-def test_size_explains_differences_within_workers() -> None:
+def test_size_explains_differences_within_workers_unless_sizes_hardly_differ() -> None:
     size = np.tile(np.log([1.0, 2.0, 4.0, 8.0]), 20)
     level = np.repeat([0.0, 0.0, 0.0, 0.3], 20)
     given_sizes = observations(level + size, size)
     assert np.ptp(sized(given_sizes, 4).value[:20]) == pytest.approx(0.0, abs=1e-9)
     assert score(given_sizes, 4).level[3] == pytest.approx(0.3)
-
-
-def test_sizes_that_hardly_differ_explain_nothing() -> None:
     size = np.tile(np.log([1.0, 1.2]), 40)
     given_sizes = observations(3 * size, size)
     assert sized(given_sizes, 4).value.tolist() == given_sizes.value.tolist()
 
 
 @pytest.mark.parametrize(("spread", "limit"), [(0.05, 0.3), (0.2, 0.6)])
-def test_an_observation_far_from_others_counts_for_three_deviations_in_what_size_explains(
-    spread: float, limit: float
-) -> None:
+def test_an_observation_far_from_others_counts_for_three_deviations_in_the_slope_of_size(spread, limit) -> None:
     size, value = np.zeros(80), np.tile([spread, -spread], 40)
     size[:2], value[0] = math.log(3), 9.0
     slope = (limit + 1.5 * math.log(3) - spread) / (2 * math.log(3))

@@ -25,15 +25,7 @@ def fleet(count: int) -> list[str]:
         (0.1, 0, ["w0"], 10, FORGET_SECONDS, ["w1"], ("w1", "")),
     ],
 )
-def test_the_most_urgent_machine_is_retired_within_the_limits(
-    share: float,
-    every: float,
-    retired: list[str],
-    count: int,
-    at: float,
-    wanted: list[str],
-    chosen: tuple[str | None, str],
-) -> None:
+def test_the_most_urgent_machine_is_retired_within_the_limits(share, every, retired, count, at, wanted, chosen) -> None:
     limit = Retirements(share=share, every_seconds=every)
     for name in retired:
         limit.retired(name, at=0)

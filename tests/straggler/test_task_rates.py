@@ -19,7 +19,6 @@ from dask_efficiency.straggler.task_rates import (
     PROCESS_SUMS,
     TASK_SUMS,
     TASK_UNITS,
-    TRANSFER_SUMS,
     TRANSFER_UNITS,
     MissedRates,
     ReceivedRates,
@@ -49,8 +48,9 @@ def timed(*milliseconds: int) -> TaskRateCounter:
 def test_the_first_task_of_a_prefix_and_those_that_measure_the_clock_are_left_out():
     counter = timed(900, 100, 300)
     counter.task("f", wall=50_000, cpu=50_000, nbytes=0)
-    rates = arrived(counter, PROCESS)
-    assert rates.prefixes == ("f",)
+    rates = arrived(counter, PROCESS, [RunningTask("f", 3.0, 10.0)])
+    assert (rates.prefixes, rates.running) == (("f",), (RunningTask("f", 3.0, 10.0),))
+    assert rates.process.tolist() == list(PROCESS)
     first, second = (math.log(seconds / MIN_WALL_SECONDS) for seconds in (0.1, 0.3))
     log_wall, log_wall2 = first + second, first**2 + second**2
     expected = [2, 0.4, 0.2, log_wall, log_wall2, 2, 2, log_wall, 1, 0.5]  # half of each task on the CPU, sizes of e
@@ -93,12 +93,6 @@ def test_small_transfers_tell_of_latency_and_are_left_out():
     assert rates.senders == ("tcp://b",)
     cost = math.log(1 / 65_536 / MIN_SECONDS_A_BYTE)
     assert rates.transfers[0].tolist() == pytest.approx([1, cost, cost**2, 1], abs=1e-3)
-
-
-def test_running_tasks_and_process_sums_arrive():
-    rates = arrived(timed(), PROCESS, [RunningTask("f", 3.0, 10.0)])
-    assert rates.running == (RunningTask("f", 3.0, 10.0),)
-    assert rates.process.tolist() == list(PROCESS)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2**62), st.integers(0, 2**62), st.floats(0, 1e18))))
@@ -154,11 +148,6 @@ def received(payload: Any, last: ReceivedRates | None = None) -> ReceivedRates:
     found = read_task_rates(through_msgpack(payload), "a", last)
     assert isinstance(found, ReceivedRates)
     return found
-
-
-def test_units_are_those_of_the_sums():
-    assert len(TASK_UNITS) == len(TASK_SUMS)
-    assert len(TRANSFER_UNITS) == len(TRANSFER_SUMS)
 
 
 class RatesMachine(RuleBasedStateMachine):

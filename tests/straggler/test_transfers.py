@@ -39,9 +39,7 @@ def comparison() -> TransferComparison:
 
 
 @pytest.mark.parametrize(("signal", "other", "end"), [(RECEIVE, SEND, 1), (SEND, RECEIVE, 0)])
-def test_time_that_one_end_adds_to_a_byte_is_not_put_down_to_the_other(
-    comparison: TransferComparison, signal: int, other: int, end: int
-) -> None:
+def test_time_that_one_end_adds_to_a_byte_is_not_put_down_to_the_other(comparison, signal, other, end) -> None:
     slow = {(s, r): 4.0 for s in WORKERS for r in WORKERS if (s, r)[end] == "w3"}
     for worker in WORKERS:
         comparison.receive(worker, rates(worker, MIN_TRANSFERS, slow))
@@ -49,6 +47,7 @@ def test_time_that_one_end_adds_to_a_byte_is_not_put_down_to_the_other(
     assert interval.residual[signal].tolist() == pytest.approx([0, 0, 0, math.log(4), 0], abs=0.01)
     assert interval.residual[other].tolist() == pytest.approx([0] * 5, abs=0.01)
     assert (interval.tasks[signal] == 4 * MIN_TRANSFERS).all()
+    assert np.isnan(compared(comparison, at=2 * SECOND).residual[signal]).all()  # they do not count again
 
 
 def test_few_transfers_wait_for_more_but_not_for_ever(comparison: TransferComparison) -> None:
@@ -58,10 +57,3 @@ def test_few_transfers_wait_for_more_but_not_for_ever(comparison: TransferCompar
         comparison.receive(worker, arrived(counter, (0.0,) * 5))
     assert np.isnan(compared(comparison, at=SECOND).residual).all()
     assert np.isfinite(compared(comparison, at=MAX_WAIT_NS + SECOND).residual[RECEIVE]).all()
-
-
-def test_transfers_that_were_compared_do_not_count_again(comparison: TransferComparison) -> None:
-    for worker in WORKERS:
-        comparison.receive(worker, rates(worker, MIN_TRANSFERS, {}))
-    assert np.isfinite(compared(comparison, at=SECOND).residual[SEND]).all()
-    assert np.isnan(compared(comparison, at=2 * SECOND).residual[SEND]).all()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,21 +27,17 @@ def test_a_finding_is_two_bounded_lines() -> None:
     assert len(first) < 200
 
 
-def test_an_unknown_effect_is_left_out() -> None:
-    assert as_finding(replace(SLOW, effect=None)).where == "Worker w"
-
-
-def test_the_line_on_which_its_tasks_wait_is_part_of_a_finding() -> None:
-    slow = replace(SLOW, cause=Cause.SLEEP, line="etl.py:88")
-    assert as_finding(slow).where == "Worker w, 1.52x as long for the same work, in etl.py:88"
-
-
-def test_a_host_has_a_finding_of_its_own_kind() -> None:
-    host = as_finding(replace(SLOW, worker=""))
-    assert (host.kind, host.lines[0]) == (
-        "slow-host",
-        "Slow host, its disk is slow. Host h, 1.52x as long for the same work",
-    )
+@pytest.mark.parametrize(
+    ("changes", "kind", "where"),
+    [
+        ({"effect": None}, "slow-worker", "Worker w"),
+        ({"line": "etl.py:88"}, "slow-worker", "Worker w, 1.52x as long for the same work, in etl.py:88"),
+        ({"worker": ""}, "slow-host", "Host h, 1.52x as long for the same work"),
+    ],
+)
+def test_a_finding_has_the_effect_and_the_line_that_are_known(changes: dict[str, Any], kind: str, where: str) -> None:
+    found = as_finding(replace(SLOW, **changes))
+    assert (found.kind, found.where) == (kind, where)
 
 
 def test_signals_are_evidence_as_far_as_they_are_finite() -> None:

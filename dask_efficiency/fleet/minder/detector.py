@@ -34,40 +34,21 @@ if TYPE_CHECKING:
 
 #: Samples of a window, as in the paper.
 WINDOW_SAMPLES = 8
-
 #: Most windows of a run that are looked at: of a longer run every second one, every third, and so on.
 MAX_WINDOWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Minder:
-    """A trained detector; :func:`~dask_efficiency.fleet.minder.train.train_minder` makes one.
+    """A trained detector: autoencoders by metric, of which the first in which a worker is an outlier decides.
 
-    Parameters
-    ----------
-    models
-        By metric, the autoencoder of its windows. The metrics are tried in this order, and the first one in which a
-        worker is an outlier decides.
-    threshold
-        Robust score, in deviations, above which a worker is an outlier.
-    continuity_seconds
-        How long it must be one.
-    share
-        For how much of that time, in (0, 1].
-
-    Raises
-    ------
-    ValueError
-        If there is no model, a model takes other than one metric, or a number is not in its range.
-
-    References
-    ----------
-    Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
-    a robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
+    Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ: a
+    robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
     continuity is needed for a share of the time only, so that faults may come and go.
     """
 
     models: Mapping[str, Autoencoder]
+    #: Robust score, in deviations, above which a worker is an outlier; how long it must be one; and for which share.
     threshold: float = 2.5
     continuity_seconds: float = 240.0
     share: float = 0.9
@@ -122,7 +103,8 @@ class Minder:
         for metric in self.models:
             if metric not in series.metrics:
                 continue
-            scores = robust_scores(self.embeddings(series, metric, stride=stride))
+            windows = windowed(smooth(series, metric), length=WINDOW_SAMPLES, stride=stride)
+            scores = robust_scores(embedded(self.models[metric], windows))
             first = lasting(scores > self.threshold, length=length, share=self.share)
             found = []
             for worker in np.flatnonzero(first >= 0).tolist():
@@ -135,18 +117,13 @@ class Minder:
                 return found
         return []
 
-    def embeddings(self, series: MetricSeries, metric: str, *, stride: int = 1) -> NDArray[np.float32]:
-        """Windows of a metric as its autoencoder reconstructs them; shape (workers, windows, length)."""
-        return embedded(self.models[metric], windowed(smooth(series, metric), length=WINDOW_SAMPLES, stride=stride))
-
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the detector to a file, which :func:`load_minder` reads.
+        """Write the detector to a file, which :func:`load_minder` reads; best with the ending ``.npz``.
 
         Parameters
         ----------
         path
-            A local path or any fsspec URL; ``.npz`` is a good ending. A local file is replaced as a whole or not at
-            all.
+            A local path or any fsspec URL. A local file is replaced as a whole or not at all.
         **storage_options
             For the file system, as in :func:`fsspec.open`.
         """
@@ -189,9 +166,8 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
     except MinderFileError as error:
         raise MinderFileError(f"{target}: {error}") from error.__cause__
     except (zipfile.BadZipFile, ValueError, TypeError, NotImplementedError, RuntimeError, MemoryError) as error:
-        raise MinderFileError(
-            f"{target}: foreign, damaged or forged ({str(error)[:200]}); expected a {FORMAT!r} file"
-        ) from error
+        why = f"foreign, damaged or forged ({str(error)[:200]})"
+        raise MinderFileError(f"{target}: {why}; expected a {FORMAT!r} file") from error
 
 
 def smooth(series: MetricSeries, metric: str) -> NDArray[np.float32]:
@@ -211,11 +187,10 @@ MIN_SPREAD = 0.01
 
 
 def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Distance of a worker from the median embedding, less the median distance, over their MAD; by window.
+    """Distance of a worker from the median embedding, less the median distance, over their MAD; NaN if absent.
 
-    Shape (workers, windows, length) becomes (workers, windows); NaN where a worker was absent. A worker hardly moves
-    the median, so this works from 4 workers on, where the paper's sum of distances to all others, less their mean, over
-    their standard deviation, can reach 1.7 at most.
+    Shape (workers, windows, length) becomes (workers, windows). It works from 4 workers on, where the paper's score, of
+    the sums of distances to all others, can reach 1.7 at most.
     """
     distances = np.sqrt(((embeddings - _median(embeddings)) ** 2).sum(axis=2))
     beyond = distances - _median(distances)
@@ -235,7 +210,6 @@ def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 #: Name and version of the file format.
 FORMAT, VERSION = "dask-efficiency-minder", 1
-
 #: Numbers of a detector, in the order of the file.
 SETTINGS = ("threshold", "continuity_seconds", "share")
 _WEIGHTS = tuple(field.name for field in fields(Autoencoder))
@@ -257,16 +231,18 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dict[str, float]]:
-    kind = _part(arrays, "format", 1, "U")
-    if str(kind[0]) != FORMAT:
-        raise MinderFileError(f"found format {str(kind[0])[:80]!r}; expected {FORMAT!r}")
-    version = _part(arrays, "version", 1, "i")
-    if version[0] != VERSION:
-        raise MinderFileError(
-            f"found version {version[0]}; expected {VERSION}: a newer dask-efficiency may have written it"
-        )
-    metrics = [str(name) for name in _part(arrays, "metrics", None, "U")]
-    settings = _part(arrays, "settings", len(SETTINGS), "f").tolist()
+    for name, length, kind in (("format", 1, "U"), ("version", 1, "i"), ("metrics", None, "U"), ("settings", 3, "f")):
+        part = arrays.get(name)
+        if part is None or part.ndim != 1 or part.dtype.kind != kind or length not in (None, len(part)):
+            found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+            raise MinderFileError(f"{name!r} is {found}; expected {length or 'any number'} of {kind!r}")
+    (kind,), (version,) = arrays["format"].tolist(), arrays["version"].tolist()
+    if kind != FORMAT:
+        raise MinderFileError(f"found format {kind[:80]!r}; expected {FORMAT!r}")
+    if version != VERSION:
+        newer = "a newer dask-efficiency may have written it"
+        raise MinderFileError(f"found version {version}; expected {VERSION}: {newer}")
+    metrics: list[str] = arrays["metrics"].tolist()
     known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
     if set(arrays) != known or len(set(metrics)) != len(metrics):
         raise MinderFileError(f"has {sorted(set(arrays) ^ known)[:5]} missing or too many, for metrics {metrics[:20]}")
@@ -274,22 +250,11 @@ def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dic
         name: Autoencoder(**{weights: arrays[f"{number}.{weights}"] for weights in _WEIGHTS})
         for number, name in enumerate(metrics)
     }
-    return models, dict(zip(SETTINGS, settings, strict=True))
-
-
-def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: str) -> NDArray[Any]:
-    part = arrays.get(name)
-    if part is None or part.ndim != 1 or part.dtype.kind != kind or (length is not None and len(part) != length):
-        found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
-        raise MinderFileError(f"{name!r} is {found}; expected {'any number' if length is None else length} of {kind!r}")
-    return part
+    return models, dict(zip(SETTINGS, arrays["settings"].tolist(), strict=True))
 
 
 def lasting(holds: Bool, *, length: int, share: float) -> Places:
-    """Instants, by row, at which something began to hold for a share of a stretch of some instants, unlike a burst.
-
-    The first instant of the first such stretch, without stray instants at its start; -1 if there is none.
-    """
+    """First instant, by row, from which something held for a share of a stretch, without stray ones; else -1."""
     rows, instants = holds.shape
     if instants < length:
         return np.full(rows, -1, np.intp)

@@ -13,10 +13,7 @@ from dask_efficiency.fleet.outliers.metric_series import Values
 
 
 def normalised(values: Values) -> Values:
-    """Scale each metric of (metrics, workers, samples) to lie between 0 and 1; one that never changes becomes 0.
-
-    After this, neither the unit of a metric nor its zero matters.
-    """
+    """Scale each metric of (metrics, workers, samples) to lie between 0 and 1; one that never changes becomes 0."""
     known = np.isfinite(values)
     low = np.where(known, values, np.inf).min(axis=(1, 2), keepdims=True, initial=np.inf)
     high = np.where(known, values, -np.inf).max(axis=(1, 2), keepdims=True, initial=-np.inf)
@@ -41,10 +38,7 @@ _BATCH = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Autoencoder:
-    """The finite weights of a trained LSTM-VAE, of the shapes of :func:`_shapes`.
-
-    Each LSTM's gates are input, forget, cell, output.
-    """
+    """The finite weights of a trained LSTM-VAE, whose gates are input, forget, cell, output."""
 
     encoder_input: Weights
     encoder_state: Weights
@@ -63,9 +57,8 @@ class Autoencoder:
 
     def __post_init__(self) -> None:
         if {self.output.ndim, self.latent.ndim} != {2}:
-            raise ValueError(
-                f"output has shape {self.output.shape}, latent {self.latent.shape}; expected two dimensions"
-            )
+            found = f"output has shape {self.output.shape}, latent {self.latent.shape}"
+            raise ValueError(f"{found}; expected two dimensions")
         hidden, channels = self.output.shape
         for name, shape in _shapes(channels, hidden, self.latent.shape[1]).items():
             weights = getattr(self, name)
@@ -80,10 +73,7 @@ class Autoencoder:
         return int(self.output.shape[1])
 
     def reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Reconstruct windows of shape (windows, steps, channels): the embeddings whose distances are compared.
-
-        NaN for a window with NaN in it.
-        """
+        """Reconstruct windows of shape (windows, steps, channels), the embeddings that are compared; NaN from NaN."""
         if windows.ndim != 3 or windows.shape[2] != self.channels:
             raise ValueError(f"windows have shape {windows.shape}; expected (windows, steps, {self.channels})")
         result = np.empty(windows.shape, np.float32)

@@ -22,14 +22,11 @@ if TYPE_CHECKING:
 #: Sizes of the paper's network, which has one layer.
 HIDDEN = 4
 LATENTS = 8
-
 #: Most windows of each metric that are learnt from; more change little.
 _MAX_WINDOWS = 16_384
-
 #: Windows of a step, and learning rate of Adam; guesses that train in 800 steps.
 _BATCH = 256
 _RATE = 1e-2
-
 #: Weight of the divergence of the latents from a normal distribution; the paper does not give its own.
 _DIVERGENCE = 1e-4
 
@@ -86,14 +83,11 @@ def train_minder(
         raise ValueError(f"{len(runs)} runs have no {WINDOW_SAMPLES} samples of any metric in a row; expected some")
     order = tuple(models)
     if faulty:
-        order = prioritised(parts, faulty=_by_part(series, faulty), metrics=order)
+        if len(faulty) != len(series):
+            raise ValueError(f"faulty names the workers of {len(faulty)} runs; expected those of {len(series)}")
+        by_part = [workers for of_run, workers in zip(series, faulty, strict=True) for _ in of_run]
+        order = prioritised(parts, faulty=by_part, metrics=order)
     return Minder({name: models[name] for name in order})
-
-
-def _by_part(series: Sequence[Sequence[MetricSeries]], faulty: Sequence[Collection[str]]) -> list[Collection[str]]:
-    if len(faulty) != len(series):
-        raise ValueError(f"faulty names the workers of {len(faulty)} runs; expected those of {len(series)}")
-    return [workers for of_run, workers in zip(series, faulty, strict=True) for _ in of_run]
 
 
 def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generator) -> NDArray[np.float32]:
@@ -138,16 +132,15 @@ def fit(
 def _network(channels: int) -> Any:
     from torch import nn
 
-    return nn.ModuleDict(
-        {
-            "encoder": nn.LSTM(channels, HIDDEN, batch_first=True),
-            "mean": nn.Linear(HIDDEN, LATENTS),
-            "log_variance": nn.Linear(HIDDEN, LATENTS),
-            "start": nn.Linear(LATENTS, HIDDEN),
-            "decoder": nn.LSTM(HIDDEN, HIDDEN, batch_first=True),
-            "output": nn.Linear(HIDDEN, channels),
-        }
-    )
+    parts = {
+        "encoder": nn.LSTM(channels, HIDDEN, batch_first=True),
+        "mean": nn.Linear(HIDDEN, LATENTS),
+        "log_variance": nn.Linear(HIDDEN, LATENTS),
+        "start": nn.Linear(LATENTS, HIDDEN),
+        "decoder": nn.LSTM(HIDDEN, HIDDEN, batch_first=True),
+        "output": nn.Linear(HIDDEN, channels),
+    }
+    return nn.ModuleDict(parts)
 
 
 def _loss(network: Any, batch: Any) -> Any:
@@ -186,7 +179,6 @@ def _weights(network: Any) -> Autoencoder:
 
 #: Consecutive samples that make one example for the tree; a guess.
 EXAMPLE_SAMPLES = 60
-
 #: Depth of the decision tree; a guess.
 _TREE_DEPTH = 6
 
@@ -196,18 +188,15 @@ def prioritised(
 ) -> tuple[str, ...]:
     """Order metrics by how much a decision tree uses their largest absolute z-score: the best at telling faults first.
 
-    Without scikit-learn (the extra ``minder``), they are ordered by how well each one alone tells the faults; where no
-    example has a fault, or all have, they keep their order. Each series has comparable workers, some of them faulty.
+    Without scikit-learn (the extra ``minder``), by how well each one alone tells the faults. Where no example has a
+    fault, or all have, they keep their order.
     """
-    examples = [
-        (_features(part, metrics), not {*part.workers}.isdisjoint(names))
-        for part, names in zip(series, faulty, strict=True)
-    ]
-    features = np.concatenate([rows for rows, _ in examples] or [np.empty((0, len(metrics)))])
-    labels = np.concatenate([np.full(len(rows), label) for rows, label in examples] or [np.empty(0, bool)])
+    has_fault = [not {*part.workers}.isdisjoint(names) for part, names in zip(series, faulty, strict=True)]
+    rows = [_features(part, metrics) for part in series]
+    labels = np.repeat(has_fault, [len(each) for each in rows])
     if not labels.any() or labels.all():
         return metrics
-    gains = _importances(features, labels)
+    gains = _importances(np.concatenate(rows), labels)
     return tuple(metrics[j] for j in np.argsort(-gains, kind="stable"))
 
 
@@ -216,18 +205,15 @@ def _features(series: MetricSeries, metrics: tuple[str, ...]) -> NDArray[np.floa
     stretches = max(series.values.shape[2] // EXAMPLE_SAMPLES, 1)
     features = np.zeros((stretches, len(metrics)))
     for j, name in enumerate(metrics):
-        if name in series.metrics:
-            values = series.values[series.metrics.index(name)]
-            for i, part in enumerate(np.array_split(values, stretches, axis=1)):
-                features[i, j] = _largest_z(part)
+        if name not in series.metrics:
+            continue
+        values = series.values[series.metrics.index(name)]
+        for i, part in enumerate(np.array_split(values, stretches, axis=1)):
+            known = np.isfinite(part)
+            means = np.where(known, part, 0).sum(axis=1)[known.any(axis=1)] / known.sum(axis=1)[known.any(axis=1)]
+            spread = means.std() if len(means) else 0.0
+            features[i, j] = np.abs(means - means.mean()).max() / spread if spread > 0 else 0.0
     return features
-
-
-def _largest_z(part: NDArray[np.float32]) -> float:
-    known = np.isfinite(part)
-    means = np.where(known, part, 0).sum(axis=1)[known.any(axis=1)] / known.sum(axis=1)[known.any(axis=1)]
-    spread = means.std() if len(means) else 0.0
-    return float(np.abs(means - means.mean()).max() / spread) if spread > 0 else 0.0
 
 
 def _importances(features: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArray[np.float64]:

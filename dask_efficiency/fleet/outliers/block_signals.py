@@ -22,7 +22,6 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 #: Length of a block in seconds, and its least number of samples.
 BLOCK_SECONDS = 15.0
 BLOCK_SAMPLES = 3
-
 #: Workers that the median at an instant is taken of; of more, this many are taken evenly.
 MAX_PEERS = 129
 
@@ -36,12 +35,10 @@ _MIN_SWINGS = math.log(2)
 
 #: Least change of a logarithm of squared changes that matters: movement half as far.
 _MIN_MOVEMENT = math.log(4)
-
 #: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted.
 _USUAL_LEVEL = 0.75
 
 _TINY = np.finfo(np.float32).tiny
-
 #: Standard deviation of a normal distribution over its mean absolute deviation.
 _MEAN_TO_DEVIATION = 1.2533
 
@@ -51,9 +48,8 @@ class BlockSignals:
     """Differences of comparable workers from their peers by block: of all metrics, levels, then swings, then movements.
 
     Swings are logarithms of the variance of a worker's difference from its peers: a fault that adds noise raises them.
-    Movements are mean logarithms of the worker's own squared changes from one block to the next, whatever the peers do:
-    a process that hangs, or an exporter that is stuck, no longer follows the job's step, often at its own mean, so that
-    neither its level nor its swings tell.
+    Movements are mean logarithms of its own squared changes from one block to the next: a process that hangs, or an
+    exporter that is stuck, no longer follows the job's step, often at its own mean.
     """
 
     series: MetricSeries
@@ -120,7 +116,6 @@ class BlockSignals:
 
 #: Share of the strongest signal below which a signal is no evidence; a guess.
 MIN_WEIGHT = 0.3
-
 #: Most signals of a finding.
 MAX_EVIDENCE = 5
 
@@ -173,10 +168,8 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
 
 
 def _moments(differs: Values, each: int) -> tuple[Values, Values]:
-    """Mean and variance by block, of differences of shape (metrics, workers, samples), which are overwritten.
-
-    The sums are products with a matrix of zeros and ones, which is several times faster than sums over short axes.
-    """
+    """Mean and variance by block, of differences of shape (metrics, workers, samples), which are overwritten."""
+    # Products with a matrix of zeros and ones are several times faster than sums over short axes.
     metrics, workers, samples = differs.shape
     count = samples // each
     differs = differs.reshape(metrics * workers, -1)
@@ -197,11 +190,8 @@ def _moments(differs: Values, each: int) -> tuple[Values, Values]:
 
 
 def _movements(values: Values, floor: Values, each: int) -> Values:
-    """Mean logarithm by block of squared changes since one block before; the first block repeats the second.
-
-    A metric that is refreshed only every 15 s has changed after a block, and one that is not has changed by nothing,
-    however its other samples differ: a mean of squares would not tell a few large changes from many.
-    """
+    """Mean logarithm by block of squared changes since one block before; the first block repeats the second."""
+    # A metric may be refreshed only every 15 s; and a mean of squares would not tell a few large changes from many.
     changes = np.empty_like(values)
     np.subtract(values[:, :, each:], values[:, :, :-each], out=changes[:, :, each:])
     changes[:, :, :each] = changes[:, :, each : 2 * each]

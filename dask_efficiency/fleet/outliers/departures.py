@@ -20,7 +20,6 @@ MIN_PAST_SECONDS = 120.0
 SURE_PAST_SECONDS = 270.0
 SURE_SHARE = 0.95
 LASTING_RANGE = 2.0
-
 #: Deviations that the least change that matters counts at least.
 MIN_DEVIATIONS = 3.0
 
@@ -30,7 +29,6 @@ SPREAD_PRIOR = 16
 
 #: Deviations of its mean below which a stretch is not looked at any closer; saves time.
 _MIN_MEAN = 1.5
-
 #: Most deviations that a block counts in that first look.
 _MAX_BLOCK = 5.0
 
@@ -72,10 +70,7 @@ class Departures:
 
 
 def departures(signals: BlockSignals, past: Baseline | None, *, length: int, share: float) -> Departures | None:
-    """Distances of workers from their past for a share of each stretch of some blocks; None without any stretch.
-
-    Without a history, a stretch is compared with the part of the window before it.
-    """
+    """Distances of workers from their past, or else from the window before, for a share of each stretch of blocks."""
     window = _Window(signals, past, length, spare=length - math.ceil(share * length - 1e-9))
     starts = window.starts
     if not len(starts):
@@ -142,11 +137,9 @@ class _Window:
         return np.asarray(np.nan_to_num(means - before, copy=False), np.float32)
 
     def moved(self) -> Values:
-        """Usual distance of workers from their past, beyond chance, by signal and stretch.
-
-        Samples taken once in many steps of a job show each machine at another place of its step, and the place drifts:
-        machines then differ in ways that change within the hour, and most of them do.
-        """
+        """Usual distance of workers from their past, beyond chance, by signal and stretch."""
+        # Samples taken once in many steps of a job show each machine at another place of its step, and the place
+        # drifts.
         starts, some = self.starts, evenly(self.away.shape[1])
         kept = self.kept[:, some]
         sums = _sums(self.away[:, some])
@@ -161,10 +154,10 @@ class _Window:
         return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
 
     def deviation(self, signal: Places, worker: Places, sign: Values, number: int, moved: Values) -> Values:
-        """Distance of workers beyond the usual one, for all blocks of a stretch except the spare ones.
+        """Distance of workers, by the sign's way, beyond the usual one, in all blocks of a stretch but the spare ones.
 
-        The sign makes more further away. When all workers do less, because one is slow or the job halts, a machine's
-        lasting difference shrinks in proportion, or stays. Only a distance that neither explains is a departure.
+        When all do less, as one is slow or the job halts, a lasting difference shrinks in proportion, or stays: only
+        a distance that neither explains is a departure.
         """
         at = signal, worker
         start, length = int(self.starts[number]), self.length
@@ -235,9 +228,8 @@ def past_of(signals: BlockSignals) -> Baseline:
 def _slopes(signals: BlockSignals, ends: Places) -> tuple[Values, Values]:
     """Change of each worker's difference by the peers' level, in the blocks before each end; and their mean level.
 
-    A machine that follows the job's rhythm less than others is above them whenever they wait: when all come to wait for
-    a faulty one, it would seem to be one. By least squares, of shape (metrics, workers, ends), and 0 where the peers'
-    level varies by less than matters: nothing follows from that.
+    A machine that follows the job's rhythm less is above the others whenever they wait. By least squares, of shape
+    (metrics, workers, ends), and 0 where the peers' level varies by less than matters.
     """
     metrics = len(signals.floor)
     level = signals.means.astype(np.float64)

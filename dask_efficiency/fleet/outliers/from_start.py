@@ -19,7 +19,6 @@ FAR, FEW_PEERS = 2.5, 8
 #: Workers that may be at fault at once, and share of all: the others are their peers.
 MOST_AT_FAULT = 3
 MOST_SHARE_AT_FAULT = 0.25
-
 #: Metrics in which a worker must be unlike its peers: one alone may be a disk that is full and unused.
 METRICS_UNLIKE = 2
 
@@ -35,9 +34,8 @@ WRONG_FROM_START = 0.7
 def unlike_from_start(signals: BlockSignals, workers: Collection[int], *, dominance: float) -> list[SlowWorker]:
     """Workers that are unlike their peers, which do the same work, all the time; of some whose past is not known.
 
-    Healthy machines differ lastingly, some of them by much: what is rare among many is found among many. So the
-    measure is not their spread, but the largest difference of any peer. Those that are nearer to their peers than the
-    share ``dominance`` of the furthest are its victims.
+    Some healthy machines differ lastingly by much, so the measure is not their spread, but the largest difference of
+    any peer. Those nearer to their peers than the share ``dominance`` of the furthest are its victims.
     """
     count = len(signals.series.workers)
     if count < MIN_PEERS + 1 or not workers:

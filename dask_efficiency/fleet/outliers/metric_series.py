@@ -96,11 +96,9 @@ METRICS: Mapping[str, Metric] = {
 
 #: Assumed for metrics outside the table.
 _UNKNOWN = Metric()
-
 #: A sample also counts for instants at most this many steps, or seconds, away.
 REACH_STEPS = 5
 REACH_SECONDS = 30.0
-
 #: Share of busy time below which a heartbeat says too little about the work; a guess.
 MIN_BUSY = 0.05
 
@@ -153,9 +151,8 @@ class MetricSeries:
         if self.values.ndim != 3 or self.values.shape[:2] != shape:
             raise ValueError(f"values have shape {self.values.shape}; expected {shape} and the number of samples")
         if len(self.groups) != len(self.workers) or len(self.hosts) != len(self.workers):
-            raise ValueError(
-                f"{len(self.groups)} groups, {len(self.hosts)} hosts; expected {len(self.workers)} of each"
-            )
+            found = f"{len(self.groups)} groups, {len(self.hosts)} hosts"
+            raise ValueError(f"{found}; expected {len(self.workers)} of each")
         if not self.step_seconds > 0:
             raise ValueError(f"step_seconds is {self.step_seconds!r}; expected more than 0")
 
@@ -202,19 +199,9 @@ def _of_trace(trace: RunTrace) -> MetricSeries:
         raise ValueError(f"the run {trace.name[:80]!r} has no series; expected the heartbeats of its workers")
     shares = _busy_shares(series)
     columns = shares | {name: getattr(series, name) for name in METRICS if name not in shares}
-    grid, step = _grid(series.at / 1e9, series.worker)
-    values = _on_grid(series.at / 1e9, series.worker, list(columns.values()), len(trace.workers), grid, step)
-    return _useful(
-        MetricSeries(
-            tuple(columns),
-            tuple(worker.name for worker in trace.workers),
-            tuple((w.nthreads, w.memory_limit, *sorted(w.resources.items())) for w in trace.workers),
-            tuple(worker.host for worker in trace.workers),
-            float(grid[0]),
-            step,
-            values,
-        )
-    )
+    names, hosts = tuple(one.name for one in trace.workers), tuple(one.host for one in trace.workers)
+    groups = tuple((one.nthreads, one.memory_limit, *sorted(one.resources.items())) for one in trace.workers)
+    return _on_even_steps(series.at / 1e9, series.worker, columns, names, groups, hosts)
 
 
 def _busy_shares(series: Series) -> dict[str, Float64]:
@@ -235,25 +222,24 @@ def _of_table(table: pd.DataFrame) -> MetricSeries:
     if not metrics or not len(table):
         raise ValueError(f"{len(table)} rows of {len(metrics)} metrics; expected one of each at least")
     names, workers = np.unique(table["worker"].astype(str).to_numpy(), return_inverse=True)
-    at = table["at"].to_numpy(np.float64)
-    grid, step = _grid(at, workers)
-    columns = [table[name].to_numpy(np.float64) for name in metrics]
+    columns = {str(name): table[name].to_numpy(np.float64) for name in metrics}
     firsts = [int(np.argmax(workers == worker)) for worker in range(len(names))]
-    return _useful(
-        MetricSeries(
-            tuple(str(name) for name in metrics),
-            tuple(str(name) for name in names),
-            tuple(table["group"].iloc[row] if "group" in table else "" for row in firsts),
-            tuple(str(table["host"].iloc[row]) if "host" in table else "" for row in firsts),
-            float(grid[0]),
-            step,
-            _on_grid(at, workers, columns, len(names), grid, step),
-        )
-    )
+    groups = tuple(table["group"].iloc[row] if "group" in table else "" for row in firsts)
+    hosts = tuple(str(table["host"].iloc[row]) if "host" in table else "" for row in firsts)
+    at = table["at"].to_numpy(np.float64)
+    return _on_even_steps(at, workers, columns, tuple(map(str, names)), groups, hosts)
 
 
-def _grid(at: Float64, workers: NDArray[Any]) -> tuple[Float64, float]:
-    """Even steps: the median time between two samples of a worker, at least a second."""
+def _on_even_steps(
+    at: Float64,
+    workers: NDArray[Any],
+    columns: Mapping[str, Float64],
+    names: tuple[str, ...],
+    groups: tuple[Hashable, ...],
+    hosts: tuple[str, ...],
+) -> MetricSeries:
+    """Series of the metrics that ever changed; the sample nearest to each step counts, if one is in reach."""
+    # A step is the median time between two samples of a worker, at least a second.
     if not np.isfinite(at).all():
         raise ValueError(f"'at' holds {at[~np.isfinite(at)][0]!r}; expected seconds")
     order = np.lexsort((at, workers))
@@ -262,24 +248,21 @@ def _grid(at: Float64, workers: NDArray[Any]) -> tuple[Float64, float]:
     usual = float(np.median(gaps)) if len(gaps) else 1.0
     length = float(at.max() - at.min())
     step = max(1.0, usual, length / MAX_STEPS)
-    return at.min() + step * np.arange(int(length / step) + 1), step
-
-
-def _on_grid(
-    at: Float64, workers: NDArray[Any], columns: Sequence[Float64], count: int, grid: Float64, step: float
-) -> Values:
-    """Sample nearest to each instant, if one is in reach."""
+    grid = at.min() + step * np.arange(int(length / step) + 1)
     reach = max(REACH_STEPS * step, REACH_SECONDS)
-    values = np.full((len(columns), count, len(grid)), np.nan, np.float32)
-    order = np.lexsort((at, workers))
-    edges = np.searchsorted(workers[order], np.arange(count + 1))
-    for worker in range(count):
-        rows = order[edges[worker] : edges[worker + 1]]
-        for j, column in enumerate(columns):
+    values = np.full((len(columns), len(names), len(grid)), np.nan, np.float32)
+    for worker, rows in enumerate(np.split(order, np.searchsorted(workers[order], np.arange(1, len(names))))):
+        for j, column in enumerate(columns.values()):
             known = rows[np.isfinite(column[rows])]
             if len(known):
                 values[j, worker] = _nearest(at[known], column[known], grid, reach)
-    return values
+    metrics = []
+    for name, of_metric in zip(columns, values, strict=True):
+        found = of_metric[np.isfinite(of_metric)]
+        if len(found) and found.min() < found.max():  # others are those of a GPU where there is none, say
+            metrics.append(name)
+    values = values[[name in metrics for name in columns]]
+    return MetricSeries(tuple(metrics), names, groups, hosts, float(grid[0]), step, values)
 
 
 def _nearest(at: Float64, column: Float64, grid: Float64, reach: float) -> Float64:
@@ -287,16 +270,6 @@ def _nearest(at: Float64, column: Float64, grid: Float64, reach: float) -> Float
     before = np.maximum(after - 1, 0)
     nearest = np.where(np.abs(at[before] - grid) <= np.abs(at[after] - grid), before, after)
     return np.where(np.abs(at[nearest] - grid) <= reach, column[nearest], np.nan)
-
-
-def _useful(series: MetricSeries) -> MetricSeries:
-    """Series without the metrics that never changed, such as those of a GPU where there is none."""
-    kept = []
-    for j, values in enumerate(series.values):
-        known = values[np.isfinite(values)]
-        if len(known) and known.min() < known.max():
-            kept.append(j)
-    return replace(series, metrics=tuple(series.metrics[j] for j in kept), values=series.values[kept])
 
 
 def least_change(series: MetricSeries, levels: Values) -> Values:
@@ -309,10 +282,7 @@ def least_change(series: MetricSeries, levels: Values) -> Values:
 
 
 def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -> Cause:
-    """Cause of slowness of an outlier in these metrics, of which the strongest comes first.
-
-    Every kind of waiting lowers the share of CPU time. Where no metric tells which kind it was, it was for a core.
-    """
+    """Cause of an outlier in these metrics, the strongest first; contention, of a lower share of CPU time alone."""
     known = [cause for name in metrics if (cause := meanings.get(name, _UNKNOWN).cause) is not None]
     return known[0] if known else Cause.CONTENTION if "thread_cpu" in metrics else Cause.UNKNOWN
 
@@ -337,10 +307,8 @@ def finding_of(
 def evidence_of(
     series: MetricSeries, metric: str, worker: int, start: int, z: float, kind: str = LEVEL, peers: Values | None = None
 ) -> Evidence:
-    """A signal of a worker from a sample on, and the peers' figures: the mean, or a standard deviation.
-
-    Swings are about the peers' medians, of shape (metrics, samples): a movement of all workers is nobody's own.
-    """
+    """A signal of a worker from a sample on, and the peers' figures: the mean, or a standard deviation."""
+    # Swings are about the ``peers``, medians of shape (metrics, samples): a movement of all workers is nobody's own.
     row = series.metrics.index(metric)
     values = series.values[row, :, start:].astype(np.float64)
     if kind == SWINGS and peers is not None:

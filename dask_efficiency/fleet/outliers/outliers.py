@@ -123,7 +123,11 @@ def find_outliers(
             unknown = _without_history(group, before) if same_work else ()
             always = unlike_from_start(signals, unknown, dominance=dominance)
             scores = outlier_scores(signals, before, continuity_seconds=continuity_seconds, share=share)
-            departed = [] if scores is None else _departed(scores, threshold, dominance)
+            departed = []
+            if scores is not None:
+                for i in culprits(scores, threshold=threshold, dominance=dominance).tolist():
+                    score = float(scores.scores[i]) / threshold
+                    departed.append(signals.finding(i, int(scores.begins[i]), scores.parts[:, i], score))
             always = [one for one in always if one.worker not in {each.worker for each in departed}]
             # What others do after a fault that is there from the start may be its consequence.
             least = max((one.score for one in always), default=0.0)
@@ -134,7 +138,9 @@ def find_outliers(
     findings = found(workers, past)
     if hosts is not None:
         before = None if past is None else by_host(past)[1]
-        findings += [of_host(finding, series) for finding in found(hosts, before)]
+        for finding in found(hosts, before):  # it is one that all its workers share
+            there = tuple(name for name, on in zip(series.workers, series.hosts, strict=True) if on == finding.host)
+            findings.append(replace(finding, worker="", workers=there))
     return sorted(findings, key=lambda finding: -finding.score)
 
 
@@ -182,22 +188,11 @@ def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baselin
 
 
 def _without_history(series: MetricSeries, history: MetricSeries | None) -> set[int]:
-    """Positions of workers without a history."""
     if history is None:
         return set(range(len(series.workers)))
     there: Bool = np.asarray(np.isfinite(history.values).any(axis=(0, 2)))
     known = {name for name, has in zip(history.workers, there.tolist(), strict=True) if has}
     return {i for i, name in enumerate(series.workers) if name not in known}
-
-
-def _departed(found: OutlierScores, threshold: float, dominance: float) -> list[SlowWorker]:
-    """Findings of the outliers that are nobody's victims."""
-    return [
-        found.signals.finding(
-            worker, int(found.begins[worker]), found.parts[:, worker], float(found.scores[worker]) / threshold
-        )
-        for worker in culprits(found, threshold=threshold, dominance=dominance).tolist()
-    ]
 
 
 def culprits(found: OutlierScores, *, threshold: float, dominance: float) -> Places:
@@ -228,11 +223,8 @@ def _onsets(found: OutlierScores, workers: Places) -> Float64:
 
 
 def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
-    """Metrics of the workers themselves, and those of their hosts, by the hosts' names.
-
-    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker. There are
-    no hosts if none has several workers: then all metrics are the worker's.
-    """
+    """Metrics of the workers themselves, and those of their hosts; None if no host has several workers."""
+    # Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker.
     of_host = np.array([series.meaning(name).of_host for name in series.metrics], np.bool_)
     counts = Counter(host for host in series.hosts if host)
     if not of_host.any() or max(counts.values(), default=0) < 2:
@@ -253,12 +245,6 @@ def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
     return replace(series, metrics=own, values=series.values[~of_host]), hosts
 
 
-def of_host(finding: SlowWorker, series: MetricSeries) -> SlowWorker:
-    """Finding of a host as one that all its workers share."""
-    there = tuple(name for name, host in zip(series.workers, series.hosts, strict=True) if host == finding.host)
-    return replace(finding, worker="", workers=there)
-
-
 def _mean(values: Values) -> Values:
     """Mean over the workers, of shape (metrics, workers, samples), without NaN."""
     known = np.isfinite(values)
@@ -269,27 +255,20 @@ def _mean(values: Values) -> Values:
 
 #: Samples are averaged over this many seconds, if they are closer.
 STEP_SECONDS = 5.0
-
 #: Seconds that a fault may take until it shows in full.
 _RAMPS = (5.0, 15.0, 30.0, 45.0, 60.0)
-
 #: Seconds before and after a guess in which an onset is searched, and seconds that it is compared with.
 _REACH_SECONDS = 75.0
 _COMPARED_SECONDS = 150.0
-
 #: Most deviations that a step counts, so that a burst does not pass for a change.
 _MAX_STEP = 10.0
-
 #: Share of the usual swings that smaller ones count as.
 _MIN_SWINGS = 0.01
 
 
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
-    """Time when a worker began to be an outlier, in seconds since the first sample.
-
-    A change from one value to another, over some seconds, is fitted to all its signals (metrics with their kinds), at
-    one time for all, near the sample at which it seems to have begun; 0 if it was there from the beginning.
-    """
+    """Time when a worker began to be an outlier, in seconds since the first sample; 0 if it was so from there on."""
+    # A change over some seconds is fitted to all its signals (metrics with their kinds) near the sample ``begin``.
     if begin == 0:
         return 0.0
     each = max(1, round(STEP_SECONDS / series.step_seconds))
@@ -344,10 +323,7 @@ def _change(rows: Float64, guess: int, step: float) -> float:
 
 
 def independent(begins: NDArray[Any], *, together: float, follow: float) -> Bool:
-    """Mark the faults that are no consequence of another one that began shortly before.
-
-    Those that begin at most ``together`` apart began at the same time; later ones, up to ``follow``, are consequences.
-    """
+    """Mark the faults that are no consequence of one that began shortly before, more than ``together`` earlier."""
     kept: list[float] = []
     result = np.zeros(len(begins), np.bool_)
     for i in np.argsort(begins, kind="stable").tolist():

@@ -44,11 +44,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def read_http_config(path: str) -> HttpConfig:
-    """Read a file as ``promtool --http.config.file`` takes it; file names in it are relative to it.
-
-    Raises TextFileError with the line, ValueError if a file with a password or token has several lines, and OSError if
-    it, or a file that it names, cannot be read.
-    """
+    """Read a file as ``promtool --http.config.file`` takes it; file names in it are relative to it."""
     given = YamlSection(composed(read_text(path), path), path, _KEYS)
     ways = [name for name in ("basic_auth", "authorization", "bearer_token_file") if name in given]
     if len(ways) > 1:

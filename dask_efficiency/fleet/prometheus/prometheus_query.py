@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import time
 import urllib.error
 import urllib.parse
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
-from typing import Any, Protocol, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,8 @@ Result = TypeVar("Result")
 #: Attempts at a request that fails through no fault of its own, and seconds until the second; they double.
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
-
 #: HTTP statuses of a server, or a proxy, that is busy or restarting.
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-
 #: Most bytes read of an answer without series.
 _MAX_BYTES = 1 << 26
 
@@ -63,18 +62,13 @@ class PrometheusClient:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("no URL of a Prometheus: expected http:// or https:// and a host, as in http://host:9090")
         if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError(
-                f"{parts.hostname}: expected a URL without password, query and fragment; passwords are in a file of "
-                "HTTP options"
-            )
+            expected = "a URL without password, query and fragment; passwords are in a file of HTTP options"
+            raise ValueError(f"{parts.hostname}: expected {expected}")
 
     def range_query(
         self, query: str, *, start: float, stop: float, step_seconds: float, take: Callable[[Answered], None]
     ) -> None:
-        """Pass each series of the answer to a function as it arrives; more than once if the answer breaks off.
-
-        Raises QueryRefusedError if the query is wrong, or too large, and PrometheusAwayError after some attempts.
-        """
+        """Pass each series of the answer to a function as it arrives; more than once if the answer breaks off."""
         asked = {
             "query": query,
             "start": f"{start:.3f}",
@@ -108,9 +102,8 @@ class PrometheusClient:
     def _open(self, what: str, asked: Mapping[str, str]) -> HTTPResponse:
         # As a form, because queries may be longer than URLs.
         data = urllib.parse.urlencode(asked).encode() if asked else None
-        request = urllib.request.Request(
-            f"{self.url.rstrip('/')}/api/v1/{what}", data, {"Accept": "application/json", **self.config.sent_headers()}
-        )
+        headers = {"Accept": "application/json", **self.config.sent_headers()}
+        request = urllib.request.Request(f"{self.url.rstrip('/')}/api/v1/{what}", data, headers)
         try:
             response: HTTPResponse = self.config.opener().open(request, timeout=self.timeout_seconds)
         except urllib.error.HTTPError as error:
@@ -132,7 +125,7 @@ def _refusal(error: urllib.error.HTTPError) -> Exception:
     return OSError(wrong) if error.code in _BUSY else refusal
 
 
-def _content(response: Readable) -> dict[str, Any]:
+def _content(response: HTTPResponse) -> dict[str, Any]:
     try:
         content = json.loads(response.read(_MAX_BYTES))
     except ValueError as error:
@@ -157,7 +150,6 @@ def slices(start: float, stop: float, step_seconds: float, *, steps: int) -> Ite
 
 #: Bytes read at a time; if one series is longer, twice as much, and so on.
 _CHUNK = 1 << 20
-
 #: Most bytes of a series. One of 11,000 points, the most that Prometheus answers, takes a third of a megabyte.
 MAX_SERIES_BYTES = 1 << 26
 
@@ -166,13 +158,6 @@ _DECODER = json.JSONDecoder()
 
 class AnswerError(ValueError):
     """Not an answer of Prometheus to a range query."""
-
-
-class Readable(Protocol):
-    """Source of bytes."""
-
-    def read(self, amount: int, /) -> bytes:
-        """Read at most this many bytes; none at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +169,18 @@ class Answered:
     values: NDArray[np.float32]
 
 
-def matrix(source: Readable) -> Iterator[Answered]:
+#: Text of an answer up to its first series, between two of them, and after the last.
+_BEGIN = re.compile(r'.*?"result"\s*:\s*\[\s*(\]|(?=\{))', re.DOTALL)
+_NEXT = re.compile(r"\s*(,\s*(?=\{)|\])")
+
+
+def matrix(source: BinaryIO | HTTPResponse) -> Iterator[Answered]:
     """Series of an answer to a range query, one after the other; AnswerError if it is none, or ends too early."""
     text = _Text(source)
-    text.skip_past('"result"')
-    text.expect(":")
-    text.expect("[")
-    if text.next_is("]"):
-        return
-    while True:
+    sign = text.past(_BEGIN)
+    while sign != "]":
         yield _answered(text.value())
-        if not text.next_is(","):
-            break
-    text.expect("]")
+        sign = text.past(_NEXT)
 
 
 def _answered(content: Any) -> Answered:
@@ -214,49 +198,28 @@ def _answered(content: Any) -> Answered:
 class _Text:
     """Text that arrives in pieces, of which only the unread part is kept."""
 
-    def __init__(self, source: Readable) -> None:
+    def __init__(self, source: BinaryIO | HTTPResponse) -> None:
         self._source = source
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text = ""
         self._at = 0
 
     def _more(self, amount: int = _CHUNK) -> bool:
-        """Read more; False at the end."""
         content = self._source.read(amount)
         self._text = self._text[self._at :] + self._decode(content, final=not content)
         self._at = 0
         return bool(content)
 
-    def skip_past(self, word: str) -> None:
-        """Skip to the end of a word near the beginning."""
-        while (found := self._text.find(word)) < 0:
-            if len(self._text) > _CHUNK or not self._more():
-                raise AnswerError(f"expected JSON with a result, got {self._text[:200]!r}")
-        self._at = found + len(word)
-
-    def next_is(self, sign: str) -> bool:
-        """Read a character if it comes next; False if another one does."""
-        while True:
-            while self._at < len(self._text) and self._text[self._at].isspace():
-                self._at += 1
-            if self._at < len(self._text):
-                break
-            if not self._more():
-                raise AnswerError("the answer ends too early")
-        if self._text[self._at] != sign:
-            return False
-        self._at += 1
-        return True
-
-    def expect(self, sign: str) -> None:
-        """Read a character."""
-        if not self.next_is(sign):
-            raise AnswerError(f"expected {sign!r}, got {self._text[self._at : self._at + 200]!r}")
+    def past(self, pattern: re.Pattern[str]) -> str:
+        """Skip what comes next, and return the pattern's group of it."""
+        while (found := pattern.match(self._text, self._at)) is None:
+            if len(self._text) - self._at > _CHUNK or not self._more():
+                raise AnswerError(f"the answer ends too early, or is no JSON: {self._text[self._at :][:200]!r}")
+        self._at = found.end()
+        return found[1]
 
     def value(self) -> Any:
         """Read a JSON object."""
-        self.expect("{")
-        self._at -= 1
         amount = _CHUNK
         while True:
             try:

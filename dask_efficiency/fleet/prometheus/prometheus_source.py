@@ -20,7 +20,6 @@ from dask_efficiency.fleet.rounds.metrics_file import MetricQuery, MetricsFile, 
 
 #: Points of a series a request: Prometheus answers 11,000 at most, and a broken answer is asked again whole.
 SLICE_STEPS = 3_600
-
 #: Queries at a time: Prometheus evaluates 20, and serves others too.
 THREADS = 4
 
@@ -51,20 +50,13 @@ class PrometheusSource:
         return self.file.step_seconds
 
     def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """Metrics between two instants, in seconds since the epoch, at multiples of the step.
-
-        Raises TextFileError if Prometheus refuses a query, or answers with something else than a series a machine.
-        """
+        """Metrics between two instants, in seconds since the epoch, at multiples of the step."""
         step = self.file.step_seconds
         first, last = math.ceil(start / step - 1e-6) * step, math.floor(stop / step + 1e-6) * step
         gathered = Gathered(self.file, start=first, samples=max(round((last - first) / step) + 1, 0))
-        tasks = [
-            (number, part)
-            for part in slices(first, last, step, steps=SLICE_STEPS)
-            for number in range(len(self.file.metrics))
-        ]
+        parts, metrics = slices(first, last, step, steps=SLICE_STEPS), range(len(self.file.metrics))
         with ThreadPoolExecutor(THREADS) as pool:
-            asked = [pool.submit(self._ask, gathered, number, *part) for number, part in tasks]
+            asked = [pool.submit(self._ask, gathered, number, *part) for part in parts for number in metrics]
             try:
                 for done in wait(asked, return_when=FIRST_EXCEPTION).done:
                     done.result()
@@ -88,21 +80,14 @@ class PrometheusSource:
 
     def _ask(self, gathered: Gathered, number: int, start: float, stop: float) -> None:
         """Ask for a part of the time; in halves, if it is too much for the server."""
-        metric = self.file.metrics[number]
-
+        metric, step, take = self.file.metrics[number], self.file.step_seconds, partial(gathered.add, number)
         try:
-            self.client.range_query(
-                metric.query,
-                start=start,
-                stop=stop,
-                step_seconds=self.file.step_seconds,
-                take=partial(gathered.add, number),
-            )
+            self.client.range_query(metric.query, start=start, stop=stop, step_seconds=step, take=take)
         except QueryRefusedError as error:
-            steps = round((stop - start) / self.file.step_seconds) + 1
+            steps = round((stop - start) / step) + 1
             if error.kind != "execution" or "too many samples" not in str(error) or steps < 2:
                 raise self.file.error(metric, f"Prometheus refuses the query: {str(error)[:400]}") from error
-            for part in slices(start, stop, self.file.step_seconds, steps=(steps + 1) // 2):
+            for part in slices(start, stop, step, steps=(steps + 1) // 2):
                 self._ask(gathered, number, *part)
 
 
@@ -139,17 +124,13 @@ class Gathered:
         self._lock = threading.Lock()
 
     def add(self, number: int, series: Answered) -> None:
-        """Add a series of the query of this number.
-
-        Raises TextFileError if it names no machine, or the machine has another series at the same time.
-        """
+        """Add a series of the query of this number; TextFileError if it is not the only one of a machine at a time."""
         metric, labels = self.file.metrics[number], series.labels
         name = labels.get(metric.machine, "")
         if not name:
             there = known_names(metric.machine, sorted(labels))
-            raise self.file.error(
-                metric, f"a series of the query has no label {metric.machine!r}, the machine's name; {there}"
-            )
+            wrong = f"a series of the query has no label {metric.machine!r}, the machine's name; {there}"
+            raise self.file.error(metric, wrong)
         positions = np.rint((series.at - self.start) / self.file.step_seconds).astype(np.intp)
         inside = (positions >= 0) & (positions < self.samples)
         positions, values = positions[inside], series.values[inside]
@@ -159,11 +140,9 @@ class Gathered:
             both = int((np.isfinite(row[positions]) & np.isfinite(values)).sum())
             if known != labels and both > _MAX_SHARED * int(np.isfinite(values).sum()):
                 differ = ", ".join(sorted({label for label, _ in known.items() ^ labels.items()}))[:80]
-                raise self.file.error(
-                    metric,
-                    f"the query has several series of {name[:80]!r}, which differ in {differ}; expected one a machine, "
-                    f"as 'avg by ({metric.machine}) (...)' makes",
-                )
+                wrong = f"the query has several series of {name[:80]!r}, which differ in {differ}"
+                expected = f"{wrong}; expected one a machine"
+                raise self.file.error(metric, f"{expected}, as 'avg by ({metric.machine}) (...)' makes")
             self._labels[number][name] = labels
             row[positions] = np.where(np.isfinite(values), values, row[positions])
             if metric.group and metric.group in labels:
@@ -174,10 +153,9 @@ class Gathered:
         if row is None:
             self._values += self.samples
             if self._values > MAX_VALUES:
-                raise TooLargeError(
-                    f"{len(self._rows[number])} machines, {len(self._rows)} metrics and {self.samples} samples are "
-                    f"more than {MAX_VALUES} values; expected a longer step, or less history"
-                )
+                found = f"{len(self._rows[number])} machines, {len(self._rows)} metrics and {self.samples} samples"
+                expected = "expected a longer step, or less history"
+                raise TooLargeError(f"{found} are more than {MAX_VALUES} values; {expected}")
             row = self._rows[number][name] = np.full(self.samples, np.nan, np.float32)
         return row
 
@@ -190,16 +168,10 @@ class Gathered:
             for i, name in enumerate(machines):
                 if name in rows:
                     values[j, i] = rows.pop(name)  # not all is held twice
-        return MetricSeries(
-            tuple(metric.name for metric in self.file.metrics),
-            tuple(machines),
-            tuple(self._groups.get(name, "") for name in machines),
-            ("",) * len(machines),
-            self.start,
-            self.file.step_seconds,
-            values,
-            {metric.name: metric.meaning for metric in self.file.metrics},
-        )
+        meanings = {metric.name: metric.meaning for metric in self.file.metrics}
+        groups, hosts = tuple(self._groups.get(name, "") for name in machines), ("",) * len(machines)
+        step = self.file.step_seconds
+        return MetricSeries(tuple(meanings), tuple(machines), groups, hosts, self.start, step, values, meanings)
 
     def _check_groups(self, machines: Sequence[str]) -> None:
         """Check that each machine has a group; a query that sums up may drop it, if another one has it."""

@@ -18,30 +18,21 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig
 
 #: Seconds that a receiver may take; later it is tried again in the next round.
 TIMEOUT_SECONDS = 30.0
-
 #: Most bytes quoted of a failed command's error output.
 _QUOTED = 300
-
 #: Characters that :mod:`http.client` refuses to send.
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
 
 
 class NotReceivedError(OSError):
     """A receiver was not reached, and is to be tried again."""
-
-
-class Receiver(Protocol):
-    """Receives findings."""
-
-    def tell(self, body: dict[str, Any], /) -> None:
-        """Take the body of a webhook, as Alertmanager has it. Raises NotReceivedError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +48,22 @@ class Webhook:
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(
-                "no URL of a webhook: expected http:// or https:// and a host, as in http://host:5001/drain"
-            )
+            expected = "http:// or https:// and a host, as in http://host:5001/drain"
+            raise ValueError(f"no URL of a webhook: expected {expected}")
         if parts.username is not None or _NOT_IN_URLS.search(self.url):
-            raise ValueError(
-                f"{parts.hostname}: expected a URL of a webhook without user, password, spaces and control characters"
-            )
+            wrong = "expected a URL of a webhook without user, password, spaces and control characters"
+            raise ValueError(f"{parts.hostname}: {wrong}")
+
+    @property
+    def _shown(self) -> str:
+        """URL without path and query, where webhooks often have their secret."""
+        parts = urllib.parse.urlsplit(self.url)
+        return f"the webhook {parts.scheme}://{parts.hostname}/..."
 
     def tell(self, body: dict[str, Any], /) -> None:
-        """Post it, and wait for the first byte of the answer's body, within the timeout in all."""
-        url = _without_secrets(self.url)
+        """Post the body of a webhook, and wait for the first byte of the answer, within the timeout in all."""
         if any(thread.is_alive() for thread in self._waiting):
-            raise NotReceivedError(f"the webhook {url} was not reached: it has not yet answered the last message")
+            raise NotReceivedError(f"{self._shown} was not reached: it has not yet answered the last message")
         failed: list[Exception] = []
 
         def post() -> None:
@@ -84,7 +78,7 @@ class Webhook:
         thread.start()
         thread.join(self.timeout_seconds)
         if thread.is_alive():
-            raise NotReceivedError(f"the webhook {url} timed out after {self.timeout_seconds:g} s")
+            raise NotReceivedError(f"{self._shown} timed out after {self.timeout_seconds:g} s")
         if failed:
             raise failed[0]
 
@@ -95,10 +89,9 @@ class Webhook:
             with self.config.opener().open(request, timeout=self.timeout_seconds) as response:
                 response.read(1)
         except OSError as error:
-            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not reached: {error}") from error
+            raise NotReceivedError(f"{self._shown} was not reached: {error}") from error
         except (ValueError, http.client.HTTPException) as error:  # these quote paths and headers
-            why = type(error).__name__
-            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not reached: {why}") from error
+            raise NotReceivedError(f"{self._shown} was not reached: {type(error).__name__}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +121,8 @@ class Command:
             sent.write(json.dumps(body).encode())
             sent.seek(0)
             try:
-                process = subprocess.Popen(
-                    list(self.arguments), stdin=sent, stdout=subprocess.DEVNULL, stderr=written, start_new_session=True
-                )
+                files: dict[str, Any] = {"stdin": sent, "stdout": subprocess.DEVNULL, "stderr": written}
+                process = subprocess.Popen(list(self.arguments), start_new_session=True, **files)
             except OSError as error:
                 raise NotReceivedError(f"{self.arguments[0]} was not reached: {error}") from error
             try:
@@ -146,12 +138,6 @@ class Command:
                 written.seek(max(written.seek(0, os.SEEK_END) - _QUOTED, 0))
                 errors = " ".join(written.read(_QUOTED).decode("utf-8", "replace").split())
                 raise NotReceivedError(f"{self.arguments[0]} ended with status {status}: {errors}")
-
-
-def _without_secrets(url: str) -> str:
-    """URL without path and query, where webhooks often have their secret."""
-    parts = urllib.parse.urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}/..."
 
 
 #: Prefix of the metrics' names.
@@ -173,8 +159,8 @@ class OwnMetrics:
         self._rounds = made(Counted, "rounds", "Rounds, by whether they ended with a verdict", "outcome")
         self._pull = made(Counted, "pull_seconds", "Time for which rounds waited for samples")
         self._judge = made(Counted, "judge_seconds", "Time that rounds took to judge them")
-        missing = "Samples that were missing in windows, of machines that had others"
-        self._missing = made(Counted, "missing_samples", missing)
+        of_others = "Samples that were missing in windows, of machines that had others"
+        self._missing = made(Counted, "missing_samples", of_others)
         self._untold = made(Counted, "untold", "Times that a receiver of findings was not reached")
         self._machines = made(Gauge, "machines", "Machines in the last window")
         self._findings = made(Gauge, "findings", "Machines that are unlike their peers now", "cause")

@@ -23,13 +23,10 @@ from dask_efficiency.fleet.outliers.metric_series import MIN_CHANGE, Metric
 
 #: Files that come with the package: for node_exporter, for dcgm-exporter, and for the scheduler's own ``/metrics``.
 READY = ("node", "dcgm", "dask-efficiency")
-
 #: Default of the seconds between two samples: the usual scrape interval of Prometheus.
 STEP_SECONDS = 15.0
-
 #: Default of the label with the machine's name.
 MACHINE = "instance"
-
 #: Most metrics of a file; each takes a query.
 MAX_METRICS = 100
 

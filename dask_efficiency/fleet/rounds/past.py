@@ -15,10 +15,7 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
 
 
 def extended(known: MetricSeries | None, latest: MetricSeries, *, start: float) -> MetricSeries:
-    """Series of both from an instant on, at instants of one grid; where both have samples, the latest count.
-
-    Earlier samples are dropped, and machines without later ones.
-    """
+    """Series of both from an instant on, on one grid, of the machines with later samples; the latest samples count."""
     if known is None or known.step_seconds != latest.step_seconds:
         return latest
     step = latest.step_seconds

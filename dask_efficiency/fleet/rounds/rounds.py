@@ -52,10 +52,7 @@ class Rounds:
         return tuple(finding for finding, _ in self._ongoing.values())
 
     def judged(self, findings: Iterable[SlowWorker], present: Collection[str], *, at: float) -> list[Event]:
-        """Take the findings of a round, of which the first one of each machine counts, and the machines with samples.
-
-        The events are first ends, in the order in which the findings began, then beginnings.
-        """
+        """Ends, then beginnings, by a round's findings, the first of each machine, and the machines with samples."""
         found: dict[str, SlowWorker] = {}
         for finding in findings:
             found.setdefault(finding.subject, finding)
@@ -78,13 +75,10 @@ class Rounds:
 
 #: Name of a finding as an alert.
 ALERT = "DaskEfficiencyMachineFinding"
-
 #: Version of the webhook's body, as Alertmanager numbers it.
 WEBHOOK_VERSION = "4"
-
 #: Most signals that a line names.
 _SHOWN = 3
-
 #: Alertmanager's value for an end that is not there yet.
 _NO_END = "0001-01-01T00:00:00Z"
 
@@ -108,7 +102,6 @@ def as_record(event: Event) -> dict[str, Any]:
 
 
 def _details(slow: SlowWorker) -> dict[str, Any]:
-    """Finding for people, and the slow worker with its figures."""
     return {"finding": as_finding(slow).to_dict(), "slow_worker": slow.to_dict()}
 
 

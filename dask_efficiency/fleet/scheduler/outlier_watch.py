@@ -34,28 +34,24 @@ class OutlierWatch:
         self._look: asyncio.Future[Found] | None = None
         self._due = 0
         self._before: MetricSeries | None = None
-        self._findings: tuple[SlowWorker, ...] = ()
+        #: Outliers of the last look, by the workers' names, the most certain first.
+        self.findings: tuple[SlowWorker, ...] = ()
         #: Workers that left since the look began.
         self._gone: set[str] = set()
         #: Findings that have ended, oldest first.
         self.past: deque[PastFinding] = deque(maxlen=MAX_PAST)
         self._guard = Guard("the watch for outliers", "dask_efficiency looks for outliers no more")
 
-    @property
-    def findings(self) -> tuple[SlowWorker, ...]:
-        """Outliers of the last look, by the workers' names, the most certain first."""
-        return self._findings
-
     def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
         """Present and past outliers of a time interval, in seconds since the epoch."""
         past = (past.finding for past in self.past if past.until >= start and past.finding.since <= stop)
-        return (*(finding for finding in self._findings if finding.since <= stop), *past)
+        return (*(finding for finding in self.findings if finding.since <= stop), *past)
 
     def left(self, worker: str, *, now: float) -> None:
         """Remove a worker of this name."""
         if self._look is not None:
             self._gone.add(worker)
-        self._take([finding for finding in self._findings if finding.worker != worker], now)
+        self._take([finding for finding in self.findings if finding.worker != worker], now)
 
     def poll(self, *, at: int, now: float) -> None:
         """Start a look when it is due, or take the result of one; at monotonic nanoseconds, and now by the epoch."""
@@ -79,9 +75,9 @@ class OutlierWatch:
 
     def _take(self, found: list[SlowWorker], now: float) -> None:
         there = {(finding.worker, finding.host) for finding in found}
-        over = (finding for finding in self._findings if (finding.worker, finding.host) not in there)
+        over = (finding for finding in self.findings if (finding.worker, finding.host) not in there)
         self.past.extend(PastFinding(finding, now) for finding in over)
-        self._findings = tuple(found)
+        self.findings = tuple(found)
 
 
 def _found(series: MetricSeries, before: MetricSeries | None) -> Found:

@@ -101,7 +101,6 @@ class RememberedWorker:
 
 _SHARES = tuple(name for name, metric in METRICS.items() if metric.of_busy_time)
 _OF_DASK = tuple(name for name in METRICS if name in DASK_METRICS)
-
 #: Metrics that are remembered, in this order.
 NAMES = (*_SHARES, *_OF_DASK, *HOST_SENSORS, *GPU_SENSORS)
 
@@ -109,11 +108,9 @@ NAMES = (*_SHARES, *_OF_DASK, *HOST_SENSORS, *GPU_SENSORS)
 def series_of(
     workers: Sequence[RememberedWorker], first: int, last: int, *, ahead: float, metrics: Sequence[str] = NAMES
 ) -> MetricSeries:
-    """Metric series of some workers over some steps since the first report, of the metrics that any of them has.
-
-    Where a worker's heartbeats are further apart than a step, the sample nearest in time counts, as in a trace. Step 0
-    began ``ahead`` seconds after the epoch.
-    """
+    """Metric series of some workers over some steps since the first report, of the metrics that any of them has."""
+    # Where a worker's heartbeats are further apart than a step, the sample nearest in time counts, as in a trace. Step
+    # 0 began ``ahead`` seconds after the epoch.
     steps = np.arange(first, last + 1)
     samples = np.full((len(workers), len(steps), len(metrics)), np.nan, np.float32)
     for row, worker in enumerate(workers):
@@ -153,10 +150,7 @@ def _shares(before: Sequence[int] | None, now: Sequence[int]) -> Sequence[float]
 
 
 class WorkerSeries(SchedulerPart):
-    """Part of the scheduler that remembers the workers' metrics, and adds the outliers among them to the stragglers.
-
-    If it fails, it logs that once and the meter goes on without it.
-    """
+    """Part of the scheduler that remembers the workers' metrics, and adds the outliers among them to the stragglers."""
 
     def __init__(self, accounts: ClusterAccounts, options: Callable[[], Options]) -> None:
         self._accounts = accounts
@@ -213,10 +207,7 @@ class WorkerSeries(SchedulerPart):
         worker.ring.add(row, int(at / (STEP_SECONDS * 1e9)))
 
     def reader(self, seconds: float) -> Callable[[], MetricSeries]:
-        """Function that gives the last seconds of present workers, as far as remembered, on any thread.
-
-        Raises RuntimeError if remembering has failed.
-        """
+        """Function that gives the last seconds of present workers, as far as remembered, on any thread."""
         if self._guard.off is not None:
             raise RuntimeError(self._guard.off)
         now = time.monotonic_ns()

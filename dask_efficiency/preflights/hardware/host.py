@@ -14,7 +14,6 @@ import numpy as np
 
 #: Repetitions of each measurement, of which the best counts: disturbances only make it slower.
 REPEATS = 3
-
 #: Seconds after which a measurement is not repeated; a guess.
 MAX_SECONDS = 2.0
 
@@ -61,11 +60,8 @@ ROWS = 256
 
 
 def matrix_products(threads: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Floating-point operations a second of products in double precision.
-
-    NumPy's own threads must be switched off by the environment of the process: here each thread multiplies its own
-    matrices, as tasks on several threads of a worker do.
-    """
+    """Floating-point operations a second of products in double precision, each thread's of matrices of its own."""
+    # NumPy's own threads must be switched off by the environment of the process.
     matrices = [np.random.default_rng(i).random((ROWS, ROWS)) for i in range(threads)]
     for matrix in matrices:
         matrix @ matrix  # the first product loads the library and touches the memory
@@ -103,12 +99,8 @@ MIN_NBYTES = 4 * 2**20
 
 
 def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Bytes a second that one thread reads and writes between two arrays that no cache holds.
-
-    They take an eighth of the worker's memory at most (``limit``: bytes, 0 for none).
-    ``distributed.worker.benchmark_memory`` copies pieces of 10 MiB at most, which a cache may hold, and allocates
-    memory for each.
-    """
+    """Bytes a second that one thread reads and writes between arrays that no cache holds, of an eighth of the limit."""
+    # ``distributed.worker.benchmark_memory`` copies pieces of 10 MiB at most, which a cache may hold.
     nbytes = min(NBYTES, max(limit // 16, MIN_NBYTES)) if limit else NBYTES
     source, target = np.ones(nbytes // 8), np.empty(nbytes // 8)
     np.copyto(target, source)
@@ -131,17 +123,13 @@ def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]
 CHUNK = 2**20
 MAX_CHUNK = 16 * 2**20
 MOMENT_SECONDS = 5e-3
-
 #: Most bytes written in all repetitions.
 MAX_NBYTES = 96 * 2**20
 
 
 def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Bytes a second written to the disk where a worker spills, each chunk until the disk has it.
-
-    ``distributed.worker.benchmark_disk`` measures this too. Here the file has no name, so that nothing remains of it
-    however the process ends.
-    """
+    """Bytes a second written to the disk where a worker spills, each chunk until the disk has it."""
+    # The file has no name, so that nothing remains of it however the process ends.
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
 
@@ -150,7 +138,13 @@ def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, 
                 file.write(data)
                 os.fdatasync(file.fileno()) if hasattr(os, "fdatasync") else os.fsync(file.fileno())
 
-            data = _of_a_moment(write)
+            data = os.urandom(CHUNK)
+            while len(data) < MAX_CHUNK:
+                began = time.perf_counter()
+                write(data)
+                if time.perf_counter() - began > MOMENT_SECONDS:
+                    break
+                data += data
 
             def once() -> tuple[float, float]:
                 count = 0
@@ -165,18 +159,6 @@ def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, 
         raise CannotMeasure(f"cannot write to {directory}: {error.strerror or error}") from error
 
 
-def _of_a_moment(write: Callable[[bytes], None]) -> bytes:
-    """Data that the disk takes a moment to write, found by writing ever more."""
-    data = os.urandom(CHUNK)
-    while len(data) < MAX_CHUNK:
-        began = time.perf_counter()
-        write(data)
-        if time.perf_counter() - began > MOMENT_SECONDS:
-            break
-        data += data
-    return data
-
-
 #: Turns of the loop between two looks at the clock: a quarter of a millisecond.
 TURNS = 5_000
 
@@ -184,10 +166,9 @@ TURNS = 5_000
 def python_loops(
     seconds: float, repeats: int = REPEATS, spent: Callable[[float], object] = lambda seconds: None
 ) -> dict[str, Any]:
-    """Turns a second of a loop in pure Python, in the calling thread of this process.
+    """Turns a second of a loop in pure Python; and ``others``, CPU seconds a second of the process's other threads.
 
-    ``spent`` is called every quarter of a millisecond with the CPU seconds used so far. The result has ``others``, too:
-    CPU seconds a second of all other threads of the process.
+    ``spent`` is called every quarter of a millisecond with the CPU seconds used so far.
     """
     found = []
     start = time.thread_time()
@@ -213,10 +194,7 @@ CALLABLE, SCRIPT = "callable", "script"
 
 
 def run(kind: str, payload: bytes, repeats: int = REPEATS) -> dict[str, Any]:
-    """Seconds of a workload: the best of three runs, if one takes less than two seconds.
-
-    It is a function as cloudpickle wrote it, or the source of a script, and comes from the client, as tasks do.
-    """
+    """Seconds of a workload of the client: a function as cloudpickle wrote it, or the source of a script."""
     if kind == CALLABLE:
         import cloudpickle
 

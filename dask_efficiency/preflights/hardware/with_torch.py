@@ -21,13 +21,10 @@ from dask_efficiency.preflights.hardware.host import CannotMeasure, best_rate, l
 
 #: Rows of the matrices: a product takes 2 to 20 ms on the GPUs of today's servers.
 ROWS = 8192
-
 #: Bytes copied: more than any cache of a GPU holds.
 COPIED_NBYTES = 256 * 2**20
-
 #: Share of a GPU's free memory that a training step fills.
 GPU_SHARE = 0.8
-
 #: Share of a worker's memory that a training step on its cores fills, and most sequences of it: 0.3 s of one core.
 CPU_SHARE, MAX_CPU_SEQUENCES = 0.1, 8
 
@@ -46,14 +43,18 @@ def gpu_of(torch: Any) -> Any:
     return torch.device("cuda", 0)
 
 
+def _rate(amount: float, *timed: Callable[[], float]) -> dict[str, Any]:
+    """Amount a second of the slowest; a GPU's share of computing is unknown."""
+    return best_rate(lambda: (amount / max([seconds() for seconds in timed]), math.nan))
+
+
 def matrix_products(torch: Any) -> dict[str, Any]:
     """Floating-point operations a second, in the type of the GPU's matrix units."""
     gpu = gpu_of(torch)
     modern = tuple(torch.cuda.get_device_capability(gpu)) >= BFLOAT16_CAPABILITY
     kind = torch.bfloat16 if modern else torch.float16
     one, other = (torch.randn(ROWS, ROWS, device=gpu, dtype=kind) for _ in range(2))
-    seconds = _timed(torch, lambda: torch.matmul(one, other))
-    return best_rate(lambda: (2 * ROWS**3 / seconds(), float("nan")))
+    return _rate(2 * ROWS**3, _timed(torch, lambda: torch.matmul(one, other)))
 
 
 def memory(torch: Any) -> dict[str, Any]:
@@ -61,8 +62,7 @@ def memory(torch: Any) -> dict[str, Any]:
     gpu = gpu_of(torch)
     source = torch.ones(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
     target = torch.empty_like(source)
-    seconds = _timed(torch, lambda: target.copy_(source))
-    return best_rate(lambda: (2 * COPIED_NBYTES / seconds(), float("nan")))
+    return _rate(2 * COPIED_NBYTES, _timed(torch, lambda: target.copy_(source)))
 
 
 def host_copies(torch: Any) -> dict[str, Any]:
@@ -70,11 +70,9 @@ def host_copies(torch: Any) -> dict[str, Any]:
     gpu = gpu_of(torch)
     here = torch.ones(COPIED_NBYTES, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
-    to, back = (
-        _timed(torch, lambda: there.copy_(here, non_blocking=True)),
-        _timed(torch, lambda: here.copy_(there, non_blocking=True)),
-    )
-    return best_rate(lambda: (COPIED_NBYTES / max(to(), back()), float("nan")))
+    to = _timed(torch, lambda: there.copy_(here, non_blocking=True))
+    back = _timed(torch, lambda: here.copy_(there, non_blocking=True))
+    return _rate(COPIED_NBYTES, to, back)
 
 
 def peer_copies(torch: Any) -> dict[str, Any]:
@@ -88,7 +86,7 @@ def peer_copies(torch: Any) -> dict[str, Any]:
     for number in range(1, count):
         target = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=torch.device("cuda", number))
         timed.append(_timed(torch, lambda target=target: target.copy_(source)))  # type: ignore[misc]  # mypy infers no type for a default
-    return best_rate(lambda: (COPIED_NBYTES / max(seconds() for seconds in timed), float("nan")))
+    return _rate(COPIED_NBYTES, *timed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +173,8 @@ def interface_to(host: str) -> str:
 def process_group(torch: Any, group: Mapping[str, Any]) -> Iterator[str]:
     """Group of this process and another; gives the device of its data.
 
-    Parameters
-    ----------
-    group
-        ``backend``: gloo or nccl; ``address``: ``host:port`` at which rank 0 listens; ``rank``: of this process, 0 or
-        1; ``timeout``: seconds to wait for the other.
+    It has a ``backend``, gloo or nccl, the ``address`` (``host:port``) at which rank 0 listens, this process's ``rank``
+    of the two, and a ``timeout`` in seconds.
     """
     # Else gloo listens where the host's name leads, which may be another network than Dask's.
     if interface := interface_to(group["address"].rpartition(":")[0]):
@@ -208,18 +203,8 @@ def all_reduce(torch: Any, group: Mapping[str, Any]) -> dict[str, Any]:
 def training_step(torch: Any, group: Mapping[str, Any], *, threads: int, memory: int) -> dict[str, Any]:
     """Seconds of a training step of two ranks with DistributedDataParallel, for each sequence of one.
 
-    Both train as many sequences as the rank with less memory can.
-
-    Parameters
-    ----------
-    group
-        As of :func:`process_group`.
-    threads, memory
-        Of the worker: number, and bytes or 0 for no limit; they count where no GPU does.
-
-    References
-    ----------
-    DLRover's node check runs matrix products and an all-gather in each pair; a step has both at once, as training does.
+    Both train as many as the rank with less memory can, in bytes (0 for no limit). DLRover's node check runs matrix
+    products and an all-gather in each pair; a step has both at once, as training does.
     """
     with process_group(torch, group) as device:
         if device == "cuda":

@@ -8,16 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from dask_efficiency.preflights.judge.links import RANGE_TO_BEST, fastest_half, median_of_fastest, spread_of_half
-from dask_efficiency.preflights.judge.readings import (
-    ALONE,
-    MEANINGS,
-    MIN_Z,
-    THRESHOLD,
-    Component,
-    Reading,
-    Subject,
-    seconds_of,
-)
+from dask_efficiency.preflights.judge.readings import ALONE, MIN_Z, THRESHOLD, Component, Reading, Subject
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 #: Ratio from which a worker is measured again: less than what is slow, as a first look has one repetition. Of 1.15, 1.2
@@ -58,32 +49,19 @@ class WorkerComparison:
 
 
 def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, WorkerComparison]]:
-    """Compare each worker with comparable ones, by address and component.
-
-    Workers of a group of two have a ratio, and never enough of a ``z`` to be named: nobody can tell which one is slow.
-    """
+    """Compare each worker with comparable ones, by address and component."""
+    # Workers of a group of two have a ratio, and never enough of a ``z`` to be named: nobody can tell which one is
+    # slow.
     groups: dict[str, list[Subject]] = {}
     for subject in subjects:
         groups.setdefault(subject.group, []).append(subject)
     found: dict[str, dict[Component, WorkerComparison]] = {}
     for group in groups.values():
         for component in ALONE:
-            seconds = {
-                one.address: seconds_of(component, one.readings[component].value)
-                for one in group
-                if component in one.readings
-            }
-            for address, comparison in _compared(component, seconds, _noise(component, group)).items():
+            readings = {one.address: one.readings[component] for one in group if component in one.readings}
+            for address, comparison in _compared(component, readings).items():
                 found.setdefault(address, {})[component] = comparison
-        for one in group:
-            for component, reading in one.readings.items():
-                if reading.beside:
-                    found[one.address][component] = _in_turns(found[one.address][component], reading.beside)
     return found
-
-
-def _in_turns(comparison: WorkerComparison, ratios: Sequence[float]) -> WorkerComparison:
-    return replace(comparison, ratio=median(ratios), confirmed=is_confirmed(comparison.ratio, ratios))
 
 
 def suspects(compared: Mapping[str, Mapping[Component, WorkerComparison]]) -> dict[str, dict[Component, float]]:
@@ -95,48 +73,45 @@ def suspects(compared: Mapping[str, Mapping[Component, WorkerComparison]]) -> di
     return {address: components for address, components in slow.items() if components}
 
 
-def _noise(component: Component, group: Iterable[Subject]) -> float:
-    """Standard deviation of the best of three repetitions, as the repetitions of a usual worker show it."""
-    ranges = [one.readings[component].range for one in group if component in one.readings]
-    known = [extent for extent in ranges if math.isfinite(extent)]
-    return RANGE_TO_BEST * median(known) if known else 0.0
-
-
-def _compared(component: Component, seconds: dict[str, float], noise: float) -> dict[str, WorkerComparison]:
+def _compared(component: Component, readings: Mapping[str, Reading]) -> dict[str, WorkerComparison]:
+    seconds = {address: component.seconds(reading.value) for address, reading in readings.items()}
     known = [value for value in seconds.values() if math.isfinite(value)]
     reference = median_of_fastest(known) if known else math.inf
     if not 0 < reference < math.inf:  # a failure everywhere is no worker's fault
         return {}
-    half = [math.log(value / reference) for value in fastest_half(known)]
-    scale = math.hypot(spread_of_half(half), MEANINGS[component].spread, noise)
+    # Of the best of three repetitions, as the repetitions of a usual worker show it.
+    ranges = [reading.range for reading in readings.values() if math.isfinite(reading.range)]
+    noise = RANGE_TO_BEST * median(ranges) if ranges else 0.0
+    scale = math.hypot(
+        spread_of_half([math.log(value / reference) for value in fastest_half(known)]), component.spread, noise
+    )
     found = {}
     for address, value in seconds.items():
         peers = sorted(other / reference for name, other in seconds.items() if name != address)
         ratio = value / reference
         z = (math.log(ratio) if math.isfinite(ratio) else math.inf) / scale if len(seconds) >= MIN_PEERS else 0.0
-        middle = peers[len(peers) // 2] if peers else math.nan
-        low, high = (peers[0], peers[-1]) if peers else (math.nan, math.nan)
-        found[address] = WorkerComparison(ratio, low, middle, high, z)
+        low, middle, high = (peers[0], peers[len(peers) // 2], peers[-1]) if peers else (math.nan,) * 3
+        one = WorkerComparison(ratio, low, middle, high, z)
+        if turns := readings[address].beside:
+            one = replace(one, ratio=median(turns), confirmed=is_confirmed(ratio, turns))
+        found[address] = one
     return found
 
 
 #: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow.
 PAIRS = 5
-
 #: Turns that are enough if the worker takes this many times as long in each, and did when it was suspected.
 PAIRS_OF_MUCH_SLOWER = 2
 MUCH_SLOWER = 2.0
-
 #: Ratio below which a turn speaks for the worker. One such turn may be chance, two are not.
 ALIKE = 1.15
 MAX_ALIKE = 1
 
 
 def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
-    """True if a worker is slow; None until there are enough turns to tell.
+    """True if a worker is slow by its ratios to a good worker's time in turns; None until there are enough to tell.
 
-    ``first`` is the ratio to its peers for which it is suspected; ``ratios`` are those to a good worker's time, of each
-    turn. Anything that slows both, such as their machine, cancels.
+    ``first`` is the ratio to its peers, for which it is suspected. What slows both, such as their machine, cancels.
     """
     if sum(ratio < ALIKE for ratio in ratios) > MAX_ALIKE:
         return False
@@ -156,7 +131,7 @@ def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[
     """Worker with one more turn: readings of it and of a good worker, one right after the other."""
     readings = dict(subject.readings)
     for component in own.keys() & good.keys() & readings.keys():
-        seconds, least = (seconds_of(component, each[component].value) for each in (own, good))
+        seconds, least = (component.seconds(each[component].value) for each in (own, good))
         if 0 < least < math.inf and seconds < math.inf:  # a failure in the short time that is left says nothing
             before = readings[component]
             readings[component] = replace(before, beside=(*before.beside, seconds / least))

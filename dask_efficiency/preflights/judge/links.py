@@ -7,15 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dask_efficiency.preflights.judge.readings import MEANINGS, MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
+from dask_efficiency.preflights.judge.readings import MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2
-
 #: Slow pairs, none of them fast, that make a worker slow, if it finds as many partners; and at least.
 SLOW_PAIRS = 3
 MIN_SLOW_PAIRS = 2
-
 #: Other suspects that a suspect meets at most; a guess.
 ENOUGH_SUSPECTS = 4
 
@@ -33,15 +31,6 @@ class MeasuredPair:
     range: float = math.nan
     #: Number of repetitions; one in a first look.
     repeats: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SlowInPairs:
-    """A worker whose pairs were all slow."""
-
-    worker: str
-    #: Ratio of the best of its pairs, by component in which all were slow; empty if all failed.
-    ratios: Mapping[Component, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,79 +59,51 @@ class MeasuredPairs:
 
     def __init__(self, links: Sequence[MeasuredPair], *, final: bool = True) -> None:
         self.links = tuple(link for link in links if link.repeats > 1) or tuple(links)
-        self._final = final
         #: By worker, its best seconds by component; and the same with those of the first look.
         self._best, self._shown = _best(self.links), _best(links)
-        #: By component, seconds of the median of the fastest half of the workers, each at its best.
-        self.reference = self._references()
-        #: By component, the ratio to the reference that is slow: higher where healthy workers differ much.
-        self.thresholds = self._thresholds()
-        #: By pair, its worst distance from the reference, as a multiple of the threshold, in logarithms.
-        self.costs = tuple(self._cost(link) for link in self.links)
+        #: By component, seconds of the median of the fastest half of the workers, each at its best; and the ratio to
+        #: it that is slow: higher where healthy workers differ much.
+        self.reference: dict[Component, float] = {}
+        self.thresholds: dict[Component, float] = {}
+        known = [link.range for link in self.links if math.isfinite(link.range)]
+        noise = RANGE_TO_BEST * median(known) if known and final else 0.0
+        for name in dict.fromkeys(name for best in self._best.values() for name in best):
+            seconds = [best[name] for best in self._best.values() if name in best]
+            self.reference[name] = median_of_fastest(seconds, 2 if final else 4)
+            half = [math.log(self.ratio(name, one)) for one in fastest_half(seconds)]
+            spread = spread_of_half(half) if final else 0.0
+            self.thresholds[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, noise, name.spread)))
         self._partners: dict[str, set[str]] = {}
         #: Lowest cost of each worker's pairs.
         self._least: dict[str, float] = {}
-        for link, cost in zip(self.links, self.costs, strict=True):
+        #: Workers connected by fast pairs, by worker.
+        connected: dict[str, set[str]] = {}
+        for link in self.links:
+            cost = self._cost(link)
             for one, other in ((link.first, link.second), (link.second, link.first)):
                 self._partners.setdefault(one, set()).add(other)
                 self._least[one] = min(cost, self._least.get(one, math.inf))
-        #: Workers connected by fast pairs, the largest group first.
-        self.groups = self._connected()
+            if cost < 1:
+                first, second = (connected.get(worker, {worker}) for worker in (link.first, link.second))
+                if first is not second:
+                    connected |= dict.fromkeys(both := first | second, both)
+        groups = map(frozenset, {id(group): group for group in connected.values()}.values())
+        #: The groups of these, the largest first.
+        self.groups = sorted(groups, key=lambda group: (-len(group), min(group)))
         self._group = {worker: number for number, group in enumerate(self.groups) for worker in group}
         #: Workers with pairs, none of them fast.
         self.suspects = frozenset(self._partners) - self._group.keys()
-
-    def _references(self) -> dict[Component, float]:
-        found: dict[Component, list[float]] = {}
-        for best in self._best.values():
-            for name, seconds in best.items():
-                found.setdefault(name, []).append(seconds)
-        share = 2 if self._final else 4
-        return {name: median_of_fastest(seconds, share) for name, seconds in found.items()}
 
     def ratio(self, component: Component, seconds: float) -> float:
         """Ratio of a time to the reference; round trips below Dask's own time are equal."""
         least = MIN_LATENCY_SECONDS if component is Component.LATENCY else 0.0
         return max(seconds, least) / max(self.reference[component], least)
 
-    def _thresholds(self) -> dict[Component, float]:
-        known = [link.range for link in self.links if math.isfinite(link.range)]
-        noise = RANGE_TO_BEST * median(known) if known and self._final else 0.0
-        found = {}
-        for name in self.reference:
-            half = fastest_half([best[name] for best in self._best.values() if name in best])
-            spread = spread_of_half([math.log(self.ratio(name, seconds)) for seconds in half]) if self._final else 0.0
-            found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, noise, MEANINGS[name].spread)))
-        return found
-
     def _cost(self, link: MeasuredPair) -> float:
-        scores = (
-            math.log(self.ratio(name, seconds)) / math.log(self.thresholds[name])
-            for name, seconds in link.seconds.items()
-        )
+        """Worst distance of a pair from the reference, as a multiple of the threshold, in logarithms."""
+        ratios = {name: self.ratio(name, seconds) for name, seconds in link.seconds.items()}
+        scores = (math.log(ratio) / math.log(self.thresholds[name]) for name, ratio in ratios.items())
         return max(scores, default=math.inf)
-
-    def _ratio(self, link: MeasuredPair) -> float:
-        """Ratio of a pair to the reference in its worst component."""
-        return max((self.ratio(name, seconds) for name, seconds in link.seconds.items()), default=math.inf)
-
-    def _connected(self) -> tuple[frozenset[str], ...]:
-        parent = {worker: worker for worker in self._partners}
-
-        def root(worker: str) -> str:
-            while parent[worker] != worker:
-                parent[worker] = parent[parent[worker]]
-                worker = parent[worker]
-            return worker
-
-        for link, cost in zip(self.links, self.costs, strict=True):
-            if cost < 1:
-                parent[root(link.first)] = root(link.second)
-        found: dict[str, set[str]] = {}
-        for worker in parent:
-            found.setdefault(root(worker), set()).add(worker)
-        groups = (frozenset(group) for group in found.values() if len(group) > 1)
-        return tuple(sorted(groups, key=lambda group: (-len(group), min(group))))
 
     # -- of one worker -----------------------------------------------------------------------
 
@@ -159,10 +120,7 @@ class MeasuredPairs:
         return worker in self._group
 
     def unmet(self, worker: str) -> list[frozenset[str]]:
-        """Sets of workers of which a suspect must meet one each before it is known whether it is slow.
-
-        These are each group, and each other suspect, until it has met enough of them.
-        """
+        """Sets of workers of which a suspect must meet one each: each group, and some other suspects."""
         partners = frozenset(self.partners(worker))
         others = [group for group in self.groups if not group & partners]
         if len(partners & self.suspects) < ENOUGH_SUSPECTS:
@@ -175,34 +133,32 @@ class MeasuredPairs:
 
     def readings(self, worker: str) -> dict[Component, float]:
         """Best seconds of a worker, by component."""
-        return dict(self._shown.get(worker, {}))
+        return self._shown.get(worker, {})
 
     def to_confirm(self) -> Iterator[tuple[str, str]]:
         """Pairs to measure again before anybody is named: slow workers with a good one, and slow paths."""
-        for slow in self.slow_workers():
-            good = sorted((worker for worker in self._group if worker in self._partners[slow.worker]), key=self.least)
-            yield from ((slow.worker, one) for one in good[:1])
+        for worker in self.slow_workers():
+            good = sorted((one for one in self._group if one in self._partners[worker]), key=self.least)
+            yield from ((worker, one) for one in good[:1])
         for across in self._crossings().values():
             link = min(across, key=self._cost)
             yield link.first, link.second
 
     # -- verdict -----------------------------------------------------------------------------
 
-    def slow_workers(self) -> list[SlowInPairs]:
-        """Suspects that met everybody they had to.
+    def slow_workers(self) -> dict[str, dict[Component, float]]:
+        """Suspects that met everybody they had to; with fewer partners nobody can tell, so of two neither is slow.
 
-        With fewer partners nobody can tell, so of two workers neither is slow.
+        Each with the ratio of the best of its pairs, by component in which all were slow; without any if all failed.
         """
-        found = []
+        found = {}
         for worker in sorted(self.suspects):
-            partners = self._partners[worker]
-            if not self.groups or self.unmet(worker) or len(partners) < MIN_SLOW_PAIRS:
+            if not self.groups or self.unmet(worker) or len(self._partners[worker]) < MIN_SLOW_PAIRS:
                 continue
-            best = self._best[worker]
-            ratios = {name: self.ratio(name, seconds) for name, seconds in best.items()}
+            ratios = {name: self.ratio(name, seconds) for name, seconds in self._best[worker].items()}
             slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
             if slow or not ratios:  # else it was slow in one component with one, and in another with the next
-                found.append(SlowInPairs(worker, slow))
+                found[worker] = slow
         return found
 
     def slow_paths(self) -> list[SlowPath]:
@@ -211,7 +167,9 @@ class MeasuredPairs:
         for (one, other), across in self._crossings().items():
             if len(across) >= MIN_CROSSING:
                 first, second = (tuple(sorted(self.groups[number])) for number in (one, other))
-                found.append(SlowPath(first, second, min(map(self._ratio, across)), len(across)))
+                worst = [[self.ratio(name, took) for name, took in link.seconds.items()] for link in across]
+                ratio = min(max(ratios, default=math.inf) for ratios in worst)
+                found.append(SlowPath(first, second, ratio, len(across)))
         return found
 
     def doubtful_paths(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
@@ -235,33 +193,23 @@ _BACK = {Component.SEND: Component.RECEIVE, Component.RECEIVE: Component.SEND}
 
 
 def _best(links: Iterable[MeasuredPair]) -> dict[str, dict[Component, float]]:
-    """Best seconds by worker and component."""
     found: dict[str, dict[Component, float]] = {}
     for link in links:
-        for worker in (link.first, link.second):
-            best = found.setdefault(worker, {})
-            for name, seconds in _as_seen_by(worker, link):
-                best[name] = min(seconds, best.get(name, math.inf))
+        first, second = (found.setdefault(worker, {}) for worker in (link.first, link.second))
+        for name, seconds in link.seconds.items():
+            for best, seen in ((first, name), (second, _BACK.get(name, name))):
+                best[seen] = min(seconds, best.get(seen, math.inf))
     return found
 
 
-def _as_seen_by(worker: str, link: MeasuredPair) -> Iterable[tuple[Component, float]]:
-    for name, seconds in link.seconds.items():
-        yield (name if worker == link.first else _BACK.get(name, name)), seconds
-
-
 def median_of_fastest(seconds: Sequence[float], share: int = 2) -> float:
-    """Median of the fastest half, which slow workers do not move while they are fewer than half.
-
-    Where more may be slow, a ``share`` of 4 takes the fastest quarter, of at least two.
-    """
+    """Median of the fastest half, which fewer slow ones do not move, or of ``1 / share`` of all, of two at least."""
     half = fastest_half(seconds)
     return median(half if share == 2 else half[: max(2, -(-len(seconds) // share))])
 
 
 #: Standard deviation of the best of three normal values, 0.75, over their mean range, 1.69.
 RANGE_TO_BEST = 0.44
-
 #: Standard deviation of a normal distribution over the spread of its half about the half's median, 0.6.
 HALF_TO_WHOLE = 1.66
 

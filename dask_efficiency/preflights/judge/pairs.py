@@ -23,11 +23,9 @@ FIRST_PAIRS = 6
 
 #: Good workers, at least, with which those in doubt are measured after it; a guess: their fastest half is a reference.
 FEWEST_GOOD = 4
-
 #: Rounds in which everybody takes part; with few workers one more, so that everybody meets everybody.
 COMMON_ROUNDS = 2
 FEW_WORKERS = 4
-
 #: Most rounds. Later ones are for workers not settled yet, and for slow paths.
 MAX_ROUNDS = 8
 
@@ -35,11 +33,9 @@ Turn = TypeVar("Turn", bound=Hashable)
 
 
 def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
-    """Pairs at random, on different hosts, each worker at most once.
-
-    With an odd number one rests; where a host has more than half of the workers, as many rest as find no partner on
-    another; workers of one host are paired only if there is no other host.
-    """
+    """Pairs at random, on different hosts, each worker at most once."""
+    # With an odd number one rests; where a host has more than half of the workers, as many rest as find no partner on
+    # another; workers of one host are paired only if there is no other host.
     workers = list(hosts)
     random.shuffle(workers)
     if len(set(hosts.values())) == 1:
@@ -55,11 +51,7 @@ def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
 
 
 def in_doubt(hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> dict[str, str]:
-    """Workers to measure further after a first look, with their hosts.
-
-    These are the ones without a fast pair, and as many good ones.
-    Empty where all are good, or nobody can tell who is slow.
-    """
+    """Workers without a fast pair, and as many good ones, with their hosts; none where nobody can tell who is slow."""
     doubtful = [worker for worker in hosts if not links.is_good(worker)]
     if not doubtful or len(hosts) < MIN_PEERS:
         return {}
@@ -79,11 +71,7 @@ def everybody_if_slow(hosts: Mapping[str, str], links: MeasuredPairs, random: Ra
 def next_round(
     number: int, hosts: Mapping[str, str], links: MeasuredPairs, random: Random, *, first_look: bool = False
 ) -> list[Pair]:
-    """Pairs of a round after the first: slow workers with fast ones; later, workers that are not settled.
-
-    Each worker at most once, and with a new partner; empty when all is known. In a ``first_look`` a worker needs one
-    pair only, fast or not.
-    """
+    """Pairs of a later round, with new partners: slow workers with fast ones, then those that are not settled."""
     if number >= MAX_ROUNDS:
         return []
     lots = {worker: random.random() for worker in hosts}

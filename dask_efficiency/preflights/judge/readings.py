@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.slow_worker import Cause
@@ -15,62 +15,48 @@ from dask_efficiency.accounts.slow_worker import Cause
 class Component(StrEnum):
     """A measured part of a worker; earlier ones explain later ones."""
 
-    CPU = "cpu"
-    CPU_ALL = "cpu_all"
-    PYTHON = "python"
-    MEMORY = "memory_bandwidth"
-    GPU = "gpu"
-    GPU_MEMORY = "gpu_memory"
-    GPU_COPY = "gpu_copy"
-    GPU_PEER = "gpu_peer"
-    SOAK = "soak"
-    DISK = "disk"
-    SEND = "send"
-    RECEIVE = "receive"
-    LATENCY = "latency"
-    COLLECTIVE = "collective"
-    TRAINING = "training"
-    WORKLOAD = "workload"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
-    """Meaning of a component."""
-
-    #: Name for people.
+    #: Head of a column, and name for people.
+    head: str
     words: str
     #: Unit of a reading: a rate, of which more is better, or seconds, of which fewer are.
     unit: str
     #: Cause of a worker that is slow in this component and in none that explains it.
     cause: Cause
-    #: Least standard deviation among healthy workers that is assumed, as a logarithm.
-    spread: float = 0.04
+    #: Least standard deviation among healthy workers that is assumed, as a logarithm. Guesses, wider where more than
+    #: the worker takes part; readings that scatter more count too.
+    spread: float
 
-    @property
-    def is_time(self) -> bool:
-        """True if fewer are better."""
-        return self.unit == "s"
+    def __new__(cls, name: str, head: str = "", words: str = "", unit: str = "", *others: Any) -> Self:
+        """Make a member; the defaults are for mypy, which takes a look-up by value for a new one."""
+        self = str.__new__(cls, name)
+        self._value_ = name
+        self.head, self.words, self.unit = head, words, unit
+        self.cause, self.spread = (*others, 0.04)[:2]
+        return self
 
+    CPU = "cpu", "CPU", "matrix product, one thread", "FLOP/s", Cause.SLOW_CPU
+    CPU_ALL = "cpu_all", "all threads", "matrix product, all threads", "FLOP/s", Cause.SLOW_CPU
+    PYTHON = "python", "Python", "Python in its process", "loops/s", Cause.CONTENTION
+    MEMORY = "memory_bandwidth", "memory", "memory bandwidth", "B/s", Cause.MEMORY_BANDWIDTH, 0.06
+    GPU = "gpu", "GPU", "GPU matrix product", "FLOP/s", Cause.GPU
+    GPU_MEMORY = "gpu_memory", "GPU memory", "GPU memory bandwidth", "B/s", Cause.GPU
+    GPU_COPY = "gpu_copy", "GPU copies", "copies to and from the GPU", "B/s", Cause.GPU, 0.06
+    GPU_PEER = "gpu_peer", "GPU peers", "copies between GPUs of the host", "B/s", Cause.GPU, 0.06
+    SOAK = "soak", "soak", "training step of a transformer", "s", Cause.GPU
+    DISK = "disk", "disk", "writing where it spills", "B/s", Cause.DISK, 0.1
+    SEND = "send", "send", "sending to other workers", "B/s", Cause.NETWORK, 0.08
+    RECEIVE = "receive", "receive", "receiving from other workers", "B/s", Cause.NETWORK, 0.08
+    LATENCY = "latency", "latency", "round trip to other workers", "s", Cause.NETWORK, 0.15
+    COLLECTIVE = "collective", "all-reduce", "all-reduce with another worker", "s", Cause.NETWORK, 0.1
+    TRAINING = "training", "training", "training step with another worker", "s", Cause.UNKNOWN, 0.1
+    WORKLOAD = "workload", "workload", "the given workload", "s", Cause.UNKNOWN, 0.06
 
-#: Spreads are guesses: wider where more than the worker takes part. Readings that scatter more count too.
-MEANINGS: Mapping[Component, Meaning] = {
-    Component.CPU: Meaning(words="matrix product, one thread", unit="FLOP/s", cause=Cause.SLOW_CPU),
-    Component.CPU_ALL: Meaning(words="matrix product, all threads", unit="FLOP/s", cause=Cause.SLOW_CPU),
-    Component.PYTHON: Meaning(words="Python in its process", unit="loops/s", cause=Cause.CONTENTION),
-    Component.MEMORY: Meaning(words="memory bandwidth", unit="B/s", cause=Cause.MEMORY_BANDWIDTH, spread=0.06),
-    Component.GPU: Meaning(words="GPU matrix product", unit="FLOP/s", cause=Cause.GPU),
-    Component.GPU_MEMORY: Meaning(words="GPU memory bandwidth", unit="B/s", cause=Cause.GPU),
-    Component.GPU_COPY: Meaning(words="copies to and from the GPU", unit="B/s", cause=Cause.GPU, spread=0.06),
-    Component.GPU_PEER: Meaning(words="copies between GPUs of the host", unit="B/s", cause=Cause.GPU, spread=0.06),
-    Component.SOAK: Meaning(words="training step of a transformer", unit="s", cause=Cause.GPU),
-    Component.DISK: Meaning(words="writing where it spills", unit="B/s", cause=Cause.DISK, spread=0.1),
-    Component.SEND: Meaning(words="sending to other workers", unit="B/s", cause=Cause.NETWORK, spread=0.08),
-    Component.RECEIVE: Meaning(words="receiving from other workers", unit="B/s", cause=Cause.NETWORK, spread=0.08),
-    Component.LATENCY: Meaning(words="round trip to other workers", unit="s", cause=Cause.NETWORK, spread=0.15),
-    Component.COLLECTIVE: Meaning(words="all-reduce with another worker", unit="s", cause=Cause.NETWORK, spread=0.1),
-    Component.TRAINING: Meaning(words="training step with another worker", unit="s", cause=Cause.UNKNOWN, spread=0.1),
-    Component.WORKLOAD: Meaning(words="the given workload", unit="s", cause=Cause.UNKNOWN, spread=0.06),
-}
+    def seconds(self, reading: float) -> float:
+        """Seconds for one unit of work; infinite for a reading of nothing."""
+        if self.unit == "s":
+            return reading
+        return 1 / reading if reading > 0 else math.inf
+
 
 #: Components measured in pairs; the others are measured of each worker alone.
 IN_PAIRS = (Component.SEND, Component.RECEIVE, Component.LATENCY, Component.COLLECTIVE, Component.TRAINING)
@@ -86,18 +72,6 @@ MIN_Z = 3.0
 
 #: Round trips below this are equal: Dask's own time, which says nothing of the network.
 MIN_LATENCY_SECONDS = 2e-3
-
-
-def seconds_of(component: Component, reading: float) -> float:
-    """Seconds for one unit of work; infinite for a reading of nothing."""
-    if MEANINGS[component].is_time:
-        return reading
-    return 1 / reading if reading > 0 else math.inf
-
-
-def worst(component: Component) -> float:
-    """Reading of a worker that failed: a rate of 0, infinite seconds."""
-    return math.inf if MEANINGS[component].is_time else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +113,10 @@ class Subject:
 
 
 def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Component, str]]:
-    """Readings of a worker's answer, and the reasons of those that are missing.
+    """Readings of a worker's answer, and the reasons of those that are missing; RefusedPayload if it is anything else.
 
-    The answer has, by component, ``value`` with ``share``, ``others``, ``count`` and ``range`` if known; or
-    ``missing``, the reason; or ``failed``, the reason of a failure or a hang, which is infinitely slow. Anything else
-    raises :class:`RefusedPayload`.
+    It has, by component, ``value`` with ``share``, ``others``, ``count`` and ``range`` if known; or ``missing``, the
+    reason; or ``failed``, the reason of a failure or a hang, which is infinitely slow.
     """
     if not isinstance(answer, Mapping):
         raise RefusedPayload(f"measurements are {answer!r:.80}; expected them by component")
@@ -158,30 +131,27 @@ def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Co
             raise RefusedPayload(f"{component} is {content!r:.80}; expected a reading")
         if "missing" in content:
             missing[component] = str(content["missing"])[:500]
-        elif "failed" in content:
+            continue
+        if "failed" in content:
             missing[component] = str(content["failed"])[:500]
-            readings[component] = Reading(worst(component))
-        else:
-            readings[component] = _reading(component, content)
+            readings[component] = Reading(math.inf if component.unit == "s" else 0.0)
+            continue
+        numbers = [content.get(name, math.nan) for name in ("value", "share", "others", "range")]
+        numbers = [math.nan if number is None else number for number in numbers]
+        count = content.get("count", 1)
+        if not all(isinstance(number, int | float) for number in numbers) or not isinstance(count, int):
+            raise RefusedPayload(f"{component} is {dict(content)!r:.200}; expected numbers")
+        value, share, others, extent = map(float, numbers)
+        if not 0 <= value < math.inf:
+            raise RefusedPayload(f"{component} is {value!r}; expected a number from 0")
+        readings[component] = Reading(value, share, others, count, extent)
     return readings, missing
-
-
-def _reading(component: Component, content: Mapping[str, Any]) -> Reading:
-    numbers = [content.get(name, math.nan) for name in ("value", "share", "others", "range")]
-    numbers = [math.nan if number is None else number for number in numbers]
-    count = content.get("count", 1)
-    if not all(isinstance(number, int | float) for number in numbers) or not isinstance(count, int):
-        raise RefusedPayload(f"{component} is {dict(content)!r:.200}; expected numbers")
-    value, share, others, extent = map(float, numbers)
-    if not 0 <= value < math.inf:
-        raise RefusedPayload(f"{component} is {value!r}; expected a number from 0")
-    return Reading(value, share, others, count, extent)
 
 
 def better(component: Component, one: Reading | None, other: Reading) -> Reading:
     """Better of two readings, with the repetitions of both."""
     if one is None:
         return other
-    best = min(one, other, key=lambda reading: seconds_of(component, reading.value))
+    best = min(one, other, key=lambda reading: component.seconds(reading.value))
     extent = max((each.range for each in (one, other) if each.range >= 0), default=math.nan)
     return Reading(best.value, best.share, best.others, one.count + other.count, extent, one.beside)

@@ -12,7 +12,7 @@ from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.preflights.judge.alone import compare_alone
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs, SlowPath
-from dask_efficiency.preflights.judge.readings import MEANINGS, Component, Reading, Subject
+from dask_efficiency.preflights.judge.readings import Component, Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.show.figures import format_times, named
 from dask_efficiency.show.finding import Finding
@@ -123,11 +123,9 @@ class PreflightResult(Printed):
         compared = compare_alone(self.subjects)
         found: dict[str, dict[Component, float]] = {}
         for one in self.subjects:
-            own = {component: each.ratio for component, each in compared.get(one.address, {}).items()}
+            own = found[one.name] = {name: each.ratio for name, each in compared.get(one.address, {}).items()}
             for links in self.by_group.values():
-                readings = links.readings(one.address)
-                own |= {name: links.ratio(name, seconds) for name, seconds in readings.items()}
-            found[one.name] = own
+                own |= {name: links.ratio(name, took) for name, took in links.readings(one.address).items()}
         return found
 
     @cached_property
@@ -145,35 +143,31 @@ class PreflightResult(Printed):
             return subject.readings[component].value
         found = [links.readings(subject.address).get(component, math.inf) for links in self.by_group.values()]
         best = min(found, default=math.inf)
-        if math.isinf(best):
-            return math.nan
-        return best if MEANINGS[component].is_time else 1 / best
+        return math.nan if math.isinf(best) else component.seconds(best)
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as values that JSON has; None for a figure that is not finite."""
-        components = [one for one in Component if any(one in ratios for ratios in self.ratios.values())]
-        workers = []
-        for one in self.subjects:
-            measured = {
-                str(component): {
-                    "value": _plain(self.reading(one, component)),
-                    "ratio": _plain(self.ratios[one.name][component]),
-                }
-                for component in components
-                if component in self.ratios[one.name]
+        workers = [
+            {
+                **{name: getattr(one, name) for name in ("name", "address", "host", "group")},
+                "measured": {
+                    str(component): {
+                        "value": _plain(self.reading(one, component)),
+                        "ratio": _plain(self.ratios[one.name][component]),
+                    }
+                    for component in Component
+                    if component in self.ratios[one.name]
+                },
+                "missing": {str(name): why for name, why in one.missing.items()},
+                "not_tested": one.not_tested,
+                "broken": one.broken,
             }
-            workers.append(
-                {
-                    "name": one.name,
-                    "address": one.address,
-                    "host": one.host,
-                    "group": one.group,
-                    "measured": measured,
-                    "missing": {str(name): why for name, why in one.missing.items()},
-                    "not_tested": one.not_tested,
-                    "broken": one.broken,
-                }
-            )
+            for one in self.subjects
+        ]
+        paths = [
+            {"hosts": [list(path.one), list(path.other)], "ratio": _plain(path.ratio), "pairs": path.pairs}
+            for path in self.paths
+        ]
         return {
             "tested": self.tested,
             "reason": self.reason,
@@ -182,15 +176,10 @@ class PreflightResult(Printed):
             "slow": list(self.slow),
             "findings": [one.to_dict() for one in self.findings],
             "slow_workers": [one.to_dict() for one in self.slow_workers],
-            "paths": [
-                {"hosts": [list(path.one), list(path.other)], "ratio": _plain(path.ratio), "pairs": path.pairs}
-                for path in self.paths
-            ],
+            "paths": paths,
             "too_few": [list(names) for names in self.too_few],
             "workers": workers,
-            "notes": list(self.notes),
-            "retired": list(self.retired),
-            "kept": list(self.kept),
+            **{name: list(getattr(self, name)) for name in ("notes", "retired", "kept")},
         }
 
 
@@ -213,56 +202,36 @@ def _plain(value: float) -> float | None:
 
 
 def encode(
-    subjects: Iterable[Subject],
-    links: Iterable[MeasuredPair],
-    *,
-    started: float,
-    seconds: float,
-    notes: Iterable[str] = (),
+    subjects: Iterable[Subject], links: Iterable[MeasuredPair], *, started: float, seconds: float, notes: Iterable[str]
 ) -> dict[str, Any]:
     """Measurements as plain data; :func:`decode` reads it."""
-    return {
-        "subjects": [
-            {
-                **asdict(one),
-                "readings": {str(name): asdict(reading) for name, reading in one.readings.items()},
-                "missing": {str(name): why for name, why in one.missing.items()},
-            }
-            for one in subjects
-        ],
-        "links": [
-            {**asdict(link), "seconds": {str(name): value for name, value in link.seconds.items()}} for link in links
-        ],
-        "started": started,
-        "seconds": seconds,
-        "notes": list(notes),
-    }
+    lists = {"subjects": list(map(asdict, subjects)), "links": list(map(asdict, links)), "notes": list(notes)}
+    return {**lists, "started": started, "seconds": seconds}
 
 
 def decode(content: Mapping[str, Any]) -> PreflightResult:
     """Result of measurements; raises :class:`RefusedPayload` if they are not what :func:`encode` makes."""
     try:
+        subjects = [
+            Subject(
+                **{
+                    **one,
+                    "readings": {
+                        Component(name): Reading(**{**reading, "beside": tuple(map(float, reading["beside"]))})
+                        for name, reading in one["readings"].items()
+                    },
+                    "missing": {Component(name): str(why) for name, why in one["missing"].items()},
+                }
+            )
+            for one in content["subjects"]
+        ]
+        links = [
+            MeasuredPair(**{**one, "seconds": {Component(name): float(took) for name, took in one["seconds"].items()}})
+            for one in content["links"]
+        ]
+        notes = tuple(map(str, content["notes"]))
         return PreflightResult(
-            subjects=tuple(map(_subject, content["subjects"])),
-            links=tuple(map(_link, content["links"])),
-            started=float(content["started"]),
-            seconds=float(content["seconds"]),
-            notes=tuple(map(str, content["notes"])),
+            tuple(subjects), tuple(links), float(content["started"]), float(content["seconds"]), notes=notes
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RefusedPayload(f"not what a preflight measured: {error!r:.200}") from error
-
-
-def _link(content: Mapping[str, Any]) -> MeasuredPair:
-    return MeasuredPair(
-        **{**content, "seconds": {Component(name): float(value) for name, value in content["seconds"].items()}}
-    )
-
-
-def _subject(content: Mapping[str, Any]) -> Subject:
-    readings = {
-        Component(name): Reading(**{**reading, "beside": tuple(map(float, reading["beside"]))})
-        for name, reading in content["readings"].items()
-    }
-    missing = {Component(name): str(why) for name, why in content["missing"].items()}
-    return Subject(**{**content, "readings": readings, "missing": missing})

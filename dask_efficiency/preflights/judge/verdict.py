@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.preflights.judge.alone import WorkerComparison, compare_alone
-from dask_efficiency.preflights.judge.links import MeasuredPairs, SlowInPairs
-from dask_efficiency.preflights.judge.readings import IN_PAIRS, MEANINGS, THRESHOLD, Component, Subject
+from dask_efficiency.preflights.judge.links import MeasuredPairs
+from dask_efficiency.preflights.judge.readings import IN_PAIRS, THRESHOLD, Component, Subject
 from dask_efficiency.straggler.diagnosis import FLAT_SHARE, MUCH_BESIDE
 
 #: Share of wrong findings among those barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
@@ -41,72 +43,59 @@ EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
 
 
 def judge(subjects: Sequence[Subject], links: Iterable[MeasuredPairs], *, at: float) -> tuple[SlowWorker, ...]:
-    """Slow workers, and hosts of which all workers are slow, the most certain first.
+    """Slow workers, and hosts of which all workers are slow, the most certain first; ``at`` in seconds since the epoch.
 
-    There are links for each group of comparable workers; ``at`` is in seconds since the epoch. ``effect`` and ``score``
-    are of the component that names the cause: ratio to the median of the fastest half of the comparable workers, and as
-    a multiple of the threshold, in logarithms.
+    There are links for each group of comparable workers. ``effect`` and ``score`` are of the component that names the
+    cause: ratio to the median of the fastest half of the group, and as a multiple of the threshold, in logarithms.
     """
     compared, shares = compare_alone(subjects), _usual_shares(subjects)
-    in_pairs = {slow.worker: slow for each in links for slow in each.slow_workers()}
+    in_pairs = {worker: ratios for each in links for worker, ratios in each.slow_workers().items()}
     found = []
     for subject in subjects:
         if subject.not_tested:  # it left or began to run tasks after the first measurements
             continue
         if subject.broken:
-            found.append(_broken(subject, at))
+            cause = Cause.MEMORY if subject.paused else Cause.UNRESPONSIVE
+            found.append(SlowWorker(subject.name, subject.host, cause, math.inf, 1.0, since=at, effect=None))
             continue
         slow = {name: one for name, one in compared.get(subject.address, {}).items() if one.is_slow}
         if subject.address in in_pairs:
-            slow |= _of_pairs(in_pairs[subject.address])
+            ratios = in_pairs[subject.address] or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
+            unknown = math.nan
+            slow |= {name: WorkerComparison(ratio, unknown, 1.0, unknown, unknown) for name, ratio in ratios.items()}
         if slow:
             found.append(_finding(subject, slow, shares, at))
     return tuple(sorted(_by_host(found, subjects), key=lambda finding: -finding.score))
 
 
-def _broken(subject: Subject, at: float) -> SlowWorker:
-    cause = Cause.MEMORY if subject.paused else Cause.UNRESPONSIVE
-    return SlowWorker(subject.name, subject.host, cause, score=math.inf, confidence=1.0, since=at, effect=None)
-
-
-def _of_pairs(slow: SlowInPairs) -> dict[Component, WorkerComparison]:
-    ratios = slow.ratios or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
-    return {name: WorkerComparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
-
-
 def _finding(
-    subject: Subject,
-    slow: Mapping[Component, WorkerComparison],
-    shares: Mapping[Component, float],
-    at: float,
+    subject: Subject, slow: Mapping[Component, WorkerComparison], shares: Mapping[Component, float], at: float
 ) -> SlowWorker:
     waiting = {component for component in subject.readings if _waits(component, subject, shares)}
     name = _explaining({component: one.ratio for component, one in slow.items()}, waiting)
-    ratio = slow[name].ratio
+    cause, ratio = name.cause, slow[name].ratio
+    if name in waiting:
+        cause = Cause.GIL if name is Component.PYTHON else Cause.CONTENTION
     score = math.log(ratio) / math.log(THRESHOLD) if math.isfinite(ratio) else math.inf
-    order = sorted(slow, key=lambda each: (each != name, -slow[each].ratio))
+    evidence = []
+    for each in sorted(slow, key=lambda each: (each != name, -slow[each].ratio)):
+        one, count = slow[each], subject.readings[each].count if each in subject.readings else 1
+        evidence.append(Evidence(str(each), one.ratio, one.median, one.low, one.high, one.z, count))
     return SlowWorker(
         worker=subject.name,
         host=subject.host,
-        cause=_cause(name, waits=name in waiting),
+        cause=cause,
         score=score,
         confidence=confidence_of(score, wrong=WRONG_BY_PREFLIGHT),
         since=at,
         effect=ratio if math.isfinite(ratio) else None,
-        evidence=tuple(_evidence(each, slow[each], subject) for each in order),
+        evidence=tuple(evidence),
     )
 
 
-def _evidence(component: Component, one: WorkerComparison, subject: Subject) -> Evidence:
-    count = subject.readings[component].count if component in subject.readings else 1
-    return Evidence(str(component), one.ratio, one.median, one.low, one.high, one.z, count)
-
-
 def _explaining(ratios: Mapping[Component, float], waiting: Collection[Component]) -> Component:
-    """Slowest component that no other explains.
-
-    A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
-    """
+    """Slowest component that no other explains."""
+    # A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
     logs = {name: math.log(ratio) if math.isfinite(ratio) else math.inf for name, ratio in ratios.items()}
 
     def explains(one: Component, other: Component) -> bool:
@@ -139,47 +128,25 @@ def _usual_shares(subjects: Iterable[Subject]) -> dict[Component, float]:
 
 def _waits(component: Component, subject: Subject, shares: Mapping[Component, float]) -> bool:
     """True if it is slow because the worker's threads wait longer than usual for a core, or for the GIL."""
-    reading = subject.readings.get(component)
-    if reading is None:
-        return False
+    reading = subject.readings[component]
     if component is Component.PYTHON:
         return reading.others > MUCH_BESIDE
     on_core = component in (Component.CPU, Component.CPU_ALL)
     return on_core and reading.share < shares.get(component, 1.0) * (1 - FLAT_SHARE)
 
 
-def _cause(component: Component, *, waits: bool) -> Cause:
-    """Cause of slowness, from the component that is slow by itself."""
-    if waits:
-        return Cause.GIL if component is Component.PYTHON else Cause.CONTENTION
-    return MEANINGS[component].cause
-
-
 def _by_host(found: Sequence[SlowWorker], subjects: Sequence[Subject]) -> list[SlowWorker]:
     """Replace a host's workers by the host, if it has several, all slow for one cause, and other hosts have none."""
-    on_host: dict[str, int] = {}
-    for subject in subjects:
-        on_host[subject.host] = on_host.get(subject.host, 0) + 1
+    on_host = Counter(subject.host for subject in subjects)
     slow: dict[tuple[str, Cause], list[SlowWorker]] = {}
     for finding in found:
         slow.setdefault((finding.host, finding.cause), []).append(finding)
     folded = []
-    for (host, cause), findings in slow.items():
+    for (host, _), findings in slow.items():
         if not 1 < len(findings) == on_host[host] < len(subjects):
             folded += findings
             continue
         effects = [finding.effect for finding in findings if finding.effect is not None]
         middle = sorted(findings, key=lambda finding: finding.score)[len(findings) // 2]
-        folded.append(
-            SlowWorker(
-                worker="",
-                host=host,
-                cause=cause,
-                score=middle.score,
-                confidence=middle.confidence,
-                since=middle.since,
-                effect=median(effects) if effects else None,
-                evidence=middle.evidence,
-            )
-        )
+        folded.append(replace(middle, worker="", effect=median(effects) if effects else None))
     return folded

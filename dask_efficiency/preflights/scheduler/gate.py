@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -31,38 +31,27 @@ if TYPE_CHECKING:
 #: A worker that joins gets its half of the plugin a moment later: seconds between two looks, and until giving up.
 LOOK_SECONDS = 0.25
 METERED_SECONDS = 30.0
-
 #: Workers whose measurements are kept for comparison, including those that left.
 MAX_KNOWN = 1_000
 
 
+@dataclass(slots=True, eq=False)
 class Gate:
-    """Measures workers that join.
+    """Measures workers that join."""
 
-    ``free`` waits until no client's test goes on; ``flag`` takes each finding, with the addresses of its workers.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        ask: Ask,
-        subject_of: Callable[[WorkerState], Subject],
-        free: Callable[[], Awaitable[None]],
-        flag: Callable[[SlowWorker, set[str]], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._ask = ask
-        self._subject_of = subject_of
-        self._free = free
-        self._report = flag
-        #: Measurements by address, oldest first.
-        self._known: dict[str, Subject] = {}
-        self._links: list[MeasuredPair] = []
-        self._flagged: set[str] = set()
-        self._machines: dict[str, asyncio.Lock] = {}
-        self._open: dict[str, asyncio.Task[None]] = {}
-        self._pairing = asyncio.Lock()
-        self._random = Random()
+    scheduler: Scheduler
+    ask: Ask
+    #: Waits until no client's test goes on; and takes each finding, with the addresses of its workers.
+    free: Callable[[], Awaitable[None]]
+    report: Callable[[SlowWorker, set[str]], None]
+    #: Measurements by address, oldest first.
+    _known: dict[str, Subject] = field(default_factory=dict)
+    _links: list[MeasuredPair] = field(default_factory=list)
+    _flagged: set[str] = field(default_factory=set)
+    _machines: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _open: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _pairing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _random: Random = field(default_factory=Random)
 
     def worker_joined(self, address: str) -> None:
         """Measure a worker as soon as it is metered."""
@@ -86,13 +75,15 @@ class Gate:
 
     async def _measure_when_metered(self, address: str) -> None:
         until = time.monotonic() + METERED_SECONDS
-        while (ws := self._scheduler.workers.get(address)) is not None:
+        while (ws := self.scheduler.workers.get(address)) is not None:
             one = await self._measured(ws, None)
             if one.not_tested and one.not_tested.startswith("it is not metered") and time.monotonic() < until:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             if one.not_tested:
-                self._not_tested(one)
+                logger.info("dask_efficiency did not test %s as it joined: %s", one.name, one.not_tested)
+                event = {"action": "preflight-not-tested", "worker": one.name, "reason": one.not_tested}
+                self.scheduler.log_event(STRAGGLERS_TOPIC, event)
             else:
                 self._known[address] = one
                 while len(self._known) > MAX_KNOWN:
@@ -101,12 +92,11 @@ class Gate:
 
     async def _measured(self, ws: WorkerState, only: list[Component] | None) -> Subject:
         """Worker with new measurements, and the best of those before."""
-        await self._free()
+        await self.free()
         before = self._known.get(ws.address)
-        one = before if only is not None and before is not None else self._subject_of(ws)
+        tested = Candidate(before) if only is not None and before is not None else Candidate.of(ws)
         if ws.processing:
-            return replace(one, not_tested="it is busy")
-        tested = Candidate(one)
+            return replace(tested.subject, not_tested="it is busy")
         test = await self._prepared([tested])
         async with self._machines.setdefault(tested.machine, asyncio.Lock()):
             await test.measure_alone(only)
@@ -115,13 +105,7 @@ class Gate:
         return replace(found, broken="", paused=False, not_tested=found.broken) if found.broken else found
 
     async def _prepared(self, workers: list[Candidate]) -> Preflight:
-        test = Preflight(
-            Plan(uuid.uuid4().hex),
-            workers,
-            self._ask,
-            lambda address: address in self._scheduler.workers,
-            lambda address: not self._is_idle(address),
-        )
+        test = Preflight(Plan(uuid.uuid4().hex), workers, self.ask, self.scheduler.workers)
         await test.prepare()
         return test
 
@@ -136,11 +120,11 @@ class Gate:
                 await self._measure_pairs(pairs, group)
             for _ in range(CONFIRMATIONS):
                 links = MeasuredPairs(self._pairs_of(group))
-                new = {slow.worker for slow in links.slow_workers()} - self._flagged
+                new = links.slow_workers().keys() - self._flagged
                 await self._measure_pairs([Pair(*two) for two in links.to_confirm() if two[0] in new], group)
 
     async def _measure_pairs(self, pairs: list[Pair], group: str) -> None:
-        await self._free()
+        await self.free()
         pairs = [pair for pair in pairs if all(map(self._is_idle, pair))]
         workers = [Candidate(self._known[address]) for pair in pairs for address in pair]
         test = await self._prepared(workers)
@@ -152,8 +136,7 @@ class Gate:
         self._links = [link for link in links if {link.first, link.second} <= self._known.keys()]
 
     def _is_idle(self, address: str) -> bool:
-        """True if a worker is there and has no tasks."""
-        ws = self._scheduler.workers.get(address)
+        ws = self.scheduler.workers.get(address)
         return ws is not None and not ws.processing
 
     async def _judge(self, group: str) -> None:
@@ -161,14 +144,12 @@ class Gate:
         for _ in range(CONFIRMATIONS):
             slow = suspects(compare_alone(self._of(group)))
             for other in slow.keys() - self._flagged:
-                ws = self._scheduler.workers.get(other)
+                ws = self.scheduler.workers.get(other)
                 again = await self._measured(ws, [*slow[other]]) if ws is not None else None
-                # A worker that has tasks by now, or left, cannot be confirmed, and is not named for one measurement.
-                self._known[other] = (
-                    again
-                    if again is not None and not again.not_tested
-                    else Subject(self._known[other].name, other, self._known[other].host, group)
-                )
+                if again is None or again.not_tested:
+                    # With tasks by now, or gone, it cannot be confirmed, and is not named for one measurement.
+                    again = replace(self._known[other], readings={}, missing={}, broken="", paused=False)
+                self._known[other] = again
         links = self._pairs_of(group)
         for finding in judge(self._of(group), [MeasuredPairs(links)] if links else [], at=time.time()):
             self._flag(finding, group)
@@ -183,16 +164,10 @@ class Gate:
         named = {
             one.address
             for one in self._of(group)
-            if one.name == finding.worker or (not finding.worker and one.host == finding.host)
+            if (one.name == finding.worker if finding.worker else one.host == finding.host)
         }
         if named - self._flagged:
             self._flagged |= named
             logger.warning("Preflight: %s", ". ".join(as_finding(finding).lines))
-            self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "preflight", **finding.to_dict()})
-            self._report(finding, named & self._scheduler.workers.keys())
-
-    def _not_tested(self, one: Subject) -> None:
-        logger.info("dask_efficiency did not test %s as it joined: %s", one.name, one.not_tested)
-        self._scheduler.log_event(
-            STRAGGLERS_TOPIC, {"action": "preflight-not-tested", "worker": one.name, "reason": one.not_tested}
-        )
+            self.scheduler.log_event(STRAGGLERS_TOPIC, {"action": "preflight", **finding.to_dict()})
+            self.report(finding, named & self.scheduler.workers.keys())

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 from dask_efficiency.preflights.judge.readings import Component, Subject
+
+if TYPE_CHECKING:
+    from distributed.scheduler import WorkerState
 
 #: Seconds of a repetition: a period of a container's CPU limit, by default 100 ms.
 REPETITION_SECONDS = 0.1
-
 #: Components measured of every worker, and of those with a GPU.
 ON_CPU = (Component.CPU, Component.CPU_ALL, Component.MEMORY, Component.DISK, Component.PYTHON)
 ON_GPU = (Component.GPU, Component.GPU_MEMORY, Component.GPU_COPY, Component.GPU_PEER)
-
 #: Beginning of the note of a test that was stopped.
 STOPPED = "stopped while"
 
@@ -58,6 +61,14 @@ class Candidate:
     gpu: bool = False
     #: Port at which it can listen for a process group of torch.
     port: int = 0
+
+    @classmethod
+    def of(cls, ws: WorkerState) -> Self:
+        """Worker to be tested, if it is metered."""
+        metric = ws.metrics.get(names.METRIC)
+        off = metric.get("off") if isinstance(metric, Mapping) else None
+        why = f"it is not metered: {off}"[:500] if off else ""
+        return cls(Subject(str(ws.name), ws.address, ws.host, group=repr(comparable(ws)), not_tested=why))
 
     @property
     def can_be_tested(self) -> bool:

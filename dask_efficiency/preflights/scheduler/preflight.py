@@ -8,25 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights.hardware.host import REPEATS
-from dask_efficiency.preflights.judge.alone import (
-    ALIKE,
-    PAIRS,
-    WorkerComparison,
-    compare_alone,
-    suspects,
-    unsettled,
-    with_pair,
-)
+from dask_efficiency.preflights.judge.alone import ALIKE, PAIRS, compare_alone, suspects, unsettled, with_pair
 from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
 from dask_efficiency.preflights.judge.pairs import Pair, everybody_if_slow, first_round, in_doubt, next_round, startable
 from dask_efficiency.preflights.judge.readings import Component, Reading, better, read_measurements
 from dask_efficiency.preflights.scheduler.plan import STOPPED, Ask, Candidate, Plan
 from dask_efficiency.straggler.peers import MIN_PEERS
+
+if TYPE_CHECKING:
+    from distributed.scheduler import WorkerState
 
 #: Seconds until a silent worker is hung: an idle one answers in milliseconds, and five heartbeats of a small cluster
 #: have passed.
@@ -34,33 +29,26 @@ READY_SECONDS = 5.0
 
 #: Seconds until one that is asked again is hung for sure.
 LATE_SECONDS = 8.0
-
 #: Seconds for a worker to measure itself alone; on a machine that is not slow it takes 1, and with all repetitions 3.
 ALONE_SECONDS = 20.0
-
 #: Seconds for a pair; it takes less than one where no link is slower than 1 MB/s.
 PAIR_SECONDS = 5.0
-
 #: Seconds for an all-reduce or a training step of a pair; importing torch takes two to five of them.
 GROUP_SECONDS = 20.0
-
 #: Seconds that an answer may be late.
 GRACE_SECONDS = 2.0
-
 #: Repetitions of the measurement of a slow pair, and of a worker that joins: one slow second passes.
 CONFIRMATIONS = 2
-
 #: Good workers measured in turns with one that seems slow: a single one may be unusually fast.
 GOOD_WORKERS = 2
-
 #: Most turns of these: a few more than needed, as a component may fail in one.
 MAX_ATTEMPTS = PAIRS + 2
-
 #: Share of a test's time that is kept for pairs; a guess.
 SHARE_OF_PAIRS = 0.3
-
 #: Reason of a worker that left during the test.
 LEFT = "it left during the test"
+#: Reason of a worker whose figures tasks would spoil.
+BUSY = "it began to run tasks"
 
 Turn = TypeVar("Turn", bound=Hashable)
 
@@ -72,9 +60,8 @@ class Preflight:
     plan: Plan
     workers: list[Candidate]
     ask: Ask
-    #: False for the address of a worker that has left, and True for one that has tasks.
-    is_there: Callable[[str], bool] = lambda address: True
-    is_busy: Callable[[str], bool] = lambda address: False
+    #: The scheduler's workers by address, as they come and go.
+    present: Mapping[str, WorkerState]
     random: Random = field(default_factory=Random)
     links: dict[str, list[MeasuredPair]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -102,7 +89,14 @@ class Preflight:
             await asking
         finally:
             asking.cancel()
-        self._excuse_most()
+        silent = self._silent()
+        if 2 * len(silent) > len(self.workers):  # something else is at fault
+            for one in silent:
+                one.note(broken="", not_tested=one.subject.broken)
+            self.notes.append(
+                f"{len(silent)} of {len(self.workers)} workers did not answer; with so many it may be the network, or "
+                "the scheduler's own host, so none of them is named"
+            )
 
     def stopped(self) -> None:
         """Note that it did not run to its end: workers without any measurement were not tested."""
@@ -111,22 +105,10 @@ class Preflight:
                 one.note(not_tested="the test was stopped before its turn")
         self.notes.append(f"{STOPPED} {self.doing}, {self.done} of {self.of} done: a complete test would show more")
 
-    def _excuse_most(self) -> None:
-        """Name none of the silent workers if most are: something else is at fault."""
-        silent = self._silent()
-        if 2 * len(silent) <= len(self.workers):
-            return
-        for one in silent:
-            one.note(broken="", not_tested=one.subject.broken)
-        self.notes.append(
-            f"{len(silent)} of {len(self.workers)} workers did not answer; with so many it may be the network, or the "
-            "scheduler's own host, so none of them is named"
-        )
-
     async def prepare(self) -> None:
         """Ask who can be tested; the time starts."""
         self._until = asyncio.get_running_loop().time() + self.plan.seconds
-        await asyncio.gather(*map(self._prepare, self.workers))
+        await asyncio.gather(*map(self._prepare, self._testable()))
 
     async def measure_alone(self, only: list[Component] | None = None) -> None:
         """Measure each worker alone, or some components of each: once, and again what then seems slow."""
@@ -163,8 +145,6 @@ class Preflight:
     # -- who can be tested -------------------------------------------------------------------
 
     async def _prepare(self, one: Candidate) -> None:
-        if not one.can_be_tested:
-            return
         answer = await self._asked(one, {"step": names.READY}, min(READY_SECONDS, self.plan.seconds / 4), grace=0.0)
         if answer is None:
             return
@@ -180,7 +160,7 @@ class Preflight:
         step = {"step": names.READY, "test": self.plan.test}
         try:
             await self.ask(one.subject.address, step, min(LATE_SECONDS, self._left()))
-        except (OSError, TimeoutError):
+        except OSError:
             return
         one.note(broken="", not_tested=f"{one.subject.broken}, and did later")
 
@@ -191,40 +171,33 @@ class Preflight:
         message = {"test": self.plan.test, "seconds": seconds, "repetition": self.plan.repetition, **step}
         try:
             answer = await self.ask(one.subject.address, message, seconds + grace)
-        except TimeoutError:
-            self._broken(one, f"it did not answer in {seconds + grace:.3g} s")
         except OSError as error:
-            self._broken(one, f"it could not be reached: {error}")
-        else:
-            if isinstance(answer, Mapping):
-                return answer
-            one.note(not_tested="it is not metered: it has no dask_efficiency of this version")
+            late = isinstance(error, TimeoutError)
+            why = f"it did not answer in {seconds + grace:.3g} s" if late else f"it could not be reached: {error}"
+            if one.subject.address in self.present:
+                one.note(broken=why[:500])
+            else:
+                one.note(not_tested=LEFT)
+            return None
+        if isinstance(answer, Mapping):
+            return answer
+        one.note(not_tested="it is not metered: it has no dask_efficiency of this version")
         return None
-
-    def _broken(self, one: Candidate, why: str) -> None:
-        if self.is_there(one.subject.address):
-            one.note(broken=why[:500])
-        else:
-            one.note(not_tested=LEFT)
 
     # -- alone -------------------------------------------------------------------------------
 
     async def _measure(self, one: Candidate, components: list[Component], repeats: int) -> None:
         """Measure components, and keep the best of the old and new readings."""
-        plan = self.plan
-        left = self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left()
-        seconds = min(self._most(), left)
+        before = one.subject.readings
+        seconds = min(self._most(), self._left() - (0 if before else SHARE_OF_PAIRS * self.plan.seconds))
         if seconds < 1:
-            if not one.subject.readings:
-                one.note(not_tested=f"the {plan.seconds:.3g} s were over before its turn")
+            if not before:
+                one.note(not_tested=f"the {self.plan.seconds:.3g} s were over before its turn")
             return
         measured = await self._measured(one, components, seconds, repeats)
-        if measured is None:
-            return
-        readings, missing = measured
-        before = one.subject.readings
-        best = {name: better(name, before.get(name), reading) for name, reading in readings.items()}
-        one.note(readings={**before, **best}, missing={**one.subject.missing, **missing})
+        if measured is not None:
+            best = {name: better(name, before.get(name), reading) for name, reading in measured[0].items()}
+            one.note(readings={**before, **best}, missing={**one.subject.missing, **measured[1]})
 
     async def _measured(
         self, one: Candidate, components: list[Component], seconds: float, repeats: int
@@ -243,7 +216,7 @@ class Preflight:
         if answer is None:
             return None
         if answer.get("busy"):
-            one.note(not_tested="it began to run tasks")
+            one.note(not_tested=BUSY)
         elif "failed" in answer:
             one.note(not_tested=str(answer["failed"])[:500])
         else:
@@ -259,7 +232,10 @@ class Preflight:
         """Measure workers that seem slow in turns with good ones, until it is known who is slow."""
         compared = compare_alone(one.subject for one in self._testable())
         slow = suspects(compared)
-        good = {address: self._good_for(self._by_address[address], compared) for address in slow}
+        fastest = {
+            address: min((one.ratio for one in found.values()), default=1.0) for address, found in compared.items()
+        }
+        good = {address: self._good_for(self._by_address[address], slow, fastest) for address in slow}
 
         def machines(address: str) -> list[str]:
             return [one.machine for one in (self._by_address[address], *good[address])]
@@ -270,14 +246,8 @@ class Preflight:
         addresses = [address for address in slow if good[address]]
         await self._in_turns("measuring slow workers again", addresses, machines, confirm)
 
-    def _good_for(
-        self, one: Candidate, compared: Mapping[str, Mapping[Component, WorkerComparison]]
-    ) -> list[Candidate]:
-        """Comparable workers that do not seem slow, on its machine if possible, as a slow machine slows both.
-
-        Unusually fast ones come last.
-        """
-        slow = suspects(compared)
+    def _good_for(self, one: Candidate, slow: Iterable[str], fastest: Mapping[str, float]) -> list[Candidate]:
+        """Comparable workers that do not seem slow, best on its machine, and unusually fast ones last."""
         good = {
             other.subject.address: other
             for other in self._testable()
@@ -285,8 +255,8 @@ class Preflight:
         }
 
         def unusual(address: str) -> tuple[bool, bool, float]:
-            fastest = min((each.ratio for each in compared.get(address, {}).values()), default=1.0)
-            return good[address].machine != one.machine, fastest < 1 / ALIKE, self.random.random()
+            is_fast = fastest.get(address, 1.0) < 1 / ALIKE
+            return good[address].machine != one.machine, is_fast, self.random.random()
 
         return [good[address] for address in sorted(good, key=unusual)[:GOOD_WORKERS]]
 
@@ -334,28 +304,25 @@ class Preflight:
                 again[name] = [self._by_address[worker] for worker in choose(_hosts(group), links, self.random)]
             await self._rounds({name: group for name, group in again.items() if group}, first_look=False)
 
-    async def _rounds(self, groups: Mapping[str, list[Candidate]], *, first_look: bool) -> None:
-        rounds = dict.fromkeys(groups, 0)
+    async def _rounds(self, groups: dict[str, list[Candidate]], *, first_look: bool) -> None:
         number = 0
-        while rounds and self._left() > 1:
-            number += 1
+        while groups and self._left() > 1:
             pairs: dict[Pair, str] = {}
-            for name in list(rounds):
-                hosts = _hosts(groups[name])
-                links = MeasuredPairs(self.links.get(name, ()), final=False)
-                if rounds[name] == 0:
+            for name, group in list(groups.items()):
+                hosts, links = _hosts(group), MeasuredPairs(self.links.get(name, ()), final=False)
+                if number == 0:
                     found = first_round(hosts, self.random)
-                elif len(groups[name]) < MIN_PEERS:
+                elif len(group) < MIN_PEERS:
                     found = []
                 else:
-                    found = next_round(rounds[name], hosts, links, self.random, first_look=first_look)
+                    found = next_round(number, hosts, links, self.random, first_look=first_look)
                 pairs |= dict.fromkeys(found, name)
-                rounds[name] += 1
                 if not found:
-                    del rounds[name]
-            doing = f"measuring pairs, round {number}" if first_look else f"measuring slow pairs, round {number}"
+                    del groups[name]
+            number += 1
+            doing = f"measuring {'' if first_look else 'slow '}pairs, round {number}"
             await self.measure_pairs(doing, pairs, 1 if first_look else REPEATS)
-        if rounds:
+        if groups:
             self.notes.append(f"the {self.plan.seconds:.3g} s were over before all pairs were measured")
 
     async def measure_pairs(self, doing: str, pairs: Mapping[Pair, str], repeats: int) -> None:
@@ -372,25 +339,20 @@ class Preflight:
         await self._in_turns(doing, pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
     async def _measure_pair(self, pair: Pair, seconds: float, repeats: int) -> MeasuredPair | None:
-        """Measurements of a pair; None if one of them has left."""
-        step = {
-            "step": names.PAIR,
-            "partner": pair.second,
-            "seconds": seconds,
-            "test": self.plan.test,
-            "repetition": self.plan.repetition,
-            "repeats": repeats,
-        }
+        times = {"seconds": seconds, "repetition": self.plan.repetition, "repeats": repeats}
+        step = {"step": names.PAIR, "partner": pair.second, "test": self.plan.test, **times}
         try:
             answer = await self.ask(pair.first, step, seconds + GRACE_SECONDS)
-        except (OSError, TimeoutError) as error:
-            answer = {"failed": str(error)}
-        for worker in pair:
-            if not self.is_there(worker):
-                self._by_address[worker].note(not_tested=LEFT)
-            elif self.is_busy(worker) and not self.plan.force:
-                self._by_address[worker].note(not_tested="it began to run tasks")
-        if not all(self._by_address[worker].can_be_tested for worker in pair):
+        except OSError:
+            answer = None
+        both = [self._by_address[worker] for worker in pair]
+        for one in both:
+            ws = self.present.get(one.subject.address)
+            if ws is None:
+                one.note(not_tested=LEFT)
+            elif ws.processing and not self.plan.force:
+                one.note(not_tested=BUSY)
+        if not all(one.can_be_tested for one in both):
             return None
         found = {}
         for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
@@ -398,34 +360,26 @@ class Preflight:
             if not isinstance(value, int | float) or not 0 < value < math.inf:
                 return MeasuredPair(pair.first, pair.second, {}, repeats=repeats)
             found[component] = float(value)
-        extent = answer.get("range", math.nan)
-        for component, backend in (
-            (Component.COLLECTIVE, self.plan.collective),
-            (Component.TRAINING, self.plan.training),
-        ):
+        extent = answer.get("range")
+        extent = float(extent) if isinstance(extent, int | float) else math.nan
+        backends = {Component.COLLECTIVE: self.plan.collective, Component.TRAINING: self.plan.training}
+        for component, backend in backends.items():
             if backend:
-                found |= await self._in_group(component, backend, *(self._by_address[worker] for worker in pair))
-        return MeasuredPair(
-            pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan, repeats
-        )
+                found |= await self._in_group(component, backend, both)
+        return MeasuredPair(pair.first, pair.second, found, extent, repeats)
 
-    async def _in_group(
-        self, component: Component, backend: str, first: Candidate, second: Candidate
-    ) -> dict[Component, float]:
+    async def _in_group(self, component: Component, backend: str, both: Sequence[Candidate]) -> dict[Component, float]:
         """Seconds of work of two workers in a process group of torch, the slower one's; empty if not measured."""
         seconds = min(GROUP_SECONDS, self._left())
         if seconds < 1:
             return {}
+        address = f"{both[0].subject.host}:{both[0].port}"
         step = {"step": names.MEASURE, "components": [str(component)], "force": self.plan.force}
-        group = {"backend": backend, "address": f"{first.subject.host}:{first.port}", "timeout": seconds}
-        answers = await asyncio.gather(
-            *(
-                self._asked(one, {**step, "group": {**group, "rank": rank}}, seconds)
-                for rank, one in enumerate((first, second))
-            )
-        )
+        group = {"backend": backend, "address": address, "timeout": seconds}
+        asked = (self._asked(one, {**step, "group": {**group, "rank": rank}}, seconds) for rank, one in enumerate(both))
+        answers = await asyncio.gather(*asked)
         found = []
-        for one, answer in zip((first, second), answers, strict=True):
+        for one, answer in zip(both, answers, strict=True):
             content = (answer or {}).get("measured", {}).get(str(component), {})
             value = content.get("value")
             if isinstance(value, int | float) and 0 < value < math.inf:
@@ -465,5 +419,4 @@ class Preflight:
 
 
 def _hosts(group: Iterable[Candidate]) -> dict[str, str]:
-    """Host of each worker that can still be tested."""
     return {one.subject.address: one.subject.host for one in group if one.can_be_tested}

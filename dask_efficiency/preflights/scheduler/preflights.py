@@ -9,45 +9,36 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import names
-from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
-from dask_efficiency.plugin.scheduler.straggler_watch import comparable
-from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.judge.result import encode
 from dask_efficiency.preflights.scheduler.gate import Gate
 from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
 from dask_efficiency.preflights.scheduler.preflight import Preflight
+from dask_efficiency.show.figures import format_count
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
+    from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+
 #: Seconds that a client waits at a time; and that it may be silent before its test is stopped.
 WAIT_SECONDS = 1.0
 SILENT_SECONDS = 15.0
-
 #: Seconds to wait for workers that are to stop a test.
 STOP_SECONDS = 5.0
 
 
 class Preflights(SchedulerPart):
-    """Tests of one scheduler's workers, one at a time; ``flag`` takes findings of workers that join."""
+    """Tests of one scheduler's workers, one at a time."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        workers: WorkerHalves,
-        options: Callable[[], Options],
-        flag: Callable[[SlowWorker, set[str]], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._workers = workers
-        self._options = options
-        self._gate = Gate(scheduler, self._ask, subject_of, self._free, flag)
+    def __init__(self, meter: Any) -> None:
+        self._scheduler: Scheduler = meter.scheduler
+        self._workers: WorkerHalves = meter.workers
+        self._meter = meter
+        self._gate = Gate(self._scheduler, self._ask, self._free, meter.accounts.stragglers.flag)
         self._test: str = ""
         self._client: str = ""
         self._task: asyncio.Task[dict[str, Any]] | None = None
@@ -57,24 +48,15 @@ class Preflights(SchedulerPart):
 
     @classmethod
     def of(cls, meter: Any) -> Self:  # noqa: D102
-        return cls(meter.scheduler, meter.workers, lambda: meter.options, meter.accounts.stragglers.flag)
+        return cls(meter)
 
-    async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:  # noqa: D102
-        return await self._step(asked["preflight"])
-
-    async def _step(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take a step of a client's test.
 
         ``begin`` returns ``test``, or ``refused`` with the reason; ``wait`` returns ``running`` with its progress, or
         ``done`` with the results; ``stop`` ends it, and returns ``done`` with the results so far.
-
-        Raises
-        ------
-        ValueError
-            On an unknown step or test.
-        RuntimeError
-            If it was stopped in the meantime.
         """
+        asked = asked["preflight"]
         step = asked.get("step")
         if step == names.BEGIN_TEST:
             return self._begin(asked)
@@ -102,7 +84,7 @@ class Preflights(SchedulerPart):
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
         """Test a worker that joined, if the option is set."""
-        if self._options().preflight:
+        if self._meter.options.preflight:
             self._gate.worker_joined(address)
 
     async def _free(self) -> None:
@@ -129,26 +111,17 @@ class Preflights(SchedulerPart):
         plan = Plan(**asked["plan"])
         if self._task is not None and not self._task.done():
             return {"refused": "another preflight goes on"}
-        if not self._scheduler.workers:
+        before = dict(self._scheduler.workers)
+        if not before:
             return {"refused": "there is no worker"}
-        busy = [ws for ws in self._scheduler.workers.values() if ws.processing]
+        busy = [len(ws.processing) for ws in before.values() if ws.processing]
         if busy and not plan.force:
-            tasks = sum(len(ws.processing) for ws in busy)
-            return {
-                "refused": f"the cluster is busy: {tasks} task{'s' * (tasks != 1)} on {len(busy)} "
-                f"worker{'s' * (len(busy) != 1)}; force tests it nevertheless"
-            }
+            where = f"{format_count(sum(busy), 'task')} on {format_count(len(busy), 'worker')}"
+            return {"refused": f"the cluster is busy: {where}; force tests it nevertheless"}
         self._test, self._client = plan.test, asked.get("client", "")
         self._heard()
-        before = dict(self._scheduler.workers)
-        self._running = Preflight(
-            plan,
-            [Candidate(subject_of(ws)) for ws in before.values()],
-            self._ask,
-            self._is_there,
-            self._is_busy,
-            Random(plan.test),
-        )
+        candidates = list(map(Candidate.of, before.values()))
+        self._running = Preflight(plan, candidates, self._ask, self._scheduler.workers, Random(plan.test))
         self._found = partial(self._encoded, self._running, before, time.monotonic(), time.time())
         self._task = asyncio.ensure_future(self._run(self._running, [*before]))
         # Retrieve the exception, as the client may never come for it.
@@ -164,7 +137,6 @@ class Preflights(SchedulerPart):
         return self._found()
 
     def _encoded(self, test: Preflight, before: Mapping[str, WorkerState], began: float, at: float) -> dict[str, Any]:
-        """Results so far, of the workers at the start."""
         notes = list(test.notes)
         joined = [str(ws.name) for address, ws in self._scheduler.workers.items() if address not in before]
         if joined:
@@ -174,7 +146,6 @@ class Preflights(SchedulerPart):
         return encode(subjects, links, started=at, seconds=time.monotonic() - began, notes=notes)
 
     def _heard(self) -> None:
-        """Restart the client's silence."""
         if self._silence is not None:
             self._silence.cancel()
         self._silence = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._silent)
@@ -187,26 +158,11 @@ class Preflights(SchedulerPart):
     async def _ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
         return await self._workers.ask_one(address, {"action": names.PREFLIGHT, "preflight": step}, seconds)
 
-    def _is_there(self, address: str) -> bool:
-        return address in self._scheduler.workers
-
-    def _is_busy(self, address: str) -> bool:
-        ws = self._scheduler.workers.get(address)
-        return ws is not None and bool(ws.processing)
-
     async def _stop_on(self, addresses: list[str], test: str) -> None:
         async def stop(address: str) -> None:
             try:
                 await self._ask(address, {"step": names.STOP_TEST, "test": test}, STOP_SECONDS)
-            except (OSError, TimeoutError):  # its child has a deadline
+            except OSError:  # its child has a deadline
                 logger.debug("dask_efficiency could not stop the test of %s", address, exc_info=True)
 
-        await asyncio.gather(*(stop(address) for address in addresses if self._is_there(address)))
-
-
-def subject_of(ws: WorkerState) -> Subject:
-    """Worker to be tested."""
-    metric = ws.metrics.get(names.METRIC)
-    off = metric.get("off") if isinstance(metric, Mapping) else None
-    why = f"it is not metered: {off}" if off else ""
-    return Subject(str(ws.name), ws.address, ws.host, group=repr(comparable(ws)), not_tested=why[:500])
+        await asyncio.gather(*(stop(address) for address in addresses if address in self._scheduler.workers))

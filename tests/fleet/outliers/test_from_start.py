@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,40 +34,37 @@ def test_a_machine_that_never_moves_is_found() -> None:
     assert {one.signal for one in finding.evidence} >= {"duty movement", "power movement"}
 
 
-def test_one_metric_alone_may_be_a_machine_of_other_hardware() -> None:
+def changed(metrics: slice | int, machines: slice | int, values: Any) -> np.ndarray:
+    """Machines of which some do so many times as much, or have so much."""
+    made = breathing(16)
+    made[metrics, machines] = made[metrics, machines] * values if isinstance(values, float) else values
+    return made
+
+
+def many() -> np.ndarray:
     values = breathing(16)
-    values[0, 3] *= 0.4
-    assert find_outliers(of(values)) == []
+    values[:2, 2:8] *= np.linspace(0.4, 0.6, 6, dtype=np.float32)[:, None]
+    return values
 
 
-def test_metrics_that_do_not_follow_the_work_accuse_nobody() -> None:
-    values = breathing(16)
-    values[1:, :] = np.float32(50)
-    values[1:, 3] = np.float32(100)  # full disks, say
-    assert find_outliers(of(values)) == []
+UNLIKE = changed(slice(2), 3, 0.4)
+
+NOBODY: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
+    "one metric alone may be other hardware": (changed(0, 3, 0.4), {}),
+    "full disks do not follow the work": (changed(slice(1, 3), slice(None), np.eye(16)[3][:, None] * 50 + 50), {}),
+    "a difference that others have as well is how machines are": (many(), {}),
+    "workers that do unlike work are not compared": (UNLIKE, {"same_work": False}),
+    "a difference that was there before is how the machine is": (UNLIKE, {"history": of(UNLIKE)}),
+}
 
 
-def test_a_difference_that_others_have_as_well_is_how_machines_are() -> None:
-    values = breathing(16)
-    for machine, share in zip(range(2, 8), np.linspace(0.4, 0.6, 6), strict=True):
-        values[:2, machine] *= np.float32(share)
-    assert find_outliers(of(values)) == []
-
-
-def test_workers_that_do_unlike_work_are_not_compared() -> None:
-    values = breathing(16)
-    values[:2, 3] *= 0.4
-    assert find_outliers(of(values), same_work=False) == []
-
-
-def test_with_a_history_a_difference_that_was_there_is_how_the_machine_is() -> None:
-    values = breathing(16)
-    values[:2, 3] *= 0.4
-    assert find_outliers(of(values), history=of(values)) == []
+@pytest.mark.parametrize("case", NOBODY)
+def test_no_machine_is_accused_from_the_start_without_two_metrics_far_from_those_of_equals(case: str) -> None:
+    values, options = NOBODY[case]
+    assert find_outliers(of(values), **options) == []
 
 
 def test_a_machine_that_the_history_lacks_is_judged_without() -> None:
-    values, before = breathing(16), breathing(16, seed=1)
-    values[:2, 3] *= 0.4
+    before = breathing(16, seed=1)
     before[:, 3] = np.nan
-    assert [found.worker for found in find_outliers(of(values), history=of(before))] == ["3"]
+    assert [found.worker for found in find_outliers(of(UNLIKE), history=of(before))] == ["3"]

@@ -46,11 +46,6 @@ def test_workers_of_different_sizes_are_not_comparable():
     assert [part.workers for part in series.comparable()] == [("w0",), ("w1",)]
 
 
-def test_a_run_without_heartbeats_is_refused():
-    with pytest.raises(ValueError, match="no series"):
-        metric_series_of(replace(_trace(memory=[1.0, 2.0]), series=Series.empty()))
-
-
 def test_a_table_is_put_on_even_steps_by_the_nearest_sample():
     table = pd.DataFrame({"at": [10.1, 11.0, 12.2, 9.0, 12.0], "worker": list("aaabb"), "rate": [1, 2, 3, 4, 5]})
     series = metric_series_of(table)
@@ -67,12 +62,11 @@ def test_a_worker_that_left_is_absent_and_not_frozen():
     assert not np.isnan(values[0]).any()
 
 
-def test_a_table_without_workers_is_refused_by_name():
+def test_samples_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="no series"):
+        metric_series_of(replace(_trace(memory=[1.0, 2.0]), series=Series.empty()))
     with pytest.raises(ValueError, match="column 'worker' is missing"):
         metric_series_of(pd.DataFrame({"at": [1.0], "rate": [1.0]}))
-
-
-def test_samples_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"values have shape \(1, 2, 3\)"):
         MetricSeries.of(np.zeros((1, 2, 3)), metrics=["a", "b"])
 

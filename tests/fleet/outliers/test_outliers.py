@@ -160,12 +160,6 @@ def against_before(values: np.ndarray, before: np.ndarray) -> set[str]:
     return workers_of(find_outliers(_series(values, JOB), history=_series(before, JOB)))
 
 
-def test_a_pause_of_all_machines_is_nobodys():
-    values = breathing(16)
-    values[:, :, 400:] = values[:, :, 400:].mean(axis=2, keepdims=True)
-    assert find_outliers(_series(values, JOB)) == []
-
-
 def test_a_machine_that_was_noisy_before_must_go_further():
     random, values, before = np.random.default_rng(5), breathing(16), breathing(16, seed=1)
     for rows in (values, before):
@@ -177,11 +171,14 @@ def test_a_machine_that_was_noisy_before_must_go_further():
     assert against_before(values, before) == {"7"}
 
 
-def test_a_machine_with_a_weaker_rhythm_is_not_accused_when_all_come_to_wait():
+def test_no_machine_is_accused_when_all_pause_or_come_to_wait():
+    values = breathing(16)
+    values[:, :, 400:] = values[:, :, 400:].mean(axis=2, keepdims=True)
+    assert find_outliers(_series(values, JOB)) == []
     values, before = breathing(16), breathing(16, seed=1)
     values[:, :, 400:] = 5 + np.random.default_rng(3).standard_normal(values[:, :, 400:].shape)
     for rows in (values, before):
-        rows[:, 4] = 50 + 0.6 * (rows[:, 4] - 50)
+        rows[:, 4] = 50 + 0.6 * (rows[:, 4] - 50)  # a weaker rhythm
     assert against_before(values, before) == set()
 
 
@@ -300,14 +297,11 @@ def test_units_and_the_order_of_the_workers_do_not_matter(scale, seed):
     assert [f.score for f in after] == pytest.approx([f.score for f in before], rel=0.02)
 
 
-def test_in_a_short_run_nobody_is_found():
+def test_in_a_short_run_nobody_is_found_and_an_option_out_of_range_is_refused():
     values = with_fault(8, worker=1)
     assert [find_outliers(_series(values[:, :, 200 : 200 + seconds])) for seconds in (200, 270, 284)] == [[], [], []]
-
-
-def test_an_option_out_of_range_is_refused():
     with pytest.raises(ValueError, match="share 0"):
-        find_outliers(_series(healthy(4)), share=0)
+        find_outliers(_series(values), share=0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -364,6 +358,7 @@ def test_an_onset_is_found_to_a_few_seconds_however_slowly_the_fault_comes(ramp,
     values = healthy(16, seconds=900)
     values[0, 3] -= 8 * np.clip((np.arange(900) - 300) / ramp, 0, 1)
     assert _of(values, begin=guess) == pytest.approx(300, abs=11)
+    assert _of(values, begin=0) == 0  # there from the beginning
 
 
 def test_swings_have_an_onset_too():
@@ -380,14 +375,12 @@ def test_samples_that_are_missing_and_a_window_that_ends_soon_do_no_harm():
     assert _of(np.full((2, 16, 60), np.nan, np.float32), begin=50, step_seconds=15.0) >= 0
 
 
-def test_a_difference_from_the_beginning_has_no_other_onset():
-    assert _of(healthy(16), begin=0) == 0
-
-
-def test_only_a_fault_that_follows_another_shortly_is_a_consequence():
-    begins = np.array([50, 10, 11, 14, 30])
-    assert independent(begins, together=1, follow=20).tolist() == [True, True, True, False, False]
-
-
-def test_a_consequence_has_no_consequences():
-    assert independent(np.array([0, 10, 20]), together=0, follow=10).tolist() == [True, False, True]
+@pytest.mark.parametrize(
+    ("begins", "together", "follow", "independents"),
+    [
+        ([50, 10, 11, 14, 30], 1, 20, [True, True, True, False, False]),
+        ([0, 10, 20], 0, 10, [True, False, True]),  # a consequence has no consequences
+    ],
+)
+def test_only_a_fault_that_follows_another_shortly_is_a_consequence(begins, together, follow, independents):
+    assert independent(np.array(begins), together=together, follow=follow).tolist() == independents

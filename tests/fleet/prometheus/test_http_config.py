@@ -15,11 +15,13 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_password_is_sent_as_basic_auth(tmp_path: Path) -> None:
+def test_a_password_is_sent_as_basic_auth_with_other_headers(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("open sesame\n")
-    config = read_http_config(written(tmp_path, "basic_auth: {username: me, password_file: secret}"))
+    headers = "http_headers: {X-Scope-OrgID: {values: [a, b]}}"
+    config = read_http_config(written(tmp_path, f"basic_auth: {{username: me, password_file: secret}}\n{headers}"))
     scheme, _, code = config.sent_headers()["Authorization"].partition(" ")
     assert (scheme, base64.b64decode(code)) == ("Basic", b"me:open sesame")
+    assert config.sent_headers()["X-Scope-OrgID"] == "a, b"
 
 
 @pytest.mark.parametrize(
@@ -51,11 +53,6 @@ def test_a_secret_of_several_lines_is_refused_and_not_quoted(tmp_path: Path, tex
     assert "SECRET" not in str(caught.value)
 
 
-def test_headers_are_sent(tmp_path: Path) -> None:
-    config = read_http_config(written(tmp_path, "http_headers:\n  X-Scope-OrgID:\n    values: [a, b]\n"))
-    assert config.sent_headers() == {"X-Scope-OrgID": "a, b"}
-
-
 @pytest.mark.parametrize(("text", "checked"), [("{insecure_skip_verify: true}", False), ("{}", True)])
 def test_certificates_are_checked_unless_that_is_switched_off(tmp_path: Path, text: str, checked: bool) -> None:
     config = read_http_config(written(tmp_path, f"tls_config: {text}"))
@@ -64,25 +61,26 @@ def test_certificates_are_checked_unless_that_is_switched_off(tmp_path: Path, te
 
 
 @pytest.mark.parametrize(
-    ("text", "wrong"),
+    ("text", "error", "wrong"),
     [
-        ("basic_auth: {}\nbearer_token_file: x", "line 2: bearer_token_file is given along with basic_auth"),
-        ("basic_auth: {username: me}", "expected either password or password_file"),
-        ("authorization: {credentials: x, credentials_file: y}", "expected either credentials or credentials_file"),
-        ("tls_config: {cert_file: x}", "expected cert_file and key_file together"),
-        ("proxy: x", "line 1: 'proxy' is unknown here"),
-        ("http_headers: {X: {}}", "'X' has no 'values'"),
+        (
+            "basic_auth: {}\nbearer_token_file: x",
+            TextFileError,
+            "line 2: bearer_token_file is given along with ba",
+        ),
+        ("basic_auth: {username: me}", TextFileError, "expected either password or password_file"),
+        (
+            "authorization: {credentials: x, credentials_file: y}",
+            TextFileError,
+            "expected either credentials or c",
+        ),
+        ("tls_config: {cert_file: x}", TextFileError, "expected cert_file and key_file together"),
+        ("proxy: x", TextFileError, "line 1: 'proxy' is unknown here"),
+        ("http_headers: {X: {}}", TextFileError, "'X' has no 'values'"),
+        *((text, FileNotFoundError, "gone") for text in ("bearer_token_file: gone", "tls_config: {ca_file: gone}")),
+        ("basic_auth: {password_file: gone}", FileNotFoundError, "gone"),
     ],
 )
-def test_an_error_names_its_line(tmp_path: Path, text: str, wrong: str) -> None:
-    with pytest.raises(TextFileError) as caught:
-        read_http_config(written(tmp_path, text))
-    assert wrong in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "text", ["bearer_token_file: gone", "basic_auth: {password_file: gone}", "tls_config: {ca_file: gone}"]
-)
-def test_a_missing_file_is_an_error_at_once(tmp_path: Path, text: str) -> None:
-    with pytest.raises(FileNotFoundError):
+def test_an_error_names_its_line_and_a_missing_file_is_one_at_once(tmp_path, text, error, wrong) -> None:
+    with pytest.raises(error, match=None if wrong == "gone" else wrong):
         read_http_config(written(tmp_path, text))

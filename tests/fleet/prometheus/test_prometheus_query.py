@@ -1,5 +1,3 @@
-"""The client of Prometheus' API: patient with a server that is slow, short with a question that is wrong."""
-
 from __future__ import annotations
 
 import io
@@ -107,10 +105,8 @@ def test_the_reason_of_a_server_that_stays_away_is_quoted() -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        *(
-            ((status, b"<html>no</html>"), NotPrometheusError, f"HTTP status {status}.*expected a Prometheus")
-            for status in (401, 403, 404)
-        ),
+        ((401, b"<html>no</html>"), NotPrometheusError, "HTTP status 401.*expected a Prometheus"),
+        ((404, b"<html>no</html>"), NotPrometheusError, "HTTP status 404.*expected a Prometheus"),
         ((400, refusal("bad_data", "parse error at char 3")), QueryRefusedError, "parse error at char 3"),
     ],
 )
@@ -132,15 +128,7 @@ def test_a_password_is_not_sent_to_the_target_of_a_redirect() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "host:9090",
-        "me:secret@host",
-        "ftp://host",
-        "http://",
-        "file:///etc/passwd",
-        "http://me:secret@host",
-        "http://host/?x=1",
-    ],
+    ["host:9090", "me:secret@host", "ftp://host", "http://", "file:///x", "http://me:secret@host", "http://host/?x=1"],
 )
 def test_a_url_of_no_prometheus_is_refused_without_its_secrets(url: str) -> None:
     with pytest.raises(ValueError, match="expected") as caught:
@@ -187,9 +175,7 @@ def test_the_error_of_a_refused_query_has_its_line() -> None:
         (["node_cpu_secs"], "the query returned nothing for the last 110s; expected a series a machine, or 'optional:"),
     ],
 )
-def test_the_error_of_a_query_that_returns_nothing_names_the_metrics_that_there_are(
-    names: list[str], wrong: str
-) -> None:
+def test_the_error_of_a_query_that_returns_nothing_names_the_metrics_that_there_are(names, wrong) -> None:
     def answer(path: str, body: bytes) -> Answer:
         if "__name__" in path:
             return 200, json.dumps({"status": "success", "data": names}).encode()
@@ -226,26 +212,18 @@ TWO = {"metric": {}, "values": []}
 def test_series_are_the_same_however_the_answer_is_cut(indent: int | None, size: int, count: int) -> None:
     found = list(matrix(InPieces(answer(*[ONE] * count, TWO, indent=indent), size)))
     assert [series.labels for series in found] == [ONE["metric"]] * count + [{}]
+    assert list(matrix(io.BytesIO(answer(indent=indent)))) == []
     for series in found[:-1]:
         np.testing.assert_array_equal(series.at, [1700000000.5, 1700000015.5, 3])
         np.testing.assert_array_equal(series.values, np.array([1.5, np.nan, np.inf], np.float32))
 
 
-def test_an_empty_answer_has_no_series() -> None:
-    assert list(matrix(io.BytesIO(answer()))) == []
-
-
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"<html>not found</html>",
-        b'{"status": "success"}',
-        answer(ONE, TWO)[:-30],
-        answer(ONE)[:120],
-        answer({"metric": {}, "values": [[1, "x"]]}),
+        *(b"", b"<html>not found</html>", b'{"status": "success"}', b'{"data": {"result": "none"}}'),
+        *(answer(ONE, TWO)[:-30], answer(ONE)[:120], answer({"metric": {}, "values": [[1, "x"]]})),
         answer({"metric": 3}),
-        b'{"data": {"result": "none"}}',
     ],
 )
 def test_an_answer_of_no_range_query_is_an_error(content: bytes) -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause
@@ -78,7 +76,7 @@ def test_an_error_names_its_line(old: str, new: str, wrong: str) -> None:
     assert wrong in str(caught.value)
 
 
-def test_the_error_of_a_missing_file_names_the_ready_ones(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_names_the_ready_ones() -> None:
     with pytest.raises(FileNotFoundError, match=r"no file 'nod'; expected .* node, dcgm, dask-efficiency"):
         read_metrics_file("nod")
 
@@ -88,16 +86,13 @@ def test_the_error_of_a_missing_file_names_the_ready_ones(tmp_path: Path) -> Non
 )
 def test_durations_are_as_prometheus_writes_them(text: str, seconds: float) -> None:
     assert duration_of(text) == seconds
+    assert [shown_duration(seconds) for seconds in (90, 480, 3600, 86_400)] == ["90s", "8m", "1h", "1d"]
 
 
 @pytest.mark.parametrize("text", ["", "15", "0s", "-5s", "5 s", "1y", "s"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration above 0"):
         duration_of(text)
-
-
-def test_durations_are_shown_in_the_largest_unit() -> None:
-    assert [shown_duration(seconds) for seconds in (90, 480, 3600, 86_400)] == ["90s", "8m", "1h", "1d"]
 
 
 def test_the_file_that_the_page_shows_can_be_read() -> None:

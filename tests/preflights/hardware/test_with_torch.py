@@ -1,5 +1,3 @@
-"""Measurements of a GPU, with a stand-in for torch: calls, and figures; and those of two processes, with torch."""
-
 from __future__ import annotations
 
 import json

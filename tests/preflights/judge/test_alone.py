@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,9 +41,7 @@ def test_two_pairs_confirm_a_much_slower_worker(ratios: list[float]) -> None:
     st.lists(st.floats(0.5, ALIKE, exclude_max=True), min_size=2),
     st.floats(THRESHOLD, 100.0),
 )
-def test_enough_equal_pairs_clear_a_suspect_however_slow_others_were(
-    slow: list[float], alike: list[float], first: float
-) -> None:
+def test_enough_equal_pairs_clear_a_suspect_however_slow_others_were(slow, alike, first) -> None:
     assert len(alike) > MAX_ALIKE
     assert is_confirmed(first, [*slow, *alike]) is False
 
@@ -86,24 +85,23 @@ def test_a_worker_that_seems_slow_is_a_suspect_until_it_is_confirmed_or_cleared(
     assert not judge(suspect(1.0, 1.05), [], at=0.0)
     (finding,) = judge(suspect(1.5, 1.6, 1.4, 1.0, 1.5), [], at=0.0)
     assert (finding.worker, finding.effect) == ("victim", 1.5)
-
-
-def test_without_time_for_pairs_the_first_measurement_counts() -> None:
+    # Without time for pairs the first measurement counts.
     assert [finding.worker for finding in judge(suspect(), [], at=0.0)] == ["victim"]
 
 
-def test_neither_of_two_workers_is_a_suspect() -> None:
-    assert not suspects(compare_alone(suspect()[-2:]))
+def of_rates(**rates: float) -> list[Subject]:
+    return [subject(name, disk=rate) for name, rate in rates.items()]
 
 
-def test_one_very_fast_worker_makes_no_other_slow() -> None:
-    subjects = [subject("fast", disk=6e9), *(subject(f"w{i}", disk=2e9) for i in range(3))]
-    assert not suspects(compare_alone(subjects))
-    assert not judge(subjects, [], at=0.0)
-    two = [subject("fast", disk=6e9), *(subject(f"w{i}", disk=3e9) for i in range(3)), subject("victim", disk=1e9)]
-    assert list(suspects(compare_alone(two))) == ["victim"]
-
-
-def test_half_of_four_workers_may_be_slow() -> None:
-    subjects = [subject(f"w{i}", cpu=3e10 if i < 2 else 1.5e10) for i in range(4)]
-    assert set(suspects(compare_alone(subjects))) == {"w2", "w3"}
+@pytest.mark.parametrize(
+    ("rates", "named"),
+    [
+        ({"a": 3.0, "b": 1.0}, set()),  # of two, nobody can tell
+        ({"fast": 6.0, "a": 2.0, "b": 2.0, "c": 2.0}, set()),  # one very fast worker makes no other slow
+        ({"fast": 6.0, "a": 3.0, "b": 3.0, "c": 3.0, "d": 1.0}, {"d"}),
+        ({"a": 3.0, "b": 3.0, "c": 1.5, "d": 1.5}, {"c", "d"}),
+    ],
+)
+def test_suspects_are_slower_than_most_peers(rates: dict[str, float], named: set[str]) -> None:
+    assert suspects(compare_alone(of_rates(**rates))).keys() == named
+    assert {finding.worker for finding in judge(of_rates(**rates), [], at=0.0)} <= named

@@ -1,5 +1,3 @@
-"""Workers that join one after another, made up and in simulated time: who is flagged, and with whom each is paired."""
-
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +11,6 @@ import pytest
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.scheduler.gate import Gate
 
 
@@ -34,35 +31,25 @@ def joined(
         pass
 
     async def join() -> None:
-        gate = Gate(
-            scheduler,
-            ask,
-            lambda ws: Subject(ws.address, ws.address, hosts[ws.address]),
-            free,
-            lambda finding, _: flagged.append(finding),
-        )
-        for worker in hosts:
-            scheduler.workers[worker] = SimpleNamespace(address=worker, processing=set())
-            gate.worker_joined(worker)
+        gate = Gate(scheduler, ask, free, lambda finding, _: flagged.append(finding))
+        for name, host in hosts.items():
+            alike = {"nthreads": 1, "memory_limit": 0, "resources": {}, "extra": {}, "metrics": {}}
+            scheduler.workers[name] = SimpleNamespace(name=name, address=name, host=host, processing=set(), **alike)
+            gate.worker_joined(name)
             if not at_once:
                 await asyncio.gather(*gate._open.values())
-                scheduler.workers[worker].processing.update({"task"} if worker in busy else ())
+                scheduler.workers[name].processing.update({"task"} if name in busy else ())
         await asyncio.gather(*gate._open.values())
 
-    loop = SimulatedLoop()
-    try:
-        loop.run_until_complete(join())
-    finally:
-        loop.close()
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(join())
     return flagged, pairs
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("victim", ["w0", "w1", "w3", "w5"])
 @pytest.mark.parametrize(("component", "cause"), [("disk", Cause.DISK), ("send", Cause.NETWORK)])
-def test_a_slow_worker_is_flagged_whenever_it_joins_and_no_other(
-    component: str, cause: Cause, victim: str, at_once: bool
-) -> None:
+def test_a_slow_worker_is_flagged_whenever_it_joins_and_no_other(component, cause, victim, at_once) -> None:
     flagged, _ = joined({victim: {component: 3.0}}, at_once=at_once)
     assert [(finding.worker, finding.cause) for finding in flagged] == [(victim, cause)]
 
