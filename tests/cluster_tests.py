@@ -95,8 +95,7 @@ PROVES = {
         "test_a_slow_link_is_transfer": "a delay that was put in is on the path, by its kind",
     },
     "live/test_prometheus_on_a_cluster.py": {
-        "test_a_cluster_in_one_process_is_exported": "/metrics",
-        "test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes": "schedulers in one process",
+        "test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes": "/metrics",
     },
     "live/bokeh/test_pages.py": {
         "test_a_tab_that_breaks_takes_nothing_else_with_it": "the tab in Dask's dashboard",

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from hypothesis import given
 
 from dask_efficiency.accounts.gpu import MAX_KERNELS, DeviceTotals, GpuTotals, KernelTotals, add_totals

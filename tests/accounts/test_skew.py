@@ -1,7 +1,5 @@
 """Sketches: every quantile to 1 %, and merged as if nobody had divided the work."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import random
@@ -113,18 +111,8 @@ def test_a_sketch_survives_the_wire(found):
 @pytest.mark.parametrize(
     "payload",
     [
-        None,
-        [],
-        [-1],
-        [0.0],
-        [True],
-        [0, 1],
-        [0, 1, 0],
-        [0, -1, 1],
-        [0, 1.0, 1],
-        [0, 5, 1, 5, 1],
-        [0, 5, 1, 4, 1],
-        [0, MAX_INDEX + 1, 1],
+        *(None, [], [-1], [0.0], [True], [0, 1], [0, 1, 0], [0, -1, 1], [0, 1.0, 1]),
+        *([0, 5, 1, 5, 1], [0, 5, 1, 4, 1], [0, MAX_INDEX + 1, 1]),
         [0, *(number for i in range(MAX_BINS + 1) for number in (i, 1))],
     ],
     ids=lambda payload: repr(payload)[:30],

@@ -1,7 +1,5 @@
 """Findings survive JSON, and refuse what is out of range."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """A minute of ``benchmarks/chaos.py``, and its seeds."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from benchmarks.matrix import headline
 
 #: What each of three rounds gave: as rounds may be slower than others, what is added is compared within each.

@@ -1,7 +1,5 @@
 """``benchmarks/scale.py`` runs at a small size, and what it measures is what its workers reported."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.scale import Size, run

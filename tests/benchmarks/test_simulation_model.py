@@ -1,7 +1,5 @@
 """``benchmarks/simulation.py`` judges rightly: its rivals by hand, its errors and what intervals cover."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate

@@ -1,7 +1,5 @@
 """``benchmarks/state_machines.py`` drives each task through both sides, and the accounts have all of them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

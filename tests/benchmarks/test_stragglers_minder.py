@@ -1,7 +1,5 @@
 """The paper's score of Minder, with which ours is compared."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The verdicts of ``benchmarks/stragglers_outliers.py``, on cases counted by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The Grafana dashboards as files: the rules of Grafana's dashboard-linter, and those of this project."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

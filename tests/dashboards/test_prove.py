@@ -1,7 +1,5 @@
 """The Grafana dashboards on the real thing: every query gives numbers, and the numbers fit together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """The pages of docs/deploy as their tests run them: block by block, in order, to the last."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What `python -m benchmarks.deployments` says of deployments that agree, that differ, and that cannot be started."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

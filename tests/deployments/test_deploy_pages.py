@@ -1,7 +1,5 @@
 """Every block of docs/deploy is run here, on the cluster that its page is about, or is marked there as untried."""
 
-from __future__ import annotations
-
 import re
 import sys
 from contextlib import AbstractContextManager, ExitStack

@@ -1,7 +1,5 @@
 """Deployments that need nothing to be installed have every task, thread and thread-second of known work."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.deployments import adaptive, programs, tls

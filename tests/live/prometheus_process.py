@@ -1,7 +1,5 @@
 """Real parts of Prometheus for the tests: promtool, and a server of its own for a scrape target."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The activity view of live clusters: what threads do shows while they do it, and is never taken back."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,7 +139,7 @@ def test_every_scrape_of_a_worker_adds_up_to_its_threads_times_its_time(client):
             before[address] = view
 
 
-def test_the_clusters_two_views_cover_the_same_time_and_only_grow(client):
+def test_the_clusters_two_views_and_causes_cover_the_same_time_and_only_grow(client):
     futures = client.map(half_and_half, [0.3] * 8, pure=False)
     asked, before, answered = timed_now(client)
     # A worker's total may be ahead of the clock by as long as the quickest of its snapshots was on its way.
@@ -151,22 +149,13 @@ def test_the_clusters_two_views_cover_the_same_time_and_only_grow(client):
         assert sum(reading.activity.values()) == sum(reading.buckets.values())
         for worker in reading.workers.values():
             assert sum(worker.activity.values()) > 0
+        for bucket in CAUSES:
+            assert sum(causes_of(reading.causes, bucket).values()) == reading.activity[bucket], bucket
         assert_nothing_shrank(before.activity, reading.activity)
+        assert_nothing_shrank(before.causes, reading.causes)
         lived = sum(reading.activity.values()) - sum(before.activity.values())
         assert lived / 1e9 == between(4 * max(0.0, asks - answered - ahead), 4 * (answers - asked))
         asked, before, answered = asks, reading, answers
-
-
-def test_the_causes_of_a_live_view_add_up_to_their_activities_and_only_grow(client):
-    futures = client.map(half_and_half, [0.3] * 8, pure=False)
-    before: Mapping[str, int] = {}
-    while not all(future.done() for future in futures):
-        reading = now(client)
-        for bucket in CAUSES:
-            causes = causes_of(reading.causes, bucket)
-            assert sum(causes.values()) == reading.activity[bucket], bucket
-        assert_nothing_shrank(before, reading.causes)
-        before = reading.causes
     assert reading.not_sampled == {}
     assert reading.causes["thread-noncpu/sleep"] > reading.causes["thread-noncpu/unknown"]
 

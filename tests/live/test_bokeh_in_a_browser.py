@@ -1,7 +1,5 @@
 """The tab as a viewer has it, in headless Chromium."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

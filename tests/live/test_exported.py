@@ -1,7 +1,5 @@
 """Few workers and prefixes have series of their own, seldom others, and no series falls or jumps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Our part of a scrape reads as prometheus_client would have written it."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace

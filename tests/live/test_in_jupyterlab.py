@@ -1,7 +1,5 @@
 """Dask's extension of JupyterLab shows our pages, live, while a cell runs; and the report is below that cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

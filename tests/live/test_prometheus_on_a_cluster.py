@@ -1,7 +1,5 @@
 """A real Prometheus scrapes a real cluster: rates are numbers of threads, and no counter falls."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -15,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from distributed import Client, LocalCluster, wait
@@ -31,22 +29,6 @@ from tests.plugin.watch import CLOCKS, eventually
 pytestmark = pytest.mark.cluster
 
 THREADS = 4
-
-WORKERS = "worker_thread_activity_seconds_total"
-
-#: Every counter of ours.
-COUNTERS = (
-    "thread_activity_seconds_total",
-    "thread_seconds_total",
-    "prefix_thread_seconds_total",
-    "tasks_total",
-    "snapshots_refused_total",
-    "snapshots_stale_total",
-    "plugin_cpu_seconds_total",
-    "export_failures_total",
-    "worker_thread_activity_seconds_total",
-    "worker_thread_seconds_total",
-)
 
 
 def metrics_url(cluster: LocalCluster) -> str:
@@ -88,7 +70,7 @@ class Scraper:
         self.scrapes = 0
         self.fallen: list[str] = []
 
-    def __enter__(self) -> Scraper:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -150,7 +132,8 @@ def test_the_rates_of_the_activity_view_add_up_to_the_number_of_threads_however_
 
     def steady() -> bool:
         """As it is while nothing but these tasks happens, and no heartbeat and no scrape is late."""
-        activity, by_worker = rate("thread_activity_seconds_total", "activity"), rate(WORKERS, "worker")
+        activity = rate("thread_activity_seconds_total", "activity")
+        by_worker = rate("worker_thread_activity_seconds_total", "worker")
         finalized = prometheus.value("sum(rate(dask_efficiency_thread_seconds_total[4s]))")
         return (
             activity.keys() == set(ACTIVITIES)
@@ -187,8 +170,10 @@ def test_no_counter_falls_when_workers_die_the_plugin_is_replaced_and_the_cluste
     assert total(url, "thread_seconds_total") > lost
     assert first.scrapes > 3
     assert (first.fallen, second.fallen) == ([], [])
-    for name in COUNTERS:
-        assert prometheus.value(f"sum(resets(dask_efficiency_{name}[1m]))") == 0, name
+    names = {name for name, *_ in counters(scrape(url))}
+    assert len(names) >= 10
+    for name in names:
+        assert prometheus.value(f"sum(resets({name}[1m]))") == 0, name
     assert prometheus.value("sum_over_time(up[20s])") > 1
     del futures
 
@@ -245,15 +230,6 @@ def in_process() -> Iterator[LocalCluster]:
         yield cluster
 
 
-def test_a_cluster_in_one_process_is_exported():
-    with in_process() as cluster, Client(cluster) as client:
-        client.register_plugin(EfficiencyPlugin())
-        client.submit(nap, 0.2, pure=False).result()
-        url = metrics_url(cluster)
-        eventually(lambda: total(url, "thread_seconds_total") > 0.4)
-        assert "dask_efficiency_nthreads 2.0" in scrape(url)
-
-
 def test_an_exporter_in_a_thread_of_its_own_leaves_the_accounts_alone():
     with in_process() as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
@@ -278,6 +254,8 @@ def test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes()
             new.register_plugin(EfficiencyPlugin())
             assert "dask_efficiency_nthreads 4.0" in scrape(metrics_url(older))
             assert scrape(metrics_url(newer)).count("# TYPE dask_efficiency_nthreads gauge") == 1
+        old.submit(nap, 0.2, pure=False).result()
+        eventually(lambda: total(metrics_url(older), "thread_seconds_total") > 0.4)
         assert "dask_efficiency_nthreads 2.0" in scrape(metrics_url(older))
 
 
@@ -285,13 +263,8 @@ def test_everything_else_works_without_prometheus_client(tmp_path: Path):
     program = """
         import logging, sys
 
-        class Blocker:
-            def find_spec(self, name, path=None, target=None):
-                if name.split(".")[0] == "prometheus_client":
-                    raise ModuleNotFoundError(f"{name} is blocked", name=name)
-
         if __name__ == "__main__":
-            sys.meta_path.insert(0, Blocker())
+            sys.modules["prometheus_client"] = None
             logging.basicConfig(level=logging.INFO)
             from distributed import Client, LocalCluster
             from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister

@@ -30,24 +30,22 @@ def test_a_plain_view_of_a_small_cluster():
     )
 
 
-def test_gpus_causes_data_and_workers_without_samples_have_a_line_where_there_are_any():
-    gpus = {"a": {"kernels": 3, "copies": 1, "idle": 6}}
-    view = top_view(THEN, replace(NOW, gpus=gpus), source="x")
-    assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in plain(view)
-    assert "1 GPU: kernels 30 %, copies 10 %, idle 60 %.\n" in str(coloured(view, width=80, height=24))
-    assert "GPU" not in plain(VIEW)
-    causes = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/graph": SECOND // 100}
-    view = top_view(THEN, replace(NOW, causes=causes), source="x")
-    line = "Why thread-noncpu: gil 12 %; idle: parallelism 25 %, unknown 12 %."
+CAUSES = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/graph": SECOND // 100}
+
+
+@pytest.mark.parametrize(
+    ("known", "line"),
+    [
+        ({"gpus": {"a": {"kernels": 3, "copies": 1, "idle": 6}}}, "1 GPU: kernels 30 %, copies 10 %, idle 60 %."),
+        ({"causes": CAUSES}, "Why thread-noncpu: gil 12 %; idle: parallelism 25 %, unknown 12 %."),
+        ({"amounts": {"spilled/bytes": 2**20}}, "Data moved: spilled 1.0 MiB."),
+        ({"not_sampled": dict.fromkeys("ab", "no /proc")}, "Threads of 2 workers are not sampled: no /proc."),
+    ],
+)
+def test_what_is_known_beside_the_threads_has_a_line(known, line):
+    view = top_view(THEN, replace(NOW, **known), source="x")
     assert f"\n{line}\n" in plain(view, width=100)
     assert f"\n{line}\n" in str(coloured(view, width=100, height=24))
-    assert "Why" not in plain(VIEW)
-    view = top_view(THEN, replace(NOW, amounts={"spilled/bytes": 2**20}), source="x")
-    assert "\nData moved: spilled 1.0 MiB.\n" in plain(view)
-    assert "\nData moved: spilled 1.0 MiB.\n" in str(coloured(view, width=80, height=24))
-    assert "Data" not in plain(VIEW)
-    view = top_view(THEN, replace(NOW, not_sampled={"a": "no /proc", "b": "no /proc"}), source="x")
-    assert "\nThreads of 2 workers are not sampled: no /proc.\n" in plain(view, width=100)
 
 
 @pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])

@@ -1,7 +1,5 @@
 """A worker's own metrics are its accounts, under names of their own, on its own page only."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dask_efficiency.accounts.buckets import CAUSE_NAMES, CAUSES, Bucket, fit_causes
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, add_totals
 from dask_efficiency.accounts.wire.heartbeats import (
     EVERYTHING,
     REPEATS,
@@ -30,8 +27,9 @@ from dask_efficiency.accounts.wire.snapshots import NUMBERS, NotMeasured, Snapsh
 from dask_efficiency.accounts.wire.tables import MAX_ROWS
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
+from tests.accounts.wire.test_gpu import plain
 from tests.payloads import ledger_with_everything, through_msgpack
-from tests.strategies import SECOND, idle_payload, idle_snapshot, names, plain_data, snapshots
+from tests.strategies import SECOND, any_gpu_totals, idle_payload, names, nanoseconds, plain_data, snapshots
 
 # A failing state machine is shrunk for up to five minutes before its failure is shown.
 pytestmark = pytest.mark.timeout(400)
@@ -66,18 +64,11 @@ def normal(found: Snapshot | NotMeasured) -> Snapshot:
     """As snapshots are compared: what is 0 may be missing, and kernels come in any order."""
     assert isinstance(found, Snapshot)
     balance = found.balance
-    gpu = found.gpu
-    if gpu is not None:
-        rows: Counter[tuple[str, str, str]] = Counter()
-        for kernel in gpu.kernels:
-            rows[kernel.prefix, kernel.name, "launches"] += kernel.launches
-            rows[kernel.prefix, kernel.name, "ns"] += kernel.ns
-        gpu = replace(gpu, kernels=tuple(sorted((+rows).items())))  # type: ignore[arg-type] # to compare
     balance = replace(
         balance, finalized=some(balance.finalized), tasks=some(balance.tasks), active=some(balance.active)
     )
     causes = SnapshotCauses(some(found.causes.finalized), some(found.causes.active), found.causes.not_sampled)
-    return replace(found, balance=balance, causes=causes, gpu=gpu)
+    return replace(found, balance=balance, causes=causes, gpu=found.gpu and plain(found.gpu))
 
 
 # -- what is in order ------------------------------------------------------------------------------
@@ -217,32 +208,27 @@ class HeartbeatMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.writer = HeartbeatWriter()
         self.last: Received | None = None
         self.incarnation = 0
-        self.begin()
-
-    def begin(self) -> None:
-        self.writer = HeartbeatWriter()
-        self.incarnation += 1
-        self.seq = 0
-        self.prefixes: dict[str, tuple[int, ...]] = {}
-        self.counts: dict[str, int] = {}
-        self.gpu: GpuTotals | None = None
-        self.idle = 0
-        self.letters: list[tuple[dict[str, Any], Snapshot]] = []
+        self.new_ledger()
 
     @rule()
     def new_ledger(self) -> None:
-        self.begin()
+        self.writer = HeartbeatWriter()
+        self.incarnation += 1
+        self.seq = self.at = 0
+        self.ledger = Ledger(1, at=0)
+        self.counts: dict[str, int] = {}
+        self.gpu: GpuTotals | None = None
+        self.letters: list[tuple[dict[str, Any], Snapshot]] = []
 
-    @rule(
-        prefix=names, row=st.lists(st.sampled_from([0, 1, 127, 128, 1 << 30, 1 << 52, 1 << 54]), min_size=9, max_size=9)
-    )
-    def work(self, prefix: str, row: list[int]) -> None:
-        before = self.prefixes.get(prefix, (0,) * 9)
-        if max(before) < 1 << 55:  # all together are less than 2**62
-            self.prefixes[prefix] = tuple(a + b for a, b in zip(before, row, strict=True))
+    @rule(prefix=names, mark=names, outcome=st.sampled_from(Outcome), ns=nanoseconds)
+    def work(self, prefix: str, mark: str, outcome: Outcome, ns: int) -> None:
+        self.ledger.reserve("task", prefix, recomputed=mark, at=self.at)
+        self.at += ns
+        hold = self.ledger.release("task", at=self.at)
+        assert hold is not None
+        self.ledger.finalize(hold, outcome, cpu=ns // 2, wall=ns)
 
     @rule(name=names, n=st.integers(0, 1 << 40))
     def count(self, name: str, n: int) -> None:
@@ -252,61 +238,20 @@ class HeartbeatMachine(RuleBasedStateMachine):
     def forget_counts(self) -> None:
         self.counts.clear()
 
-    @rule(
-        prefix=st.sampled_from(["x", "y", "z"]),
-        kernel=st.sampled_from(["gemm", "add", "(other)"]),
-        ns=st.integers(0, 1 << 33),
-        falls=st.booleans(),
-        device=st.integers(0, 1),
-    )
-    def use_gpu(self, prefix: str, kernel: str, ns: int, falls: bool, device: int) -> None:
-        gpu = self.gpu or GpuTotals("cupti")
-        devices = list(gpu.devices)
-        if device >= len(devices):
-            devices.append(DeviceTotals(f"GPU-{len(devices)}", "H100"))
-            device = len(devices) - 1
-        one = devices[device]
-        shares = dict(one.shares)
-        shares[prefix] = shares.get(prefix, 0) + ns
-        devices[device] = replace(one, elapsed=one.elapsed + ns, kernels=one.kernels + ns, shares=shares)
-        kernels = {(k.prefix, k.name): k for k in gpu.kernels}
-        before = kernels.get((prefix, kernel), KernelTotals(prefix, kernel, 0, 0))
-        kernels[prefix, kernel] = KernelTotals(prefix, kernel, before.launches + 1, before.ns + ns)
-        if falls:
-            kernels.pop(next(iter(kernels)))
-        self.gpu = replace(
-            gpu,
-            devices=tuple(devices),
-            kernels=tuple(kernels.values()),
-            kernel_ns=gpu.kernel_ns + ns,
-            hidden={**gpu.hidden, prefix: gpu.hidden.get(prefix, 0) + ns // 3},
-            readings={"GPU-0": {"power_watts": float(ns)}},
-        )
+    @rule(more=any_gpu_totals())
+    def use_gpu(self, more: GpuTotals) -> None:
+        self.gpu = more if self.gpu is None else add_totals(self.gpu, more)
 
     def snapshot(self) -> Snapshot:
+        """One while a task runs, every other time."""
         self.seq += 1
-        sums = [sum(column) for column in zip(*self.prefixes.values(), strict=True)] or [0] * 9
-        held = sum(sums)
-        self.idle += 1
-        finalized = {**dict(zip(map(str, TASK_BUCKETS), sums, strict=True)), "idle": self.idle}
-        made = idle_snapshot(1, held + self.idle)
-        balance = replace(
-            made.balance,
-            finalized=finalized,
-            active={"overhead": held},
-            prefixes=dict(self.prefixes),
-            holding={"x": (0, 1)} if self.seq % 2 else {},
-            recomputed={mark: (row[-1], row[-1] // 2) for mark, row in self.prefixes.items()},
-        )
-        return replace(
-            made,
-            incarnation=str(self.incarnation),
-            seq=self.seq,
-            balance=balance,
-            outside=dict(self.counts),
-            details={name: n // 2 for name, n in self.counts.items()},
-            gpu=self.gpu,
-        )
+        if self.seq % 2:
+            self.ledger.reserve("running", "x", at=self.at)
+        self.at += 1
+        balance = self.ledger.balance(at=self.at)
+        self.ledger.finalize_all(Outcome.FAILED, at=self.at)
+        details = {name: n // 2 for name, n in self.counts.items()}
+        return Snapshot(str(self.incarnation), self.seq, balance, dict(self.counts), details, gpu=self.gpu)
 
     @rule(fate=st.sampled_from(["comes", "comes", "is lost", "comes twice"]), answer=st.integers(0, 3))
     def send(self, fate: str, answer: int) -> None:
@@ -388,26 +333,12 @@ def test_a_number_out_of_order_is_refused_by_name(value):
             decode(payload(**broken))
 
 
-@pytest.mark.parametrize("value", [None, 0, 1, 3, "1", 1.0, True, [1]], ids=repr)
-def test_another_schema_is_refused(value):
-    with pytest.raises(RefusedPayload, match="^schema is .*; expected 5"):
-        decode(payload(schema=value))
-
-
 @pytest.mark.parametrize("field", ["i", "n", "a", "prefixes", "t"])
 def test_a_missing_field_is_refused_by_name(field):
     broken = payload()
     del broken["b" if field == "prefixes" else field]
     with pytest.raises(RefusedPayload, match=f"^{field} is None"):
         decode(broken)
-
-
-@pytest.mark.parametrize("value", [None, [], "x", 3, b"", object()])
-def test_a_payload_that_is_no_mapping_and_a_final_that_is_no_flag_are_refused(value):
-    with pytest.raises(RefusedPayload, match="^snapshot is .*; expected a mapping"):
-        decode(value)
-    with pytest.raises(RefusedPayload, match="^f is "):
-        decode(payload(f=value))
 
 
 @pytest.mark.parametrize("value", [1, b"a", "a" * (MAX_NAME_LENGTH + 1)], ids=lambda v: repr(v)[:20])
@@ -429,6 +360,8 @@ def test_a_name_out_of_order_is_refused_by_its_field(value):
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
+        *(({"schema": value}, "^schema is .*; expected 5") for value in (None, 0, 1, 3, "1", 1.0, True, [1])),
+        *(({"f": value}, "^f is ") for value in (None, [], "x", 3, b"")),
         ({"p": [0, "a", 1, "a"]}, "prefixes has a name in two places"),
         ({"p": [0, "a"]}, "prefixes has a row at 1; expected one of 1"),
         ({"p": [0, "a", 1, None]}, "prefixes has a row without a name"),
@@ -447,7 +380,7 @@ def test_a_name_out_of_order_is_refused_by_its_field(value):
         ({"r": [[0, 100], [0, "w3"]]}, "recomputed is .*; expected rows of a place and 2 numbers"),
     ],
 )
-def test_misplaced_names_and_running_or_recomputed_time_that_does_not_add_up_are_refused(broken, message):
+def test_a_field_out_of_order_is_refused(broken, message):
     given = snapshot().balance
     assert (given.running, given.holding, given.recomputed) == (60, {"inc": (60, 1)}, {"(other)": (100, 1)})
     with pytest.raises(RefusedPayload, match=message):
@@ -546,6 +479,12 @@ def test_a_value_that_cannot_be_printed_is_refused():
     for broken in (huge, with_number("running", nested), payload(schema=nested), payload(i=nested)):
         with pytest.raises(RefusedPayload, match="too large to show"):
             decode(broken)
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 3, b"", object()])
+def test_a_payload_that_is_no_mapping_is_refused(value):
+    with pytest.raises(RefusedPayload, match="^snapshot is .*; expected a mapping"):
+        decode(value)
 
 
 @given(plain_data)

@@ -1,7 +1,5 @@
 """A source of figures that moves as a test sets it."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

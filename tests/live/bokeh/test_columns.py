@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals

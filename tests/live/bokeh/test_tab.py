@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dask_efficiency.live.bokeh.tab import GONE, KEEP_MS, Tab
 from dask_efficiency.live.tab_view import TabView
 from tests.live.bokeh.meter import SECOND, Meter
