@@ -23,7 +23,7 @@ from dask_efficiency.accounts.cluster.cluster import (
 from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.rows import OTHER
-from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
+from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Availability, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
@@ -285,19 +285,6 @@ class ClusterMachine(RuleBasedStateMachine):
         letter = None if worker.closing else self.write(worker, answer=True)
         if letter is not None:
             self.deliver(letter)
-
-    @rule(which=workers_, lost=st.integers(1, REPEATS + 2))
-    def lose_heartbeats(self, which, lost):
-        """Some in a row are lost; the one that comes next is read unless those are too many."""
-        worker = self.pick(which)
-        if worker.ledger is None or worker.closing:
-            return
-        for _ in range(lost):
-            self.write(worker)
-        letter = self.write(worker)
-        if lost < REPEATS and worker.recorded == worker.incarnation and worker.recorded_seq == worker.seq - lost - 1:
-            assert not self.cannot_be_read(worker, letter)
-        self.deliver(letter)
 
     @rule(which=workers_)
     def ask_for_everything(self, which):

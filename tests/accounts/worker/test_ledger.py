@@ -409,47 +409,25 @@ def test_a_worker_without_threads_is_refused():
         Ledger(0, at=0)
 
 
-def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
-    # 4 slots, one held: of the 3 free ones the first waits, the second is constrained, the third idles.
-    ledger = holding(slots=4)
-    ledger.observe(Availability.RUNNING, 1, 1, at=0)
-    assert settled_of(ledger, 10) == {"waiting-on-data": 10, "constrained": 10, "idle": 10}
-    # 2 wait and 5 are constrained: only one slot is left for those, and none is idle.
-    ledger.observe(Availability.RUNNING, 2, 5, at=10)
-    assert settled_of(ledger, 20) == {"waiting-on-data": 30, "constrained": 20, "idle": 10}
-    # More tasks wait than slots are free.
-    ledger.observe(Availability.RUNNING, 9, 9, at=20)
-    assert settled_of(ledger, 30) == {"waiting-on-data": 60, "constrained": 20, "idle": 10}
-
-
-def test_all_free_slots_of_a_retiring_worker_are_retiring_and_reasons_stay_as_observed():
-    ledger = holding(slots=3)
-    ledger.observe(Availability.RETIRING, 2, 2, 2, at=0)
-    assert settled_of(ledger, 10) == {"retiring": 20}
+@pytest.mark.parametrize(
+    ("slots", "observed", "free"),
+    [
+        # Of 3 free slots the first waits for a fetch, the second is constrained, the third idles.
+        (4, (Availability.RUNNING, 1, 1), {"waiting-on-data": 10, "constrained": 10, "idle": 10}),
+        (4, (Availability.RUNNING, 2, 5), {"waiting-on-data": 20, "constrained": 10}),
+        (4, (Availability.RUNNING, 9, 9), {"waiting-on-data": 30}),
+        (3, (Availability.RETIRING, 2, 2, 2), {"retiring": 20}),
+        # A paused worker has a slot for each task that could run; the rest would be elsewhere.
+        (5, (Availability.PAUSED, 0, 0, 0), {"idle": 40}),
+        (5, (Availability.PAUSED, 2, 1, 1), {"paused": 20, "waiting-on-data": 20}),
+        (5, (Availability.PAUSED, 2, 2, 9), {"paused": 40}),
+    ],
+)
+def test_free_slots_are_named_by_the_tasks_that_cannot_run_in_them(slots, observed, free):
+    ledger = holding(slots=slots)
+    ledger.observe(*observed, at=0)
+    assert settled_of(ledger, 10) == free
     assert ledger.balance(at=10).running == 10
-    ledger = Ledger(1, at=0)
-    ledger.observe(Availability.RUNNING, 1, 0, at=0)
-    ledger.turn(Availability.RETIRING, at=3)
-    ledger.turn(Availability.RUNNING, at=7)
-    assert settled_of(ledger, 10) == {"waiting-on-data": 6, "retiring": 4}
-
-
-def test_a_paused_worker_has_a_free_slot_for_each_task_that_could_run_and_the_rest_elsewhere():
-    # 5 slots, one held: 4 are free.
-    ledger = holding(slots=5)
-    ledger.observe(Availability.PAUSED, 0, 0, 0, at=0)
-    assert settled_of(ledger, 10) == {"idle": 40}
-    ledger.observe(Availability.PAUSED, 2, 1, 1, at=10)
-    assert settled_of(ledger, 20) == {"idle": 40, "paused": 20, "waiting-on-data": 20}
-    ledger.observe(Availability.PAUSED, 2, 2, 9, at=20)
-    assert settled_of(ledger, 30) == {"idle": 40, "paused": 60, "waiting-on-data": 20}
-    assert ledger.balance(at=30).running == 30
-    # It spills, and is paused all the same.
-    ledger = Ledger(2, at=0)
-    ledger.observe(Availability.PAUSED, 0, 0, 5, at=0)
-    ledger.spilled(5, start=0, stop=10)
-    ledger.delayed(0)
-    assert settled_of(ledger, 10) == {"paused": 20}
 
 
 def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():

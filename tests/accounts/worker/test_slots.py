@@ -137,29 +137,24 @@ def test_tasks_that_left_their_slots_before_the_log_begins_have_none():
     assert (worker.outcomes, worker.held(), worker.slots.seceded_ns(20)) == ({}, 0, 9)
 
 
-def test_where_all_slots_are_held_spilling_names_none(worker):
-    for key in "ab":
+@pytest.mark.parametrize(
+    ("held", "spilled", "free", "unnoticed"),
+    [
+        ("", {"asked": True, "ready": 1}, {"spill": 10, "idle": 30}, 0),
+        ("", {"asked": True, "waiting": 1}, {"idle": 40}, 0),
+        ("ab", {"asked": False, "ready": 1, "held_up": 2}, {}, 0),
+        # By the memory manager, while no task waits for the loop; by a task itself; and while a fetch waits for memory.
+        ("ab", {"asked": True}, {}, 10),
+        ("ab", {"asked": False}, {}, 0),
+        ("ab", {"asked": True, "held_up": 1}, {}, 0),
+    ],
+)
+def test_spilling_is_unnoticed_if_nobody_waits_for_it(worker, held, spilled, free, unnoticed):
+    for key in held:
         worker.run(key)
-    worker.slots.read([Spilled(10, 20, asked=False, ready=1, waiting=0, held_up=2)])
-    assert worker.finalized(20) == {}
-
-
-def test_spilling_is_noticed_by_ready_tasks_and_by_fetches_that_wait_for_memory(worker):
-    worker.slots.read([Spilled(10, 20, asked=True, ready=1, waiting=0, held_up=0)])
-    assert worker.finalized(20) == {"spill": 10, "idle": 30}
-    assert worker.slots.unnoticed == 0
-    worker.slots.read([Spilled(30, 40, asked=True, ready=0, waiting=1, held_up=0)])
-    assert worker.slots.unnoticed == 0
-
-
-def test_spilling_by_the_memory_manager_is_unnoticed_if_no_task_waits_for_the_loop(worker):
-    for key in "ab":
-        worker.run(key)
-    worker.slots.read([Spilled(10, 20, asked=True, ready=0, waiting=0, held_up=0)])
-    assert worker.slots.unnoticed == 10
-    worker.slots.read([Spilled(30, 40, asked=False, ready=0, waiting=0, held_up=0)])  # a task's own
-    worker.slots.read([Spilled(50, 60, asked=True, ready=0, waiting=0, held_up=1)])
-    assert worker.slots.unnoticed == 10
+    worker.slots.read([Spilled(10, 20, **{"ready": 0, "waiting": 0, "held_up": 0} | spilled)])
+    assert worker.finalized(20) == free
+    assert worker.slots.unnoticed == unnoticed
 
 
 def test_a_task_whose_message_was_sent_meanwhile_waited(worker):
