@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.cluster.account import WIDTH, AccountPart, place
+from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.worker.balance import Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 
@@ -34,6 +35,12 @@ def ledger_with_everything() -> Ledger:
     ledger.reserve("running", "inc", at=550)
     ledger.observe(Availability.RUNNING, 1, 1, at=560)
     return ledger
+
+
+def watched(kernels: int, idle: int, uuid: str = "GPU-0") -> GpuTotals:
+    """A worker's use of its GPU."""
+    device = DeviceTotals(uuid, "H100", kernels + idle, kernels, 0, idle, {"train": kernels})
+    return GpuTotals("cupti", devices=(device,), kernel_ns=kernels, attributed_ns=kernels)
 
 
 def account_of(parts: Mapping[AccountPart, Mapping[str, int]]) -> NDArray[np.int64]:

@@ -46,9 +46,7 @@ def on(affinity: int, quota: float | None = None, group: str = "", machine: str 
         ([on(0b001), on(0b001, group="/b"), on(0b110, 1.0, "/a")], 2),
     ],
 )
-def test_workers_share_the_processors_of_their_affinity_within_their_limits(
-    workers: list[Processors], expected: float
-) -> None:
+def test_workers_share_the_processors_of_their_affinity_within_their_limits(workers, expected) -> None:
     assert cores(workers) == expected
 
 

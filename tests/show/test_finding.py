@@ -19,16 +19,10 @@ SLEEPS = Finding(
 REPLAYED = {"saves_seconds": 1.0, "basis": Basis.REPLAYED}
 
 
-def test_a_finding_is_two_lines():
-    assert str(SLEEPS) == (
-        "Sleeping: saves 7.6 s. `read_day`, slow_job.py:23\nMore threads for each worker let such waits overlap."
-    )
-
-
-def test_a_finding_is_one_line_where_there_is_room_for_no_more():
-    assert SLEEPS.in_a_line == (
-        "Sleeping: saves 7.6 s. `read_day`, slow_job.py:23. More threads for each worker let such waits overlap."
-    )
+def test_a_finding_is_two_lines_and_one_where_there_is_room_for_no_more():
+    first, second = "Sleeping: saves 7.6 s. `read_day`, slow_job.py:23", SLEEPS.advice
+    assert str(SLEEPS) == f"{first}\n{second}"
+    assert SLEEPS.in_a_line == f"{first}. {second}"
     assert Finding("x", "Sleeping", lost_seconds=2.0).in_a_line == "Sleeping: 2.0 s of thread time."
 
 

@@ -21,12 +21,12 @@ from dask_efficiency.accounts.cluster.cluster import (
     ClusterLedger,
 )
 from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence
-from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter, encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Availability, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
+from tests.payloads import watched
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
 # A failing state machine is shrunk for up to five minutes before its failure is shown.
@@ -839,12 +839,6 @@ def test_a_total_that_shrinks_is_refused_by_name(changes, message):
     with pytest.raises(RefusedPayload, match=message):
         cluster.receive("tcp://a", idle_payload(later.pop("nthreads", 2), later.pop("elapsed"), **later), at=20)
     assert totals(cluster) == {"overhead": 1, "paused": 1, "idle": 18}
-
-
-def watched(kernels: int, idle: int, uuid: str = "GPU-0") -> GpuTotals:
-    """A worker's use of its GPU."""
-    device = DeviceTotals(uuid, "H100", kernels + idle, kernels, 0, idle, {"train": kernels})
-    return GpuTotals("cupti", devices=(device,), kernel_ns=kernels, attributed_ns=kernels)
 
 
 @pytest.mark.parametrize(

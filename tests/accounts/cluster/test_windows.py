@@ -13,12 +13,13 @@ from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.window_accounts import WindowAccounts
 from dask_efficiency.accounts.cluster.windows import MAX_INTERVALS, ActiveIntervals, ClusterWindow
 from dask_efficiency.accounts.details import SampleRow, WindowDetails
-from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.gpu import GpuTotals
 from dask_efficiency.accounts.processors import Processors, ProcessorTime
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.snapshots import Snapshot
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Availability, Outcome, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
+from tests.payloads import watched
 from tests.strategies import idle_payload
 
 OPENED, CLOSED = 1_000, 2_000
@@ -302,12 +303,9 @@ def test_a_worker_that_does_not_answer_counts_at_its_last_heartbeat_with_the_rea
     worker.heartbeat(1_600)
     accounts = closed(window, {"a": "no answer in 5 s"})
     assert held(accounts, worker) == {"thread-cpu": 300, "idle": 900, "unmeasured": 800}
+    assert accounts.worker_causes == {"name-a": {"idle/unknown": 900}}
     assert accounts.not_measured == {"name-a": "no answer in 5 s"}
     assert "counts at its last heartbeat: no answer in 5 s" in accounts.notes[0]
-    _, worker, window = opened(1)
-    worker.heartbeat(OPENED + 300)
-    accounts = closed(window, {"a": "it was busy"})
-    assert accounts.worker_causes == {"name-a": {"idle/unknown": 300}}
     _, worker, window = opened(1)
     accounts = closed(window, {})
     assert held(accounts, worker) == {"unmeasured": 1_000}
@@ -733,12 +731,6 @@ def test_intervals_cover_the_active_time_and_never_overlap(active, turns):
     found = intervals.until(at)
     assert sum(stop - start for start, stop in found) == spent
     assert all(stop <= start for (_, stop), (start, _) in pairwise(found))
-
-
-def watched(kernels: int, idle: int) -> GpuTotals:
-    """What a worker had of its GPU."""
-    device = DeviceTotals("GPU-0", "H100", kernels + idle, kernels, 0, idle, {"train": kernels})
-    return GpuTotals("cupti", devices=(device,), kernel_ns=kernels, attributed_ns=kernels)
 
 
 def test_a_window_has_the_workers_gpu_time_from_edge_to_edge():

@@ -159,10 +159,6 @@ def test_the_name_of_a_kernel_travels_once_and_remembered_names_are_bounded():
     ("broken", "message"),
     [
         (used(devices=(DeviceTotals("GPU-0", elapsed=5, kernels=1, idle=3),)), "expected elapsed = 5 ns"),
-        (
-            used(devices=(DeviceTotals("GPU-0", elapsed=5, kernels=5, shares={"f": 4}),)),
-            r"expected kernels \+ copies = 5",
-        ),
         (used(devices=(DeviceTotals("GPU-0"), DeviceTotals("GPU-0"))), "expected each once"),
         (used(attributed_ns=1000), "expected at most kernel_ns = 20"),
         (used(dropped=-1), "gpu.a is -1"),

@@ -111,11 +111,8 @@ def test_a_curve_has_doublings_equally_far_apart_and_time_from_its_lower_end() -
     assert (drawn["seconds"][0]["label"], float(drawn["seconds"][0]["y"])) == ("0", CURVE_HEIGHT)
     assert coordinates(drawn["line"])[1][1] == CURVE_HEIGHT / 2, "5.5 of the band's 11"
     assert curve_of((4, 8.0))["points"][0]["x"] == "50.00"
-
-
-def test_perfect_scaling_is_the_ideal_line() -> None:
-    drawn = curve_of((1, 8.0), (2, 4.0))
-    assert drawn["ideal"] == drawn["line"]
+    perfect = curve_of((1, 8.0), (2, 4.0))
+    assert perfect["ideal"] == perfect["line"]
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=6))
