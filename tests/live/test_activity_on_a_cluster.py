@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,11 +35,6 @@ def burn_nap_and_fail(cpu_seconds: float, seconds: float) -> None:
     burn(cpu_seconds)
     time.sleep(seconds)
     raise ArithmeticError("after a while")
-
-
-@pytest.fixture
-def diary(tmp_path: Path) -> Diary:
-    return Diary(tmp_path / "diary")
 
 
 def live(client: Client) -> Observation:

@@ -27,18 +27,8 @@ from tests.live.prometheus_process import lint, needs_promtool
 SECOND = 1_000_000_000
 
 #: Names that would break the text format, a terminal or a browser, or that no encoding can carry.
-HOSTILE_NAMES = [
-    'quo"te',
-    "back\\slash",
-    "new\nline",
-    "nul\0",
-    "{worker}",
-    "\x1b[2Jescape",
-    "\u202egnp",
-    "é漢🦀",
-    " ",
-    "",
-]
+HOSTILE_NAMES = ['quo"te', "back\\slash", "new\nline", "nul\0", "{worker}", "\x1b[2Jescape", "\u202egnp", "é漢🦀"]
+HOSTILE_NAMES += [" ", ""]
 SURROGATE = "lone\ud800surrogate"
 
 #: Metrics of causes, by name, and the bucket that has them.

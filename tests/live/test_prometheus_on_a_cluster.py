@@ -1,6 +1,5 @@
 """A real Prometheus scrapes a real cluster: rates are numbers of threads, and no counter falls."""
 
-import logging
 import os
 import re
 import signal
@@ -11,7 +10,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from tests.live.prometheus_process import Prometheus, needs_prometheus, scraping
-from tests.plugin.tasks import Diary, half_and_half, nap, spin_until_word, wait_for_word
+from tests.plugin.tasks import half_and_half, nap, spin_until_word, wait_for_word
 from tests.plugin.watch import CLOCKS, eventually
 
 pytestmark = pytest.mark.cluster
@@ -89,25 +87,9 @@ class Scraper:
             before = now
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=2, threads_per_worker=2, dashboard_address=":0", silence_logs=logging.CRITICAL
-    ) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def url(cluster: LocalCluster) -> str:
     return metrics_url(cluster)
-
-
-@pytest.fixture
-def client(cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster) as client:
-        client.register_plugin(EfficiencyPlugin())
-        client.wait_for_workers(2)
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +101,7 @@ def prometheus(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @needs_prometheus
-def test_the_rates_of_the_activity_view_add_up_to_the_number_of_threads_however_long_tasks_are(
-    client, prometheus, tmp_path
-):
-    diary = Diary(tmp_path / "diary")
+def test_the_rates_of_the_activity_view_add_up_to_the_threads_however_long_tasks_are(client, prometheus, diary):
     futures = [client.submit(spin_until_word, diary), *client.map(wait_for_word, [diary] * 2, pure=False)]
     eventually(lambda: len(diary.read("start")) == 3)
 
@@ -222,16 +201,11 @@ def test_a_worker_and_the_scheduler_export_the_same_seconds(client, url):
     assert not any(ours(scrape(f"http://127.0.0.1:{port}/metrics")).strip() for _, port in ports.values())
 
 
-@contextmanager
-def in_process() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0", silence_logs=logging.CRITICAL
-    ) as cluster:
-        yield cluster
+IN_PROCESS = {"processes": False, "n_workers": 1}
 
 
-def test_an_exporter_in_a_thread_of_its_own_leaves_the_accounts_alone():
-    with in_process() as cluster, Client(cluster) as client:
+def test_an_exporter_in_a_thread_of_its_own_leaves_the_accounts_alone(new_cluster):
+    with new_cluster(**IN_PROCESS) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         accounts = cluster.scheduler.plugins[EfficiencyPlugin.name]._meter.accounts
         poll, polled_by = accounts.poll, set()
@@ -245,10 +219,10 @@ def test_an_exporter_in_a_thread_of_its_own_leaves_the_accounts_alone():
         assert threading.get_ident() not in polled_by
 
 
-def test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes():
-    with in_process() as older, Client(older) as old:
+def test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes(new_cluster):
+    with new_cluster(**IN_PROCESS) as older, Client(older) as old:
         old.register_plugin(EfficiencyPlugin())
-        with in_process() as newer, Client(newer, set_as_default=False) as new:
+        with new_cluster(**IN_PROCESS) as newer, Client(newer, set_as_default=False) as new:
             newer.scale(2)
             new.wait_for_workers(2)
             new.register_plugin(EfficiencyPlugin())

@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 from dataclasses import asdict, replace
 from types import MappingProxyType
 
@@ -16,10 +17,9 @@ def worker(nthreads: int = 2, tasks: int = 0, running: float = 0.0, **seconds: f
 
 
 def observation(at: float, workers: dict[str, WorkerObservation], *, session: str = "s", more: int = 0) -> Observation:
-    activity: dict[str, int] = {}
+    activity: Counter[str] = Counter()
     for row in workers.values():
-        for name, ns in row.activity.items():
-            activity[name] = activity.get(name, 0) + ns
+        activity.update(row.activity)
     return Observation(
         session=session,
         at=round(at * SECOND),
@@ -29,8 +29,8 @@ def observation(at: float, workers: dict[str, WorkerObservation], *, session: st
         nthreads=sum(row.nthreads for row in workers.values()),
         workers=workers,
         more_workers=more,
-        activity=activity,
-        buckets=activity,
+        activity=dict(activity),
+        buckets=dict(activity),
         tasks={"succeeded": round(10 * at)},
     )
 

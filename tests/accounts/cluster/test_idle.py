@@ -26,9 +26,11 @@ def state(free: dict[str, int] | None = None, nthreads: int = 4, **options) -> C
     return ClusterState(workers, sum(slots.free for slots in workers.values()), **options)
 
 
-def after_a_second(given_state: ClusterState) -> IdleWeights:
+def weighed(*looks: tuple[ClusterState | None, int]) -> IdleWeights:
+    """The weights after looks, each a state and the second until which it lasted."""
     weights = IdleWeights(at=0)
-    weights.accrue(given_state, at=SECOND)
+    for given_state, seconds in looks:
+        weights.accrue(given_state, at=seconds * SECOND)
     return weights
 
 
@@ -64,21 +66,20 @@ def test_free_slots_go_to_the_first_cause_that_there_is(held, expected):
 
 
 def test_idle_time_is_split_by_the_states_meanwhile_and_free_slots_share_the_tasks():
-    weights = after_a_second(state({"a": 4, "b": 0}, graphs=True))
-    weights.accrue(state({"a": 3, "b": 0}), at=3 * SECOND)
+    weights = weighed((state({"a": 4, "b": 0}, graphs=True), 1), (state({"a": 3, "b": 0}), 3))
     assert weights.split("a", 10 * SECOND) == {"graph": 4 * SECOND, "parallelism": 6 * SECOND}
     assert weights.split("b", 0) == {}
     # The tasks that they could run are of all free slots.
-    weights = after_a_second(state({"a": 1, "b": 3}, queued=2))
+    weights = weighed((state({"a": 1, "b": 3}, queued=2), 1))
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 2, "parallelism": SECOND // 2}
     assert weights.split("b", 3 * SECOND) == {"scheduler": 3 * SECOND // 2, "parallelism": 3 * SECOND // 2}
     # The worker was less idle than believed.
-    weights = after_a_second(state({"a": 4}, queued=1))
+    weights = weighed((state({"a": 4}, queued=1), 1))
     assert weights.split("a", SECOND) == {"scheduler": SECOND // 4, "parallelism": 3 * SECOND // 4}
 
 
 def test_idle_slots_in_use_wait_for_the_scheduler_or_for_round_trips_if_it_is_at_rest():
-    weights = after_a_second(state({"a": 1}))
+    weights = weighed((state({"a": 1}), 1))
     assert weights.split("a", 3 * SECOND) == {"scheduler": 2 * SECOND, "parallelism": SECOND}
     weights = IdleWeights(at=0)
     # All slots were believed to be in use; for three quarters of a second with queued tasks the event loop slept.
@@ -97,29 +98,23 @@ def test_idle_slots_in_use_wait_for_the_scheduler_or_for_round_trips_if_it_is_at
 
 
 def test_idle_time_without_a_look_is_unknown_and_a_split_uses_weights_up():
-    weights = IdleWeights(at=0)
-    assert weights.split("a", 5) == {UNKNOWN: 5}
-    weights.accrue(None, at=SECOND)
-    weights.accrue(state({"a": 1, "b": 4}), at=2 * SECOND)
-    weights.accrue(None, at=3 * SECOND)
+    assert weighed().split("a", 5) == {UNKNOWN: 5}
+    weights = weighed((None, 1), (state({"a": 1, "b": 4}), 2), (None, 3))
     assert weights.split("b", 9 * SECOND) == {"parallelism": 4 * SECOND, UNKNOWN: 5 * SECOND}
     assert weights.split("a", 9 * SECOND) == {"scheduler": 3 * SECOND, "parallelism": SECOND, UNKNOWN: 5 * SECOND}
-    weights = after_a_second(state({"a": 4}))
+    weights = weighed((state({"a": 4}), 1))
     weights.split("a", 0)
     assert weights.split("a", 1) == {UNKNOWN: 1}
 
 
 def test_a_worker_may_report_to_an_instant_that_is_over():
-    weights = after_a_second(state({"a": 4}, graphs=True))
-    weights.accrue(state({"a": 2}), at=3 * SECOND)
+    weights = weighed((state({"a": 4}, graphs=True), 1), (state({"a": 2}), 3))
     assert weights.split("a", 6 * SECOND, at=2 * SECOND) == {"graph": 4 * SECOND, "parallelism": 2 * SECOND}
     assert weights.split("a", 0, at=SECOND) == {}  # it was further already
     assert weights.split("a", 2 * SECOND, at=9 * SECOND) == {"parallelism": 2 * SECOND}
     weights.accrue(state({"a": 2}, queued=2), at=4 * SECOND)
     assert weights.split("a", 2 * SECOND) == {"scheduler": 2 * SECOND}
-    weights = after_a_second(state({"a": 1}))
-    weights.accrue(None, at=9 * SECOND)
-    weights.accrue(state({"a": 1}, graphs=True), at=10 * SECOND)
+    weights = weighed((state({"a": 1}), 1), (None, 9), (state({"a": 1}, graphs=True), 10))
     assert weights.split("a", SECOND, at=2 * SECOND) == {"parallelism": SECOND}
     assert weights.split("a", SECOND) == {"graph": SECOND}
 
@@ -143,12 +138,10 @@ def test_time_between_forgotten_instants_is_in_proportion_and_equal_looks_forget
 
 
 def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():
-    weights = after_a_second(state({"a": 4}))
-    weights.accrue(state({"a": 4, "b": 1}), at=2 * SECOND)
-    weights.accrue(state({"b": 1}), at=3 * SECOND)
+    weights = weighed((state({"a": 4}), 1), (state({"a": 4, "b": 1}), 2), (state({"b": 1}), 3))
     assert weights.split("b", 2 * SECOND) == {"parallelism": 2 * SECOND}
     assert weights.split("a", 9 * SECOND) == {"parallelism": 8 * SECOND, UNKNOWN: SECOND}
-    weights = after_a_second(state({"a": 4}))
+    weights = weighed((state({"a": 4}), 1))
     weights.worker_left("a")
     weights.accrue(state({"a": 4, "b": 1}), at=2 * SECOND)
     assert weights.split("a", SECOND) == {UNKNOWN: SECOND}

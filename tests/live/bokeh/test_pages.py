@@ -9,7 +9,7 @@ import pytest
 from bokeh.document import Document
 from bokeh.document.events import ColumnDataChangedEvent, ColumnsPatchedEvent, ColumnsStreamedEvent
 from bokeh.server.tornado import BokehTornado
-from distributed import Client, LocalCluster, Scheduler
+from distributed import Client, Scheduler
 from distributed.dashboard.scheduler import template_variables
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
@@ -186,22 +186,21 @@ def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
 # -- on a cluster ----------------------------------------------------------------------------
 
 
-def cluster(dashboard: str | None) -> LocalCluster:
-    return LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=dashboard, silence_logs=False
-    )
+#: One worker of one thread in this process.
+ONE = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
+def client(new_cluster: Any) -> Iterator[Client]:
     """A client of a cluster with a dashboard."""
-    with cluster(":0") as found, Client(found) as client:
+    with new_cluster(**ONE) as found, Client(found) as client:
         yield client
 
 
 @pytest.mark.cluster
-def test_without_a_dashboard_there_is_no_tab_but_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with cluster(None) as found, Client(found) as client, caplog.at_level(logging.INFO, "dask_efficiency"):
+def test_without_a_dashboard_there_is_no_tab_but_one_line_in_the_log(new_cluster: Any, caplog: Any) -> None:
+    caplog.set_level(logging.INFO, "dask_efficiency")
+    with new_cluster(**ONE, dashboard_address=None) as found, Client(found) as client:
         client.register_plugin(EfficiencyPlugin())
         assert [r.message for r in caplog.records if r.name == "dask_efficiency" and "dashboard" in r.message] == [
             "dask_efficiency adds no tab to the dashboard: the scheduler serves none"
