@@ -237,8 +237,13 @@ def test_everything_else_works_without_prometheus_client(tmp_path: Path):
     program = """
         import logging, sys
 
+        class Blocker:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] == "prometheus_client":
+                    raise ModuleNotFoundError(f"{name} is blocked", name=name)
+
         if __name__ == "__main__":
-            sys.modules["prometheus_client"] = None
+            sys.meta_path.insert(0, Blocker())
             logging.basicConfig(level=logging.INFO)
             from distributed import Client, LocalCluster
             from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister

@@ -705,7 +705,15 @@ def test_a_worker_whose_ledger_began_before_it_was_asked_for_loses_all_its_silen
     assert cluster.by_prefix()["inc"].to_nanoseconds() == {"lost-worker": 30 + 10}
 
 
-def test_a_final_snapshot_after_the_removal_says_what_seemed_to_run():
+def test_a_final_snapshot_after_the_removal_settles_running_tasks_and_ends_the_presence():
+    cluster, presence = cluster_with_worker()
+    ledger = busy(1, since=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=10)
+    ledger.finalize_all(Outcome.CANCELLED, at=20)
+    cluster.worker_left("tcp://a", at=20)
+    cluster.receive("tcp://a", metered(ledger, at=30, seq=2, final=True), at=30)  # its loop was blocked
+    assert totals(cluster) == {"cancelled": 20, "idle": 10}
+    assert (presence.left, cluster.leaving) == (30, False)
     # Silent since 10, removed at 40: 30 seem to run, until its final snapshot has 24 of them idle.
     cluster, _ = cluster_with_worker()
     ledger = Ledger(1, at=0)

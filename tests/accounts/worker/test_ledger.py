@@ -540,7 +540,11 @@ def test_a_task_is_finalized_once():
     assert settled_of(ledger, 10) == {"overhead": 10}
 
 
-def test_a_balance_stands_still():
+def test_a_clock_that_runs_backwards_stands_still_and_so_does_a_balance():
+    ledger = Ledger(1, at=100)
+    ledger.reserve("x", "inc", at=110)
+    assert ledger.release("x", at=50).ns == 0
+    assert ledger.balance(at=0).elapsed == 10
     ledger = Ledger(1, at=0)
     then = ledger.balance(at=10)
     ledger.reserve("x", "inc", at=10)
@@ -576,6 +580,17 @@ def test_a_window_before_and_a_window_after_make_the_whole():
     second, whole = ledger.close_window("second", at=101), ledger.close_window("all", at=101)
     assert sum(first.rows["", "inc"]) + sum(second.rows["", "inc"]) == sum(whole.rows["", "inc"]) == 101
     assert whole.rows["", "inc"] == (*row(thread_cpu=33, thread_noncpu=37, overhead=31), 0)
+
+
+def test_a_closing_worker_finalizes_all_tasks_with_one_outcome():
+    ledger = Ledger(1, at=0)
+    ledger.reserve("frozen", "a", at=0)
+    ledger.release("frozen", at=10)
+    ledger.reserve("running", "b", at=10)
+    ledger.reserve("beyond", "c", at=20)
+    ledger.finalize_all(Outcome.CANCELLED, at=30)
+    assert settled_of(ledger, 30) == {"cancelled": 30}
+    assert ledger.balance(at=30).tasks == {"cancelled": 3}
 
 
 def active(ledger: Ledger, at: int, **used: tuple[int, ...]) -> dict[str, int]:
