@@ -642,6 +642,22 @@ def held(row: dict[str, int]) -> dict[str, int]:
     return {name: ns for name, ns in row.items() if ns}
 
 
+def test_the_gap_of_a_restarted_meter_is_unmeasured_and_late_snapshots_of_the_former_are_stale():
+    # One thread: idle to 10, held until the meter is lost at some time, metered anew from 35 on.
+    cluster, presence = cluster_with_worker()
+    first, second = busy(1, since=10), Ledger(1, at=35)
+    cluster.receive("tcp://a", metered(first, at=20), at=20)
+    assert presence.running == 10
+    late = metered(first, at=25, seq=9)
+    cluster.receive("tcp://a", metered(second, at=50, incarnation="b"), at=50)
+    assert totals(cluster) == {"idle": 25, "unmeasured": 25}
+    assert presence.running == 0
+    cluster.receive("tcp://a", late, at=60)
+    cluster.receive("tcp://a", metered(second, at=70, seq=2, incarnation="b"), at=70)
+    assert totals(cluster) == {"idle": 45, "unmeasured": 25}
+    assert cluster.stale == 1
+
+
 def test_ever_new_ledgers_are_credited_no_more_than_the_time_there_was():
     cluster, _ = cluster_with_worker()
     cluster.receive("tcp://a", idle_payload(1, 100 * SECOND, incarnation="first"), at=100 * SECOND)
