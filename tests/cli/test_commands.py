@@ -1,7 +1,5 @@
 """The table of commands: all of them load, and each help fits a screen."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What the commands make of each kind of file, and of schedulers that answer or do not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

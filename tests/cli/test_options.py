@@ -1,7 +1,5 @@
 """The commands against a scheduler and a worker that take TLS only, all started by Dask's command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import os
 import stat
@@ -88,9 +86,7 @@ def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "after"), [(0o660, 0o600), (0o664, 0o644), (0o640, 0o600)])
-def test_a_file_that_keeps_no_owner_gives_no_new_right_to_read_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, after: int
-) -> None:
+def test_a_file_that_keeps_no_owner_gives_no_new_right_to_read_it(tmp_path, monkeypatch, mode, after):
     def chown(_file: int, _user: int, _group: int) -> None:
         raise PermissionError
 

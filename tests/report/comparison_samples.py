@@ -33,7 +33,8 @@ runs = st.builds(
     nthreads=st.just({"w0": 2}),
 )
 
-#: The runs of one side.
+#: The runs of one side, and any.
+Side = list[EfficiencyReport]
 sides = st.lists(runs, min_size=1, max_size=3)
 
 #: The same with causes, which need not agree with the buckets.

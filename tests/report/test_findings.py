@@ -1,7 +1,5 @@
 """Headline and findings of a report."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

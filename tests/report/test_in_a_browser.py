@@ -1,7 +1,5 @@
 """Pages as a reader has them: files that are opened, with nothing else in reach."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency import EfficiencyReport, compare
+from dask_efficiency import compare
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.lines import Frame
 from dask_efficiency.report.lost_time import loss_cells, lost_time
@@ -78,9 +76,7 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
     ],
     ids=["empty", "running and unmeasured", "large", "gpus", "profiled"],
 )
-def test_a_page_asks_for_nothing_but_itself_and_complains_of_nothing(
-    open_page: Any, report: EfficiencyReport, scheme: str
-) -> None:
+def test_a_page_asks_for_nothing_but_itself_and_complains_of_nothing(open_page, report, scheme):
     page = open_page(report, color_scheme=scheme)
     page.page.wait_for_load_state("networkidle")
     assert len(page.requests) == 1

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket
 from dask_efficiency.report.lost_time import CauseLoss, LostTimeRow, largest_loss, loss_cells, lost_time, why_not_known
 from tests.report.samples import SECOND, breakdowns, by_hand, causes, report_of, reports, seconds, waiting_for_the_gil
 
@@ -65,9 +65,7 @@ def test_the_time_of_workers_that_did_not_look_is_unknown() -> None:
     st.floats(0, 1e8),
     st.none() | st.floats(0, 1e4),
 )
-def test_every_column_adds_up_to_its_total_and_causes_to_their_bucket(
-    workers: list[tuple[Breakdown, dict[str, int]]], wall: float, price: float | None
-) -> None:
+def test_every_column_adds_up_to_its_total_and_causes_to_their_bucket(workers, wall, price):
     report = report_of(
         *(worker for worker, _ in workers),
         causes_by_worker={f"w{i}": row for i, (_, row) in enumerate(workers)},
@@ -149,9 +147,7 @@ LARGEST = {
 
 
 @pytest.mark.parametrize(("by_cause", "by_bucket", "kind"), LARGEST.values(), ids=LARGEST)
-def test_the_largest_loss_is_a_cause_or_a_bucket(
-    by_cause: dict[str, float], by_bucket: dict[str, float], kind: str
-) -> None:
+def test_the_largest_loss_is_a_cause_or_a_bucket(by_cause, by_bucket, kind):
     found = largest_loss(report_of(seconds(**by_bucket), causes_by_worker={"w0": causes(**by_cause)}))
     assert (found.kind if found else "") == kind
     if kind == "idle/parallelism":

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,9 +156,7 @@ def sleeping(label_seconds: float) -> EfficiencyReport:
 
 
 @pytest.mark.parametrize(("label_seconds", "label"), [(8.5, True), (7.5, True), (7.0, False), (0.0, False)])
-def test_a_finding_on_waiting_names_the_label_that_covers_nearly_all_of_its_time(
-    label_seconds: float, label: bool
-) -> None:
+def test_a_finding_on_waiting_names_the_label_that_covers_nearly_all_of_its_time(label_seconds, label):
     (found,) = (one for one in find(sleeping(label_seconds)) if one.kind == "thread-noncpu/sleep")
     assert found.where == "`load`, etl.py:12" + ", in your label download" * label
 

@@ -59,9 +59,7 @@ def test_every_bucket_is_good_lost_running_or_no_work_and_every_loss_has_one_fac
 
 
 @given(several)
-def test_useful_time_and_losses_add_up_to_the_finalized_time_and_in_seconds_to_the_run(
-    workers: list[Breakdown],
-) -> None:
+def test_useful_time_and_losses_add_up_to_the_finalized_time_and_in_seconds_to_the_run(workers):
     report = report_of(*workers)
     whole = report.breakdown
     lost = sum(whole.ns(loss.bucket) for loss in report.losses)

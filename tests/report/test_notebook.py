@@ -1,7 +1,5 @@
 """The magics in a plain IPython shell, with a cluster in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -226,9 +224,7 @@ def test_a_plugin_that_an_operator_registered_keeps_its_options_and_stays(notebo
 
 
 @pytest.mark.cluster
-def test_a_report_that_cannot_be_shown_takes_no_value_away(
-    notebook: Notebook, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_cannot_be_shown_takes_no_value_away(notebook, client, monkeypatch):
     def fail(document: Any) -> str:
         raise ValueError("no words")
 

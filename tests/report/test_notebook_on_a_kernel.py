@@ -1,7 +1,5 @@
 """A notebook with its own kernel, as nbclient and nbconvert run it."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

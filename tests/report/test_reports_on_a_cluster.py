@@ -1,7 +1,5 @@
 """Timeline, environment and code of reports of a real cluster, and the files that they are written to."""
 
-from __future__ import annotations
-
 import re
 import time
 import zipfile
@@ -115,9 +113,7 @@ def test_a_report_that_cannot_be_written_is_still_there(client: Client, tmp_path
 
 
 @pytest.mark.parametrize("who", ["report", "client", "scheduler"])
-def test_a_report_holds_no_source_if_the_user_the_client_or_the_scheduler_forbids_it(
-    client: Client, who: str, tmp_path: Path
-) -> None:
+def test_a_report_holds_no_source_if_the_user_the_client_or_the_scheduler_forbids_it(client, who, tmp_path):
     if who == "scheduler":
         client.register_plugin(EfficiencyPlugin(source=False))
     wanted = False if who == "report" else None

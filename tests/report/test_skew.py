@@ -70,9 +70,7 @@ def test_tasks_of_the_long_tail_are_not_repeated() -> None:
         ("heavy-1", "p2pshuffle-2", math.nan),
     ],
 )
-def test_the_largest_result_of_the_same_partition_is_the_input_of_the_longest_task(
-    longest: str, largest: str, times: float
-) -> None:
+def test_the_largest_result_of_the_same_partition_is_the_input_of_the_longest_task(longest, largest, times):
     heavy = skew(longest_key=longest, largest_key="", median_bytes=0.0, max_bytes=0.0)
     shuffle = skew(longest_key="", median_seconds=0.0, max_seconds=0.0, largest_key=largest, max_bytes=40.0 * 2**20)
     report = report_of(skew={"heavy": heavy, "p2pshuffle": shuffle}, cluster_seconds=40.0)

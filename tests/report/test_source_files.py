@@ -64,9 +64,7 @@ def test_frames_of_other_files_and_functions_stay_as_they_are(script: str, frame
 
 
 @pytest.mark.parametrize("wrong", ["syntax", "no file", "no script"])
-def test_without_a_readable_script_nothing_is_named(
-    script: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_readable_script_nothing_is_named(script, wrong, tmp_path, monkeypatch):
     file = tmp_path / "slow_job.py"
     if wrong == "no script":
         monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))

@@ -1,7 +1,5 @@
 """Values that show themselves: they are what every factory returns, and stay so through copies, files and replays."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

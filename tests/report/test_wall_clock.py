@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 
-from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.wall_clock import ideal_time_lines, wall_clock_parts
 from dask_efficiency.runs.path.parts import PathSummary
@@ -27,9 +24,7 @@ def test_a_part_of_less_than_5_percent_is_left_out(client: float, parts: int) ->
 
 
 @given(reports)
-def test_the_parts_of_any_wall_clock_are_positive_and_nearly_all_and_no_ideal_is_longer(
-    report: EfficiencyReport,
-) -> None:
+def test_the_parts_of_any_wall_clock_are_positive_and_nearly_all_and_no_ideal_is_longer(report):
     whole = report.cluster_seconds + report.no_workers_seconds + report.client_seconds
     assert all(seconds >= 0 for seconds in wall_clock_parts(report).values())
     assert sum(wall_clock_parts(report).values()) >= 0.89 * whole

@@ -1,7 +1,5 @@
 """What the wall clock of a block went to, on clusters whose workers come late and whose clients think."""
 
-from __future__ import annotations
-
 import time
 import urllib.request
 from typing import Any

@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from html import escape
 
 import pytest
 
@@ -137,24 +138,18 @@ def gpu_section(report: EfficiencyReport) -> str:
     return fragment(Document("", "", "", (gpus(report, PAGE),)))
 
 
-def test_the_bar_of_a_gpu_is_its_time_by_activity() -> None:
+def test_the_bar_of_a_gpu_is_its_time_by_activity_in_colours_that_are_explained() -> None:
     shown = gpu_section(with_gpus())
     first = re.findall(r'<td class="de-stack">(.*?)</td>', shown)[0]
     widths = re.findall(r'width="([\d.]+)%" height="12" fill="(#\w+)"', first)
     assert widths == [("40.0", GPU_COLOURS["kernels"]), ("10.0", GPU_COLOURS["copies"]), ("50.0", GPU_COLOURS["idle"])]
     assert "<title>kernels 40.0 %, copies 10.0 %, idle 50.0 %</title>" in first
-
-
-def test_the_colours_are_explained_where_nothing_can_be_added_up_too() -> None:
+    assert '</svg>copies <span class="de-dim">5.0 %</span></span>' in shown
+    assert f'title="{escape(KERNEL)}"' in shown  # the whole name of a kernel is a hint
+    # also where nothing can be added up
     shared = gpu_section(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()}))
     assert f'fill="{GPU_COLOURS["copies"]}"/></svg>copies</span>' in shared
     assert "(shared)" in shared
-    assert '</svg>copies <span class="de-dim">5.0 %</span></span>' in gpu_section(with_gpus())
-
-
-def test_the_whole_name_of_a_kernel_is_a_hint() -> None:
-    shown = gpu_section(with_gpus())
-    assert f'title="{KERNEL.replace("<", "&lt;").replace(">", "&gt;")}"' in shown
 
 
 def test_of_many_gpus_the_least_busy_have_bars_and_all_unfold() -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,9 +78,7 @@ def test_a_small_share_is_no_finding() -> None:
         (1.0, 1.0, 2.0, "is_uneven", "task", " that compute"),
     ],
 )
-def test_the_limit_of_tasks_that_compute_is_named(
-    floor: float, slots: float, longest: float, is_a: str, kind: str, limit: str
-) -> None:
+def test_the_limit_of_tasks_that_compute_is_named(floor, slots, longest, is_a, kind, limit):
     kinds, changes = {"compute-cpu": 9.0, "report": 1.0}, {is_a: True} if is_a else {}
     changes |= {"floor_seconds": floor, "slot_bound_seconds": slots, "longest_task_seconds": longest}
     assert first(kinds, **changes).kind == f"path/{kind}"
@@ -138,9 +134,7 @@ def test_every_kind_belongs_to_one_cause() -> None:
     st.floats(0, 2),
     st.sampled_from(LOOPS),
 )
-def test_any_path_has_a_headline_of_one_line_and_findings_within_the_makespan(
-    kinds: dict[str, float], name: str, floor: float, longest: float, busy: str
-) -> None:
+def test_any_path_has_a_headline_of_one_line_and_findings_within_the_makespan(kinds, name, floor, longest, busy):
     whole = sum(kinds.values())
     seconds = {"makespan_seconds": whole, "floor_seconds": floor * whole, "longest_task_seconds": longest * whole}
     found = found_in(kinds, loop_causes={busy: whole}, seconds_computing=lambda: {name: whole}, **seconds)

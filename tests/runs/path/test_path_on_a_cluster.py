@@ -1,7 +1,5 @@
 """The path goes through what happened on real clusters, and injected delays land on the kind that they are of."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -155,9 +153,7 @@ def test_gaps_are_found_between_workers_that_come_and_go() -> None:
 
 @given(traces(), st.lists(st.tuples(st.floats(0, 1), st.integers(-1, 5), st.sampled_from(WorkerChange)), max_size=8))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_workers_come_and_go_the_segments_tile_the_makespan(
-    trace: RunTrace, events: list[tuple[float, int, WorkerChange]]
-) -> None:
+def test_whatever_workers_come_and_go_the_segments_tile_the_makespan(trace, events):
     scope = critical_path(trace).scope
     if not events:
         return

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -108,9 +106,7 @@ KNOWN: dict[str, tuple[Graph, dict[str, Any], dict[str, Any], float, float]] = {
 
 
 @pytest.mark.parametrize(("graph", "cluster", "changes", "before", "after"), KNOWN.values(), ids=KNOWN)
-def test_a_replay_takes_as_long_as_worked_out_by_hand(
-    graph: Graph, cluster: dict[str, Any], changes: dict[str, Any], before: float, after: float
-) -> None:
+def test_a_replay_takes_as_long_as_worked_out_by_hand(graph, cluster, changes, before, after):
     trace = simulate(graph, **cluster, **NO_DELAYS)
     assert (seconds(trace), seconds(replay(trace, **changes))) == (before, after)
 

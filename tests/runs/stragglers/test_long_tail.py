@@ -1,7 +1,5 @@
 """Skew is no straggler: the task is named, and no worker is accused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +37,7 @@ def skewed(count: int, *, times: int = 20, sized: bool = True, readers: bool = F
 @pytest.mark.parametrize("sized", [False, True])
 @pytest.mark.parametrize("count", [40, 80, 400])
 @pytest.mark.parametrize("seed", range(4))
-def test_one_partition_that_is_20_times_as_large_accuses_no_worker(
-    count: int, sized: bool, readers: bool, seed: int
-) -> None:
+def test_one_partition_that_is_20_times_as_large_accuses_no_worker(count, sized, readers, seed):
     assert find_stragglers(skewed(count, sized=sized, readers=readers, seed=seed)) == []
 
 

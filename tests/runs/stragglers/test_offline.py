@@ -1,7 +1,5 @@
 """Which workers of a run that is over are blamed, why, and which are not: the cases of the design, by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -197,9 +195,7 @@ def test_pauses_name_the_memory_and_an_event_loop_that_lags_the_gil() -> None:
 
 
 @pytest.mark.parametrize(("nthreads", "cause"), [(1, Cause.UNKNOWN), (2, Cause.GIL)])
-def test_threads_of_a_worker_that_has_one_do_not_wait_for_each_other(
-    monkeypatch: pytest.MonkeyPatch, nthreads: int, cause: Cause
-) -> None:
+def test_threads_of_a_worker_that_has_one_do_not_wait_for_each_other(monkeypatch, nthreads, cause):
     trace = simulate(farm(), workers=4, nthreads=nthreads)
     slow = SlowWorker(trace.workers[1].name, "", Cause.GIL, 2.0, 0.9, 0.0, 1.5)
     monkeypatch.setattr(offline, "judge_run", lambda *_: offline.Judgement((slow,), 4))
@@ -250,9 +246,7 @@ def test_the_slow_worker_of_a_recorded_run_is_found_with_the_time_that_its_repai
     scale=st.sampled_from([1 / 64, 1.0, 8.0]),
     order=st.permutations(range(6)),
 )
-def test_the_unit_of_time_the_order_of_rows_and_the_names_of_workers_do_not_matter(
-    seed: int, times: float, scale: float, order: list[int]
-) -> None:
+def test_the_unit_of_time_the_order_of_rows_and_the_names_of_workers_do_not_matter(seed, times, scale, order):
     frame = slowed(tasks(6, per_worker=20, seed=seed), "w03", times)
     renamed = {f"w{i:02}": f"v{place:02}" for i, place in enumerate(order)}
     scaled = {name: frame[name] * scale for name in ("start", "stop", "cpu_seconds")}

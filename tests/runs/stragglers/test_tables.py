@@ -1,7 +1,5 @@
 """Tables and recorded runs as observations: what is read, and what is refused by its name."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -63,9 +61,7 @@ WAYS_BACK = {
 
 
 @pytest.mark.parametrize(("phases", "results", "at", "expected"), WAYS_BACK.values(), ids=WAYS_BACK)
-def test_a_client_waited_for_the_result_after_which_it_went_on_at_once(
-    phases: list[tuple[int, int, int]], results: list[int], at: int, expected: tuple[list[tuple[int, bool]], int]
-) -> None:
+def test_a_client_waited_for_the_result_after_which_it_went_on_at_once(phases, results, at, expected):
     assert ClientLog(trace_of(phases, results)).back(0, at, 0) == expected
 
 

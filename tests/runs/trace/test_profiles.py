@@ -1,7 +1,5 @@
 """Profiles on their way from a worker into a trace, and into files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

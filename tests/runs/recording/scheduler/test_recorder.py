@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from functools import partial
@@ -417,9 +415,7 @@ def test_a_frozen_recording_has_the_transitions_that_were_kept(monkeypatch: pyte
         ([(1, 1, WORKERS[1]), (3, 2, WORKERS[1]), (3, 2, WORKERS[1]), (4, 3, WORKERS[1])], [[2.0], [1.0]]),
     ],
 )
-def test_a_heartbeat_is_noted_once_its_activity_is_known(
-    monkeypatch: pytest.MonkeyPatch, beats: list[tuple[int, int | None, str]], expected: list[list[float]]
-) -> None:
+def test_a_heartbeat_is_noted_once_its_activity_is_known(monkeypatch, beats, expected):
     cluster = Cluster(100)
     rows: list[list[float]] = []
     monkeypatch.setattr(

@@ -1,7 +1,5 @@
 """A worker's recorder fed by hooks, with upstream's state changed by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 from types import SimpleNamespace
@@ -20,7 +18,7 @@ from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode
 
 
-def shuffle_run(address: str) -> ShuffleRun[Any]:
+def shuffle_run(address: str) -> Any:
     """Run of a shuffle with the attributes that the recorder reads."""
     kind = type("FakeShuffleRun", (ShuffleRun,), {"__init__": lambda self: None})
     kind.__abstractmethods__ = frozenset()

@@ -1,7 +1,5 @@
 """Slot time agrees between a worker's ledger and its recorder: of hooks that are called by hand, and of a real log."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import pairwise
