@@ -117,16 +117,13 @@ def test_every_cure_with_a_condition_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_has_advice_that_claims_nothing_of_the_run(kind: str) -> None:
+def test_every_kind_and_no_other_has_advice_that_claims_nothing_of_the_run(kind: str) -> None:
     nan = math.nan
     unknown = replace(PLAIN, task_seconds=nan, threads=nan, held_threads=nan, cores=nan)
     assert advice(kind, unknown) == KINDS[kind].advice.format(**unknown.words())
     assert advice(kind) == KINDS[kind].advice.format(**NOTHING_KNOWN.words())
-
-
-def test_only_losses_and_causes_have_advice() -> None:
-    for kind in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING, "thread-noncpu/weather", "spill/gil"):
-        assert advice(kind, PLAIN) == ""
+    for other in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING, "thread-noncpu/weather", "spill/gil"):
+        assert advice(other, PLAIN) == ""
 
 
 def test_advice_is_a_sentence_that_fits_a_line() -> None:
@@ -194,6 +191,10 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
     assert (facts.cores, facts.gpu_waiting, facts.waited_for) == (2.0, 0.25, "join")
     assert facts.spilling == pytest.approx(2 / 60)
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
+    # one task that is most of the chain is no chain
+    facts = facts_of(replace(report, path=PathSummary("It took long", 10.0, {}, 9.0, 8.0, 8.0)))
+    assert math.isnan(facts.chain)
+    assert facts.longest_task == 0.8
 
 
 @pytest.mark.parametrize(
@@ -208,13 +209,6 @@ def test_the_cost_of_workers_killed_by_their_nannies_or_the_kernel_is_for_memory
     killed = LostWorker("a", reason, False, 2, {}, 4, 1)
     other = LostWorker("b", "killed by SIGKILL", False, 2, {}, 0, 0)
     assert facts_of(report_of(lost_workers=(killed, other))).lost_for_memory == 0.75
-
-
-def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:
-    path = PathSummary("It took long", 10.0, {}, 9.0, 8.0, 8.0)
-    facts = facts_of(report_of(seconds(thread_cpu=4, idle=5), path=path))
-    assert math.isnan(facts.chain)
-    assert facts.longest_task == 0.8
 
 
 @pytest.mark.parametrize(("block", "share"), [("import", 0.8), ("read", 0.0), ("(thread)", 0.0)])

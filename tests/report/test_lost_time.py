@@ -43,14 +43,11 @@ def test_causes_stand_below_their_bucket_and_add_up_to_it_in_every_column() -> N
     ]
     assert table.row_of("overhead", "event-loop").thread_time == "2.4"
     assert table.row_of("overhead").thread_time == "3.0"
-
-
-def test_a_single_small_cause_keeps_its_name_and_a_bucket_of_small_ones_has_no_rows() -> None:
-    waiting = {"thread-noncpu/gil": 5.0, "thread-noncpu/file": 0.5, "overhead/event-loop": 0.5, "overhead/unknown": 0.4}
-    report = report_of(
-        seconds(thread_cpu=93.6, thread_noncpu=5.5, overhead=0.9), causes_by_worker={"w0": causes(**waiting)}
-    )
-    assert [row.label for row in lost_time(report).rows if row.bucket] == ["gil", "file"]
+    # a single small cause keeps its name, and a bucket of small ones has no rows
+    small = {"thread-noncpu/gil": 5.0, "thread-noncpu/file": 0.5, "overhead/event-loop": 0.5, "overhead/unknown": 0.4}
+    whole = seconds(thread_cpu=93.6, thread_noncpu=5.5, overhead=0.9)
+    table = lost_time(report_of(whole, causes_by_worker={"w0": causes(**small)}))
+    assert [row.label for row in table.rows if row.bucket] == ["gil", "file"]
 
 
 def test_the_time_of_workers_that_did_not_look_is_unknown() -> None:
@@ -84,15 +81,12 @@ def test_every_column_adds_up_to_its_total_and_causes_to_their_bucket(workers, w
             assert sum(rows) == total, column
 
 
-def test_no_column_without_figures() -> None:
+def test_no_column_without_figures_or_with_a_senseless_price() -> None:
     heads, rows = loss_cells(lost_time(report_of(seconds(spill=1), cluster_seconds=0.0)))
     assert heads == ("lost time by cause", "thread-s", "%")
     assert rows == [("useful", "0.00", "0.0"), ("spill", "1.00", "100.0"), ("total", "1.00", "100.0")]
-
-
-@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
-def test_a_senseless_price_is_left_out(price: float) -> None:
-    assert lost_time(by_hand(price_per_worker_hour=price)).money_scale is None
+    for price in (-1.0, float("nan"), float("inf")):
+        assert lost_time(by_hand(price_per_worker_hour=price)).money_scale is None
 
 
 def test_the_reason_for_unknown_causes_is_a_line() -> None:

@@ -25,9 +25,7 @@ def test_the_headline_numbers_are_those_worked_out_by_hand() -> None:
         "in-task": 10 / 12,
         "unknown": 1.0,
     }
-
-
-def test_the_number_of_threads_shown_is_whole_within_1_percent() -> None:
+    # the number of threads shown is whole within 1 %
     shown = [report_of(seconds(thread_cpu=whole), cluster_seconds=10.0).threads for whole in (39.61, 40.39, 39.59)]
     assert shown == pytest.approx([4, 4, 3.959])
 
@@ -44,6 +42,10 @@ def test_the_losses_are_those_worked_out_by_hand_and_the_largest_is_first() -> N
     assert losses[0].wall_seconds == 0.75
     assert losses[0].share == 3 / 17
     assert losses[0].money == pytest.approx(3 * 1.8 / 3600)
+    # there is no money without a price or without known threads
+    assert by_hand().money(3600) is None
+    assert by_hand(price_per_worker_hour=1.0, nthreads={}).money(3600) is None
+    assert by_hand(price_per_worker_hour=0.0).money(3600) == 0.0
 
 
 @given(several)
@@ -78,9 +80,3 @@ def test_a_report_without_work_has_no_efficiency_and_no_losses(report: Efficienc
     assert all(map(math.isnan, unknown))
     assert report.losses == ()
     assert report.thread_seconds == report.mean_threads == report.ideal_seconds == 0.0
-
-
-def test_there_is_no_money_without_a_price_or_without_known_threads() -> None:
-    assert by_hand().money(3600) is None
-    assert by_hand(price_per_worker_hour=1.0, nthreads={}).money(3600) is None
-    assert by_hand(price_per_worker_hour=0.0).money(3600) == 0.0

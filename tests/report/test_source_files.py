@@ -91,18 +91,13 @@ class Store:
 """
 
 
-def test_cells_are_called_as_ipythons_tracebacks_call_them(shell: Any) -> None:
-    shell.run_cell("import sys\nframe = sys._getframe()", store_history=True)
-    file = shell.user_ns["frame"].f_code.co_filename
-    assert cell_of(file) == "In[1]"
+def test_cells_and_lines_that_send_graphs_are_called_as_ipythons_tracebacks_call_them(shell: Any) -> None:
+    shell.user_ns["users_line"] = users_line
+    shell.run_cell("import sys\nline = users_line(frame := sys._getframe())", store_history=True)
+    assert shell.user_ns["line"] == ("In[1]:2", "line = users_line(frame := sys._getframe())")
+    assert cell_of(shell.user_ns["frame"].f_code.co_filename) == "In[1]"
     assert cell_of("etl.py") == "etl.py"
     assert [name for name, _ in typed_in()] == ["In[1]"]
-
-
-def test_a_line_that_sends_a_graph_is_that_of_its_cell(shell: Any) -> None:
-    shell.user_ns["users_line"] = users_line
-    shell.run_cell("import sys\nline = users_line(sys._getframe())", store_history=True)
-    assert shell.user_ns["line"] == ("In[1]:2", "line = users_line(sys._getframe())")
 
 
 def test_a_function_that_travelled_by_value_has_the_last_cell_that_defines_it(shell: Any) -> None:

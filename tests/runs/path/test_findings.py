@@ -55,6 +55,12 @@ def test_a_finding_saves_at_most_its_seconds_and_leaves_the_longest_chain() -> N
     unknown = first({"unattributed": 6.0})
     assert unknown.lines == ("Time that nothing recorded explains. 60 % of the critical path",)
     assert (unknown.saves_seconds, unknown.basis) == (None, Basis.UNKNOWN)
+    # event loops that spill are helped by memory
+    spilling = {one.kind: one for one, _ in found_in({"spill": 5.0, "worker-loop": 1.0, "report": 1.0})}
+    assert {one.advice for one in spilling.values()} == {spilling["path/spill"].advice}
+    # a prefix that has nearly all is named
+    assert headline_of({"compute-cpu": 6.5}) == "10 s; 65 % of the critical path is tasks of load that compute"
+    assert first({"compute-cpu": 9.0}).where == "`load`, 60 % of the critical path"
 
 
 def test_a_small_share_is_no_finding() -> None:
@@ -85,11 +91,6 @@ def test_the_limit_of_tasks_that_compute_is_named(floor, slots, longest, is_a, k
     assert headline_of(kinds, **changes) == f"10 s; 90 % of the critical path is tasks{limit}"
 
 
-def test_a_prefix_that_has_nearly_all_is_named() -> None:
-    assert headline_of({"compute-cpu": 6.5}) == "10 s; 65 % of the critical path is tasks of load that compute"
-    assert first({"compute-cpu": 9.0}).where == "`load`, 60 % of the critical path"
-
-
 def test_splitting_a_long_task_saves_no_more_than_the_slots_allow() -> None:
     long = first({"compute-cpu": 9.0}, longest_task_seconds=8.0)
     assert (long.saves_seconds, long.basis) == (6.0, Basis.BOUNDED)  # a quarter of it on each of four slots
@@ -114,11 +115,6 @@ def test_the_cause_of_busy_event_loops_is_named_if_known(busy: str) -> None:
     found = first(kinds, loop_causes={busy: 4.0})
     assert found.kind == (f"path/event-loop-{busy}" if busy else "path/event-loop")
     assert first(kinds, loop_causes={busy: 2.0}).kind == "path/event-loop", "half of it is not known"
-
-
-def test_event_loops_that_spill_are_helped_by_memory() -> None:
-    found = {one.kind: one for one, _ in found_in({"spill": 5.0, "worker-loop": 1.0, "report": 1.0})}
-    assert {one.advice for one in found.values()} == {found["path/spill"].advice}
 
 
 def test_every_kind_belongs_to_one_cause() -> None:

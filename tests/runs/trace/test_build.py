@@ -26,13 +26,19 @@ def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker():
     assert trace.tasks.nbytes.tolist() == [28]
 
 
-def test_a_worker_s_instants_are_converted_to_the_scheduler_s_clock():
+def test_instants_of_workers_and_clients_are_converted_to_the_scheduler_s_clock():
     same, apart = Scene(), Scene(offsets=(10**15, -(10**12)))
     for scene in (same, apart):
         scene.run("b", 1, scene.run("a", 0, scene.submit({"a": (), "b": ("a",)})))
     for key in "ab":
         assert instants(runs_of(apart.trace(), key)[0]) == instants(runs_of(same.trace(), key)[0])
-    assert [worker.clock_offset for worker in same.trace().workers] == [0, 0]
+    trace = same.trace(phases={"gather": [(30, 40)], "optimize": [(1, 2), (5, 6)]}, client="client")
+    assert [worker.clock_offset for worker in trace.workers] == [0, 0]
+    assert trace.phases.start.tolist() == [EPOCH + 1, EPOCH + 5, EPOCH + 30]
+    assert trace.phases.phase.tolist() == [0, 0, 2]
+    assert trace.clients == ("client",)
+    empty = Scene().trace()
+    assert {len(getattr(empty, name)) for name in ("tasks", "runs", "transitions", "transfers", "phases")} == {0}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +58,8 @@ def test_a_worker_s_instants_are_converted_to_the_scheduler_s_clock():
 def test_the_outcome_of_a_run_follows_from_its_end_and_its_cause(finish, kind, removed, outcome):
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
+    (running,) = runs_of(scene.trace(), "a")
+    assert (running["outcome"], running["reported"]) == (RunOutcome.RUNNING, MISSING)
     cause = scene.cause(kind)
     scene.move("a", "processing", finish, cause)
     if removed:
@@ -72,13 +80,6 @@ def test_a_run_released_before_its_worker_left_or_cut_off_by_it_is_cancelled_and
         (run,) = runs_of(scene.trace(), "a")
         assert run["outcome"] == RunOutcome.CANCELLED
         assert (run["reported"] == MISSING) == rows
-
-
-def test_a_run_that_has_not_ended_is_running():
-    scene = Scene()
-    scene.process("a", 0, scene.submit({"a": ()}))
-    (run,) = runs_of(scene.trace(), "a")
-    assert (run["outcome"], run["reported"]) == (RunOutcome.RUNNING, MISSING)
 
 
 def test_a_stolen_task_has_a_run_on_each_worker():
@@ -211,20 +212,6 @@ def test_transfers_and_messages_of_shuffles_are_in_the_order_of_their_ends():
     assert (trace.shuffled.sender.tolist(), trace.shuffled.receiver.tolist()) == ([1], [0])
     assert trace.shuffled.nbytes.tolist() == [7]
     assert [trace.keys[task] for task in trace.shuffled.task.tolist()] == ["barrier"]
-
-
-def test_the_client_s_phases_are_put_on_the_scheduler_s_clock():
-    scene = Scene()
-    scene.submit({"a": ()})
-    trace = scene.trace(phases={"gather": [(30, 40)], "optimize": [(1, 2), (5, 6)]}, client="client")
-    assert trace.phases.start.tolist() == [EPOCH + 1, EPOCH + 5, EPOCH + 30]
-    assert trace.phases.phase.tolist() == [0, 0, 2]
-    assert trace.clients == ("client",)
-
-
-def test_an_empty_recording_is_an_empty_trace():
-    trace = Scene().trace()
-    assert {len(getattr(trace, name)) for name in ("tasks", "runs", "transitions", "transfers", "phases")} == {0}
 
 
 def test_a_part_holds_the_runs_that_went_on_and_the_tasks_that_it_names():

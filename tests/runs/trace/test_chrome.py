@@ -84,6 +84,12 @@ def test_every_run_is_in_its_slot_on_its_worker(tmp_path: Path) -> None:
         for i in range(len(runs))
     ]
     assert sorted(found) == sorted(expected)
+    # a worker that joined long before does not stretch the view; and a name in gz is compressed
+    old = WorkerEvents.from_columns({"at": [trace.start - 10**15], "worker": [0], "change": [0]})
+    written = save_chrome(replace(trace, worker_events=old), tmp_path / "run.json.gz")
+    assert json.loads(gzip.decompress((tmp_path / "run.json.gz").read_bytes()))
+    first, slices = query(tmp_path / "run.json.gz", "select min(ts) from slice", COUNTS[0])
+    assert (first, slices) == ([[0]], [[written.slices + written.instants]])
 
 
 def test_an_arrow_leads_from_the_run_that_made_a_result_to_its_transfer(tmp_path: Path) -> None:
@@ -175,21 +181,6 @@ def test_a_task_that_seceded_gives_its_slot_to_the_next(tmp_path: Path) -> None:
     assert found == [[sum(worker.nthreads for worker in trace.workers)]]
     assert outside == [[int((trace.runs.seceded != MISSING).sum())]]
     assert faults == []
-
-
-def test_a_name_in_gz_is_compressed_and_perfetto_reads_it(tmp_path: Path) -> None:
-    written = save_chrome(tree(4), tmp_path / "run.json.gz")
-    assert json.loads(gzip.decompress((tmp_path / "run.json.gz").read_bytes()))
-    (slices,) = query(tmp_path / "run.json.gz", COUNTS[0])
-    assert slices == [[written.slices + written.instants]]
-
-
-def test_a_worker_that_joined_long_before_does_not_stretch_the_view(tmp_path: Path) -> None:
-    trace = tree(4)
-    old = WorkerEvents.from_columns({"at": [trace.start - 10**15], "worker": [0], "change": [0]})
-    save_chrome(replace(trace, worker_events=old), tmp_path / "run.json")
-    (first,) = query(tmp_path / "run.json", "select min(ts) from slice")
-    assert first == [[0]]
 
 
 def test_a_trace_is_written_with_its_own_critical_path(tmp_path: Path) -> None:

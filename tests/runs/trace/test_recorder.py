@@ -10,14 +10,11 @@ from dask_efficiency.runs.trace.schema import RunOutcome
 from tests.runs.trace.scenes import Scene, needs_of, runs_of
 
 
-def test_names_are_numbered_in_order_of_first_use():
+def test_names_are_numbered_in_order_of_first_use_too_many_are_one_and_long_ones_are_cut(monkeypatch):
     together, names = Names(), Names()
     for texts in (["b", "a", "b"], ["a", "b"], ["c", "a"], []):
         assert together.numbers(texts) == [names[text] for text in texts]
     assert together == names == {"b": 0, "a": 1, "c": 2}
-
-
-def test_too_many_names_are_one_and_long_ones_are_cut(monkeypatch):
     monkeypatch.setattr(module, "MAX_NAMES", 2)
     names = Names()
     assert names.numbers(map(str, range(5))) == [0, 1, 2, 2, 2]
@@ -41,6 +38,8 @@ def test_a_task_is_met_with_all_that_it_needs():
 
 def test_a_task_that_was_there_before_is_met_when_it_is_needed_and_read_when_it_moves():
     scene = Scene()
+    scene.move("before", "released", "forgotten", scene.cause("client-releases-keys"))
+    assert len(scene.trace().tasks) == 0, "it is only forgotten"
     scene.facts["oldest"] = ("old", "", (0, 0, 0), (), {})
     scene.facts["old"] = ("old", "", (0, 0, 1), ("oldest",), {})
     stimulus = scene.submit({"new": ("old",)})
@@ -50,12 +49,6 @@ def test_a_task_that_was_there_before_is_met_when_it_is_needed_and_read_when_it_
     trace = scene.trace()
     assert needs_of(trace, "old") == {"oldest"}
     assert trace.tasks.graph.tolist() == [0, MISSING, MISSING]
-
-
-def test_a_task_that_is_only_forgotten_is_not_recorded():
-    scene = Scene()
-    scene.move("before", "released", "forgotten", scene.cause("client-releases-keys"))
-    assert len(scene.trace().tasks) == 0
 
 
 def test_a_task_that_a_client_submits_again_belongs_to_the_first_graph():
