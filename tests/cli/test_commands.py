@@ -10,8 +10,6 @@ from click.testing import CliRunner, Result
 
 from dask_efficiency.cli import main
 from dask_efficiency.cli.commands import COMMANDS, GROUPS, LazyGroup, _is_installed
-from dask_efficiency.cli.inputs import _REPORT
-from dask_efficiency.report.files import FORMAT
 
 INSTALLED = [name for name, (home, _) in COMMANDS.items() if _is_installed(home)]
 
@@ -94,7 +92,3 @@ def test_help_imports_no_command_and_no_cluster() -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     homes = {home.partition(":")[0] for home, _ in COMMANDS.values()}
     assert not {*homes, "distributed", "dask", "numpy", "pandas", "rich"} & set(done.stderr.split())
-
-
-def test_a_saved_report_is_known_by_the_format_that_reports_have() -> None:
-    assert _REPORT == FORMAT

@@ -29,66 +29,63 @@ PLAIN = replace(
     loop_by="task-finished",
 )
 
-#: By kind and the first words of its advice, what must be so for it to be given.
-CASES = {
-    ("spill", "Persist less, or use results at once"): {"read_back": Amount(3 * 2**30, 3)},
-    **{
-        (f"thread-noncpu{cause}", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6}
-        for cause in ("", "/lock", "/unknown")
-    },
-    ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results"): {"gil_of_loops": 0.6},
-    ("thread-noncpu/gil", "Find which other threads run"): {"one_thread_each": True},
-    ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores"): {
-        "short_of_cores": True,
-        "gil_of_text": 0.2,
-    },
-    ("thread-noncpu/gil", "Use processes"): {"gil_of_text": 0.2},
-    ("thread-noncpu/core", "Give libraries' threads less to do"): {"libraries": 0.9, "threads": 16.0},
-    ("thread-noncpu/lock", "Give libraries' threads less to do"): {"libraries": 0.9},
-    ("thread-noncpu/core", "Find them: other processes use 40 %"): {"others": 0.4, "libraries": 0.9},
-    ("thread-noncpu/core", "Use fewer threads, or more cores: 16 threads share 2 cores."): {"threads": 16.0},
-    **{
-        (f"overhead{cause}", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1}
-        for cause in ("", "/event-loop", "/unknown")
-    },
-    ("idle", "Split or salt the key: the input of the longest task is 30 times"): {"larger_input": 30.0},
-    ("idle/parallelism", "Split or salt the key"): {"larger_input": 30.0, "longest_task": 0.6},
-    ("idle", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
-    ("idle/parallelism", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
-    ("idle", "More workers do not help: one chain of tasks is 90 %"): {"chain": 0.9, "longest_task": 0.1},
-    ("idle/parallelism", "More workers do not help: one chain of tasks is 90 %"): {"chain": 0.9},
-    ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
-    **{
-        (kind, "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task"): {
-            "held": HeldResult("load", "Client-7d24439e-e94a-11f1-8458-02fc00000001", 3.0 * 2**30, 0.6)
-        }
-        for kind in ("paused", "spill")
-    },
-    ("idle/round-trips", "Set distributed.scheduler.worker-saturation to 3.0, from 1.1: tasks take 5.0 ms"): {
-        "saturation": 1.1,
-        "saturation_needed": 3.0,
-        "task_seconds": 0.005,
-    },
-    ("idle/scheduler", "Do without it, or speed it up: it took 60 % of the scheduler's event loop, busy 90 %"): {
-        "loop_busy": 0.9,
-        "loop_share": 0.6,
-    },
-    ("idle/graph", "Do without it, or speed it up"): {"loop_busy": 0.9, "loop_share": 0.6},
+HELD = HeldResult("load", "Client-7d24439e-e94a-11f1-8458-02fc00000001", 3.0 * 2**30, 0.6)
+SMALL = {"saturation": 1.1, "saturation_needed": 3.0, "task_seconds": 0.005}
+SHARED = {"short_of_cores": True, "gil_of_text": 0.2}
+
+#: Kinds, the first words of their advice, and what must be so for it to be given.
+CURES = [
+    ("spill", "Persist less, or use results at once", {"read_back": Amount(3 * 2**30, 3)}),
+    ("thread-noncpu thread-noncpu/lock thread-noncpu/unknown", "Mostly, tasks wait for GPUs", {"gpu_waiting": 0.6}),
+    ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results", {"gil_of_loops": 0.6}),
+    ("thread-noncpu/gil", "Find which other threads run", {"one_thread_each": True}),
+    ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores", SHARED),
+    ("thread-noncpu/gil", "Use processes", {"gil_of_text": 0.2}),
+    ("thread-noncpu/core", "Give libraries' threads less to do", {"libraries": 0.9, "threads": 16.0}),
+    ("thread-noncpu/lock", "Give libraries' threads less to do", {"libraries": 0.9}),
+    ("thread-noncpu/core", "Find them: other processes use 40 %", {"others": 0.4, "libraries": 0.9}),
+    ("thread-noncpu/core", "Use fewer threads, or more cores: 16 threads share 2 cores.", {"threads": 16.0}),
+    (
+        "overhead overhead/event-loop overhead/unknown",
+        "Give workers more memory, or make partitions smaller",
+        {"spilling": 0.1},
+    ),
+    ("idle", "Split or salt the key: the input of the longest task is 30 times", {"larger_input": 30.0}),
+    ("idle/parallelism", "Split or salt the key", {"larger_input": 30.0, "longest_task": 0.6}),
+    ("idle idle/parallelism", "Split the task that took 60 % of the makespan", {"longest_task": 0.6}),
+    (
+        "idle idle/parallelism",
+        "More workers do not help: one chain of tasks is 90 %",
+        {"chain": 0.9, "longest_task": 0.1},
+    ),
+    ("idle/scheduler", "Import modules before the work", {"importing": 0.6, "task_seconds": 0.001}),
+    (
+        "paused spill",
+        "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task",
+        {"held": HELD},
+    ),
+    ("idle/round-trips", "Set distributed.scheduler.worker-saturation to 3.0, from 1.1: tasks take 5.0 ms", SMALL),
+    (
+        "idle/scheduler idle/graph",
+        "Do without it, or speed it up: it took 60 % of the scheduler's event loop, busy 90 %",
+        {"loop_busy": 0.9, "loop_share": 0.6},
+    ),
     (
         "idle/scheduler",
         "Use fewer and longer tasks: the scheduler was busy 90 % of the time, most with task-finished",
-    ): {"loop_busy": 0.9},
-    ("idle/parallelism", "Use fewer threads per worker, or run other work with fit"): {
-        "fills_workers": True,
-        "waited_for": "fit",
-    },
-    ("idle/parallelism", "Split the tasks of join, which all waited for"): {"waited_for": "join"},
-    ("idle", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
-    ("idle/parallelism", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
-    ("lost-worker", "Give workers more memory, or make partitions smaller"): {"lost_for_memory": 0.6},
-    ("recomputed", "Give workers more memory, or make partitions smaller"): {"lost_for_memory": 0.6},
-    ("unmeasured", "Workers were joining"): {"joining": True},
-}
+        {"loop_busy": 0.9},
+    ),
+    (
+        "idle/parallelism",
+        "Use fewer threads per worker, or run other work with fit",
+        {"fills_workers": True, "waited_for": "fit"},
+    ),
+    ("idle/parallelism", "Split the tasks of join, which all waited for", {"waited_for": "join"}),
+    ("idle idle/parallelism", "One task ran at a time on 4 threads", {"held_threads": 1.0, "threads": 4.0}),
+    ("lost-worker recomputed", "Give workers more memory, or make partitions smaller", {"lost_for_memory": 0.6}),
+    ("unmeasured", "Workers were joining", {"joining": True}),
+]
+CASES = {(kind, words): facts for kinds, words, facts in CURES for kind in kinds.split()}
 
 
 @pytest.mark.parametrize(("case", "facts"), CASES.items(), ids=[f"{kind}: {words}" for kind, words in CASES])

@@ -1,5 +1,7 @@
 """Workloads of the tests of paths on real clusters, and delays of a known time that are injected into them."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import time

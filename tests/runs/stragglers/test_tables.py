@@ -46,7 +46,7 @@ def test_missing_columns_switch_their_signals_off() -> None:
         ("start", "yesterday", "column 'start': .*expected numbers"),
     ],
 )
-def test_an_impossible_value_is_refused_with_its_row_and_a_missing_column_by_its_name(column, values, message):
+def test_an_impossible_value_and_a_missing_column_are_refused(column, values, message):
     with pytest.raises(TableError, match=message):
         run_of_table(tasks(3).assign(**{column: values}))
     for needed in ("worker", "prefix", "start", "stop"):

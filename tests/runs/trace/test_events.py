@@ -65,7 +65,7 @@ def test_a_counter_that_is_not_finite_is_left_out() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(MISSING, 3)), max_size=15))
-def test_no_two_intervals_of_a_lane_overlap_and_there_are_no_more_lanes_than_intervals_at_once(rows):
+def test_no_two_intervals_of_a_lane_overlap_and_no_lane_is_too_many(rows):
     start, length, wanted = (np.array([row[i] for row in rows], np.int64) for i in range(3))
     stop = start + length
     found = lanes(start, stop, wanted)

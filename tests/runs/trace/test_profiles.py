@@ -129,7 +129,7 @@ def test_damage_to_profiles_is_found(tmp_path: Path, profiles: Any, found: str) 
         load_trace(tmp_path / "bad.trace")
 
 
-def test_profiles_are_loaded_as_they_were_saved_and_no_more_than_a_recording_has(tmp_path, monkeypatch):
+def test_profiles_are_loaded_as_saved_and_no_more_than_a_recording_has(tmp_path, monkeypatch):
     save_trace(replace(tree(2), profiles=(replace(PROFILE, run=0),) * 3), tmp_path / "a.trace")
     profiles = (PROFILE, replace(PROFILE, run=0, content=bytes(range(256)) * 40))
     trace = replace(everything(), profiles=profiles)
