@@ -172,12 +172,6 @@ def address(client: Client) -> str:
 
 
 @pytest.mark.cluster
-def test_a_scheduler_without_the_plugin_differs_from_a_silent_one(client: Client) -> None:
-    for command in COMMANDS:
-        assert "client.register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(*command, address(client)))
-
-
-@pytest.mark.cluster
 def test_a_cluster_that_records_is_explained_and_judged(client: Client) -> None:
     client.register_plugin(EfficiencyPlugin(trace=True))
     client.gather(client.map(abs, range(-20, 0), pure=False))
@@ -189,7 +183,9 @@ def test_a_cluster_that_records_is_explained_and_judged(client: Client) -> None:
 
 
 @pytest.mark.cluster
-def test_of_a_cluster_that_does_not_record_the_live_findings_are_shown(client: Client) -> None:
+def test_without_the_plugin_it_is_asked_for_and_without_a_recording_the_live_findings_are_shown(client: Client) -> None:
+    for command in COMMANDS:
+        assert "client.register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(*command, address(client)))
     client.register_plugin(EfficiencyPlugin())
     output = " ".join(run("stragglers", address(client)).stdout.split())
     assert "None of 2 workers is slow." in output

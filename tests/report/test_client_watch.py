@@ -29,6 +29,9 @@ def test_phases_at_the_same_time_are_named_after_the_first_in_order():
     found = split_phases(intervals, start=0, stop=20 * SECOND)
     assert found == {"optimize": 1, "upload": 1, "schedule": 1, "run": 10, "gather": 1}
     assert list(found) == list(PHASES)
+    # An upload goes on until a graph is taken in: the first at 8, the second before the third's 20, the last never.
+    sent = [(0, 5), (10, 12), (30, 31)]
+    assert uploads_until_taken_in(sent, [(20, 25), (8, 9)]) == [(0, 8), (10, 20), (30, 31)]
 
 
 @given(
@@ -47,12 +50,6 @@ def test_every_instant_is_in_the_first_phase_that_goes_on_then(intervals, start,
                 expected[phase] += 1
                 break
     assert split_phases(intervals, start=start, stop=stop) == {phase: n / 1e9 for phase, n in expected.items()}
-
-
-def test_an_upload_goes_on_until_a_graph_is_taken_in():
-    # The first is taken in at 8, the second before the third graph's 20, the last never.
-    sent = [(0, 5), (10, 12), (30, 31)]
-    assert uploads_until_taken_in(sent, [(20, 25), (8, 9)]) == [(0, 8), (10, 20), (30, 31)]
 
 
 class FakeClient:

@@ -154,12 +154,10 @@ def test_tasks_of_which_each_worker_has_one_fill_workers(count: int, longest: fl
     one = skew(count=count, median_seconds=1.0, max_seconds=longest)
     assert facts_of(report_of(*workers, waited_for={"fit": 5}, skew={"fit": one})).fills_workers == fills
     assert not facts_of(report_of(workers[0], waited_for={"fit": 5}, skew={"fit": one})).fills_workers
-
-
-@pytest.mark.parametrize(("library", "fills"), [(4.0, True), (1.0, False), (0.0, False)])
-def test_tasks_with_threads_of_their_own_fill_workers(library: float, fills: bool) -> None:
-    whole = seconds(thread_cpu=4, library_threads=library)
-    assert facts_of(report_of(whole, by_prefix={"fit": whole}, waited_for={"fit": 5})).fills_workers == fills
+    # and tasks with threads of their own do
+    for library, own in ((4.0, True), (1.0, False), (0.0, False)):
+        whole = seconds(thread_cpu=4, library_threads=library)
+        assert facts_of(report_of(whole, by_prefix={"fit": whole}, waited_for={"fit": 5})).fills_workers == own
 
 
 def test_all_waited_for_one_prefix_only_where_it_was_most_of_the_time() -> None:
@@ -273,14 +271,11 @@ def test_every_bucket_every_cause_and_every_other_finding_is_explained(kind: str
     assert not any(")=" in line for line in lines)
 
 
-def test_a_cause_alone_is_enough_where_one_bucket_has_it() -> None:
+def test_a_cause_alone_is_enough_where_one_bucket_has_it_and_the_command_prints_the_section_or_the_kinds() -> None:
     assert explain("sleep") == explain("thread-noncpu/sleep")
     assert "`thread-noncpu/file`" not in explain("sleep")
     with pytest.raises(ValueError, match="'unknown' is several kinds; expected one of thread-noncpu/unknown, "):
         explain("unknown")
-
-
-def test_the_command_prints_the_section_or_the_kinds_that_there_are() -> None:
     result = CliRunner().invoke(main, ["explain", "spill"])
     assert (result.exit_code, result.stdout) == (0, f"{explain('spill')}\n")
     result = CliRunner().invoke(main, ["explain", "spil"])

@@ -98,11 +98,6 @@ def test_a_chain_goes_through_every_step_of_every_task_in_order() -> None:
     assert (found["compute-cpu"], found["compute-noncpu"]) == (pytest.approx(0.030), pytest.approx(0.030))
 
 
-def test_the_path_goes_through_the_input_that_arrived_last() -> None:
-    graph = Graph(["short", "long", "both"], [[], [], [0, 1]], [5 * MS, 50 * MS, MS], [1, 1, 1], {2})
-    assert set(critical_path(simulate(graph)).seconds_computing()) == {"long", "both"}
-
-
 def test_a_task_that_waits_for_a_slot_or_in_the_queue_comes_after_the_task_that_held_it() -> None:
     # Both are sent at once, as one more than there are threads may be.
     graph = Graph(["first", "second"], [[], []], [40 * MS, 5 * MS], [1, 1], {0, 1})
@@ -230,10 +225,12 @@ def test_time_next_to_missing_instants_is_unattributed(names: Any, run: Any, end
     assert path.seconds("kind")["unattributed"] == (last - first).sum() / 1e9
 
 
-def test_without_transitions_or_transfers_the_path_follows_the_inputs_that_came_last() -> None:
+def test_the_path_follows_the_inputs_that_came_last_also_without_transitions_or_transfers() -> None:
     trace = chain()
     path = critical_path(replace(trace, transitions=Transitions.empty()))
     assert path.seconds("kind") == critical_path(trace).seconds("kind")
     moved = critical_path(replace(SAMPLES["transfer-bound"](), transfers=Transfers.empty()))
     assert "transfer" not in moved.seconds("kind")
     assert tiles(moved)
+    graph = Graph(["short", "long", "both"], [[], [], [0, 1]], [5 * MS, 50 * MS, MS], [1, 1, 1], {2})
+    assert set(critical_path(simulate(graph)).seconds_computing()) == {"long", "both"}

@@ -28,7 +28,7 @@ def names(findings: list[SlowWorker]) -> list[str]:
     return [one.worker for one in findings]
 
 
-def test_a_worker_that_is_half_as_fast_is_found_with_its_effect() -> None:
+def test_a_worker_that_is_half_as_fast_is_found_with_its_effect_and_cause() -> None:
     [found] = find_stragglers(slowed(tasks(), "w03", 2.0))
     assert found.worker == "w03"
     assert found.seconds_lost is None, "a table does not have it"
@@ -38,6 +38,11 @@ def test_a_worker_that_is_half_as_fast_is_found_with_its_effect() -> None:
     assert found.evidence[0].signal == "duration"
     assert found.evidence[0].value == pytest.approx(2.0, rel=0.1)
     assert found.evidence[0].low <= found.evidence[0].peers <= found.evidence[0].high < 1.2
+    # The cause follows from the CPU time of its tasks.
+    assert found.cause is Cause.SLOW_CPU
+    waiting, unknown = slowed(tasks(), "w03", 2.0, cpu_too=False), slowed(tasks(), "w03", 2.0)
+    causes = [find_stragglers(run)[0].cause for run in (waiting, unknown.drop(columns="cpu_seconds"))]
+    assert causes == [Cause.CONTENTION, Cause.UNKNOWN]
 
 
 @pytest.mark.parametrize("workers", [3, 4, 8, 64])
@@ -157,13 +162,6 @@ def test_since_is_the_time_at_which_a_worker_became_slow() -> None:
     frame.loc[late, "stop"] = frame.start + (frame.stop - frame.start) * 2.5
     [found] = find_stragglers(frame)
     assert found.since == pytest.approx(half, rel=0.1)
-
-
-def test_the_cause_of_longer_tasks_follows_from_their_cpu_time() -> None:
-    causes = [find_stragglers(slowed(tasks(), "w01", 1.6, cpu_too=cpu_too))[0].cause for cpu_too in (False, True)]
-    assert causes == [Cause.CONTENTION, Cause.SLOW_CPU]
-    [unknown] = find_stragglers(slowed(tasks(), "w01", 1.6).drop(columns="cpu_seconds"))
-    assert unknown.cause is Cause.UNKNOWN
 
 
 @pytest.mark.parametrize(("column", "cause"), [("disk_seconds", Cause.DISK), ("transfer_seconds", Cause.NETWORK)])

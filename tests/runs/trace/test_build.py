@@ -14,9 +14,12 @@ def instants(run):
     return [run[name] for name in INSTANTS]
 
 
-def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker():
+def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker_of_which_the_later_counts():
     scene = Scene()
-    scene.run("a", 1, scene.submit({"a": ()}), slot=3, thread=99)
+    run_id = scene.process("a", 1, scene.submit({"a": ()}))
+    scene.send(1, scene.on_worker(1, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
+    scene.send(1, scene.on_worker(1, run_id, slot=3, thread=99))
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 1, 28)
     trace = scene.trace()
     (run,) = runs_of(trace, "a")
     assert (run["worker"], run["slot"], run["thread"], run["cpu_ns"]) == (1, 3, 99, 7)
@@ -135,17 +138,6 @@ def test_the_task_that_left_its_slot_is_named():
     scene.run("c", 0, stimulus, after=77)  # that one is not in the recording
     trace = scene.trace()
     assert [runs_of(trace, key)[0]["after"] for key in "abc"] == [MISSING, list(trace.keys).index("a"), MISSING]
-
-
-def test_the_later_of_two_rows_of_a_run_counts():
-    scene = Scene()
-    run_id = scene.process("a", 0, scene.submit({"a": ()}))
-    scene.send(0, scene.on_worker(0, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
-    scene.send(0, scene.on_worker(0, run_id, thread=4))
-    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
-    (run,) = runs_of(scene.trace(), "a")
-    assert run["thread"] == 4
-    assert run["stop"] != MISSING
 
 
 def test_a_lost_row_is_replaced_by_the_scheduler_s_message():
