@@ -168,7 +168,8 @@ def positions(html: str) -> list[dict[str, float]]:
     return found
 
 
-def test_signals_are_drawn_against_those_of_the_peers():
+def test_signals_have_names_and_are_drawn_against_those_of_the_peers():
+    assert SIGNAL_NAMES.keys() >= FINISHED.keys() | LIVE.keys()
     duration, share = positions(straggler_section(by_hand(stragglers=(SLOW,))))
     assert duration["left"] < duration["median"] < duration["right"] < duration["dot"]
     assert share["dot"] < share["left"] < share["median"] < share["right"]
@@ -180,10 +181,6 @@ def test_signals_are_drawn_against_those_of_the_peers():
     assert len(part.rows) == MAX_STRAGGLERS
     assert part.lines[-1] == f"the {MAX_STRAGGLERS} most certain of {3 * MAX_STRAGGLERS}:"
     assert len(positions(straggler_section(many))) == 2 * MAX_STRAGGLERS
-
-
-def test_every_signal_of_the_watch_has_a_name():
-    assert SIGNAL_NAMES.keys() >= FINISHED.keys() | LIVE.keys()
 
 
 @given(st.lists(anything(SlowWorker), min_size=1, max_size=4).map(tuple))

@@ -122,13 +122,11 @@ def waiting_for_a_slot() -> RunTrace:
 
 
 def test_an_input_may_be_late_by_as_long_as_its_task_waits_for_a_slot() -> None:
-    # a could end 20 ms later for c, but e, which follows on it, has only 10 to spare.
-    assert critical_path(waiting_for_a_slot()).slack().to_dict() == {"a-0": 0.01, "b-1": 0.0, "e-2": 0.01, "c-3": 0.0}
-
-
-def test_a_task_whose_slot_is_waited_for_has_no_more_slack_than_the_waiting_task() -> None:
-    # It takes the event loop 1 us to hand the slot on, which is no slack.
     trace = waiting_for_a_slot()
+    # a could end 20 ms later for c, but e, which follows on it, has only 10 to spare.
+    assert critical_path(trace).slack().to_dict() == {"a-0": 0.01, "b-1": 0.0, "e-2": 0.01, "c-3": 0.0}
+    # A task whose slot is waited for has no more slack than the waiting task: it takes the event loop 1 us to hand the
+    # slot on, which is no slack.
     executing = trace.runs.executing + np.where(trace.runs.after != MISSING, 1000, 0)
     path = critical_path(replace(trace, runs=replace(trace.runs, executing=executing)))
     assert path.slack()["b-1"] == 0.0

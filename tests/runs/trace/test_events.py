@@ -42,26 +42,23 @@ def test_hostile_names_are_only_names(tmp_path: Path) -> None:
     assert query(file, "select count(*) from slice", FAULTS) == [[[4]], []]
 
 
-def test_an_arrow_back_in_time_is_neither_written_nor_counted() -> None:
+def test_an_arrow_back_in_time_and_a_counter_that_is_not_finite_are_neither_written_nor_counted() -> None:
     file = io.BytesIO()
     events = TraceEvents(file, 0)
     late, early, nothing = WrittenSlice(1, 2, 50, 60), WrittenSlice(1, 3, 0, 10), WrittenSlice(1, 3, 70, 70)
     for source, target in ((late, early), (early, nothing), (nothing, late)):
         events.arrow(source, target, "a", "c")
     assert events.written.flows == 0
-    events.close()
-    assert json.loads(file.getvalue()) == {"displayTimeUnit": "ms", "traceEvents": []}  # an empty file is valid
-
-
-def test_a_counter_that_is_not_finite_is_left_out() -> None:
-    file = io.BytesIO()
-    events = TraceEvents(file, 0)
-    events.counter(1, 5, "memory", {"process": 1.0, "spilled": math.nan})
     events.counter(1, 5, "memory", {"process": math.inf})
+    events.counter(1, 5, "memory", {"process": 1.0, "spilled": math.nan})
     events.close()
     (event,) = json.loads(file.getvalue())["traceEvents"]
     assert event["args"] == {"process": 1.0}
     assert events.written.counters == 1
+    # an empty file is valid
+    file = io.BytesIO()
+    TraceEvents(file, 0).close()
+    assert json.loads(file.getvalue()) == {"displayTimeUnit": "ms", "traceEvents": []}
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(MISSING, 3)), max_size=15))

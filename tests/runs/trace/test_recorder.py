@@ -34,6 +34,11 @@ def test_a_task_is_met_with_all_that_it_needs():
     assert trace.tasks.graph.tolist() == [0, 0, 0]
     assert trace.tasks.wanted.all()
     assert trace.constraints == {task: {"retries": 2} for task in range(3)}
+    # one that a client submits again belongs to the first graph
+    scene.submit({"a": (), "d": ("a",)})
+    trace = scene.trace()
+    assert trace.tasks.graph.tolist() == [0, 0, 0, 1]
+    assert trace.stimuli.graph.tolist() == [0, 1]
 
 
 def test_a_task_that_was_there_before_is_met_when_it_is_needed_and_read_when_it_moves():
@@ -49,15 +54,6 @@ def test_a_task_that_was_there_before_is_met_when_it_is_needed_and_read_when_it_
     trace = scene.trace()
     assert needs_of(trace, "old") == {"oldest"}
     assert trace.tasks.graph.tolist() == [0, MISSING, MISSING]
-
-
-def test_a_task_that_a_client_submits_again_belongs_to_the_first_graph():
-    scene = Scene()
-    scene.submit({"a": ()})
-    scene.submit({"a": (), "b": ("a",)})
-    trace = scene.trace()
-    assert trace.tasks.graph.tolist() == [0, 1]
-    assert trace.stimuli.graph.tolist() == [0, 1]
 
 
 @given(st.integers(2, 30), st.integers(1, 60))
