@@ -1,7 +1,5 @@
 """What tests of the command line look at."""
 
-from __future__ import annotations
-
 from click.testing import Result
 
 

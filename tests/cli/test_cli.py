@@ -56,6 +56,7 @@ def test_a_saved_report_is_shown_as_text_json_page_and_copy(saved, tmp_path):
     assert "nightly" in page.read_text()
     shown("report", saved, "--save", copy)
     assert load_report(copy) == REPORT
+    assert shown("--version") == f"dask-efficiency, version {dask_efficiency.__version__}\n"
 
 
 def test_a_source_that_cannot_be_read_is_named_in_one_line(tmp_path):
@@ -94,21 +95,10 @@ def test_addresses_are_distinguished_from_files_and_urls(source, expected):
     assert is_address(source) == expected
 
 
-def test_a_scheduler_file_gives_its_address(tmp_path):
-    path = tmp_path / "scheduler.json"
-    path.write_text(json.dumps({"type": "Scheduler", "address": "tcp://10.0.0.1:8786", "workers": {}}))
-    found = look_at(str(path))
-    assert (found.kind, found.where) == (InputKind.SCHEDULER, "tcp://10.0.0.1:8786")
-
-
 def test_a_file_whose_name_looks_like_an_address_is_a_file(saved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.rename(saved, "host:8786")
     assert look_at("host:8786").kind is InputKind.REPORT
-
-
-def test_the_version_is_the_packages():
-    assert shown("--version") == f"dask-efficiency, version {dask_efficiency.__version__}\n"
 
 
 @pytest.mark.cluster

@@ -1,7 +1,5 @@
 """What the commands make of each kind of file, and of schedulers that answer or do not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket
@@ -68,16 +66,14 @@ def test_a_file_is_known_by_its_content() -> None:
         for name in names:
             assert look_at(name).kind is kind, name
             assert look_at(Path(name).absolute().as_uri()).kind is kind, name
+    assert look_at("scheduler").where == "tcp://127.0.0.1:1"
 
 
-def test_a_report_under_any_name_is_shown() -> None:
+def test_reports_and_tables_under_any_name_are_shown_and_judged() -> None:
     shown = run("report", "a-report")
     assert shown.exit_code == 0
     for name in ("report.json.gz", "report.json.zip", "compressed", Path("a-report").absolute().as_uri()):
         assert run("report", name).stdout == shown.stdout, name
-
-
-def test_tables_under_any_name_are_judged() -> None:
     for name in ("a-table", "table.csv.gz", "parquet", Path("a-table").absolute().as_uri()):
         assert "Worker w03, 1.98x as long" in run("stragglers", name).stdout, name
 
@@ -116,22 +112,19 @@ def test_the_right_command_is_named(command: str, error: str) -> None:
     assert error in fails_in_one_line(run(*command.split()))
 
 
-def test_compare_names_the_command_for_recorded_runs() -> None:
+def test_compare_names_the_command_for_recorded_runs_and_a_name_is_quoted_where_it_is_to_be_typed() -> None:
     result = run("compare", "a-report", "a-run")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "a-run is a recorded run" in result.stderr
     assert "expected saved reports; `critical-path` compares recorded runs by its --before" in result.stderr
+    transfer_bound().save("my run")
+    assert "`dask-efficiency critical-path 'my run'`" in fails_in_one_line(run("report", "my run"))
 
 
 @pytest.mark.parametrize("command", ["report", "critical-path", "stragglers"])
 @pytest.mark.parametrize("name", ["poem", "empty", "truncated", "nothing"])
 def test_a_file_of_no_kind_is_an_error_of_one_line(command: str, name: str) -> None:
     assert name in fails_in_one_line(run(command, name))
-
-
-def test_a_name_is_quoted_where_it_is_to_be_typed() -> None:
-    transfer_bound().save("my run")
-    assert "`dask-efficiency critical-path 'my run'`" in fails_in_one_line(run("report", "my run"))
 
 
 COMMANDS = [
@@ -155,10 +148,6 @@ def test_a_silent_scheduler_is_an_error_after_a_line_about_the_connection(comman
         result = run(*command, address, "--timeout", "300ms")
         assert f"no scheduler answered at {address} in 0.3 s" in fails_in_one_line(result)
         assert result.stderr.startswith(f"connecting to {address}, up to 0.3 s\n")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_default_time_to_answer_is_ten_seconds(command: list[str]) -> None:
     assert "How long a scheduler has to answer. [default: 10s]" in " ".join(run(*command, "--help").stdout.split())
     assert run(*command, "tcp://127.0.0.1:1", "--timeout", "never").exit_code == 2
     assert run(*command, "scheduler", "--timeout", "100ms").stderr.startswith("connecting to tcp://127.0.0.1:1, up to")
@@ -183,12 +172,6 @@ def address(client: Client) -> str:
 
 
 @pytest.mark.cluster
-def test_a_scheduler_without_the_plugin_differs_from_a_silent_one(client: Client) -> None:
-    for command in COMMANDS:
-        assert "client.register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(*command, address(client)))
-
-
-@pytest.mark.cluster
 def test_a_cluster_that_records_is_explained_and_judged(client: Client) -> None:
     client.register_plugin(EfficiencyPlugin(trace=True))
     client.gather(client.map(abs, range(-20, 0), pure=False))
@@ -200,7 +183,9 @@ def test_a_cluster_that_records_is_explained_and_judged(client: Client) -> None:
 
 
 @pytest.mark.cluster
-def test_of_a_cluster_that_does_not_record_the_live_findings_are_shown(client: Client) -> None:
+def test_without_the_plugin_it_is_asked_for_and_without_a_recording_the_live_findings_are_shown(client: Client) -> None:
+    for command in COMMANDS:
+        assert "client.register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(*command, address(client)))
     client.register_plugin(EfficiencyPlugin())
     output = " ".join(run("stragglers", address(client)).stdout.split())
     assert "None of 2 workers is slow." in output

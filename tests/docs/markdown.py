@@ -1,7 +1,5 @@
 """Pages in Markdown as the tests read them: headings, links and fenced blocks."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

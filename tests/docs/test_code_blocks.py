@@ -1,7 +1,5 @@
 """The code on the pages: Python runs, commands are taken by the command line, YAML can be read."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

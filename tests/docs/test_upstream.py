@@ -1,7 +1,5 @@
 """The patches for Dask are short, and each is on its page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import os
 import stat
@@ -24,21 +22,13 @@ def test_an_error_in_the_block_leaves_the_old_content_and_no_other_file(tmp_path
     assert os.listdir(tmp_path) in (["a"], [])
 
 
-def test_a_name_in_gz_is_compressed_when_asked_to_infer(tmp_path: Path) -> None:
+def test_a_name_in_gz_is_compressed_when_asked_to_infer_and_a_url_gets_its_options(tmp_path: Path) -> None:
     with writing(tmp_path / "a.gz", compression="infer") as file:
         file.write(b"text")
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"text"
     with writing(tmp_path / "b.gz") as file:
         file.write(b"text")
     assert (tmp_path / "b.gz").read_bytes() == b"text"
-
-
-def test_the_error_about_a_missing_folder_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="missing/a"), writing(tmp_path / "missing" / "a"):
-        pass
-
-
-def test_a_url_gets_its_options() -> None:
     with writing("memory://storage/a", skip_instance_cache=True) as file:
         file.write(b"1")
     assert fsspec.filesystem("memory").cat("/storage/a") == b"1"
@@ -49,6 +39,8 @@ def test_a_path_that_cannot_be_written_is_known_before(tmp_path: Path, monkeypat
         check_target(target)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         check_target(tmp_path / "none" / "new")
+    with pytest.raises(FileNotFoundError, match="missing/a"), writing(tmp_path / "missing" / "a"):
+        pass
     with pytest.raises(IsADirectoryError, match="expected a file"):
         check_target(tmp_path)
     monkeypatch.setattr(os, "access", lambda _place, _mode: False)
@@ -88,9 +80,7 @@ def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "after"), [(0o660, 0o600), (0o664, 0o644), (0o640, 0o600)])
-def test_a_file_that_keeps_no_owner_gives_no_new_right_to_read_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, after: int
-) -> None:
+def test_a_file_that_keeps_no_owner_gives_no_new_right_to_read_it(tmp_path, monkeypatch, mode, after):
     def chown(_file: int, _user: int, _group: int) -> None:
         raise PermissionError
 

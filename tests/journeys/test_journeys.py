@@ -1,7 +1,5 @@
 """What a stranger types in a journey stands on the pages that the journey names."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -22,29 +22,19 @@ def waited(**by_cause: float) -> EfficiencyReport:
     return report_of(whole, cluster_seconds=10.0, **by)
 
 
-#: One run; every one has a price.
-runs = st.builds(
-    report_of,
-    breakdowns,
-    breakdowns,
-    cluster_seconds=st.floats(0.001, 1e6),
-    by_prefix=st.dictionaries(st.sampled_from(["load", "sum", "<b>"]), breakdowns),
-    price_per_worker_hour=st.just(2.0),
-    nthreads=st.just({"w0": 2}),
-)
-
-#: The runs of one side.
-sides = st.lists(runs, min_size=1, max_size=3)
-
-#: The same with causes, which need not agree with the buckets.
 _by_cause = st.dictionaries(st.sampled_from(CAUSE_NAMES), st.integers(0, 10**15), max_size=8)
-explained_runs = st.builds(
-    report_of,
-    breakdowns,
-    breakdowns,
-    cluster_seconds=st.floats(0.001, 1e6),
-    causes_by_worker=st.fixed_dictionaries({"w0": _by_cause, "w1": _by_cause}),
-    price_per_worker_hour=st.just(2.0),
-    nthreads=st.just({"w0": 2}),
+_by_prefix = st.dictionaries(st.sampled_from(["load", "sum", "<b>"]), breakdowns)
+
+
+def _runs(**fields: Any) -> st.SearchStrategy[EfficiencyReport]:
+    """Any run of two workers; every one has a price."""
+    priced = {"price_per_worker_hour": st.just(2.0), "nthreads": st.just({"w0": 2})}
+    return st.builds(report_of, breakdowns, breakdowns, cluster_seconds=st.floats(0.001, 1e6), **priced, **fields)
+
+
+#: The runs of one side, and any; also with causes, which need not agree with the buckets.
+Side = list[EfficiencyReport]
+sides = st.lists(_runs(by_prefix=_by_prefix), min_size=1, max_size=3)
+explained_sides = st.lists(
+    _runs(causes_by_worker=st.fixed_dictionaries({"w0": _by_cause, "w1": _by_cause})), min_size=1, max_size=3
 )
-explained_sides = st.lists(explained_runs, min_size=1, max_size=3)

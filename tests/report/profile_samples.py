@@ -1,7 +1,5 @@
 """A report with causes and stacks, worked out by hand; and any consistent one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -29,6 +29,9 @@ def test_phases_at_the_same_time_are_named_after_the_first_in_order():
     found = split_phases(intervals, start=0, stop=20 * SECOND)
     assert found == {"optimize": 1, "upload": 1, "schedule": 1, "run": 10, "gather": 1}
     assert list(found) == list(PHASES)
+    # An upload goes on until a graph is taken in: the first at 8, the second before the third's 20, the last never.
+    sent = [(0, 5), (10, 12), (30, 31)]
+    assert uploads_until_taken_in(sent, [(20, 25), (8, 9)]) == [(0, 8), (10, 20), (30, 31)]
 
 
 @given(
@@ -47,12 +50,6 @@ def test_every_instant_is_in_the_first_phase_that_goes_on_then(intervals, start,
                 expected[phase] += 1
                 break
     assert split_phases(intervals, start=start, stop=stop) == {phase: n / 1e9 for phase, n in expected.items()}
-
-
-def test_an_upload_goes_on_until_a_graph_is_taken_in():
-    # The first is taken in at 8, the second before the third graph's 20, the last never.
-    sent = [(0, 5), (10, 12), (30, 31)]
-    assert uploads_until_taken_in(sent, [(20, 25), (8, 9)]) == [(0, 8), (10, 20), (30, 31)]
 
 
 class FakeClient:
@@ -83,13 +80,6 @@ class FakeClient:
 
     async def _gather(self, futures):
         return futures
-
-
-class OlderClient:
-    """A client of another release, without the names that are looked for."""
-
-    def get(self, dsk):
-        return dsk
 
 
 @pytest.fixture
@@ -126,7 +116,7 @@ def test_gathering_is_noted_even_where_it_fails(clock):
 
 def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, monkeypatch):
     client, typed = FakeClient(), tmp_path / "typed.py"
-    monkeypatch.setattr(client_watch, "is_the_users", lambda file: file == str(typed))
+    monkeypatch.setattr(client_watch, "is_the_users", lambda file: file.startswith(str(tmp_path)))
     _, report = observed(client)
     lines = ['client.compute("mean")', 'client.submit("f")', "for _ in range(3):", '    client.map("mean")']
     typed.write_text("\n".join(lines))
@@ -139,6 +129,16 @@ def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, m
         client.compute(f"graph {i}")
     assert len(report.lines) == MAX_GRAPHS
     assert client_watch.users_line(None) == ("", "")
+    # a long line is cut
+    long, text = tmp_path / "long.py", f"client.compute('long')  # {'x' * 300}"
+    long.write_text(text)
+    _, report = observed(client)
+    exec(compile(text, str(long), "exec"), {"client": client})
+    assert report.lines == {"long": {"long.py:1": text[:200]}}
+    # and a graph without a known line is not put down to the line of others
+    monkeypatch.setattr(client_watch, "is_the_users", lambda file: False)
+    client.compute("graph")
+    assert report.lines["graph"] == {"": ""}
 
 
 def test_a_bounded_number_of_lines_is_kept_per_graph_and_has_spans(monkeypatch):
@@ -150,23 +150,6 @@ def test_a_bounded_number_of_lines_is_kept_per_graph_and_has_spans(monkeypatch):
     assert [line in report.lines["mean"] for line in ("etl.py:99", "etl.py:100")] == [True, False]
     assert [sent["span"]["name"] for sent in client.sent[99:]] == [("report", "etl.py:99"), ("report",)]
     assert [bool(report.span_of(f"etl.py:{i}")) for i in (0, 99, 100)] == [True, True, False]
-
-
-def test_the_source_of_a_long_line_is_cut(tmp_path, monkeypatch):
-    client, typed = FakeClient(), tmp_path / "typed.py"
-    monkeypatch.setattr(client_watch, "is_the_users", lambda file: file == str(typed))
-    _, report = observed(client)
-    typed.write_text(f"client.compute('mean')  # {'x' * 300}")
-    exec(compile(typed.read_text(), str(typed), "exec"), {"client": client})
-    assert report.lines == {"mean": {"typed.py:1": typed.read_text()[:200]}}
-
-
-def test_graphs_without_a_known_line_are_not_put_down_to_the_line_of_others(monkeypatch):
-    client = FakeClient()
-    _, report = observed(client)
-    monkeypatch.setattr(client_watch, "is_the_users", lambda file: False)
-    client.compute("graph")
-    assert report.lines == {"graph": {"": ""}}
 
 
 def test_graphs_that_a_library_sends_from_the_event_loop_are_of_the_line_that_waits_for_it():
@@ -203,17 +186,13 @@ def test_graphs_of_each_line_have_a_span_of_their_own_in_the_reports(monkeypatch
     assert sent[0] == sent[2]
     assert len({span["ids"][-1] for span in sent}) == 3
     assert ClientPhases("report", "id").span_of("") == ""
-
-
-def test_the_users_own_span_stays():
-    client = FakeClient()
-    observed(client)
+    # the user's own span stays
     with dask.annotate(span={"name": ("mine",), "ids": ("1",)}, priority=3):
         client.compute("graph")
-    assert client.sent == [{"span": {"name": ("mine",), "ids": ("1",)}, "priority": 3}]
+    assert client.sent[-1] == {"span": {"name": ("mine",), "ids": ("1",)}, "priority": 3}
 
 
-def test_after_the_last_report_the_client_is_as_it_was():
+def test_after_the_last_report_the_client_is_as_it_was_whatever_names_it_has():
     client, other = FakeClient(), FakeClient()
     before = dict(client.__dict__)
     first, one = observed(client, "one")
@@ -236,14 +215,12 @@ def test_after_the_last_report_the_client_is_as_it_was():
     assert ClientObserver.of(client) is not first
     client.compute("graph")
     assert client.sent[-1] == {}
-
-
-def test_a_client_without_these_names_works_on():
-    client = OlderClient()
-    observer, report = observed(client)
-    assert client.get("graph") == "graph"
+    # a client of another release, without the names that are looked for, works on
+    older = type("OlderClient", (), {"get": lambda self, dsk: dsk})()
+    observer, report = observed(older)
+    assert older.get("graph") == "graph"
     observer.remove(report)
-    assert type(client) is OlderClient
+    assert type(older).__name__ == "OlderClient"
     assert report.intervals["upload"] == []
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.report.compare import Difference
-from tests.report.comparison_samples import sides
+from tests.report.comparison_samples import Side, sides
 from tests.report.samples import by_hand, report_of, seconds
 
 whole = st.lists(st.integers(0, 10**18), min_size=1, max_size=5).map(tuple)
@@ -22,6 +22,11 @@ def test_the_medians_of_an_odd_number_of_runs_are_runs_and_of_an_even_number_lie
     difference = Difference((1, 9, 4), (10, 2))
     assert (difference.before, difference.after, difference.change, difference.rise) == (4, 6, 2, 0.5)
     assert Difference((1.0, 2.0), (3.0,)).before == 1.5
+    # a change is within the spread up to the larger range of the sides
+    assert (Difference((10,), (10,)).within_spread, Difference((10,), (10,)).spread) == (False, None)
+    within = Difference((10, 12, 14), (14, 16, 16))
+    assert (within.spread, within.within_spread) == (4, True)
+    assert not Difference((10, 12, 14), (14, 17, 17)).within_spread
     # from nothing
     assert [Difference((was,), (now,)).rise for was, now in ((0, 3), (0, 0), (4, 0))] == [math.inf, 0, -1]
 
@@ -32,14 +37,6 @@ def test_whole_numbers_stay_whole_and_exact(before: tuple[int, ...], after: tupl
     assert isinstance(difference.before, int)
     assert min(before) <= difference.before <= max(before)
     assert difference.before + difference.change == difference.after
-
-
-def test_a_change_is_within_the_spread_up_to_the_larger_range_of_the_sides() -> None:
-    assert not Difference((10,), (10,)).within_spread
-    assert Difference((10,), (10,)).spread is None
-    assert Difference((10, 12, 14), (14, 16, 16)).spread == 4
-    assert Difference((10, 12, 14), (14, 16, 16)).within_spread
-    assert not Difference((10, 12, 14), (14, 17, 17)).within_spread
 
 
 def test_the_comparison_worked_out_by_hand() -> None:
@@ -68,9 +65,7 @@ def test_the_comparison_worked_out_by_hand() -> None:
 
 
 @given(sides, sides)
-def test_the_causes_add_up_to_lost_time_on_both_sides(
-    before: list[EfficiencyReport], after: list[EfficiencyReport]
-) -> None:
+def test_the_causes_add_up_to_lost_time_on_both_sides(before, after):
     found = compare(before, after)
     rest = found.not_by_cause
     assert sum(cause.time.before for cause in found.causes) + rest[0] == found.lost.before
@@ -83,7 +78,7 @@ def test_the_causes_add_up_to_lost_time_on_both_sides(
 
 
 @given(sides)
-def test_runs_compared_with_themselves_are_the_same(side: list[EfficiencyReport]) -> None:
+def test_runs_compared_with_themselves_are_the_same(side: Side) -> None:
     found = compare(side, side)
     assert found.is_same
     assert not found.loses_more(0)
@@ -92,19 +87,11 @@ def test_runs_compared_with_themselves_are_the_same(side: list[EfficiencyReport]
 
 
 @given(sides, sides)
-def test_swapping_the_sides_turns_every_change_around(
-    before: list[EfficiencyReport], after: list[EfficiencyReport]
-) -> None:
+def test_swapping_the_sides_turns_every_change_around(before, after):
     there, back = compare(before, after), compare(after, before)
     assert there.lost.change == -back.lost.change
     assert {c.bucket: c.time.change for c in there.causes} == {c.bucket: -c.time.change for c in back.causes}
     assert there.is_same == back.is_same
-
-
-def test_a_prefix_that_one_of_the_runs_before_has_is_not_new() -> None:
-    has = report_of(seconds(thread_cpu=3), by_prefix={"x": seconds(thread_cpu=1)})
-    lacks = report_of(seconds(thread_cpu=3))
-    assert not compare([lacks, has, lacks], has).by_prefix["x"].is_new
 
 
 def test_medians_that_do_not_add_up_leave_the_rest_in_sight() -> None:
@@ -113,6 +100,9 @@ def test_medians_that_do_not_add_up_leave_the_rest_in_sight() -> None:
     found = compare(before, before[0])
     assert found.lost.before == 10_000_000_000
     assert found.not_by_cause == (10_000_000_000, 0)
+    # a prefix that one of the runs before has is not new
+    has, lacks = (report_of(seconds(thread_cpu=3), by_prefix=by) for by in ({"x": seconds(thread_cpu=1)}, {}))
+    assert not compare([lacks, has, lacks], has).by_prefix["x"].is_new
 
 
 def test_the_allowed_rise_is_exact() -> None:

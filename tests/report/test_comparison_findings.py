@@ -4,7 +4,7 @@ from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.report.comparison_findings import caveats, excess, find, format_rise, headline
 from dask_efficiency.report.kinds import KINDS
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis
-from tests.report.comparison_samples import explained_sides, run, sides, waited
+from tests.report.comparison_samples import Side, explained_sides, run, sides, waited
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
 
 
@@ -25,19 +25,20 @@ def test_a_loss_that_grew_is_a_finding_with_its_prefix_and_a_bound_of_the_saving
     assert (less.lost_seconds, less.saves_seconds) == (0.0, None)
 
 
-def test_a_prefix_is_named_only_if_most_of_the_change_is_in_it() -> None:
+def test_a_prefix_is_named_harmlessly_and_only_if_most_of_the_change_is_in_it() -> None:
     after = run(thread_cpu=9, spill=4, prefixes={"a": seconds(spill=2), "b": seconds(spill=2)})
     assert "mostly" not in found(run(thread_cpu=9), after)[0]
+    for name in HOSTILE_NAMES:
+        (line,) = found(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)}))
+        assert line.isprintable()
+        assert "mostly in" in line
 
 
-def test_new_and_gone_losses_are_called_so_the_larger_first() -> None:
+def test_new_and_gone_losses_are_called_so_the_larger_first_and_causes_stand_in_place_of_their_bucket() -> None:
     assert found(run(thread_cpu=9, spill=10), run(thread_cpu=9, idle=11)) == [
         "New: threads idle: saves up to 5.5 s. 0.0 -> 11.0 thread-seconds",
         "Gone: spilling to disk. 10.0 -> 0.0 thread-seconds",
     ]
-
-
-def test_causes_stand_in_place_of_their_bucket() -> None:
     assert found(waited(gil=8, file=2), waited(core=9, file=2)) == [
         "New: waiting for a core: saves up to 4.3 s. 0.0 -> 9.0 thread-seconds, mostly in clean",
         "Gone: waiting for the GIL. 8.0 -> 0.0 thread-seconds, mostly in clean",
@@ -66,17 +67,15 @@ def test_less_than_3_percent_of_the_wall_clock_is_no_finding() -> None:
     assert len(found(run(thread_cpu=9), run(thread_cpu=9, spill=0.29))) == 1
     elsewhere = {"window_seconds": 20.0}
     assert found(run(thread_cpu=9, fields=elsewhere), run(thread_cpu=9, spill=0.29, fields=elsewhere)) == []
+    # nor are time that was not measured, and a change between runs without runtimes
+    assert found(run(thread_cpu=5, unmeasured=15), run(thread_cpu=20)) == []
+    assert found(run(0.0, thread_cpu=5, spill=1), run(thread_cpu=5, spill=9)) == []
 
 
 def test_only_changes_beyond_the_spread_of_the_runs_are_findings() -> None:
     before = [run(thread_cpu=9, spill=spill, failed=1) for spill in (2, 5, 9)]
     (grown,) = found(before, run(thread_cpu=9, spill=8, failed=2))
     assert grown.startswith("Grown: tasks failed: ")
-
-
-def test_unmeasured_time_and_runs_without_runtimes_have_no_findings() -> None:
-    assert found(run(thread_cpu=5, unmeasured=15), run(thread_cpu=20)) == []
-    assert found(run(0.0, thread_cpu=5, spill=1), run(thread_cpu=5, spill=9)) == []
 
 
 def test_the_time_of_the_client_and_without_workers_are_findings() -> None:
@@ -88,9 +87,7 @@ def test_the_time_of_the_client_and_without_workers_are_findings() -> None:
 
 
 @given(sides | explained_sides, sides | explained_sides)
-def test_headline_and_findings_of_any_comparison_keep_their_bounds(
-    before: list[EfficiencyReport], after: list[EfficiencyReport]
-) -> None:
+def test_headline_and_findings_of_any_comparison_keep_their_bounds(before, after):
     found = compare(before, after)
     assert all(text.isprintable() for text in (headline(found), *found.caveats))
     assert 0 < len(headline(found)) <= MAX_HEADLINE
@@ -105,13 +102,6 @@ def test_headline_and_findings_of_any_comparison_keep_their_bounds(
 
 def test_every_title_of_a_report_has_room_for_the_word_of_its_change() -> None:
     assert max(len(kind.title) for kind in KINDS.values()) <= MAX_TITLE - len("Grown: ")
-
-
-def test_a_prefix_is_named_harmlessly() -> None:
-    for name in HOSTILE_NAMES:
-        (line,) = found(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)}))
-        assert line.isprintable()
-        assert "mostly in" in line
 
 
 def test_the_headline_compares_runtime_and_lost_time() -> None:
@@ -137,10 +127,12 @@ def test_a_change_within_the_spread_of_the_runs_is_called_so() -> None:
     ):
         runs = [run(wall, thread_cpu=9, spill=spill) for wall, spill in zip(walls, spills, strict=True)]
         assert headline(compare(runs, run(12, thread_cpu=9, spill=4))) == text
+    over = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the spread of the runs)"
+    assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))) == over
 
 
 @given(sides)
-def test_runs_compared_with_themselves_show_no_difference(side: list[EfficiencyReport]) -> None:
+def test_runs_compared_with_themselves_show_no_difference(side: Side) -> None:
     assert headline(compare(side, side)).startswith(("No difference", "Nothing to compare"))
     assert find(compare(side, side)) == ()
 
@@ -151,33 +143,18 @@ def test_a_rise_is_signed_and_short() -> None:
     assert [format_rise(rise) for rise in rises] == expected
 
 
-def test_the_excess_over_a_limit_may_be_within_the_spread() -> None:
-    text = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the spread of the runs)"
-    assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))) == text
-
-
-def test_alike_runs_have_no_caveats() -> None:
-    assert caveats(compare(run(thread_cpu=9, spill=1), run(thread_cpu=9, spill=8))) == ()
-
-
-def test_other_workers_work_prices_and_notes_are_caveats() -> None:
+def test_other_workers_work_prices_notes_and_time_without_an_account_are_caveats() -> None:
     fields = {"nthreads": {"w0": 4}, "price_per_worker_hour": 2.5, "notes": ("a\x1bb",)}
     found = "\n".join(caveats(compare(run(thread_cpu=9), run(thread_cpu=12, fields=fields))))
     assert "0 -> 4 threads" in found
     assert "useful time differs" in found
     assert "not the same in all runs: none, 2.5" in found
     assert r"after: a\x1bb" in found
-
-
-def test_unmeasured_and_running_time_are_caveats() -> None:
-    found = compare(run(thread_cpu=98, unmeasured=2), run(thread_cpu=98, running=98))
-    assert caveats(found) == (
+    assert caveats(compare(run(thread_cpu=9, spill=1), run(thread_cpu=9, spill=8))) == ()
+    assert caveats(compare(run(thread_cpu=98, unmeasured=2), run(thread_cpu=98, running=98))) == (
         "before, 2.0 % of the time was not measured: there is no comparing that part",
         "after, 50 % of the time was in tasks that had not ended",
     )
-
-
-def test_runs_of_one_side_with_other_threads_are_a_caveat() -> None:
     one, other = (run(thread_cpu=9, fields={"nthreads": {"w0": n}}) for n in (2, 4))
     assert any("did not all have the same" in text for text in caveats(compare([one, other, other], other)))
 

@@ -2,9 +2,9 @@ from decimal import Decimal
 
 from hypothesis import given
 
-from dask_efficiency import EfficiencyReport, compare
+from dask_efficiency import compare
 from dask_efficiency.report.comparison_table import NOT_BY_CAUSE, ComparisonRow, comparison_table
-from tests.report.comparison_samples import explained_sides, sides, waited
+from tests.report.comparison_samples import Side, explained_sides, sides, waited
 from tests.report.samples import by_hand, report_of, seconds
 
 
@@ -16,7 +16,7 @@ COLUMNS = ("before", "after", "change", "wall_change", "percent_before", "percen
 
 
 @given(sides | explained_sides, sides | explained_sides)
-def test_every_column_adds_up_and_every_row(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
+def test_every_column_adds_up_and_every_row(before: Side, after: Side) -> None:
     table = comparison_table(compare(before, after))
     for column in COLUMNS:
         causes = sum(figure(row, column) for row in table.causes)
@@ -43,18 +43,10 @@ def test_causes_stand_below_their_bucket_the_largest_change_first() -> None:
         ("total", "15.1", "19.1", "+4.0"),
     ]
     assert table.sums == (4, 6)
-
-
-def test_causes_that_one_run_does_not_know_are_not_shown() -> None:
+    # none are shown that one run does not know
     known, unknown = waited(gil=4), report_of(seconds(thread_cpu=10, thread_noncpu=4))
     assert comparison_table(compare(known, unknown)).parts == {}
     assert [*comparison_table(compare(known, report_of(seconds(thread_cpu=10)))).parts] == ["thread-noncpu"]
-
-
-def test_medians_of_causes_have_their_rest_below_the_bucket() -> None:
-    runs = [waited(**{cause: 10.0}) for cause in ("gil", "core", "lock")]
-    parts = comparison_table(compare(runs, runs[0])).parts["thread-noncpu"]
-    assert [(part.label, part.before, part.after) for part in parts][-1] == (NOT_BY_CAUSE, "10.0", "0.0")
 
 
 def test_the_table_worked_out_by_hand() -> None:
@@ -67,14 +59,12 @@ def test_the_table_worked_out_by_hand() -> None:
     assert table.running == ComparisonRow("running", "0.0", "1.0", "+1.0", "", "+0.25", "", "", "")
     assert table.total == ComparisonRow("total", "12.0", "20.0", "+8.0", "", "+1.00", "100.0", "100.0", "")
     assert table.sums == (1, 4)
-
-
-def test_money_is_that_of_each_sides_price() -> None:
     # 3600 thread-seconds of a worker with two threads: 1 at 2 an hour, 1.5 at 3 an hour
-    hour = seconds(spill=3600)
-    before = report_of(hour, price_per_worker_hour=2.0, nthreads={"w0": 2})
-    after = report_of(hour, price_per_worker_hour=3.0, nthreads={"w0": 2})
-    assert comparison_table(compare(before, after)).lost.money_change == "+0.50"
+    priced = (report_of(seconds(spill=3600), price_per_worker_hour=price, nthreads={"w0": 2}) for price in (2.0, 3.0))
+    assert comparison_table(compare(*priced)).lost.money_change == "+0.50"
+    # a sum of minutes is in seconds, so that changes can be seen
+    minutes = comparison_table(compare(report_of(seconds(spill=150)), report_of(seconds(spill=150.4))))
+    assert (minutes.thread_scale.unit, minutes.lost.change) == ("s", "+0.4")
 
 
 def test_several_runs_have_a_spread_and_the_rest_of_their_medians_a_row() -> None:
@@ -84,14 +74,12 @@ def test_several_runs_have_a_spread_and_the_rest_of_their_medians_a_row() -> Non
     assert (rest.before, rest.after, rest.change, rest.spread) == ("10.0", "0.0", "-10.0", "")
     assert (table.lost.before, table.lost.after, table.lost.spread) == ("10.0", "10.0", "0.0")
     assert next(row for row in table.causes if row.label == "spill").spread == "10.0"
+    runs = [waited(**{cause: 10.0}) for cause in ("gil", "core", "lock")]
+    parts = comparison_table(compare(runs, runs[0])).parts["thread-noncpu"]
+    assert [(part.label, part.before, part.after) for part in parts][-1] == (NOT_BY_CAUSE, "10.0", "0.0")
 
 
 def test_without_runtimes_or_prices_there_is_nothing_to_show_of_them() -> None:
     table = comparison_table(compare(by_hand(cluster_seconds=0.0), by_hand()))
     assert (table.wall_scale, table.money_scale) == (None, None)
     assert {row.wall_change + row.money_change for row in table.rows} == {""}
-
-
-def test_a_sum_of_minutes_is_shown_in_seconds_so_that_changes_can_be_seen() -> None:
-    table = comparison_table(compare(report_of(seconds(spill=150)), report_of(seconds(spill=150.4))))
-    assert (table.thread_scale.unit, table.lost.change) == ("s", "+0.4")

@@ -49,22 +49,17 @@ def test_a_stack_is_put_down_to_the_users_innermost_line_and_its_callee() -> Non
     assert blamed(ARROW) == ARROW[0]
     assert blamed((*LOOP, ARROW[0])) == ARROW[0]
     assert blamed(()) == NOWHERE
-
-
-def test_a_decorators_wrapper_is_no_callee() -> None:
-    # as pandas has it
+    # a function that travels by value is the user's own unless it may be a library's
+    update = Frame("Booster.update", "/usr/lib/python3.12/site-packages/xgboost/core.py", 2051)
+    own = Frame("clean", "<dynamic-code>", 9)
+    assert blamed((own, update)) == Frame("Booster.update", "<dynamic-code>", 9)
+    assert blamed((own._replace(function="train.<locals>.fn"), update)) == update
+    # a decorator's wrapper is no callee; as pandas has it
     wrapper = Frame("forbid_nonstring_types.<locals>._forbid.<locals>.wrapper", f"{PANDAS}/accessor.py", 137)
     assert blamed((CLEAN, wrapper, *UPPER[1:])).function == "StringMethods.upper"
     assert blamed((CLEAN, wrapper)).function == wrapper.function
     own = Frame("make.<locals>.clean", ETL, 9)
     assert blamed((wrapper, own)) == own
-
-
-def test_a_function_that_travels_by_value_is_the_users_own_unless_it_may_be_a_librarys() -> None:
-    update = Frame("Booster.update", "/usr/lib/python3.12/site-packages/xgboost/core.py", 2051)
-    own = Frame("clean", "<dynamic-code>", 9)
-    assert blamed((own, update)) == Frame("Booster.update", "<dynamic-code>", 9)
-    assert blamed((own._replace(function="train.<locals>.fn"), update)) == update
 
 
 def test_code_that_runs_as_a_module_is_imported_is_an_import() -> None:

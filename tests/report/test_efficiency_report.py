@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 from distributed import Client
@@ -45,9 +42,7 @@ def test_a_report_keeps_the_twenty_longest_tasks_of_a_trace(monkeypatch: pytest.
     ],
     ids=range(5),
 )
-def test_anything_but_a_file_and_a_client_is_refused(
-    given: list[Any], named: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_anything_but_a_file_and_a_client_is_refused(given, named, message, monkeypatch):
     monkeypatch.setattr(Client, "__repr__", lambda client: "<Client>")
     with pytest.raises(TypeError, match=re.escape(message)):
         module.efficiency_report(*given, **named)

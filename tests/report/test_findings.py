@@ -1,7 +1,5 @@
 """Headline and findings of a report."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -121,18 +119,20 @@ def test_any_report_has_a_headline_and_findings_that_keep_their_bounds(report: E
             assert one.saves_interval is None or one.saves_interval[1] <= most
 
 
-def test_losses_are_findings_with_the_line_and_the_cure() -> None:
+def test_losses_are_findings_with_the_line_the_cure_and_a_bound_of_the_saving() -> None:
     found = first(waiting_for_the_gil())
     assert (found.kind, found.title) == ("thread-noncpu/gil", "Waiting for the GIL")
     assert (found.where, found.basis) == ("tasks of clean", Basis.BOUNDED)
     assert found.advice.endswith(".")
     assert found.page == "docs/buckets.md#thread-noncpu-gil"
-
-
-def test_a_bound_is_the_lost_time_of_the_threads_and_no_more_than_the_ideal_leaves() -> None:
+    # A bound is the lost time of the threads, and no more than the ideal leaves.
     report = of_ten_seconds(seconds(thread_cpu=8, idle=12), cores=1.0)
     assert first(report).saves_seconds == 2.0  # 8 s of CPU on one core
     assert first(replace(report, cores=8.0)).saves_seconds == 6.0  # 12 thread-s of two threads
+    assert find(replace(report, cluster_seconds=math.nan)) == ()
+    (gpus,) = (one for one in find(with_gpus()) if one.kind == "gpu-idle")
+    assert gpus.saves_seconds is None
+    assert gpus.where.endswith("of the time")
 
 
 def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
@@ -215,17 +215,6 @@ def test_results_that_were_made_again_are_a_finding_with_their_share_of_all_time
     # a damaged file, whose workers held no slot
     none_held = replace(report, by_worker={"w0": seconds(idle=20)})
     assert next(one for one in find(none_held) if one.kind == "repeats").saves_seconds == 10.0
-
-
-def test_idle_gpus_are_a_finding_without_a_saving() -> None:
-    (found,) = [one for one in find(with_gpus()) if one.kind == "gpu-idle"]
-    assert found.saves_seconds is None
-    assert found.where.endswith("of the time")
-    assert find(with_gpus())[-1] is not find(with_gpus())[0] or len(find(with_gpus())) == 1
-
-
-def test_without_a_wall_clock_there_are_no_findings() -> None:
-    assert find(report_of(seconds(thread_cpu=1, spill=9), cluster_seconds=math.nan)) == ()
 
 
 @pytest.mark.parametrize("name", [file.name.partition(".")[0] for file in sorted(RECORDED.glob("*.known.json"))])

@@ -41,19 +41,17 @@ def test_by_line_useful_time_has_its_lines_as_well() -> None:
     assert nowhere.file == ""
     assert frame.line.isna().sum() == (frame.file == "").sum() == 8
     assert frame.thread_seconds.sum() == pytest.approx(28.0)
-
-
-def test_a_report_without_samples_has_frames_too() -> None:
+    # a report without samples has frames, too
     assert list(report_of().to_frame("line").columns)[-1] == "thread_seconds"
     assert set(by_hand().to_frame("cause").cause) == {"", "unknown"}
 
 
-def test_another_table_is_refused_by_name() -> None:
+def test_lost_workers_and_skew_are_tables_and_another_is_refused_by_name() -> None:
+    frame = report_of(skew={"join": skew(), "sum": skew(count=9)}).to_frame("skew")
+    assert (list(frame.index), list(frame["count"])) == (["join", "sum"], [200, 9])
+    assert dict(frame.loc["join"]) == asdict(skew())
     with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'scheduler', 'finding' or 'lost-worker'"):
         profiled().to_frame("file")
-
-
-def test_lost_workers_are_a_table() -> None:
     lost = LostWorker("a", "killed by SIGKILL", False, 5_000_000_000, {"train": 4_000_000_000}, 2_000_000_000, 3)
     frame = report_of(lost_workers=(lost,)).to_frame(by="lost-worker")
     assert list(frame.index) == ["a"]
@@ -82,13 +80,6 @@ def test_by_worker_prefix_or_bucket_each_bucket_with_time_has_its_seconds() -> N
     by_bucket = report.to_frame("bucket")
     assert dict(by_bucket["thread_seconds"]) == dict(report.breakdown)
     assert by_bucket["share"].sum() == pytest.approx(1.0)
-
-
-def test_a_frame_of_skew_has_a_row_for_each_prefix() -> None:
-    frame = report_of(skew={"join": skew(), "sum": skew(count=9)}).to_frame("skew")
-    assert list(frame.index) == ["join", "sum"]
-    assert list(frame["count"]) == [200, 9]
-    assert dict(frame.loc["join"]) == asdict(skew())
 
 
 @pytest.mark.parametrize(

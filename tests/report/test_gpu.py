@@ -30,13 +30,9 @@ def test_a_gpu_or_a_refusal_makes_a_summary() -> None:
     assert summary({}) is None
     assert summary({"a": GpuTotals()}) is None
     assert of(a=GpuTotals(description="CUDA 11.8 is too old")).refused == {"CUDA 11.8 is too old": ("a",)}
-
-
-def test_the_time_that_a_meter_saw_before_it_failed_counts() -> None:
+    # the time that a meter saw before it failed counts
     found = of(a=replace(device("x", 4, 0, 6), meter="none", description="CUPTI failed"))
-    assert found.elapsed == 10
-    assert found.meters == {}
-    assert found.refused == {"CUPTI failed": ("a",)}
+    assert (found.elapsed, found.meters, found.refused) == (10, {}, {"CUPTI failed": ("a",)})
 
 
 def test_the_factors_by_hand() -> None:
@@ -44,10 +40,8 @@ def test_the_factors_by_hand() -> None:
     found = of(a=device("x", 40, 10, 50), b=device("y", 20, 0, 80))
     assert found.factors == pytest.approx({"load balance": 0.75, "communication": 0.8, "orchestration": 0.5})
     assert found.parallel_efficiency == pytest.approx(0.3)
-
-
-def test_a_device_that_was_watched_for_less_time_counts_for_less() -> None:
-    # it ran kernels all of its 10 s, the other for 10 of 90 s: the mean is 20 of 100 s, the largest share is 1
+    # One that was watched for less time counts for less: it ran kernels all of its 10 s, the other for 10 of 90 s. The
+    # mean is 20 of 100 s, the largest share is 1.
     found = of(a=device("x", 10, 0, 0), b=device("y", 10, 0, 80))
     assert found.factors == pytest.approx({"load balance": 0.2, "communication": 1, "orchestration": 1})
     # devices that only copied are not out of balance
@@ -93,12 +87,10 @@ def test_kernels_of_a_name_and_prefix_are_added_up_over_the_workers() -> None:
     assert found is not None
     kernels = [(1500, 5 * SECOND), (500, 600_000_000), (20, 400_000_000)]
     assert [(row.launches, row.ns) for row in found.kernels] == kernels
-
-
-def test_the_row_of_other_kernels_comes_last_whatever_its_size() -> None:
+    # the row of others comes last whatever its size
     rows = (KernelTotals("p", "(other)", 9, 900), KernelTotals("", "(other)", 1, 100), KernelTotals("p", "k", 1, 1))
-    assert [row.name for row in of(a=gpu_totals(kernels=rows)).kernels] == ["k", "(other)"]
-    assert of(a=gpu_totals(kernels=rows)).kernels[-1].ns == 1000
+    named, others = of(a=gpu_totals(kernels=rows)).kernels
+    assert (named.name, others.name, others.ns) == ("k", "(other)", 1000)
 
 
 def test_a_gpu_is_called_by_its_model_and_the_beginning_of_its_uuid() -> None:

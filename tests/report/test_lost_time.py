@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import CAUSE_NAMES, Breakdown, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_NAMES, Bucket
 from dask_efficiency.report.lost_time import CauseLoss, LostTimeRow, largest_loss, loss_cells, lost_time, why_not_known
-from tests.report.samples import SECOND, breakdowns, by_hand, causes, report_of, reports, seconds, waiting_for_the_gil
+from tests.report.samples import SECOND, breakdowns, by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 
 def test_the_table_of_the_report_worked_out_by_hand() -> None:
@@ -43,14 +42,11 @@ def test_causes_stand_below_their_bucket_and_add_up_to_it_in_every_column() -> N
     ]
     assert table.row_of("overhead", "event-loop").thread_time == "2.4"
     assert table.row_of("overhead").thread_time == "3.0"
-
-
-def test_a_single_small_cause_keeps_its_name_and_a_bucket_of_small_ones_has_no_rows() -> None:
-    waiting = {"thread-noncpu/gil": 5.0, "thread-noncpu/file": 0.5, "overhead/event-loop": 0.5, "overhead/unknown": 0.4}
-    report = report_of(
-        seconds(thread_cpu=93.6, thread_noncpu=5.5, overhead=0.9), causes_by_worker={"w0": causes(**waiting)}
-    )
-    assert [row.label for row in lost_time(report).rows if row.bucket] == ["gil", "file"]
+    # a single small cause keeps its name, and a bucket of small ones has no rows
+    small = {"thread-noncpu/gil": 5.0, "thread-noncpu/file": 0.5, "overhead/event-loop": 0.5, "overhead/unknown": 0.4}
+    whole = seconds(thread_cpu=93.6, thread_noncpu=5.5, overhead=0.9)
+    table = lost_time(report_of(whole, causes_by_worker={"w0": causes(**small)}))
+    assert [row.label for row in table.rows if row.bucket] == ["gil", "file"]
 
 
 def test_the_time_of_workers_that_did_not_look_is_unknown() -> None:
@@ -65,9 +61,7 @@ def test_the_time_of_workers_that_did_not_look_is_unknown() -> None:
     st.floats(0, 1e8),
     st.none() | st.floats(0, 1e4),
 )
-def test_every_column_adds_up_to_its_total_and_causes_to_their_bucket(
-    workers: list[tuple[Breakdown, dict[str, int]]], wall: float, price: float | None
-) -> None:
+def test_every_column_adds_up_to_its_total_and_causes_to_their_bucket(workers, wall, price):
     report = report_of(
         *(worker for worker, _ in workers),
         causes_by_worker={f"w{i}": row for i, (_, row) in enumerate(workers)},
@@ -86,15 +80,12 @@ def test_every_column_adds_up_to_its_total_and_causes_to_their_bucket(
             assert sum(rows) == total, column
 
 
-def test_no_column_without_figures() -> None:
+def test_no_column_without_figures_or_with_a_senseless_price() -> None:
     heads, rows = loss_cells(lost_time(report_of(seconds(spill=1), cluster_seconds=0.0)))
     assert heads == ("lost time by cause", "thread-s", "%")
     assert rows == [("useful", "0.00", "0.0"), ("spill", "1.00", "100.0"), ("total", "1.00", "100.0")]
-
-
-@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
-def test_a_senseless_price_is_left_out(price: float) -> None:
-    assert lost_time(by_hand(price_per_worker_hour=price)).money_scale is None
+    for price in (-1.0, float("nan"), float("inf")):
+        assert lost_time(by_hand(price_per_worker_hour=price)).money_scale is None
 
 
 def test_the_reason_for_unknown_causes_is_a_line() -> None:
@@ -116,11 +107,6 @@ def test_the_reason_for_unknown_causes_is_a_line() -> None:
     assert why_not_known(report_of(seconds(thread_noncpu=1), causes_by_worker=known)) == ""
     assert why_not_known(report_of(seconds(thread_cpu=1))) == ""
     assert why_not_known(report_of(seconds(thread_cpu=200, thread_noncpu=1), not_sampled={"w0": "no /proc"})) == ""
-
-
-@given(reports)
-def test_the_reason_is_one_printable_line_for_any_report(report: EfficiencyReport) -> None:
-    assert why_not_known(report) == "" or why_not_known(report).isprintable()
 
 
 LARGEST = {
@@ -149,9 +135,7 @@ LARGEST = {
 
 
 @pytest.mark.parametrize(("by_cause", "by_bucket", "kind"), LARGEST.values(), ids=LARGEST)
-def test_the_largest_loss_is_a_cause_or_a_bucket(
-    by_cause: dict[str, float], by_bucket: dict[str, float], kind: str
-) -> None:
+def test_the_largest_loss_is_a_cause_or_a_bucket(by_cause, by_bucket, kind):
     found = largest_loss(report_of(seconds(**by_bucket), causes_by_worker={"w0": causes(**by_cause)}))
     assert (found.kind if found else "") == kind
     if kind == "idle/parallelism":

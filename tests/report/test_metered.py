@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +81,9 @@ def test_a_shuffle_is_listed_by_phase_and_other_work_of_its_tasks_is_the_rest() 
     frame = shuffled().to_frame("metered")
     assert list(frame.columns) == ["worker", "context", "span", "prefix", "label", "unit", "value"]
     assert frame.groupby(["worker", "label"]).value.sum()["b", "flush"] == 0.7
+    without = with_rows(*counted(("execute", "inc", "io", "seconds", 1.0)))
+    assert shuffle_times(without.metered, without.by_prefix) is None
+    assert not shuffles(without).blocks
 
 
 @given(
@@ -95,17 +96,6 @@ def test_phases_add_up_to_the_time_held_by_tasks_of_shuffles_for_any_rows(held: 
     times = shuffle_times(report.metered, report.by_prefix)
     assert times is not None
     assert sum(times.held_ns.values()) == 3 * sum(held.values())
-
-
-def test_without_a_shuffle_the_section_is_empty() -> None:
-    report = with_rows(*counted(("execute", "inc", "io", "seconds", 1.0)))
-    assert shuffle_times(report.metered, report.by_prefix) is None
-    assert not shuffles(report).blocks
-
-
-def test_moved_data_is_listed_by_way() -> None:
-    report = report_of(seconds(thread_cpu=10), moved={"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)})
-    assert moved(report).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
 
 
 def test_memory_is_listed_by_prefix_and_samples_with_others_count_only_without_better_ones() -> None:
@@ -135,6 +125,8 @@ def test_memory_is_listed_by_prefix_and_samples_with_others_count_only_without_b
         ("sum", "4.0 GiB", "1.0 GiB", "1 sample, shared"),
         ("load", "2.0 GiB", "1.0 MiB", "7 samples, alone"),
     )
+    data = {"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)}
+    assert moved(report_of(moved=data)).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
     assert moved(report).lines == ("most memory at a time: 9.0 GiB of a's process, 0 B of results (by heartbeat)",)
 
 
@@ -158,9 +150,7 @@ def sleeping(label_seconds: float) -> EfficiencyReport:
 
 
 @pytest.mark.parametrize(("label_seconds", "label"), [(8.5, True), (7.5, True), (7.0, False), (0.0, False)])
-def test_a_finding_on_waiting_names_the_label_that_covers_nearly_all_of_its_time(
-    label_seconds: float, label: bool
-) -> None:
+def test_a_finding_on_waiting_names_the_label_that_covers_nearly_all_of_its_time(label_seconds, label):
     (found,) = (one for one in find(sleeping(label_seconds)) if one.kind == "thread-noncpu/sleep")
     assert found.where == "`load`, etl.py:12" + ", in your label download" * label
 

@@ -25,9 +25,7 @@ def test_the_headline_numbers_are_those_worked_out_by_hand() -> None:
         "in-task": 10 / 12,
         "unknown": 1.0,
     }
-
-
-def test_the_number_of_threads_shown_is_whole_within_1_percent() -> None:
+    # the number of threads shown is whole within 1 %
     shown = [report_of(seconds(thread_cpu=whole), cluster_seconds=10.0).threads for whole in (39.61, 40.39, 39.59)]
     assert shown == pytest.approx([4, 4, 3.959])
 
@@ -44,6 +42,10 @@ def test_the_losses_are_those_worked_out_by_hand_and_the_largest_is_first() -> N
     assert losses[0].wall_seconds == 0.75
     assert losses[0].share == 3 / 17
     assert losses[0].money == pytest.approx(3 * 1.8 / 3600)
+    # there is no money without a price or without known threads
+    assert by_hand().money(3600) is None
+    assert by_hand(price_per_worker_hour=1.0, nthreads={}).money(3600) is None
+    assert by_hand(price_per_worker_hour=0.0).money(3600) == 0.0
 
 
 @given(several)
@@ -59,9 +61,7 @@ def test_every_bucket_is_good_lost_running_or_no_work_and_every_loss_has_one_fac
 
 
 @given(several)
-def test_useful_time_and_losses_add_up_to_the_finalized_time_and_in_seconds_to_the_run(
-    workers: list[Breakdown],
-) -> None:
+def test_useful_time_and_losses_add_up_to_the_finalized_time_and_in_seconds_to_the_run(workers):
     report = report_of(*workers)
     whole = report.breakdown
     lost = sum(whole.ns(loss.bucket) for loss in report.losses)
@@ -80,9 +80,3 @@ def test_a_report_without_work_has_no_efficiency_and_no_losses(report: Efficienc
     assert all(map(math.isnan, unknown))
     assert report.losses == ()
     assert report.thread_seconds == report.mean_threads == report.ideal_seconds == 0.0
-
-
-def test_there_is_no_money_without_a_price_or_without_known_threads() -> None:
-    assert by_hand().money(3600) is None
-    assert by_hand(price_per_worker_hour=1.0, nthreads={}).money(3600) is None
-    assert by_hand(price_per_worker_hour=0.0).money(3600) == 0.0

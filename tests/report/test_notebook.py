@@ -1,7 +1,5 @@
 """The magics in a plain IPython shell, with a cluster in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +9,7 @@ from distributed import Client, LocalCluster
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from dask_efficiency import EfficiencyPlugin, EfficiencyReport, RunTrace, unregister
+from dask_efficiency import EfficiencyReport, RunTrace, unregister
 from dask_efficiency.report.notebook import NO_CLIENT, plain_cell
 from tests.docs.markdown import ROOT, blocks
 
@@ -90,6 +88,9 @@ def test_an_error_of_a_magic_is_one_line(notebook: Notebook, cell: str, message:
     notebook.run(cell)
     assert message in notebook.stderr
     assert "Traceback" not in notebook.stdout + notebook.stderr
+    # a terminal waits for the lines below
+    assert notebook.shell.check_complete("%%efficiency\nx = 1")[0] == "incomplete"
+    assert notebook.shell.check_complete("%%efficiency\nx = 1\n\n")[0] == "complete"
 
 
 def test_lines_below_keep_their_numbers_and_other_cells_stay_as_they_are() -> None:
@@ -98,11 +99,6 @@ def test_lines_below_keep_their_numbers_and_other_cells_stay_as_they_are() -> No
     assert rest == ["x = 1\n", "x\n"]
     for cell in ([], ["x = 1\n"], ["%%efficiency?\n"], ["%%efficiency\n", "  \n"], ["%%efficiency_of\n", "x\n"]):
         assert plain_cell(cell) is cell
-
-
-def test_a_terminal_waits_for_the_lines_below(notebook: Notebook) -> None:
-    assert notebook.shell.check_complete("%%efficiency\nx = 1")[0] == "incomplete"
-    assert notebook.shell.check_complete("%%efficiency\nx = 1\n\n")[0] == "complete"
 
 
 def test_help_names_the_options_and_unloading_leaves_nothing() -> None:
@@ -137,16 +133,31 @@ def test_a_cell_has_its_value_its_output_and_its_report_below(notebook: Notebook
     assert report.headline in shown["text/plain"]
     assert "report.show() prints all of it" in shown["text/plain"]
     assert shown["text/html"] == report._repr_html_()
+    with dask.config.set({"efficiency.source": False}):
+        notebook.run("%%efficiency -o report\nsecret = client.submit(sum, [1, 2]).result();")
+    assert "Out" not in notebook.stdout  # a semicolon hides the value
+    assert len(notebook.reports) == 1
+    assert notebook["report"].code == ()
+    assert "secret" not in str(notebook["report"].to_dict())
 
 
 @pytest.mark.cluster
-def test_a_semicolon_hides_the_value_and_a_cell_that_awaits_is_reported(notebook: Notebook, client: Client) -> None:
-    notebook.run("%%efficiency\nclient.submit(sum, [1, 2]).result();")
-    assert "Out" not in notebook.stdout
-    assert len(notebook.reports) == 1
+def test_a_cell_that_awaits_is_reported(notebook: Notebook, client: Client) -> None:
     cell = "%%efficiency -o r\nimport asyncio\nawait asyncio.sleep(0.01)\ny = client.submit(sum, [4]).result()\ny"
     assert notebook.run(cell) == 4
     assert notebook["r"].tasks["succeeded"] == 1
+
+
+@pytest.mark.cluster
+def test_an_asynchronous_client_is_refused_in_one_line(notebook: Notebook, cluster: LocalCluster) -> None:
+    notebook.run(
+        "from distributed import Client\n"
+        f"client = await Client({cluster.scheduler_address!r}, asynchronous=True)\n"
+        "await client.run_on_scheduler(lambda: 1)"
+    )
+    notebook.run("%%efficiency\nawait client.submit(sum, [1])")
+    assert "use `async with efficiency_report()`" in notebook.stderr
+    notebook.run("await client.close()")
 
 
 @pytest.mark.cluster
@@ -185,14 +196,6 @@ def test_magics_around_and_within_work_and_each_cell_has_one_report(notebook: No
 
 
 @pytest.mark.cluster
-def test_a_cells_source_is_kept_out_if_the_option_forbids_it(notebook: Notebook, client: Client) -> None:
-    with dask.config.set({"efficiency.source": False}):
-        notebook.run("%%efficiency -o report\nsecret = client.submit(sum, [1, 2]).result()")
-    assert notebook["report"].code == ()
-    assert "secret" not in str(notebook["report"].to_dict())
-
-
-@pytest.mark.cluster
 def test_an_expression_has_its_value_and_a_trace_if_that_is_asked_for(notebook: Notebook, client: Client) -> None:
     notebook.shell.push({"numbers": [1, 2]})
     notebook.run("y = %efficiency --trace -o report client.submit(sum, numbers).result()")
@@ -211,24 +214,7 @@ def test_an_expression_has_its_value_and_a_trace_if_that_is_asked_for(notebook: 
 
 
 @pytest.mark.cluster
-def test_a_plugin_that_an_operator_registered_keeps_its_options_and_stays(notebook: Notebook, client: Client) -> None:
-    def options(dask_scheduler: Any) -> Any:
-        (plugin,) = (p for p in dask_scheduler.plugins.values() if isinstance(p, EfficiencyPlugin))
-        return id(plugin._meter), plugin._meter.options
-
-    client.register_plugin(EfficiencyPlugin(price_per_worker_hour=7.0, max_prefixes=3))
-    before = client.run_on_scheduler(options)
-    notebook.run("%%efficiency -o report\nclient.submit(sum, [1]).result()")
-    assert notebook["report"].price_per_worker_hour == 7.0
-    assert client.run_on_scheduler(options) == before
-    notebook.run("%efficiency client.submit(sum, [2]).result()")
-    assert client.run_on_scheduler(options) == before
-
-
-@pytest.mark.cluster
-def test_a_report_that_cannot_be_shown_takes_no_value_away(
-    notebook: Notebook, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_cannot_be_shown_takes_no_value_away(notebook, client, monkeypatch):
     def fail(document: Any) -> str:
         raise ValueError("no words")
 
@@ -237,18 +223,6 @@ def test_a_report_that_cannot_be_shown_takes_no_value_away(
         assert notebook.run("%efficiency -o report 1 + 1") == 2
     assert isinstance(notebook["report"], EfficiencyReport)
     assert notebook.reports == []
-
-
-@pytest.mark.cluster
-def test_an_asynchronous_client_is_refused_in_one_line(notebook: Notebook, cluster: LocalCluster) -> None:
-    notebook.run(
-        "from distributed import Client\n"
-        f"client = await Client({cluster.scheduler_address!r}, asynchronous=True)\n"
-        "await client.run_on_scheduler(lambda: 1)"
-    )
-    notebook.run("%%efficiency\nawait client.submit(sum, [1])")
-    assert "use `async with efficiency_report()`" in notebook.stderr
-    notebook.run("await client.close()")
 
 
 @pytest.mark.cluster

@@ -1,9 +1,6 @@
 """A notebook with its own kernel, as nbclient and nbconvert run it."""
 
-from __future__ import annotations
-
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,26 +41,19 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return notebook.cells
 
 
-def kinds(cell: Any) -> list[str]:
-    return [output.output_type for output in cell.outputs]
-
-
 pytestmark = [pytest.mark.cluster, pytest.mark.needs("nbclient", "ipykernel")]
 
 
-def test_a_cell_that_awaits_has_its_value_and_below_it_its_report(cells: list[Any]) -> None:
-    assert kinds(cells[3]) == ["execute_result", "display_data"]
+def test_a_cell_that_awaits_has_its_value_and_below_it_its_report_and_so_has_a_page(cells: list[Any]) -> None:
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    assert [output.output_type for output in cells[3].outputs] == ["execute_result", "display_data"]
     value, report = cells[3].outputs
     assert value.data["text/plain"] == "42"
     assert value.execution_count == cells[3].execution_count == 4
     assert report.data["text/plain"].startswith("cell 4\n1 worker, 2 threads, a window of ")
     assert "<script" not in report.data["text/html"]
     assert cells[6].outputs[0].data["text/html"] == report.data["text/html"]
-
-
-def test_a_page_of_the_notebook_has_the_report(cells: list[Any], tmp_path: Path) -> None:
-    import nbformat
-    from nbconvert import HTMLExporter
-
     page, _ = HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=cells))
     assert page.count('class="de-headline"') == 4

@@ -1,7 +1,5 @@
 """The report that is made of a scheduler's reply, by hand."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 
@@ -30,22 +28,16 @@ def reply(**fields: Any) -> dict[str, Any]:
     return {**given, **fields}
 
 
-def test_without_idle_time_for_lack_of_parallelism_nothing_is_waited_for() -> None:
-    found = report_of(reply(waited_for={"join": 5}, worker_causes={}), name="x", started=0.0)
-    assert found.waited_for == {}
-    assert found.notes == ()
-
-
 @given(st.dictionaries(st.text(max_size=3), nanoseconds))
 @example({"join": 12, "sum": 4})
-def test_waiting_for_a_prefix_never_exceeds_the_idle_time_of_workers_for_lack_of_parallelism(
-    seen: dict[str, int],
-) -> None:
+def test_waiting_for_a_prefix_never_exceeds_the_idle_time_of_workers_for_lack_of_parallelism(seen):
     found = report_of(reply(waited_for=seen), name="x", started=0.0)
     assert sum(found.waited_for.values()) == min(8, sum(seen.values()))
     assert all(0 < ns <= seen[prefix] for prefix, ns in found.waited_for.items())
     if seen == {"join": 12, "sum": 4}:
         assert found.waited_for == {"join": 6, "sum": 2}
+    never_idle = report_of(reply(waited_for=seen, worker_causes={}), name="x", started=0.0)
+    assert (never_idle.waited_for, never_idle.notes) == ({}, ())
 
 
 def test_the_skew_of_a_reply_is_in_the_report_unless_it_is_of_another_kind() -> None:

@@ -91,6 +91,20 @@ def test_the_figures_are_the_reports() -> None:
     assert "<dd>4.5 s</dd>" in html
     assert "<tr><td>load</td>" in html
     assert re.search(r"</svg>spill</td><td>3\.0</td><td>0\.75</td><td>17\.6</td>", html)
+    # no ideal runtime is promised while much is running
+    assert "<dt>ideally</dt>" in render_page(report_of(seconds(thread_cpu=9, idle=5)))
+    assert "<dt>ideally</dt>" not in render_page(report_of(seconds(thread_cpu=1, running=9)))
+
+
+def test_long_code_is_cut_with_a_note_and_settings_stand_apart_from_versions() -> None:
+    environment = {"dask": "2026.8.0", "distributed.comm.compression": "lz4"}
+    html = render_page(by_hand(code=("y = 2\n", "x" * 8_000, "never shown"), environment=environment))
+    assert "<pre>y = 2</pre>" in html
+    assert "more characters</pre>" in html
+    assert "never shown" not in html
+    assert "more characters" not in render_page(by_hand(code=("y = 2", "x" * 7_995)))
+    facts, _, configuration = html.partition("Dask&#39;s configuration")
+    assert ("2026.8.0" in facts, "lz4" in facts, "lz4" in configuration) == (True, False, True)
 
 
 def test_causes_are_parts_of_the_row_above_with_a_meaning_of_their_own() -> None:
@@ -110,11 +124,6 @@ def test_the_data_are_the_headline_numbers_and_the_timeline() -> None:
     assert data["summary"]["efficiency"] == by_hand().efficiency
     rows = {"threads": {"idle": [3.0, 8.0]}, "causes": {"idle/graph": [1.0, 0.0]}}
     assert data["timeline"] == {"bin_seconds": 1.0, "seconds": 1.5, **rows}
-
-
-def test_no_ideal_runtime_is_promised_while_much_is_running() -> None:
-    assert "<dt>ideally</dt>" in render_page(report_of(seconds(thread_cpu=9, idle=5)))
-    assert "<dt>ideally</dt>" not in render_page(report_of(seconds(thread_cpu=1, running=9)))
 
 
 def test_few_workers_and_prefixes_have_bars_and_the_rest_strips_and_a_row() -> None:
@@ -163,19 +172,3 @@ def test_any_report_makes_a_closed_page_that_asks_for_nothing(report: Efficiency
 def test_a_start_that_no_calendar_has_is_left_out(started: float) -> None:
     assert "began" not in render_page(by_hand(started=started))
     assert "began 2026-05-28 20:26:40 UTC" in render_page(by_hand(started=1_780_000_000.0))
-
-
-def test_long_code_is_cut_with_a_note() -> None:
-    html = render_page(by_hand(code=("y = 2\n", "x" * 8_000, "never shown")))
-    assert "<pre>y = 2</pre>" in html
-    assert "more characters</pre>" in html
-    assert "never shown" not in html
-    assert "more characters" not in render_page(by_hand(code=("y = 2", "x" * 7_995)))
-
-
-def test_settings_stand_apart_from_versions() -> None:
-    html = render_page(by_hand(environment={"dask": "2026.8.0", "distributed.comm.compression": "lz4"}))
-    facts, _, configuration = html.partition("Dask&#39;s configuration")
-    assert "2026.8.0" in facts
-    assert "lz4" in configuration
-    assert "lz4" not in facts

@@ -1,7 +1,5 @@
 """A script runs under `dask-efficiency run` as it does under `python`: the same output, exit code and tracebacks."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -64,9 +64,7 @@ def test_frames_of_other_files_and_functions_stay_as_they_are(script: str, frame
 
 
 @pytest.mark.parametrize("wrong", ["syntax", "no file", "no script"])
-def test_without_a_readable_script_nothing_is_named(
-    script: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_readable_script_nothing_is_named(script, wrong, tmp_path, monkeypatch):
     file = tmp_path / "slow_job.py"
     if wrong == "no script":
         monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
@@ -93,18 +91,13 @@ class Store:
 """
 
 
-def test_cells_are_called_as_ipythons_tracebacks_call_them(shell: Any) -> None:
-    shell.run_cell("import sys\nframe = sys._getframe()", store_history=True)
-    file = shell.user_ns["frame"].f_code.co_filename
-    assert cell_of(file) == "In[1]"
+def test_cells_and_lines_that_send_graphs_are_called_as_ipythons_tracebacks_call_them(shell: Any) -> None:
+    shell.user_ns["users_line"] = users_line
+    shell.run_cell("import sys\nline = users_line(frame := sys._getframe())", store_history=True)
+    assert shell.user_ns["line"] == ("In[1]:2", "line = users_line(frame := sys._getframe())")
+    assert cell_of(shell.user_ns["frame"].f_code.co_filename) == "In[1]"
     assert cell_of("etl.py") == "etl.py"
     assert [name for name, _ in typed_in()] == ["In[1]"]
-
-
-def test_a_line_that_sends_a_graph_is_that_of_its_cell(shell: Any) -> None:
-    shell.user_ns["users_line"] = users_line
-    shell.run_cell("import sys\nline = users_line(sys._getframe())", store_history=True)
-    assert shell.user_ns["line"] == ("In[1]:2", "line = users_line(sys._getframe())")
 
 
 def test_a_function_that_travelled_by_value_has_the_last_cell_that_defines_it(shell: Any) -> None:

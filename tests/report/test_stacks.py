@@ -35,9 +35,7 @@ def test_time_without_samples_is_unknown_and_running_and_no_work_are_left_out() 
         ("failed", "", "sum"): SECOND,
         ("idle", "unknown", ""): SECOND,
     }
-
-
-def test_waiting_that_no_prefix_has_keeps_the_causes_of_the_whole() -> None:
+    # waiting that no prefix has keeps the causes of the whole
     report = report_of(seconds(thread_noncpu=5), causes_by_worker={"w0": {"thread-noncpu/lock": 4 * SECOND}})
     assert exact_times(report) == {("thread-noncpu", "lock", ""): 4 * SECOND, ("thread-noncpu", "unknown", ""): SECOND}
 
@@ -175,10 +173,7 @@ def test_there_is_a_profile_for_each_cause_the_longest_first() -> None:
     ]
     assert data["exporter"] == "dask-efficiency 9.9"
     assert data["name"] == "a run"
-
-
-def test_a_stack_begins_with_its_prefix_and_ends_with_the_innermost_frame() -> None:
-    data = speedscope(profiled())
+    # a stack begins with its prefix and ends with the innermost frame
     frames, gil = data["shared"]["frames"], data["profiles"][0]
     stacks = [[frames[index] for index in sample] for sample in gil["samples"]]
     assert [[frame["name"] for frame in stack] for stack in stacks] == [

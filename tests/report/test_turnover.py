@@ -13,14 +13,11 @@ from dask_efficiency.report.turnover import (
 from tests.report.samples import SECOND
 
 
-def test_workers_that_were_asked_for_before_are_only_counted() -> None:
+def test_workers_asked_for_before_are_only_counted_and_of_others_the_times_are_medians() -> None:
     arrivals = [Arrival("a", math.nan, 2.0, 2.5), Arrival("b", math.nan, 3.0, math.nan)]
     assert first_request(arrivals) == ""
     assert arrival_lines(arrivals) == ["2 joined during the window, the first after 2.0 s"]
     assert arrival_lines([]) == []
-
-
-def test_times_from_request_to_first_task_are_medians() -> None:
     arrivals = [Arrival("a", 1.0, 2.0, 2.5), Arrival("b", 1.0, 4.0, 4.7), Arrival("c", 1.0, 5.0, math.nan)]
     assert arrival_lines(arrivals)[1] == (
         "3 workers asked for, the first after 1.0 s: from request to joining 3.0 s, "

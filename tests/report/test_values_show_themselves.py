@@ -1,7 +1,5 @@
 """Values that show themselves: they are what every factory returns, and stay so through copies, files and replays."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable
@@ -39,16 +37,12 @@ def test_a_copy_is_of_the_same_class_and_shows_the_same(kind: type, copied: Call
     assert repr(again) == repr(result)
 
 
-def test_paths_and_reports_mix_and_keep_their_names(tmp_path: Path) -> None:
+def test_paths_and_reports_mix_and_keep_their_names_and_a_wrong_side_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     by_hand().save(str(path))
     found = compare([path, by_hand(name="b")], str(path))
     assert found.before == (by_hand(), by_hand(name="b"))
-    assert found.names_before == (str(path), "b")
-    assert found.names_after == (str(path),)
-
-
-def test_a_wrong_side_is_named(tmp_path: Path) -> None:
+    assert (found.names_before, found.names_after) == ((str(path), "b"), (str(path),))
     with pytest.raises(ValueError, match=r"after is \[\]; expected one run at least"):
         compare(by_hand(), [])
     with pytest.raises(TypeError, match="before holds 42; expected an EfficiencyReport or the path of one"):

@@ -1,7 +1,5 @@
 """Critical paths for the tests of what is shown of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from benchmarks.simulated_traces import transfer_bound, tree

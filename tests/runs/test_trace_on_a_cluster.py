@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
@@ -17,19 +15,7 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.runs.recording.worker.recorder import MIN_AT_DISK_NS
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, RunOutcome, WorkerChange
-from tests.plugin.tasks import (
-    Diary,
-    Tally,
-    fail_at_first,
-    incompressible,
-    leave_the_pool,
-    nap,
-    nap_in_a_coroutine,
-    reschedule_at_first,
-    spin,
-    wait_for_word,
-    weigh,
-)
+from tests.plugin import tasks
 from tests.plugin.watch import addresses, ahead_ns, eventually, kill, near
 from tests.runs.trace.scenes import needs_of, runs_of
 
@@ -166,20 +152,11 @@ def test_graphs_phases_and_names_are_there(layers: Layers) -> None:
     assert trace.config["bandwidth"] > 0
 
 
-def test_cpu_time_is_as_the_tasks_measure_it(client: Client) -> None:
-    with efficiency_report(client, trace=True) as report:
-        future = client.submit(spin, 0.1, pure=False)
-        measured = future.result()
-    (run,) = runs_of(report.trace, future.key)
-    assert run["cpu_ns"] / 1e9 == near(measured["cpu"])
-    assert run["stop"] - run["start"] >= run["cpu_ns"]
-
-
 def test_a_task_that_fails_and_is_tried_again_has_a_run_for_each_try(client: Client, tmp_path: Any) -> None:
     with efficiency_report(client, trace=True) as report:
-        future = client.submit(fail_at_first, Diary(tmp_path / "diary"), 2, retries=3, pure=False)
+        future = client.submit(tasks.fail_at_first, tasks.Diary(tmp_path / "diary"), 2, retries=3, pure=False)
         future.result()
-        lost = client.submit(reschedule_at_first, Diary(tmp_path / "other"), pure=False)
+        lost = client.submit(tasks.reschedule_at_first, tasks.Diary(tmp_path / "other"), pure=False)
         lost.result()
         hopeless = client.submit(divmod, 1, 0, pure=False)
         wait(hopeless)
@@ -191,25 +168,12 @@ def test_a_task_that_fails_and_is_tried_again_has_a_run_for_each_try(client: Cli
     assert_in_order(report.trace)
 
 
-def test_priorities_and_resources_of_a_task_are_recorded(client: Client) -> None:
-    with efficiency_report(client, trace=True) as report:
-        urgent = client.submit(spin, 0.0, priority=7, pure=False)
-        # No worker has it, so it does not run; that it was asked for is recorded all the same.
-        never = client.submit(spin, 0.0, resources={"rare": 2}, pure=False)
-        urgent.result()
-        client.cancel(never)
-    trace = report.trace
-    # As the scheduler has it: what comes first is smaller.
-    assert trace.tasks.priority_user[whose(trace, urgent.key)] == -7
-    assert trace.constraints[whose(trace, never.key)]["resources"] == {"rare": 2.0}
-
-
 def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
-        left = client.submit(leave_the_pool, 0.05, 0.0, 0.1, pure=False)
-        coroutine = client.submit(nap_in_a_coroutine, 0.05, pure=False)
+        left = client.submit(tasks.leave_the_pool, 0.05, 0.0, 0.1, pure=False)
+        coroutine = client.submit(tasks.nap_in_a_coroutine, 0.05, pure=False)
         client.gather([left, coroutine])
-        tally = client.submit(Tally, 0.01, actor=True, pure=False)
+        tally = client.submit(tasks.Tally, 0.01, actor=True, pure=False)
         actor = tally.result()
         actor.work(0.01).result()
     trace = report.trace
@@ -225,13 +189,25 @@ def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) 
     del actor
 
 
-def test_keys_that_are_no_texts_and_scattered_data_are_recorded(client: Client) -> None:
+def test_keys_that_are_no_texts_scattered_data_priorities_and_resources_are_recorded(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
-        data = client.scatter(incompressible(1000, 0), workers=[addresses(client)[0]])
+        urgent = client.submit(tasks.spin, 0.1, priority=7, pure=False)
+        # No worker has it, so it does not run; that it was asked for is recorded all the same.
+        never = client.submit(tasks.spin, 0.0, resources={"rare": 2}, pure=False)
+        measured = urgent.result()
+        client.cancel(never)
+        data = client.scatter(tasks.incompressible(1000, 0), workers=[addresses(client)[0]])
         key = ("pair", 1, "two")
-        future = client.submit(weigh, data, key=key, workers=[addresses(client)[1]])
+        future = client.submit(tasks.weigh, data, key=key, workers=[addresses(client)[1]])
         assert future.result() == 1000
     trace = report.trace
+    # As the scheduler has it: what comes first is smaller.
+    assert trace.tasks.priority_user[whose(trace, urgent.key)] == -7
+    assert trace.constraints[whose(trace, never.key)]["resources"] == {"rare": 2.0}
+    # CPU time is as the tasks measure it.
+    (run,) = runs_of(trace, urgent.key)
+    assert run["cpu_ns"] / 1e9 == near(measured["cpu"])
+    assert run["stop"] - run["start"] >= run["cpu_ns"]
     (run,) = runs_of(trace, key)
     assert trace.workers[run["worker"]].address == addresses(client)[1]
     assert needs_of(trace, key) == {str(data.key)}
@@ -267,35 +243,32 @@ def test_the_ring_is_bounded_and_counts_dropped_tasks(client: Client) -> None:
         get_trace(client)
 
 
-async def trace_asynchronously() -> tuple[RunTrace, RunTrace, Any]:
-    async with (
-        LocalCluster(n_workers=1, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
-        Client(cluster, asynchronous=True) as client,
-    ):
-        async with efficiency_report(client, trace=True) as report:
-            future = client.submit(nap, 0.01, pure=False)
-            await future
-            live = await get_trace(client)
-        await unregister(client)
-        with pytest.raises(NotRegisteredError):
-            await get_trace(client)
-        return report.trace, live, future.key
-
-
 def test_an_asynchronous_client_of_a_cluster_in_this_process_gets_its_trace() -> None:
-    trace, live, key = asyncio.run(trace_asynchronously())
-    assert [run["outcome"] for run in runs_of(trace, key)] == [RunOutcome.SUCCEEDED]
-    assert set(live.keys) == {key}
+    async def check() -> None:
+        async with (
+            LocalCluster(n_workers=1, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
+            Client(cluster, asynchronous=True) as client,
+        ):
+            async with efficiency_report(client, trace=True) as report:
+                future = client.submit(tasks.nap, 0.01, pure=False)
+                await future
+                assert set((await get_trace(client)).keys) == {future.key}
+            assert [run["outcome"] for run in runs_of(report.trace, future.key)] == [RunOutcome.SUCCEEDED]
+            await unregister(client)
+            with pytest.raises(NotRegisteredError):
+                await get_trace(client)
+
+    asyncio.run(check())
 
 
 def test_a_killed_worker_loses_its_runs_and_the_task_runs_again(mortal_client: Client, tmp_path: Any) -> None:
     client = mortal_client
-    diary = Diary(tmp_path / "diary")
+    diary = tasks.Diary(tmp_path / "diary")
     with efficiency_report(client, trace=True) as report:
         victim, _other = addresses(client)
-        kept = client.submit(nap, 0.01, workers=[victim], allow_other_workers=True, pure=False)
+        kept = client.submit(tasks.nap, 0.01, workers=[victim], allow_other_workers=True, pure=False)
         wait(kept)
-        task = client.submit(wait_for_word, diary, workers=[victim], allow_other_workers=True, pure=False)
+        task = client.submit(tasks.wait_for_word, diary, workers=[victim], allow_other_workers=True, pure=False)
         eventually(lambda: diary.read("start"))
         kill(client, victim)
         diary.write(event="go")
@@ -326,7 +299,7 @@ def test_stolen_tasks_have_a_run_for_the_victim_and_one_for_the_thief(mortal_cli
     client = mortal_client
     with efficiency_report(client, trace=True) as report:
         victim = addresses(client)[0]
-        futures = client.map(nap, [0.2] * 30, workers=[victim], allow_other_workers=True, pure=False)
+        futures = client.map(tasks.nap, [0.2] * 30, workers=[victim], allow_other_workers=True, pure=False)
         wait(futures)
     trace = report.trace
     stolen = {key: runs for key in (future.key for future in futures) if len(runs := runs_of(trace, key)) > 1}
@@ -341,13 +314,13 @@ def test_stolen_tasks_have_a_run_for_the_victim_and_one_for_the_thief(mortal_cli
 def test_workers_that_join_or_restart_are_recorded(mortal_cluster: LocalCluster, mortal_client: Client) -> None:
     client = mortal_client
     with efficiency_report(client, trace=True) as report:
-        client.submit(nap, 0.01, pure=False).result()
+        client.submit(tasks.nap, 0.01, pure=False).result()
         client.restart()
         client.wait_for_workers(2)
         mortal_cluster.scale(3)
         client.wait_for_workers(3)
         newest = addresses(client)[2]
-        after = client.submit(nap, 0.01, workers=[newest], pure=False)
+        after = client.submit(tasks.nap, 0.01, workers=[newest], pure=False)
         after.result()
     trace = report.trace
     (run,) = runs_of(trace, after.key)
@@ -367,9 +340,9 @@ def test_spilling_is_in_the_trace_by_run_and_by_when_it_blocked_the_loop(new_clu
         Client(cluster) as client,
         efficiency_report(client, trace=True) as report,
     ):
-        arrays = [client.submit(incompressible, 20_000_000, i, pure=False) for i in range(8)]
+        arrays = [client.submit(tasks.incompressible, 20_000_000, i, pure=False) for i in range(8)]
         wait(arrays)
-        wait([client.submit(weigh, array, pure=False) for array in arrays])
+        wait([client.submit(tasks.weigh, array, pure=False) for array in arrays])
     runs = report.trace.runs
     blocked = report.trace.blocked
     disk = [BLOCKED_BY.index(cause) for cause in ("spill", "unspill")]
@@ -391,7 +364,7 @@ def test_spilling_is_in_the_trace_by_run_and_by_when_it_blocked_the_loop(new_clu
 
 def test_heartbeats_are_recorded_with_memory_and_cpu(client: Client) -> None:
     with efficiency_report(client, trace=True) as report:
-        wait(client.submit(spin, 2.5, pure=False))
+        wait(client.submit(tasks.spin, 2.5, pure=False))
     trace = report.trace
     assert set(trace.series.worker.tolist()) == {0, 1}
     assert (trace.series.memory > 0).all()
@@ -427,48 +400,40 @@ def test_recording_leaves_nothing_behind(client: Client) -> None:
     before = client.run_on_scheduler(handlers)
     with efficiency_report(client, trace=True):
         assert client.run_on_scheduler(handlers) != before
-        client.gather(client.map(nap, [0.001] * 20, pure=False))
+        client.gather(client.map(tasks.nap, [0.001] * 20, pure=False))
     assert client.run_on_scheduler(handlers) == before
     assert client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.get_events("dask-efficiency-trace")) == ()
     with efficiency_report(client) as report:
-        client.submit(nap, 0.01, pure=False).result()
+        client.submit(tasks.nap, 0.01, pure=False).result()
     assert report.trace is None
     with pytest.raises(RuntimeError, match="does not record"):
         get_trace(client)
     assert not any(client.run(worker_records).values())
 
 
-def break_the_recorder(dask_worker: Any) -> None:
-    dask_worker.plugins["dask-efficiency-worker"].meter._parts.get("recorder").recorder._running = None
-
-
 def test_a_recorder_that_fails_switches_itself_off_with_a_note(client: Client) -> None:
+    def on_a_worker(dask_worker: Any) -> None:
+        dask_worker.plugins["dask-efficiency-worker"].meter._parts.get("recorder").recorder._running = None
+
+    def on_the_scheduler(dask_scheduler: Any) -> None:
+        dask_scheduler.plugins["dask-efficiency"]._meter.parts.get("recording").recorder._recorder._read = None
+
     with efficiency_report(client, trace=True) as report:
         address = addresses(client)[0]
-        client.run(break_the_recorder, workers=[address])
-        futures = client.map(nap, [0.01] * 8, pure=False)
+        client.run(on_a_worker, workers=[address])
+        futures = client.map(tasks.nap, [0.01] * 8, pure=False)
         client.gather(futures)
     assert any(address in note and "recorder failed" in note for note in report.trace.notes)
     assert report.tasks["succeeded"] == 8
     assert report.not_measured == {}
     assert [runs_of(report.trace, future.key)[0]["outcome"] for future in futures] == [RunOutcome.SUCCEEDED] * 8
-    with efficiency_report(client, trace=True) as again:
-        client.submit(nap, 0.01, pure=False).result()
-    assert again.trace.notes == ()
-
-
-def test_a_recorder_on_the_scheduler_that_fails_leaves_metering_alone(client: Client) -> None:
-    def break_it(dask_scheduler: Any) -> None:
-        dask_scheduler.plugins["dask-efficiency"]._meter.parts.get("recording").recorder._recorder._read = None
-
     with efficiency_report(client, trace=True) as report:
-        client.run_on_scheduler(break_it)
-        client.submit(nap, 0.01, pure=False).result()
+        client.run_on_scheduler(on_the_scheduler)
+        client.submit(tasks.nap, 0.01, pure=False).result()
     assert report.tasks["succeeded"] == 1
     assert any("recorder on the scheduler failed" in note for note in report.trace.notes)
     # It does not wait for rows that nobody takes in any more.
     assert not any("did not come in time" in note for note in report.trace.notes)
     with efficiency_report(client, trace=True) as again:
-        client.submit(nap, 0.01, pure=False).result()
-    assert again.trace.notes == ()
-    assert len(again.trace.runs) == 1
+        client.submit(tasks.nap, 0.01, pure=False).result()
+    assert (again.trace.notes, len(again.trace.runs)) == ((), 1)

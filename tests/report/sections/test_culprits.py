@@ -28,12 +28,11 @@ from dask_efficiency.report.sections.culprits import (
     holds,
     scheduler_loop,
 )
-from dask_efficiency.report.sections.report import document, page, sections
+from dask_efficiency.report.sections.report import page, sections
 from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
 from dask_efficiency.show.document import PAGE, SCREEN, Box, Extent, Flames, Label
 from dask_efficiency.show.drawn_buckets import OTHER_COLOUR
-from dask_efficiency.show.terminal import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND, anything, by_hand, causes, report_of, seconds
 
@@ -66,12 +65,14 @@ def test_a_page_lists_all_with_holders_of_the_gil_and_meanings_of_causes() -> No
     assert culprits(profiled(gil_holders=()), PAGE).table.heads[-1] == "in"
 
 
-def test_a_report_without_samples_has_no_such_section() -> None:
+def test_a_report_without_samples_has_no_such_section_and_a_screen_no_flame_graph() -> None:
     assert culprits(by_hand()).blocks == ()
     assert not {"Where the time goes", "By cause and line"} & {part.title for part in sections(by_hand(), PAGE)}
+    assert any(isinstance(block, Flames) for block in flame_graph(profiled(), PAGE).blocks)
+    assert flame_graph(profiled()).blocks == flame_graph(profiled(profile=()), PAGE).blocks == ()
 
 
-def test_long_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
+def test_the_longest_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
     assert holds(profiled()).lines == (
         "held the GIL for 1.2 s: `StringMethods.upper` in etl.py:88 (prefix clean), on a",
         "blocked the event loop of b for 3.4 s: `BaseEventLoop.run_forever` in base_events.py:640",
@@ -84,19 +85,9 @@ def test_long_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
         "blocked the scheduler's event loop for 1.2 s: `Burner.transition` in burner.py:8",
         "blocked the scheduler's event loop for 200 ms",
     )
-
-
-def test_of_many_holds_the_longest_are_named() -> None:
     many = tuple(LongHold("a", "clean", UPPER, 1.0 + i) for i in range(99))
-    assert [line.split(":")[0] for line in holds(profiled(gil_holds=many, loop_blocks=())).lines] == [
-        f"held the GIL for {seconds:.1f} s" for seconds in (99, 98, 97, 96, 95)
-    ][:MAX_HOLDS]
-
-
-def test_the_flame_graph_is_for_pages_only() -> None:
-    assert flame_graph(profiled()).blocks == ()
-    assert any(isinstance(block, Flames) for block in flame_graph(profiled(), PAGE).blocks)
-    assert flame_graph(profiled(profile=()), PAGE).blocks == ()
+    lines = holds(profiled(gil_holds=many, loop_blocks=())).lines
+    assert [line.split(":")[0] for line in lines] == [f"held the GIL for {99 - i}.0 s" for i in range(MAX_HOLDS)]
 
 
 def hostile() -> EfficiencyReport:
@@ -125,13 +116,10 @@ def test_hostile_names_are_harmless_and_bounded(extent: Extent) -> None:
             assert len(text) <= 500
         assert all(len(cell) <= HELD_BY_LENGTH for cell in cells)
         assert len(part.rows) <= MAX_CULPRITS
-
-
-@given(profiled_reports())
-def test_any_report_is_shown(report: EfficiencyReport) -> None:
-    assert plain(document(report)).isascii()
-    assert culprits(report, PAGE).title == "Where the time goes"
-    assert flame_graph(report, PAGE).title == "By cause and line"
+    shown = [ProfileRow("thread-cpu", "", name, (Frame(name, f"/x/{name}", 1),), 5) for name in HOSTILE_NAMES]
+    for box in boxes(shown):
+        assert box.name.isprintable()
+        assert 0 < len(box.name) <= FRAME_LENGTH
 
 
 def row(ns: int, *functions: str, cause: str = "gil", prefix: str = "clean") -> ProfileRow:
@@ -189,13 +177,6 @@ def test_many_stacks_and_deep_ones_make_few_boxes() -> None:
     assert max(box.depth for box in deep) == 2 + MAX_DEPTH
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_hostile_names_are_bounded_and_harmless(name: str) -> None:
-    for box in boxes([ProfileRow("thread-cpu", "", name, (Frame(name, f"/x/{name}", 1),), 5)]):
-        assert box.name.isprintable()
-        assert 0 < len(box.name) <= FRAME_LENGTH
-
-
 @given(profiled_reports())
 def test_boxes_stay_within_the_one_above_and_no_two_overlap(report: EfficiencyReport) -> None:
     found = boxes(sampled_stacks(report))
@@ -249,9 +230,6 @@ def test_on_a_screen_the_event_loop_is_a_line_with_its_load_and_its_largest_uses
         "busy 75 % of the time with work; 8.0 s in all; messages waited 17 ms in the mean; garbage collection 300 ms; "
         "most in task-finished 6.0 s; of that, `Burner.transition` in burner.py:6 5.0 s"
     )
-
-
-def test_on_a_screen_the_three_costliest_handlers_are_named() -> None:
     handlers = tuple(replace(FINISHED, name=f"handler-{i}", seconds=4.0 - i) for i in range(4))
     (line,) = scheduler_loop(held_up(replace(LOOP, handlers=handlers, hooks=()))).lines
     assert line.endswith("; most in handler-0 4.0 s, handler-1 3.0 s, handler-2 2.0 s")

@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from html import escape
 
 import pytest
 
@@ -88,18 +89,15 @@ def test_kernels_have_short_names_launches_and_a_mean_and_those_beyond_the_eight
     part = section("GPU kernels by time", gpu={"a": gpu_totals(kernels=kernels, kernel_ns=12_000)})
     assert [row[0] for row in part.rows] == [*(f"k{i}" for i in range(7)), "(other kernels)"]
     assert part.rows[-1][2] == "5"
-
-
-@pytest.mark.parametrize(("ns", "text"), [(3_400, "3.4 us"), (0, "0.0 us"), (999_900, "1.0 ms"), (2e9, "2.0 s")])
-def test_a_kernels_duration_is_in_microseconds_where_it_is_short(ns: float, text: str) -> None:
-    assert short_time(ns) == text
+    # a short duration is in microseconds
+    assert [short_time(ns) for ns in (3_400, 0, 999_900, 2e9)] == ["3.4 us", "0.0 us", "1.0 ms", "2.0 s"]
 
 
 def notes_of(**fields: object) -> str:
     return " ".join(gpu_notes(with_gpus(gpu={"a": gpu_totals(**fields)})))
 
 
-def test_reasons_for_uncertain_figures_are_noted() -> None:
+def test_reasons_for_uncertain_and_missing_figures_are_noted() -> None:
     whole = {"attributed_ns": 4 * SECOND}
     assert notes_of(**whole) == ""
     assert notes_of().startswith("10 % of the kernel time could not be attributed to tasks")
@@ -109,9 +107,7 @@ def test_reasons_for_uncertain_figures_are_noted() -> None:
     assert "3 tasks were booked before" in notes_of(unknown_tasks=3, **whole)
     late = replace(gpu_totals().devices[0], late=SECOND)
     assert "1.0 s of GPU work became known too late" in notes_of(devices=(late,), **whole)
-
-
-def test_a_reason_why_nothing_is_measured_is_given_once_with_the_workers() -> None:
+    # a reason why nothing is measured is given once, with the workers
     refused = GpuTotals(description="another profiler is attached")
     report = with_gpus(gpu={"a": refused, "b": refused})
     assert gpus(report).blocks == ()
@@ -137,24 +133,18 @@ def gpu_section(report: EfficiencyReport) -> str:
     return fragment(Document("", "", "", (gpus(report, PAGE),)))
 
 
-def test_the_bar_of_a_gpu_is_its_time_by_activity() -> None:
+def test_the_bar_of_a_gpu_is_its_time_by_activity_in_colours_that_are_explained() -> None:
     shown = gpu_section(with_gpus())
     first = re.findall(r'<td class="de-stack">(.*?)</td>', shown)[0]
     widths = re.findall(r'width="([\d.]+)%" height="12" fill="(#\w+)"', first)
     assert widths == [("40.0", GPU_COLOURS["kernels"]), ("10.0", GPU_COLOURS["copies"]), ("50.0", GPU_COLOURS["idle"])]
     assert "<title>kernels 40.0 %, copies 10.0 %, idle 50.0 %</title>" in first
-
-
-def test_the_colours_are_explained_where_nothing_can_be_added_up_too() -> None:
+    assert '</svg>copies <span class="de-dim">5.0 %</span></span>' in shown
+    assert f'title="{escape(KERNEL)}"' in shown  # the whole name of a kernel is a hint
+    # also where nothing can be added up
     shared = gpu_section(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()}))
     assert f'fill="{GPU_COLOURS["copies"]}"/></svg>copies</span>' in shared
     assert "(shared)" in shared
-    assert '</svg>copies <span class="de-dim">5.0 %</span></span>' in gpu_section(with_gpus())
-
-
-def test_the_whole_name_of_a_kernel_is_a_hint() -> None:
-    shown = gpu_section(with_gpus())
-    assert f'title="{KERNEL.replace("<", "&lt;").replace(">", "&gt;")}"' in shown
 
 
 def test_of_many_gpus_the_least_busy_have_bars_and_all_unfold() -> None:

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import example, given
 
@@ -53,29 +53,24 @@ def test_empty_sections_are_absent_on_a_screen_and_a_page_which_also_explains_fi
     assert [block.text.splitlines()[0] for block in found.blocks] == ["## `spill`", "### `client`", "## `failed`"]
 
 
-def test_the_context_counts_workers_threads_and_tasks() -> None:
+def test_the_context_counts_workers_threads_and_tasks_and_time_without_work_is_left_out() -> None:
     assert context(by_hand()) == "2 workers, 4 threads, a window of 5.0 s; tasks: 12 succeeded, 1 failed"
-    assert context(report_of(seconds(idle=1))) == "1 worker, a window of 5.0 s"
+    idle = report_of(seconds(idle=1))
+    assert context(idle) == "1 worker, a window of 5.0 s"
     stayed = {"workers": 2, "most_workers": 2, "most_threads": 4}
-    assert context(report_of(seconds(idle=1), attendance=stayed)) == "2 workers, 4 threads, a window of 5.0 s"
+    assert context(replace(idle, attendance=stayed)) == "2 workers, 4 threads, a window of 5.0 s"
     went = {"workers": 5, "most_workers": 3, "most_threads": 6}
-    assert context(report_of(seconds(idle=1), attendance=went)) == (
+    assert context(replace(idle, attendance=went)) == (
         "5 workers came and went, at most 3 at a time with 6 threads, a window of 5.0 s"
     )
-
-
-def test_time_without_work_is_noted_as_left_out() -> None:
     assert not_counted(by_hand()) == "Not counted: 2.0 thread-seconds with no work outstanding (no-work)"
-    assert not_counted(report_of(seconds(idle=1))) == ""
+    assert not_counted(idle) == ""
 
 
-def test_the_factors_are_listed_with_poor_ones_named() -> None:
+def test_the_factors_are_listed_with_poor_ones_named_but_not_those_of_very_little_time() -> None:
     product, poor, _ = factors(report_of(seconds(thread_cpu=7, spill=3))).lines
     assert product.startswith("efficiency 0.700 = supply 1.000 x transfer 1.000 x memory 0.700 x ")
     assert poor == "below 0.8, the mark of a good factor: memory"
-
-
-def test_a_factor_of_very_little_time_is_not_called_poor() -> None:
     # after thread-noncpu, 0.04 s of the 10 are left: nobody knows what "unknown 0.500" means
     lines = factors(report_of(seconds(thread_cpu=0.02, unmeasured=0.02, thread_noncpu=9.96))).lines
     assert "unknown 0.500" in lines[0]

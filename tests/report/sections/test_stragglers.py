@@ -41,9 +41,6 @@ def test_a_finding_has_cause_cost_and_signals() -> None:
         assert any(line.split()[: len(row)] == row for line in text.splitlines())
     assert "time in the thread" in text
     assert "   Look at the clock frequency" in text
-
-
-def test_a_slow_host_is_named_as_a_whole() -> None:
     host = SlowWorker("", "node-1", Cause.DISK, 3.0, 0.97, math.nan, 1.6)
     assert "Slow host, its disk is slow. Host node-1, 1.60x as long" in render(Judgement((host,), 8), "run")
 
@@ -145,28 +142,18 @@ def straggler_section(report):
     return fragment(Document("", "", "", (stragglers(report, PAGE),)))
 
 
-def test_a_report_without_stragglers_has_no_such_section():
-    assert stragglers(by_hand()).rows == ()
-    assert stragglers(by_hand(), PAGE).blocks == ()
-    assert "traggler" not in plain(by_hand().document)
-
-
-def test_a_straggler_has_its_cause_its_effect_and_advice():
+def test_a_straggler_has_its_cause_its_effect_its_start_and_advice_and_a_report_without_has_no_section():
     part = stragglers(by_hand(started=10.0, stragglers=(SLOW,)))
     assert part.rows == (("w3", "h3", "contention", "2.20x", "after 2.0 s", "99 %"),)
     assert part.lines[0].startswith("contention: others use its cores. Look for")
     assert "w3" in plain(by_hand(stragglers=(SLOW,)).document)
-
-
-def test_starts_before_the_report_and_unknown_starts_are_marked():
-    report = by_hand(started=20.0, stragglers=(SLOW, replace(SLOW, since=math.nan)))
-    assert [row[4] for row in stragglers(report).rows] == ["the beginning", "-"]
-
-
-def test_a_host_is_distinguished_from_a_worker():
-    host = replace(SLOW, worker="")
-    assert stragglers(by_hand(stragglers=(host,))).rows[0][0] == "(all of the host)"
-    assert "host h3" in straggler_section(by_hand(stragglers=(host,)))
+    begun_before = by_hand(started=20.0, stragglers=(SLOW, replace(SLOW, since=math.nan)))
+    assert [row[4] for row in stragglers(begun_before).rows] == ["the beginning", "-"]
+    of_host = by_hand(stragglers=(replace(SLOW, worker=""),))
+    assert stragglers(of_host).rows[0][0] == "(all of the host)"
+    assert "host h3" in straggler_section(of_host)
+    assert stragglers(by_hand()).rows == stragglers(by_hand(), PAGE).blocks == ()
+    assert "traggler" not in plain(by_hand().document)
 
 
 def positions(html: str) -> list[dict[str, float]]:
@@ -181,7 +168,8 @@ def positions(html: str) -> list[dict[str, float]]:
     return found
 
 
-def test_signals_are_drawn_against_those_of_the_peers():
+def test_signals_have_names_and_are_drawn_against_those_of_the_peers():
+    assert SIGNAL_NAMES.keys() >= FINISHED.keys() | LIVE.keys()
     duration, share = positions(straggler_section(by_hand(stragglers=(SLOW,))))
     assert duration["left"] < duration["median"] < duration["right"] < duration["dot"]
     assert share["dot"] < share["left"] < share["median"] < share["right"]
@@ -193,10 +181,6 @@ def test_signals_are_drawn_against_those_of_the_peers():
     assert len(part.rows) == MAX_STRAGGLERS
     assert part.lines[-1] == f"the {MAX_STRAGGLERS} most certain of {3 * MAX_STRAGGLERS}:"
     assert len(positions(straggler_section(many))) == 2 * MAX_STRAGGLERS
-
-
-def test_every_signal_of_the_watch_has_a_name():
-    assert SIGNAL_NAMES.keys() >= FINISHED.keys() | LIVE.keys()
 
 
 @given(st.lists(anything(SlowWorker), min_size=1, max_size=4).map(tuple))

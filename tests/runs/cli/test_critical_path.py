@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -27,13 +25,24 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_a_recorded_run_is_explained() -> None:
+def test_a_recorded_run_is_explained_drawn_and_has_its_best_improvements() -> None:
     result = run("run.trace")
     assert result.exit_code == 0
     assert critical_path(transfer_bound()).headline in words(result.stdout)
     assert "What the makespan was spent on" in result.stdout
     found = json.loads(run("run.trace", "--target", "load-3", "--json").stdout)
     assert found == to_dict(critical_path(transfer_bound(), target="load-3"))
+    assert "Where 10 % would help most" in run("run.trace", "--speedups").stdout
+    best = json.loads(run("run.trace", "--speedups", "--json").stdout)["speedups"][0]
+    assert best["what"] == "(transfer)"
+    assert best["saved_seconds"] > 0
+    result = run("run.trace", "--chrome", "run.json", "--html", "run.html")
+    assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).headline}.\n")
+    categories = [event.get("cat") for event in json.loads(Path("run.json").read_bytes())["traceEvents"]]
+    assert "critical-path" in categories
+    assert Path("run.html").read_text().startswith("<!DOCTYPE html>")
+    assert run("run.trace", "--chrome", "few.json", "--only-critical").exit_code == 0
+    assert Path("few.json").stat().st_size < Path("run.json").stat().st_size
 
 
 def test_a_change_is_put_in_words_figures_and_a_page() -> None:
@@ -59,23 +68,6 @@ def test_moves_onto_the_path_since_an_earlier_run_are_shown() -> None:
     assert "off the path" in text
     found = json.loads(run("run.trace", "--before", "before.trace", "--json").stdout)
     assert found["before"] == to_dict(critical_path(SAMPLES["spilling"]()))
-
-
-def test_the_best_improvements_are_shown() -> None:
-    assert "Where 10 % would help most" in run("run.trace", "--speedups").stdout
-    found = json.loads(run("run.trace", "--speedups", "--json").stdout)["speedups"]
-    assert found[0]["what"] == "(transfer)"
-    assert found[0]["saved_seconds"] > 0
-
-
-def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
-    result = run("run.trace", "--chrome", "run.json", "--html", "run.html")
-    assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).headline}.\n")
-    categories = [event.get("cat") for event in json.loads(Path("run.json").read_bytes())["traceEvents"]]
-    assert "critical-path" in categories
-    assert Path("run.html").read_text().startswith("<!DOCTYPE html>")
-    assert run("run.trace", "--chrome", "few.json", "--only-critical").exit_code == 0
-    assert Path("few.json").stat().st_size < Path("run.json").stat().st_size
 
 
 @pytest.mark.parametrize(

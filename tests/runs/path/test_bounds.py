@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_cluster import EPOCH
-from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
+from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS
@@ -39,9 +37,7 @@ def independent(ms: list[int], workers: int, prefixes: list[str] | None = None) 
 )
 def test_tasks_that_each_worker_has_one_of_are_no_single_long_task(ms: list[int], workers: int, one_each: bool) -> None:
     assert independent(ms, workers).to_summary().divisible != one_each
-
-
-def test_tasks_with_threads_of_their_own_are_not_divisible() -> None:
+    # nor are tasks with threads of their own divisible
     path = critical_path(simulate(diamond(), workers=2, nthreads=1))
     assert [path.to_summary(own).divisible for own in ((), {"b"}, {"a"})] == [True, False, True]
 
@@ -55,13 +51,10 @@ def test_one_task_that_is_much_longer_than_the_others_of_its_prefix_is_to_be_spl
     assert independent([10] * 40 + [80], 2, ["load"] * 40 + ["sum"]).findings[0].kind != uneven
 
 
-def test_the_floor_is_the_longest_path_of_pure_computing() -> None:
-    for cluster in ({"workers": 1, "nthreads": 1}, {"workers": 2, "nthreads": 2}):
-        assert critical_path(simulate(diamond(), **cluster)).floor_seconds == 0.060
-
-
-def test_the_slot_bound_is_work_by_slots() -> None:
-    assert critical_path(simulate(diamond(), workers=2, nthreads=2)).slot_bound_seconds == pytest.approx(0.065 / 4)
+def test_the_floor_is_the_longest_path_of_pure_computing_and_the_slot_bound_work_by_slots() -> None:
+    paths = [critical_path(simulate(diamond(), workers=count, nthreads=count)) for count in (1, 2)]
+    assert [path.floor_seconds for path in paths] == [0.060, 0.060]
+    assert paths[1].slot_bound_seconds == pytest.approx(0.065 / 4)
 
 
 def test_a_worker_has_slots_only_while_it_is_there() -> None:
@@ -113,8 +106,13 @@ def test_slack_and_bounds_of_a_damaged_trace_are_at_least_sane(trace: RunTrace) 
 def test_slack_is_the_time_that_a_task_could_have_taken_longer() -> None:
     # c ends 25 ms before b does.
     trace = simulate(diamond(), workers=1, nthreads=2, **NO_DELAYS)
-    slack = critical_path(trace).slack()
-    assert slack.to_dict() == {"a-0": 0.0, "b-1": 0.0, "c-2": 0.025, "d-3": 0.0}
+    assert critical_path(trace).slack().to_dict() == {"a-0": 0.0, "b-1": 0.0, "c-2": 0.025, "d-3": 0.0}
+    # tasks that did not end have none
+    reported = trace.runs.reported.copy()
+    reported[0] = MISSING
+    path = critical_path(replace(trace, runs=replace(trace.runs, reported=reported)))
+    assert path.run_slack_ns[0] == MISSING
+    assert len(path.slack()) == len(trace.runs) - 1
 
 
 def waiting_for_a_slot() -> RunTrace:
@@ -124,13 +122,11 @@ def waiting_for_a_slot() -> RunTrace:
 
 
 def test_an_input_may_be_late_by_as_long_as_its_task_waits_for_a_slot() -> None:
-    # a could end 20 ms later for c, but e, which follows on it, has only 10 to spare.
-    assert critical_path(waiting_for_a_slot()).slack().to_dict() == {"a-0": 0.01, "b-1": 0.0, "e-2": 0.01, "c-3": 0.0}
-
-
-def test_a_task_whose_slot_is_waited_for_has_no_more_slack_than_the_waiting_task() -> None:
-    # It takes the event loop 1 us to hand the slot on, which is no slack.
     trace = waiting_for_a_slot()
+    # a could end 20 ms later for c, but e, which follows on it, has only 10 to spare.
+    assert critical_path(trace).slack().to_dict() == {"a-0": 0.01, "b-1": 0.0, "e-2": 0.01, "c-3": 0.0}
+    # A task whose slot is waited for has no more slack than the waiting task: it takes the event loop 1 us to hand the
+    # slot on, which is no slack.
     executing = trace.runs.executing + np.where(trace.runs.after != MISSING, 1000, 0)
     path = critical_path(replace(trace, runs=replace(trace.runs, executing=executing)))
     assert path.slack()["b-1"] == 0.0
@@ -143,12 +139,3 @@ def test_a_task_that_uses_up_its_slack_does_not_delay_the_end_and_more_does() ->
     longer = {times: replay_with(trace, Changes(prefixes={"c": float(times)})) for times in (6, 7)}
     assert critical_path(longer[6]).makespan_seconds == makespan
     assert critical_path(longer[7]).makespan_seconds == pytest.approx(makespan + 0.005)
-
-
-def test_tasks_that_did_not_end_have_no_slack() -> None:
-    trace = SAMPLES["tree"]()
-    reported = trace.runs.reported.copy()
-    reported[0] = MISSING
-    path = critical_path(replace(trace, runs=replace(trace.runs, reported=reported)))
-    assert path.run_slack_ns[0] == MISSING
-    assert len(path.slack()) == len(trace.runs) - 1

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,6 +55,12 @@ def test_a_finding_saves_at_most_its_seconds_and_leaves_the_longest_chain() -> N
     unknown = first({"unattributed": 6.0})
     assert unknown.lines == ("Time that nothing recorded explains. 60 % of the critical path",)
     assert (unknown.saves_seconds, unknown.basis) == (None, Basis.UNKNOWN)
+    # event loops that spill are helped by memory
+    spilling = {one.kind: one for one, _ in found_in({"spill": 5.0, "worker-loop": 1.0, "report": 1.0})}
+    assert {one.advice for one in spilling.values()} == {spilling["path/spill"].advice}
+    # a prefix that has nearly all is named
+    assert headline_of({"compute-cpu": 6.5}) == "10 s; 65 % of the critical path is tasks of load that compute"
+    assert first({"compute-cpu": 9.0}).where == "`load`, 60 % of the critical path"
 
 
 def test_a_small_share_is_no_finding() -> None:
@@ -80,18 +84,11 @@ def test_a_small_share_is_no_finding() -> None:
         (1.0, 1.0, 2.0, "is_uneven", "task", " that compute"),
     ],
 )
-def test_the_limit_of_tasks_that_compute_is_named(
-    floor: float, slots: float, longest: float, is_a: str, kind: str, limit: str
-) -> None:
+def test_the_limit_of_tasks_that_compute_is_named(floor, slots, longest, is_a, kind, limit):
     kinds, changes = {"compute-cpu": 9.0, "report": 1.0}, {is_a: True} if is_a else {}
     changes |= {"floor_seconds": floor, "slot_bound_seconds": slots, "longest_task_seconds": longest}
     assert first(kinds, **changes).kind == f"path/{kind}"
     assert headline_of(kinds, **changes) == f"10 s; 90 % of the critical path is tasks{limit}"
-
-
-def test_a_prefix_that_has_nearly_all_is_named() -> None:
-    assert headline_of({"compute-cpu": 6.5}) == "10 s; 65 % of the critical path is tasks of load that compute"
-    assert first({"compute-cpu": 9.0}).where == "`load`, 60 % of the critical path"
 
 
 def test_splitting_a_long_task_saves_no_more_than_the_slots_allow() -> None:
@@ -120,11 +117,6 @@ def test_the_cause_of_busy_event_loops_is_named_if_known(busy: str) -> None:
     assert first(kinds, loop_causes={busy: 2.0}).kind == "path/event-loop", "half of it is not known"
 
 
-def test_event_loops_that_spill_are_helped_by_memory() -> None:
-    found = {one.kind: one for one, _ in found_in({"spill": 5.0, "worker-loop": 1.0, "report": 1.0})}
-    assert {one.advice for one in found.values()} == {found["path/spill"].advice}
-
-
 def test_every_kind_belongs_to_one_cause() -> None:
     members = [kind for kinds in MEMBERS.values() for kind in kinds]
     assert len(members) == len(set(members))
@@ -138,9 +130,7 @@ def test_every_kind_belongs_to_one_cause() -> None:
     st.floats(0, 2),
     st.sampled_from(LOOPS),
 )
-def test_any_path_has_a_headline_of_one_line_and_findings_within_the_makespan(
-    kinds: dict[str, float], name: str, floor: float, longest: float, busy: str
-) -> None:
+def test_any_path_has_a_headline_of_one_line_and_findings_within_the_makespan(kinds, name, floor, longest, busy):
     whole = sum(kinds.values())
     seconds = {"makespan_seconds": whole, "floor_seconds": floor * whole, "longest_task_seconds": longest * whole}
     found = found_in(kinds, loop_causes={busy: whole}, seconds_computing=lambda: {name: whole}, **seconds)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -27,14 +25,11 @@ def test_seconds_add_up_to_the_makespan_for_each_grouping(name: str, by: str) ->
         assert getattr(path, f"by_{by}")().rename_axis(by).to_dict() == found
 
 
-def test_the_summary_is_shares_of_the_makespan_with_the_largest_first() -> None:
+def test_the_breakdown_is_the_segments_in_time_order_and_the_summary_their_shares_the_largest_first() -> None:
     summary = critical_path(SAMPLES["transfer-bound"]()).summary()
     assert summary.sum() == pytest.approx(1.0)
     assert summary.index[0] == "transfer"
     assert summary.is_monotonic_decreasing
-
-
-def test_the_breakdown_is_the_segments_in_time_order() -> None:
     path = critical_path(SAMPLES["tree"]())
     frame = path.breakdown()
     assert list(frame) == ["kind", "start", "stop", "duration_seconds", "key", "prefix", "worker", "host"]
@@ -47,15 +42,18 @@ def test_the_breakdown_is_the_segments_in_time_order() -> None:
     assert last.host == next(spec.host for spec in path.trace.workers if spec.name == last.worker)
 
 
-def test_a_path_can_be_asked_for_up_to_one_task() -> None:
+def test_a_path_can_be_asked_for_up_to_one_task_or_for_a_span_with_those_in_it() -> None:
     trace = SAMPLES["tree"]()
     run = int(np.flatnonzero(trace.runs.task == list(trace.keys).index("sum-64"))[0])
     path = critical_path(trace, target="sum-64")
-    assert path.scope.stop == trace.runs.reported[run]
-    assert path.segments.run[-1] == run
+    assert (path.scope.stop, path.segments.run[-1]) == (trace.runs.reported[run], run)
 
+    within = replace(trace, spans=("outer/inner",))
+    found, expected = critical_path(within, span="outer"), critical_path(trace, span="default")
+    assert found.segments.start.tolist() == expected.segments.start.tolist()
+    with pytest.raises(UnknownNameError, match="no span 'out'"):
+        critical_path(within, span="out")
 
-def test_a_path_can_be_asked_for_a_span() -> None:
     trace = SAMPLES["two-computations"]()
     of_graph = replace(trace, spans=("first", "second"), tasks=replace(trace.tasks, span=trace.tasks.graph))
     first, second = (critical_path(of_graph, span=name) for name in ("first", "second"))
@@ -66,7 +64,7 @@ def test_a_path_can_be_asked_for_a_span() -> None:
     assert first.scope.stop < second.scope.start
 
 
-def test_a_path_can_be_asked_for_a_window() -> None:
+def test_a_path_can_be_asked_for_a_window_and_a_what_if_of_it_keeps_its_scope() -> None:
     trace = SAMPLES["two-computations"]()
     end_of_first = int(trace.phases.stop[2])
     whole = critical_path(trace)
@@ -74,23 +72,9 @@ def test_a_path_can_be_asked_for_a_window() -> None:
     second = critical_path(trace, window=(end_of_first, trace.stop))
     assert first.scope.stop == end_of_first
     assert first.makespan_seconds + second.makespan_seconds == pytest.approx(whole.makespan_seconds, rel=0.05)
-
-
-def test_a_what_if_of_a_window_or_of_one_task_keeps_its_scope() -> None:
-    trace = SAMPLES["two-computations"]()
-    end = int(trace.phases.stop[2])
-    for path in (critical_path(trace, window=(trace.start, end)), critical_path(trace, target="sum-20")):
+    for path in (first, critical_path(trace, target="sum-20")):
         faster = path.what_if(speed_up={"load": 2.0, "sum": 2.0})
         assert 0.5 < faster.makespan_seconds / path.makespan_seconds < 0.8
-
-
-def test_a_span_has_the_tasks_of_those_in_it() -> None:
-    trace = SAMPLES["tree"]()
-    within = replace(trace, spans=("outer/inner",))
-    found, expected = critical_path(within, span="outer"), critical_path(trace, span="default")
-    assert found.segments.start.tolist() == expected.segments.start.tolist()
-    with pytest.raises(UnknownNameError, match="no span 'out'"):
-        critical_path(within, span="out")
 
 
 @pytest.mark.parametrize(
@@ -110,9 +94,6 @@ def test_a_span_has_the_tasks_of_those_in_it() -> None:
 def test_a_question_without_an_answer_is_refused(error: type[Exception], asked: dict[str, Any], message: str) -> None:
     with pytest.raises(error, match=message):
         critical_path(SAMPLES["tree"](), **asked)
-
-
-def test_a_trace_without_runs_is_refused_by_name() -> None:
     with pytest.raises(EmptyTraceError, match="no task ran in the trace 'simulated'"):
         critical_path(replace(SAMPLES["tree"](), runs=Runs.empty()))
 
@@ -145,9 +126,7 @@ def test_the_table_of_speedups_has_prefixes_and_parts_with_the_most_helpful_firs
     assert table.saved.tolist()[0] == pytest.approx(0.004 / path.makespan_seconds, rel=0.03)
     assert "(scheduler)" in table.index
     assert "(spill)" not in table.index
-
-
-def test_a_prefix_with_the_name_of_a_part_is_distinguished_from_it() -> None:
+    # a prefix with the name of a part is distinguished from it
     graph = Graph(["transfer", "sum"], [[], [0]], [40 * MS, 20 * MS], [8_000_000, 1], {1})
     path = critical_path(simulate(graph, workers=1, nthreads=1))
     assert {"transfer", "sum", "(scheduler)"} == set(path.speedups().index)

@@ -1,8 +1,5 @@
 """The path goes through what happened on real clusters, and injected delays land on the kind that they are of."""
 
-from __future__ import annotations
-
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from distributed import Client, LocalCluster, wait
 from dask_efficiency import CriticalPath, EfficiencyPlugin, RunTrace, critical_path, efficiency_report
 from tests.plugin.watch import addresses, ahead_ns, eventually, states
 from tests.runs.path import workloads
-from tests.runs.path.workloads import BLOCK_SECONDS, instant, nap, tree, wide
+from tests.runs.path.workloads import instant, nap, tree, wide
 
 pytestmark = pytest.mark.cluster
 #: Share of an injected delay that has to be found on its kind.
@@ -105,15 +102,6 @@ def test_the_segments_tile_explain_and_replay_as_long(client: Client, graph: Cal
     assert path.what_if().makespan_seconds == pytest.approx(path.makespan_seconds, rel=0.02)
 
 
-def test_a_failure_that_the_client_waited_for_is_on_the_path(client: Client) -> None:
-    def work() -> None:
-        with pytest.raises(ZeroDivisionError):
-            client.submit(instant, client.submit(workloads.fails, seconds=0.4, pure=False)).result()
-        client.submit(nap, seconds=0.1, pure=False).result()
-
-    assert path_of(client, work).seconds_computing()["fails"] >= 0.4
-
-
 def test_a_worker_that_dies_is_on_the_path_with_its_task(client: Client, tmp_path: Path) -> None:
     file = str(tmp_path / "died")
     path = path_of(client, lambda: client.submit(workloads.dies_at_first, file).result())
@@ -140,18 +128,6 @@ def test_a_loop_that_is_busy_with_large_results_is_transfer(client: Client) -> N
     # A loop that has no core is blocked too, and this is as long as all the loops were for that and the like.
     otherwise = ((blocked.stop - blocked.start).sum() - moving) / 1e9
     assert transfer > max(found.values()) - otherwise
-
-
-def test_a_cancelled_run_has_a_path_to_its_finished_task(client: Client) -> None:
-    def work() -> None:
-        done = client.submit(nap, seconds=0.2, pure=False)
-        given_up = client.map(nap, range(20), seconds=0.3, pure=False)
-        done.result()
-        client.cancel(given_up)
-        time.sleep(0.5)
-
-    path = path_of(client, work)
-    assert path.seconds_computing()["nap"] >= 0.2
 
 
 def test_a_blocked_event_loop_of_a_worker_is_worker_loop(delayed_client: Client) -> None:
@@ -184,19 +160,6 @@ def test_a_blocked_event_loop_of_the_scheduler_is_scheduler_transition(delayed_c
     # On a busy machine the worker's loop may have had no core meanwhile, and that is what it is then.
     mine = trace.blocked.worker == trace.runs.worker[run]
     assert found >= FOUND * waited - (trace.blocked.stop - trace.blocked.start)[mine].sum() / 1e9
-
-
-def test_a_worker_whose_gil_is_held_is_not_transfer(delayed_client: Client) -> None:
-    client = delayed_client
-    [first, second] = addresses(client)
-
-    def work() -> None:
-        there = client.submit(nap, workers=[second], pure=False)
-        wait(there)
-        client.run(workloads.hold_the_gil, workers=[second])
-        client.submit(nap, there, workers=[first], pure=False).result()
-
-    assert critical_path(traced(client, work)).seconds("kind")["worker-loop"] >= FOUND * BLOCK_SECONDS
 
 
 def test_a_slow_link_is_transfer(delayed_client: Client) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +16,7 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, WorkerC
 from tests.runs.path.test_walk import tiles
 from tests.runs.trace.samples import traces
 
-SCHEDULER = MISSING
+SCHEDULER, SENDER = MISSING, 3
 Blocks = list[tuple[int, int, int, str]]
 
 
@@ -30,50 +28,40 @@ def with_blocks(rows: Blocks, *, moving: int = 0, runs: Runs | None = None) -> R
     return replace(SAMPLES["tree"](), runs=runs or Runs.empty(), blocked=Blocked.from_columns(columns))
 
 
-def relabelled(kind: Kind, *rows: tuple[int, int, int], sender: int = MISSING, moving: int = 0) -> str:
+def parts(kind: Kind, trace: RunTrace) -> str:
     """Parts of one segment of worker 0 from 100 to 200, each with its end, after processes were blocked."""
-    trace = with_blocks([(*row, "") for row in rows], moving=moving)
-    return parts(kind, trace, sender=sender)
-
-
-def parts(kind: Kind, trace: RunTrace, sender: int = MISSING) -> str:
-    columns = {"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [0], "sender": [sender]}
+    columns = {"kind": [KINDS.index(kind)], "start": [100], "stop": [200], "worker": [0], "sender": [SENDER]}
     found = relabel(Segments.from_columns(columns), trace)
     assert found.start.tolist() == [100, *found.stop.tolist()[:-1]]
     return " ".join(f"{KINDS[k]}-{stop}" for k, stop in zip(found.kind.tolist(), found.stop.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.RESULT_GATHER, Kind.SCHEDULER_QUEUE])
-def test_a_blocked_scheduler_is_named(kind: Kind) -> None:
-    assert relabelled(kind, (SCHEDULER, 120, 150)) == f"{kind}-120 scheduler-transition-150 {kind}-200"
+MESSAGES = (Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT)
+OF_THE_SCHEDULER = (Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.RESULT_GATHER, Kind.SCHEDULER_QUEUE)
+TRANSFERS = (Kind.TRANSFER, Kind.TRANSFER_QUEUE)
+OTHERS = (Kind.COMPUTE_CPU, Kind.GRAPH_UPDATE, Kind.CLIENT_SUBMIT, Kind.SPILL)
+
+#: Kinds of a segment, when a process was blocked, for how long of that data moved, and the segments after that.
+BLOCKED = {
+    "a scheduler": (OF_THE_SCHEDULER, [(SCHEDULER, 120, 150)], 0, "{0}-120 scheduler-transition-150 {0}-200"),
+    "a worker": ((*MESSAGES, Kind.TRANSFER), [(0, 50, 180)], 0, "worker-loop-180 {0}-200"),
+    "another worker": ((*MESSAGES, Kind.TRANSFER), [(2, 90, 210)], 0, "{0}-200"),
+    "the sender": ([Kind.TRANSFER], [(SENDER, 90, 210)], 0, "worker-loop-200"),
+    # While a loop moves data a transfer stays one, and the rest of that time is the loop's; a message waits for it.
+    "a sender that moves data": ([Kind.TRANSFER], [(SENDER, 90, 210)], 120, "{0}-200"),
+    "a worker that moves data": (TRANSFERS, [(0, 120, 180)], 60, "{0}-200"),
+    "a worker that also moves data": (TRANSFERS, [(0, 120, 180)], 20, "{0}-140 worker-loop-180 {0}-200"),
+    "a scheduler that moves data": ([Kind.RESULT_GATHER], [(SCHEDULER, 90, 210)], 120, "{0}-200"),
+    "a message to a worker that moves data": (MESSAGES, [(0, 90, 210)], 120, "worker-loop-200"),
+    "what waits for no loop": (OTHERS, [(SCHEDULER, 90, 210), (0, 90, 210)], 0, "{0}-200"),
+}
 
 
-@pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.READY_WAIT])
-def test_a_blocked_worker_is_named(kind: Kind) -> None:
-    assert relabelled(kind, (0, 50, 180)) == f"worker-loop-180 {kind}-200"
-    assert relabelled(kind, (2, 90, 210)) == f"{kind}-200", "of another worker"
-
-
-def test_a_blocked_sender_of_a_transfer_is_named() -> None:
-    assert relabelled(Kind.TRANSFER, (3, 90, 210), sender=3) == "worker-loop-200"
-    assert relabelled(Kind.TRANSFER, (3, 90, 210), sender=3, moving=120) == "transfer-200"
-
-
-def test_while_a_loop_moves_data_a_transfer_stays_one_and_the_rest_of_that_time_is_the_loops() -> None:
-    for kind in (Kind.TRANSFER, Kind.TRANSFER_QUEUE):
-        assert relabelled(kind, (0, 120, 180), moving=60) == f"{kind}-200"
-        assert relabelled(kind, (0, 120, 180), moving=20) == f"{kind}-140 worker-loop-180 {kind}-200"
-    assert relabelled(Kind.RESULT_GATHER, (SCHEDULER, 90, 210), moving=120) == "result-gather-200"
-
-
-@pytest.mark.parametrize("kind", [Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.READY_WAIT])
-def test_a_message_waits_for_the_loop_also_while_that_moves_data(kind: Kind) -> None:
-    assert relabelled(kind, (0, 90, 210), moving=120) == "worker-loop-200"
-
-
-@pytest.mark.parametrize("kind", [Kind.COMPUTE_CPU, Kind.GRAPH_UPDATE, Kind.CLIENT_SUBMIT, Kind.SPILL])
-def test_other_kinds_are_not_renamed(kind: Kind) -> None:
-    assert relabelled(kind, (SCHEDULER, 90, 210), (0, 90, 210)) == f"{kind}-200"
+@pytest.mark.parametrize(("kinds", "rows", "moving", "expected"), BLOCKED.values(), ids=BLOCKED)
+def test_what_was_blocked_is_named_in_the_segments_that_waited_for_it(kinds, rows, moving, expected) -> None:
+    for kind in kinds:
+        trace = with_blocks([(*row, "") for row in rows], moving=moving)
+        assert parts(kind, trace) == expected.format(kind)
 
 
 def test_a_loop_that_is_blocked_by_the_disk_is_spill_whatever_task_it_is_for() -> None:
@@ -137,11 +125,8 @@ def test_work_that_waits_for_any_worker_is_named_so_and_bounds_do_not_count_it()
     assert sum(path.seconds("kind").values()) == pytest.approx(before.makespan_seconds)
     assert path.slots == 2.0
     assert path.slot_bound_seconds == pytest.approx(0.050)
-
-
-def test_one_worker_is_enough_for_no_time_without_workers() -> None:
-    trace = one_task()
-    assert "no-workers" not in with_events(trace, (int(trace.runs.start[0]), 1, JOINED)).seconds("kind")
+    # one worker is enough
+    assert "no-workers" not in with_events(trace, (start, 1, JOINED)).seconds("kind")
 
 
 def test_gaps_are_found_between_workers_that_come_and_go() -> None:
@@ -155,9 +140,7 @@ def test_gaps_are_found_between_workers_that_come_and_go() -> None:
 
 @given(traces(), st.lists(st.tuples(st.floats(0, 1), st.integers(-1, 5), st.sampled_from(WorkerChange)), max_size=8))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_workers_come_and_go_the_segments_tile_the_makespan(
-    trace: RunTrace, events: list[tuple[float, int, WorkerChange]]
-) -> None:
+def test_whatever_workers_come_and_go_the_segments_tile_the_makespan(trace, events):
     scope = critical_path(trace).scope
     if not events:
         return

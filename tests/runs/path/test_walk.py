@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -91,29 +89,22 @@ def test_a_chain_goes_through_every_step_of_every_task_in_order() -> None:
     a_task += ["worker-loop", "report"]
     # From one task's booking to the next one's message the scheduler makes one transition.
     between = [*a_task, "scheduler-transition", *a_task, "scheduler-transition", *a_task]
-    assert kinds(critical_path(chain())) == ["client-submit", "graph-update", *between, "result-gather"]
+    path, phases = critical_path(chain()), chain().phases
+    assert kinds(path) == ["client-submit", "graph-update", *between, "result-gather"]
+    assert (path.scope.start, path.scope.stop) == (EPOCH, phases.stop.max())
+    assert phases.start.min() == EPOCH
+    # computing is split in proportion to CPU
+    found = path.seconds("kind")
+    assert (found["compute-cpu"], found["compute-noncpu"]) == (pytest.approx(0.030), pytest.approx(0.030))
 
 
-def test_computing_is_split_in_proportion_to_cpu() -> None:
-    found = critical_path(chain()).seconds("kind")
-    assert found["compute-cpu"] == pytest.approx(0.030)
-    assert found["compute-noncpu"] == pytest.approx(0.030)
-
-
-def test_the_path_goes_through_the_input_that_arrived_last() -> None:
-    graph = Graph(["short", "long", "both"], [[], [], [0, 1]], [5 * MS, 50 * MS, MS], [1, 1, 1], {2})
-    assert set(critical_path(simulate(graph)).seconds_computing()) == {"long", "both"}
-
-
-def test_a_task_that_waits_for_a_slot_comes_after_the_task_that_held_it() -> None:
+def test_a_task_that_waits_for_a_slot_or_in_the_queue_comes_after_the_task_that_held_it() -> None:
     # Both are sent at once, as one more than there are threads may be.
     graph = Graph(["first", "second"], [[], []], [40 * MS, 5 * MS], [1, 1], {0, 1})
     path = critical_path(simulate(graph, workers=1, nthreads=1))
     assert path.seconds("prefix")["first"] > 0.040
     assert "ready-wait" not in path.seconds("kind")
-
-
-def test_a_queued_task_comes_after_the_task_that_made_room() -> None:
+    # A queued task comes after the one that made room.
     graph = Graph(["t"] * 6, [[]] * 6, [10 * MS] * 6, [1] * 6, set(range(6)))
     path = critical_path(simulate(graph, workers=1, nthreads=1, saturation=1.0))
     assert len(set(path.segments.task.tolist()) - {MISSING}) == 6
@@ -234,16 +225,12 @@ def test_time_next_to_missing_instants_is_unattributed(names: Any, run: Any, end
     assert path.seconds("kind")["unattributed"] == (last - first).sum() / 1e9
 
 
-def test_without_transitions_or_transfers_the_path_follows_the_inputs_that_came_last() -> None:
+def test_the_path_follows_the_inputs_that_came_last_also_without_transitions_or_transfers() -> None:
     trace = chain()
     path = critical_path(replace(trace, transitions=Transitions.empty()))
     assert path.seconds("kind") == critical_path(trace).seconds("kind")
     moved = critical_path(replace(SAMPLES["transfer-bound"](), transfers=Transfers.empty()))
     assert "transfer" not in moved.seconds("kind")
     assert tiles(moved)
-
-
-def test_the_makespan_is_from_the_clients_first_activity_to_its_last() -> None:
-    path, phases = critical_path(chain()), chain().phases
-    assert path.scope.start == EPOCH == phases.start.min()
-    assert path.scope.stop == phases.stop.max()
+    graph = Graph(["short", "long", "both"], [[], [], [0, 1]], [5 * MS, 50 * MS, MS], [1, 1, 1], {2})
+    assert set(critical_path(simulate(graph)).seconds_computing()) == {"long", "both"}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
-import threading
 import time
 from typing import Any
 
@@ -28,12 +26,6 @@ def instant(*inputs: Any) -> int:
 def eight_megabytes(*inputs: Any) -> bytes:
     """A task with a large result."""
     return os.urandom(8_000_000)
-
-
-def fails(seconds: float) -> None:
-    """A task that fails."""
-    time.sleep(seconds)
-    raise ZeroDivisionError("as it should")
 
 
 def thirty_two_megabytes(*inputs: Any) -> Any:
@@ -108,19 +100,6 @@ def block_scheduler(dask_scheduler: Any, file: str) -> float:
         pass
     block(dask_scheduler)
     return float(dask_scheduler.unblocked)
-
-
-def hold_the_gil(dask_worker: Any) -> None:
-    """Let another thread keep the GIL of a worker when it is next asked for data."""
-    original = dask_worker.handlers["get_data"]
-    keep = ctypes.PyDLL(None).poll  # unlike CDLL, this keeps it
-
-    async def get_data(comm: Any, **kwargs: Any) -> Any:
-        dask_worker.handlers["get_data"] = original
-        threading.Thread(target=keep, args=(None, 0, round(BLOCK_SECONDS * 1000))).start()
-        return await original(comm, **kwargs)
-
-    dask_worker.handlers["get_data"] = get_data
 
 
 def slow_link(dask_worker: Any, seconds: float) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
@@ -168,24 +166,16 @@ def test_an_error_of_upstream_is_the_same_and_its_time_counts():
     moves.close()
 
 
-def test_two_watches_both_count_and_the_last_one_restores_upstream():
+def test_two_watches_both_count_and_the_last_one_restores_upstream_but_for_a_later_foreign_patch(monkeypatch):
+    before = sorted(os.listdir("/dev/fd"))
     first, second = DataMoves(), DataMoves()
     for both in ((first, second), (second,)):
         protocol.dumps(MESSAGE)
         assert all(moves.turn(10**9) > 0 for moves in both)  # not the same: each reads the thread's clock for itself
         both[0].close()
         assert in_place() == (both == (second,))
-
-
-def test_a_version_of_dask_with_other_arguments_is_called_as_ever(monkeypatch):
-    monkeypatch.setattr(protocol, "dumps", lambda msg, *, level=1: [Compute()(), msg, level])
-    moves = DataMoves()
-    assert protocol.dumps("x", level=2)[1:] == ["x", 2]
-    assert moves.turn(10**9) > 0
-    moves.close()
-
-
-def test_a_later_foreign_patch_stays_and_works(monkeypatch):
+    moved(lambda: offloaded(lambda: protocol.dumps(MESSAGE)))
+    assert sorted(os.listdir("/dev/fd")) == before, "a file stays open"
     moves = DataMoves()
     timed = protocol.dumps
     over = lambda message: timed(message)  # noqa: E731  # it has to differ from all others
@@ -195,9 +185,13 @@ def test_a_later_foreign_patch_stays_and_works(monkeypatch):
     assert protocol.loads(protocol.dumps({"op": "x"})) == {"op": "x"}
 
 
-def test_a_function_that_upstream_lacks_is_left_out(monkeypatch):
+def test_a_version_of_dask_with_other_arguments_is_called_as_ever_and_what_it_lacks_is_left_out(monkeypatch):
+    monkeypatch.setattr(protocol, "dumps", lambda msg, *, level=1: [Compute()(), msg, level])
     monkeypatch.delattr(protocol, "loads")
-    assert moved(lambda: protocol.dumps(MESSAGE))[0] > 0
+    moves = DataMoves()
+    assert protocol.dumps("x", level=2)[1:] == ["x", 2]
+    assert moves.turn(10**9) > 0
+    moves.close()
     assert not hasattr(protocol, "loads")
 
 
@@ -209,12 +203,6 @@ def test_without_the_time_of_waiting_for_a_core_cpu_time_counts(monkeypatch):
     monkeypatch.setattr(protocol, "loads", Compute())
     assert moved(lambda: protocol.loads([]))[0] > 0
     assert moved(lambda: offloaded(lambda: protocol.loads([])))[0] == 0
-
-
-def test_no_file_stays_open(monkeypatch):
-    before = sorted(os.listdir("/dev/fd"))
-    moved(lambda: offloaded(lambda: protocol.dumps(MESSAGE)))
-    assert sorted(os.listdir("/dev/fd")) == before
 
 
 INTERVAL_MS = 20

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -48,15 +46,12 @@ def test_headline_bounds_and_tables_are_shown_and_no_name_becomes_markup(render:
     assert escape(path.headline) in html
     for text in ("no cluster is faster", "By task prefix", "By worker", "an input comes from another worker"):
         assert text in html
+    # a fragment has no script, no request and no id
+    assert path._repr_html_() == render_html(path)
+    assert not re.search(r"<script|<link|\ssrc=|url\(|\sid=", render_html(path))
     html = render(hostile())
     for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
         assert smuggled not in html
-
-
-def test_a_fragment_has_no_script_no_request_and_no_id() -> None:
-    path = transfers()
-    assert path._repr_html_() == render_html(path)
-    assert not re.search(r"<script|<link|\ssrc=|url\(|\sid=", render_html(path))
 
 
 def drawn(path: CriticalPath) -> list[tuple[float, float, str]]:
@@ -74,6 +69,9 @@ def test_the_picture_shows_the_run_from_start_to_end_without_gaps() -> None:
         end += width
         shown[colour] += width  # type: ignore[assignment]  # shares
     assert end == pytest.approx(100)
+    long = critical_path(tiny(5000))
+    assert len(long.segments) > 1000
+    assert len(render_page(long)) < 100_000, "the page of a long path is small"
     transfer = 100 * path.seconds("kind")["transfer"] / path.makespan_seconds
     assert shown[KIND_COLOURS[Kind.TRANSFER]] == pytest.approx(transfer, abs=3)
 
@@ -89,12 +87,6 @@ def test_a_step_of_the_picture_is_of_the_kind_that_takes_most_of_it() -> None:
     step = 100 / STEPS
     found = drawn(replace(path, segments=Segments.from_columns(columns), scope=scope))
     assert found == [(0.0, step, first), (step, 100 - step, rest)]
-
-
-def test_a_long_path_is_a_small_page() -> None:
-    path = critical_path(tiny(5000))
-    assert len(path.segments) > 1000
-    assert len(render_page(path)) < 100_000
 
 
 def test_only_a_report_with_a_trace_has_a_critical_path() -> None:

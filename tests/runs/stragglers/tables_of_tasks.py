@@ -1,7 +1,5 @@
 """Tables of tasks made up for the tests: healthy workers, and what is done to one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Any run can be judged, with or without optional columns, hosts, groups and history."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from hypothesis import given, settings
@@ -51,9 +49,7 @@ def runs(draw: st.DrawFn) -> pd.DataFrame:
 
 @settings(max_examples=60, deadline=None)
 @given(run=runs(), history=st.lists(runs(), max_size=3), factor=st.sampled_from([0.1, 1.0]))
-def test_a_run_can_be_judged_whatever_is_known_of_it(
-    run: pd.DataFrame, history: list[pd.DataFrame], factor: float
-) -> None:
+def test_a_run_can_be_judged_whatever_is_known_of_it(run, history, factor):
     found = judge(run, history=history, factor=factor)
     workers, hosts = set(run.worker), set(run.host) if "host" in run else set()
     for one in found.slow_workers:

@@ -1,7 +1,5 @@
 """Archives as files of traces and of paths are: foreign ones, and forged ones whose checksums are right."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

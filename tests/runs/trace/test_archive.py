@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,15 +26,12 @@ def test_a_column_is_unpacked_as_it_was_packed_whatever_it_holds(rows: list[tupl
     np.testing.assert_array_equal(column, second)
 
 
-def test_an_instant_that_is_missing_makes_no_other_wider() -> None:
+def test_an_instant_that_is_missing_makes_no_other_wider_and_too_few_bytes_are_refused() -> None:
     start = EPOCH + np.random.default_rng(0).integers(0, 1 << 40, 5000)
     stop = start + 7
     stop[100] = MISSING
     packing, content, _ = pack(stop, {"start": start})
     assert packing.gaps
     assert len(content) == 5000 + 5000 // 8
-
-
-def test_too_few_bytes_are_refused() -> None:
     with pytest.raises(ValueError, match="has 3 bytes; expected 4 for 2 rows"):
         unpack(Packing("", False, 0, 0, 2), b"123", 2, {})

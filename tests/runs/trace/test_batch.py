@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from array import array
 
 import pytest
@@ -33,12 +31,8 @@ def test_rows_are_decoded_as_they_were_encoded(runs, blocked, cause, wall):
     assert batch.runs.tolist() == runs
     assert batch.blocked.tolist() == blocked
     assert batch.transfers.shape == (0, len(TRANSFER))
-
-
-def test_keys_and_senders_come_along():
     batch = decode(message(keys=[("x", 1)]))
-    assert batch.keys == (("x", 1),)
-    assert batch.senders == ("b",)
+    assert (batch.keys, batch.senders) == ((("x", 1),), ("b",))
 
 
 @pytest.mark.parametrize(

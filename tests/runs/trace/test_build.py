@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,9 +14,12 @@ def instants(run):
     return [run[name] for name in INSTANTS]
 
 
-def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker():
+def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker_of_which_the_later_counts():
     scene = Scene()
-    scene.run("a", 1, scene.submit({"a": ()}), slot=3, thread=99)
+    run_id = scene.process("a", 1, scene.submit({"a": ()}))
+    scene.send(1, scene.on_worker(1, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
+    scene.send(1, scene.on_worker(1, run_id, slot=3, thread=99))
+    scene.move("a", "processing", "memory", scene.cause("task-finished"), 1, 28)
     trace = scene.trace()
     (run,) = runs_of(trace, "a")
     assert (run["worker"], run["slot"], run["thread"], run["cpu_ns"]) == (1, 3, 99, 7)
@@ -28,13 +29,19 @@ def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker():
     assert trace.tasks.nbytes.tolist() == [28]
 
 
-def test_a_worker_s_instants_are_converted_to_the_scheduler_s_clock():
+def test_instants_of_workers_and_clients_are_converted_to_the_scheduler_s_clock():
     same, apart = Scene(), Scene(offsets=(10**15, -(10**12)))
     for scene in (same, apart):
         scene.run("b", 1, scene.run("a", 0, scene.submit({"a": (), "b": ("a",)})))
     for key in "ab":
         assert instants(runs_of(apart.trace(), key)[0]) == instants(runs_of(same.trace(), key)[0])
-    assert [worker.clock_offset for worker in same.trace().workers] == [0, 0]
+    trace = same.trace(phases={"gather": [(30, 40)], "optimize": [(1, 2), (5, 6)]}, client="client")
+    assert [worker.clock_offset for worker in trace.workers] == [0, 0]
+    assert trace.phases.start.tolist() == [EPOCH + 1, EPOCH + 5, EPOCH + 30]
+    assert trace.phases.phase.tolist() == [0, 0, 2]
+    assert trace.clients == ("client",)
+    empty = Scene().trace()
+    assert {len(getattr(empty, name)) for name in ("tasks", "runs", "transitions", "transfers", "phases")} == {0}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +61,8 @@ def test_a_worker_s_instants_are_converted_to_the_scheduler_s_clock():
 def test_the_outcome_of_a_run_follows_from_its_end_and_its_cause(finish, kind, removed, outcome):
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
+    (running,) = runs_of(scene.trace(), "a")
+    assert (running["outcome"], running["reported"]) == (RunOutcome.RUNNING, MISSING)
     cause = scene.cause(kind)
     scene.move("a", "processing", finish, cause)
     if removed:
@@ -74,13 +83,6 @@ def test_a_run_released_before_its_worker_left_or_cut_off_by_it_is_cancelled_and
         (run,) = runs_of(scene.trace(), "a")
         assert run["outcome"] == RunOutcome.CANCELLED
         assert (run["reported"] == MISSING) == rows
-
-
-def test_a_run_that_has_not_ended_is_running():
-    scene = Scene()
-    scene.process("a", 0, scene.submit({"a": ()}))
-    (run,) = runs_of(scene.trace(), "a")
-    assert (run["outcome"], run["reported"]) == (RunOutcome.RUNNING, MISSING)
 
 
 def test_a_stolen_task_has_a_run_on_each_worker():
@@ -136,17 +138,6 @@ def test_the_task_that_left_its_slot_is_named():
     scene.run("c", 0, stimulus, after=77)  # that one is not in the recording
     trace = scene.trace()
     assert [runs_of(trace, key)[0]["after"] for key in "abc"] == [MISSING, list(trace.keys).index("a"), MISSING]
-
-
-def test_the_later_of_two_rows_of_a_run_counts():
-    scene = Scene()
-    run_id = scene.process("a", 0, scene.submit({"a": ()}))
-    scene.send(0, scene.on_worker(0, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
-    scene.send(0, scene.on_worker(0, run_id, thread=4))
-    scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
-    (run,) = runs_of(scene.trace(), "a")
-    assert run["thread"] == 4
-    assert run["stop"] != MISSING
 
 
 def test_a_lost_row_is_replaced_by_the_scheduler_s_message():
@@ -213,20 +204,6 @@ def test_transfers_and_messages_of_shuffles_are_in_the_order_of_their_ends():
     assert (trace.shuffled.sender.tolist(), trace.shuffled.receiver.tolist()) == ([1], [0])
     assert trace.shuffled.nbytes.tolist() == [7]
     assert [trace.keys[task] for task in trace.shuffled.task.tolist()] == ["barrier"]
-
-
-def test_the_client_s_phases_are_put_on_the_scheduler_s_clock():
-    scene = Scene()
-    scene.submit({"a": ()})
-    trace = scene.trace(phases={"gather": [(30, 40)], "optimize": [(1, 2), (5, 6)]}, client="client")
-    assert trace.phases.start.tolist() == [EPOCH + 1, EPOCH + 5, EPOCH + 30]
-    assert trace.phases.phase.tolist() == [0, 0, 2]
-    assert trace.clients == ("client",)
-
-
-def test_an_empty_recording_is_an_empty_trace():
-    trace = Scene().trace()
-    assert {len(getattr(trace, name)) for name in ("tasks", "runs", "transitions", "transfers", "phases")} == {0}
 
 
 def test_a_part_holds_the_runs_that_went_on_and_the_tasks_that_it_names():

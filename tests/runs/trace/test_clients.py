@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -63,21 +61,17 @@ WAYS_BACK = {
 
 
 @pytest.mark.parametrize(("phases", "results", "at", "expected"), WAYS_BACK.values(), ids=WAYS_BACK)
-def test_a_client_waited_for_the_result_after_which_it_went_on_at_once(
-    phases: list[tuple[int, int, int]], results: list[int], at: int, expected: tuple[list[tuple[int, bool]], int]
-) -> None:
+def test_a_client_waited_for_the_result_after_which_it_went_on_at_once(phases, results, at, expected):
     assert ClientLog(trace_of(phases, results)).back(0, at, 0) == expected
-
-
-def test_a_client_that_sends_graph_after_graph_waits_for_nothing() -> None:
-    trace = trace_of([(UPLOAD, 98, 130)], [105, 115, 125], received=[100, 110, 120, 130])
-    assert ClientLog(trace).back(0, 130, 0)[1] == MISSING
 
 
 def test_a_client_that_gathers_a_result_that_another_asked_for_waits_for_that() -> None:
     gather = Phases.from_columns({"client": [1], "phase": [GATHER], "start": [20], "stop": [100]})
     log = ClientLog(replace(trace_of([], [90]), phases=gather))
     assert log.back(1, 100, 0) == ([(100, False), (90, True)], 0)
+    # and one that sends graph after graph waits for nothing
+    trace = trace_of([(UPLOAD, 98, 130)], [105, 115, 125], received=[100, 110, 120, 130])
+    assert ClientLog(trace).back(0, 130, 0)[1] == MISSING
 
 
 def test_a_failure_that_was_the_last_of_its_task_was_waited_for() -> None:
@@ -86,10 +80,7 @@ def test_a_failure_that_was_the_last_of_its_task_was_waited_for() -> None:
     # Also where another task, which needs it, was asked for.
     tasks = replace(trace.tasks, wanted=np.zeros(1, np.bool_))
     assert ClientLog(replace(trace, runs=failed, tasks=tasks)).back(0, 310, 0) == ([(300, False)], 0)
-
-
-def test_a_failure_that_was_tried_again_was_not_waited_for() -> None:
-    trace = trace_of([(UPLOAD, 10, 20)], [300])
+    # One that was tried again was not.
     tries = {"task": [0, 0], "outcome": [RunOutcome.FAILED, RunOutcome.SUCCEEDED], "reported": [300, 900]}
     twice = replace(trace, runs=Runs.from_columns(tries))
     assert heard_by_clients(twice).tolist() == [False, True]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -15,12 +13,6 @@ from dask_efficiency.runs.trace.events import TraceEvents, WrittenSlice, lanes
 from tests.runs.trace.perfetto import FAULTS, query
 
 EPOCH = 1_700_000_000_000_000_000
-
-
-def test_an_empty_file_is_valid() -> None:
-    file = io.BytesIO()
-    TraceEvents(file, 0).close()
-    assert json.loads(file.getvalue()) == {"displayTimeUnit": "ms", "traceEvents": []}
 
 
 def written(path: Path, *slices: tuple[int, int, str], origin: int = 0, track: str = "t") -> Path:
@@ -50,46 +42,35 @@ def test_hostile_names_are_only_names(tmp_path: Path) -> None:
     assert query(file, "select count(*) from slice", FAULTS) == [[[4]], []]
 
 
-def test_an_arrow_back_in_time_is_neither_written_nor_counted() -> None:
-    events = TraceEvents(io.BytesIO(), 0)
+def test_an_arrow_back_in_time_and_a_counter_that_is_not_finite_are_neither_written_nor_counted() -> None:
+    file = io.BytesIO()
+    events = TraceEvents(file, 0)
     late, early, nothing = WrittenSlice(1, 2, 50, 60), WrittenSlice(1, 3, 0, 10), WrittenSlice(1, 3, 70, 70)
     for source, target in ((late, early), (early, nothing), (nothing, late)):
         events.arrow(source, target, "a", "c")
     assert events.written.flows == 0
-
-
-def test_a_counter_that_is_not_finite_is_left_out() -> None:
-    file = io.BytesIO()
-    events = TraceEvents(file, 0)
-    events.counter(1, 5, "memory", {"process": 1.0, "spilled": math.nan})
     events.counter(1, 5, "memory", {"process": math.inf})
+    events.counter(1, 5, "memory", {"process": 1.0, "spilled": math.nan})
     events.close()
     (event,) = json.loads(file.getvalue())["traceEvents"]
     assert event["args"] == {"process": 1.0}
     assert events.written.counters == 1
+    # an empty file is valid
+    file = io.BytesIO()
+    TraceEvents(file, 0).close()
+    assert json.loads(file.getvalue()) == {"displayTimeUnit": "ms", "traceEvents": []}
 
 
-intervals = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(MISSING, 3)), max_size=15)
-
-
-@given(intervals)
-def test_no_two_intervals_of_a_lane_overlap(rows: list[tuple[int, int, int]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(MISSING, 3)), max_size=15))
+def test_no_two_intervals_of_a_lane_overlap_and_no_lane_is_too_many(rows):
     start, length, wanted = (np.array([row[i] for row in rows], np.int64) for i in range(3))
     stop = start + length
     found = lanes(start, stop, wanted)
     for lane in np.unique(found):
         mine = sorted(zip(start[found == lane].tolist(), stop[found == lane].tolist(), strict=True))
         assert all(before[1] <= after[0] for before, after in pairwise(mine))
-
-
-@given(intervals)
-def test_there_are_no_more_lanes_than_intervals_at_once(rows: list[tuple[int, int, int]]) -> None:
-    start = np.array([row[0] for row in rows], np.int64)
-    stop = start + np.array([row[1] + 1 for row in rows], np.int64)
+    stop = start + length + 1
     at_once = max((int(((start <= at) & (stop > at)).sum()) for at in start), default=0)
     assert len(np.unique(lanes(start, stop))) == at_once
-
-
-def test_an_interval_gets_its_preferred_lane_if_that_is_free() -> None:
-    start, stop = np.array([0, 0, 5, 6]), np.array([10, 5, 7, 8])
-    assert lanes(start, stop, np.array([1, 0, 0, 0])).tolist() == [1, 0, 0, 2]
+    # an interval gets its preferred lane if that is free
+    assert lanes(np.array([0, 0, 5, 6]), np.array([10, 5, 7, 8]), np.array([1, 0, 0, 0])).tolist() == [1, 0, 0, 2]

@@ -1,7 +1,5 @@
 """Profiles on their way from a worker into a trace, and into files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -80,13 +78,14 @@ def test_profiles_of_runs_in_the_trace_are_on_the_scheduler_s_clock_and_others_a
     assert {profile.started for profile in trace.profiles} == {PROFILE.started}
     assert trace.dropped == {"profiles": 2}
     check_positions(trace)
-
-
-def test_a_trace_notes_that_profiles_cost_time_and_which_are_missing() -> None:
+    for run in (MISSING, 10_000):
+        with pytest.raises(ValueError, match=f"a profile is of run {run}; expected 0 to"):
+            check_positions(replace(trace, profiles=(replace(PROFILE, run=run),)))
+    # A trace notes that profiles cost time, and which are missing.
+    assert trace.notes[0].startswith("2 runs of tasks took longer")
+    assert recorded([PROFILE]).notes[0].startswith("1 run of a task took longer, as torch.profiler was asked for")
     assert recorded().notes == ("not profiled, though asked for: 1 runs, as busy",)
     assert recorded().profiles == ()
-    assert recorded([PROFILE]).notes[0].startswith("1 run of a task took longer, as torch.profiler was asked for")
-    assert recorded([PROFILE, replace(PROFILE, run=6)]).notes[0].startswith("2 runs of tasks took longer")
 
 
 def test_profiles_beyond_a_limit_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,19 +102,6 @@ def test_a_part_of_a_trace_has_the_profiles_of_its_runs() -> None:
     part = since_start(replace(trace, start=int(trace.runs.reported[last]), profiles=both))
     assert len(part.runs) < len(trace.runs)
     assert [int(part.runs.run_id[profile.run]) for profile in part.profiles] == [int(trace.runs.run_id[last])]
-
-
-@pytest.mark.parametrize("run", [MISSING, 10_000])
-def test_a_profile_of_no_run_is_refused(run: int) -> None:
-    with pytest.raises(ValueError, match=f"a profile is of run {run}; expected 0 to"):
-        check_positions(replace(tree(2), profiles=(replace(PROFILE, run=run),)))
-
-
-def test_profiles_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
-    profiles = (PROFILE, replace(PROFILE, run=0, content=bytes(range(256)) * 40))
-    trace = replace(everything(), profiles=profiles)
-    trace.save(tmp_path / "a.trace")
-    assert_same(load_trace(tmp_path / "a.trace"), trace)
 
 
 def described(**changes: int) -> dict[str, int]:
@@ -143,8 +129,12 @@ def test_damage_to_profiles_is_found(tmp_path: Path, profiles: Any, found: str) 
         load_trace(tmp_path / "bad.trace")
 
 
-def test_no_more_is_read_of_profiles_than_a_recording_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profiles_are_loaded_as_saved_and_no_more_than_a_recording_has(tmp_path, monkeypatch):
     save_trace(replace(tree(2), profiles=(replace(PROFILE, run=0),) * 3), tmp_path / "a.trace")
+    profiles = (PROFILE, replace(PROFILE, run=0, content=bytes(range(256)) * 40))
+    trace = replace(everything(), profiles=profiles)
+    trace.save(tmp_path / "whole.trace")
+    assert_same(load_trace(tmp_path / "whole.trace"), trace)
     size = len(PROFILE.content)
     monkeypatch.setattr(files, "MAX_ALL_PROFILES_BYTES", 3 * size)
     assert len(load_trace(tmp_path / "a.trace").profiles) == 3

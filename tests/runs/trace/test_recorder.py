@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,14 +10,11 @@ from dask_efficiency.runs.trace.schema import RunOutcome
 from tests.runs.trace.scenes import Scene, needs_of, runs_of
 
 
-def test_names_are_numbered_in_order_of_first_use():
+def test_names_are_numbered_in_order_of_first_use_too_many_are_one_and_long_ones_are_cut(monkeypatch):
     together, names = Names(), Names()
     for texts in (["b", "a", "b"], ["a", "b"], ["c", "a"], []):
         assert together.numbers(texts) == [names[text] for text in texts]
     assert together == names == {"b": 0, "a": 1, "c": 2}
-
-
-def test_too_many_names_are_one_and_long_ones_are_cut(monkeypatch):
     monkeypatch.setattr(module, "MAX_NAMES", 2)
     names = Names()
     assert names.numbers(map(str, range(5))) == [0, 1, 2, 2, 2]
@@ -39,10 +34,17 @@ def test_a_task_is_met_with_all_that_it_needs():
     assert trace.tasks.graph.tolist() == [0, 0, 0]
     assert trace.tasks.wanted.all()
     assert trace.constraints == {task: {"retries": 2} for task in range(3)}
+    # one that a client submits again belongs to the first graph
+    scene.submit({"a": (), "d": ("a",)})
+    trace = scene.trace()
+    assert trace.tasks.graph.tolist() == [0, 0, 0, 1]
+    assert trace.stimuli.graph.tolist() == [0, 1]
 
 
 def test_a_task_that_was_there_before_is_met_when_it_is_needed_and_read_when_it_moves():
     scene = Scene()
+    scene.move("before", "released", "forgotten", scene.cause("client-releases-keys"))
+    assert len(scene.trace().tasks) == 0, "it is only forgotten"
     scene.facts["oldest"] = ("old", "", (0, 0, 0), (), {})
     scene.facts["old"] = ("old", "", (0, 0, 1), ("oldest",), {})
     stimulus = scene.submit({"new": ("old",)})
@@ -52,21 +54,6 @@ def test_a_task_that_was_there_before_is_met_when_it_is_needed_and_read_when_it_
     trace = scene.trace()
     assert needs_of(trace, "old") == {"oldest"}
     assert trace.tasks.graph.tolist() == [0, MISSING, MISSING]
-
-
-def test_a_task_that_is_only_forgotten_is_not_recorded():
-    scene = Scene()
-    scene.move("before", "released", "forgotten", scene.cause("client-releases-keys"))
-    assert len(scene.trace().tasks) == 0
-
-
-def test_a_task_that_a_client_submits_again_belongs_to_the_first_graph():
-    scene = Scene()
-    scene.submit({"a": ()})
-    scene.submit({"a": (), "b": ("a",)})
-    trace = scene.trace()
-    assert trace.tasks.graph.tolist() == [0, 1]
-    assert trace.stimuli.graph.tolist() == [0, 1]
 
 
 @given(st.integers(2, 30), st.integers(1, 60))

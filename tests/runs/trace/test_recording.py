@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import struct
 
 import numpy as np
@@ -10,25 +8,19 @@ from dask_efficiency.runs.trace.recording import Chapter, Growing
 from tests.runs.trace.scenes import Scene
 
 
-def test_a_row_is_appended_to_every_column_or_refused() -> None:
-    rows = Growing({"at": np.int64, "kind": np.int8, "share": np.float64})
-    rows.append(1 << 40, 3, 0.5)
-    assert {name: column.tolist() for name, column in rows.columns.items()} == {
-        "at": [1 << 40],
-        "kind": [3],
-        "share": [0.5],
-    }
-    assert len(rows) == 1
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
-        rows.append(1, 2)
-
-
-def test_rows_are_appended_to_every_column_or_none_is():
+def test_rows_are_appended_to_every_column_or_none_is() -> None:
     rows = Growing({"at": np.int64, "kind": np.int8})
+    rows.append(1 << 40, 3)
     rows.extend(range(3), iter([7, 8, 9]))
     with pytest.raises(struct.error, match="format requires"):
         rows.extend([3, 4], [1, 1_000])
-    assert {name: column.tolist() for name, column in rows.columns.items()} == {"at": [0, 1, 2], "kind": [7, 8, 9]}
+    assert {name: column.tolist() for name, column in rows.columns.items()} == {
+        "at": [1 << 40, 0, 1, 2],
+        "kind": [3, 7, 8, 9],
+    }
+    assert len(rows) == 4
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        rows.append(1)
 
 
 def test_the_columns_of_a_chapter_are_as_wide_as_those_of_the_trace() -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -41,10 +39,7 @@ def test_runs_of_queued_tasks_are_marked_as_queued(name: str) -> None:
     trace = SAMPLES[name]()
     queued = set(trace.transitions.task[trace.transitions.finish == 3].tolist())
     assert set(trace.runs.task[RunCauses(trace).queued].tolist()) == queued
-
-
-def test_a_run_that_no_transition_gave_out_has_no_cause() -> None:
-    trace = SAMPLES["tree"]()
+    # and a run that no transition gave out has no cause
     causes = RunCauses(replace(trace, transitions=Transitions.empty()))
     assert (causes.transition == MISSING).all()
     assert (causes.run == MISSING).all()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -17,9 +15,10 @@ from dask_efficiency.runs.trace.schema import RUN_INSTANTS, Phases, Runs, Stimul
 COLUMNS = [(table, name) for table, kind in TABLES.items() for name in kind.dtypes()]
 
 
-def test_every_table_is_a_field_of_a_trace() -> None:
+def test_every_table_is_a_field_of_a_trace_and_those_with_columns_of_workers_travel() -> None:
     defined = {kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, ColumnTable)}
     assert set(TABLES.values()) == defined - {ColumnTable}
+    assert {table for table, kind in TABLES.items() if from_worker(kind)} == {"runs", "transfers", "blocked"}
 
 
 def test_tables_on_the_wire_have_the_layout_of_their_schema() -> None:
@@ -65,11 +64,6 @@ def test_a_row_of_which_nothing_is_known_fits_its_columns(kind: type[ColumnTable
         assert column.dtype == kind.dtypes()[name]
         if name != first:
             np.testing.assert_array_equal(column, [kind.missing()[name]] * 2)
-
-
-def test_each_column_of_a_worker_belongs_to_a_table_that_travels() -> None:
-    travelling = {"runs", "transfers", "blocked"}
-    assert {table for table, kind in TABLES.items() if from_worker(kind)} == travelling
 
 
 def test_counters_and_metrics_name_existing_columns_of_a_heartbeat() -> None:

