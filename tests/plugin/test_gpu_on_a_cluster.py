@@ -11,14 +11,14 @@ import pytest
 from distributed import Client, LocalCluster, wait
 from prometheus_client.parser import text_string_to_metric_families
 
-from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report, snapshot, stragglers
+from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report, stragglers
 from dask_efficiency.accounts.buckets import HELD, combine
 from dask_efficiency.accounts.gpu import DeviceTotals
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.scheduler import straggler_watch
 from tests.gpu import tasks
 from tests.gpu.conftest import stub_directory
-from tests.plugin.watch import addresses, eventually, nothing_runs, silence
+from tests.plugin.watch import addresses, eventually
 
 __all__ = ["stub_directory"]
 
@@ -128,28 +128,6 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
     eventually(at_work)
 
 
-def launches(client: Client, prefix: str) -> int:
-    """Kernels that tasks of a prefix are known to have launched."""
-    totals = snapshot(client).gpu.values()
-    return sum(kernel.launches for each in totals for kernel in each.kernels if kernel.prefix == prefix)
-
-
-def test_metering_of_gpus_is_switched_off_and_on_and_no_total_falls(client: Client, gpu_cluster: LocalCluster):
-    then = snapshot(client).breakdown["gpu"]
-    waited = client.submit(tasks.train, 0.02, key="before").result()
-    before = exported(gpu_cluster, "gpu_seconds_total")
-    client.register_plugin(EfficiencyPlugin(gpu="off"))
-    # The stub tells its times to a millisecond.
-    eventually(lambda: snapshot(client).breakdown["gpu"] - then >= waited - 0.002)
-    client.submit(tasks.train, 0.02, key="unseen").result()
-    client.register_plugin(EfficiencyPlugin(gpu="auto"))
-    eventually(lambda: wait(client.submit(tasks.train, 0.02, key="seen")) and launches(client, "seen"))
-    eventually(lambda: launches(client, "before") == 1)
-    assert launches(client, "unseen") == 0
-    after = exported(gpu_cluster, "gpu_seconds_total")
-    assert {key: ns for key, ns in before.items() if after[key] < ns} == {}
-
-
 def test_a_slow_gpu_is_distinguished_from_a_slow_worker(stub_directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(straggler_watch, "INTERVAL_SECONDS", 0.5)
     with cluster_of(4, threads=1) as cluster, Client(cluster) as client:
@@ -165,20 +143,3 @@ def test_a_slow_gpu_is_distinguished_from_a_slow_worker(stub_directory: Path, mo
     assert finding.worker == "2"
     (of_kernels,) = [evidence for evidence in finding.evidence if evidence.signal == "gpu_kernel"]
     assert of_kernels.value == pytest.approx(2.0, rel=0.1)
-
-
-def test_the_gpu_time_of_a_killed_worker_stays(client: Client, gpu_cluster: LocalCluster):
-    wait(client.map(tasks.train, [0.02] * 4, pure=False))
-    known = sum(d.kernels for d in devices(snapshot(client)))
-    before = exported(gpu_cluster, "gpu_seconds_total")
-    address = addresses(client)[0]
-    silence(client, address)
-    lost = client.submit(tasks.die, workers=[address], allow_other_workers=False, pure=False)
-    eventually(lambda: address not in addresses(client))
-    lost.cancel()
-    client.wait_for_workers(2)
-    eventually(lambda: nothing_runs(client))
-    eventually(lambda: snapshot(client).breakdown["lost-worker"] > 0)
-    after = exported(gpu_cluster, "gpu_seconds_total")
-    assert {key: ns for key, ns in before.items() if after[key] < ns} == {}
-    assert sum(d.kernels for d in devices(snapshot(client))) >= known

@@ -76,19 +76,9 @@ def test_interrupts_pass(guard):
 
 #: Fields of a report that are no figures.
 DECORATED = {
-    *(
-        "arrivals",
-        "by_span",
-        "causes_by_span",
-        "code",
-        "computed_by",
-        "cores",
-        "environment",
-        "gil_holders",
-        "gil_holds",
-    ),
-    *("gpu", "long_tail", "loop_blocks", "metered", "notes", "path", "phases", "profile", "savings"),
-    *("scheduler_loop", "skew", "stragglers", "timeline", "trace"),
+    *("arrivals", "by_span", "causes_by_span", "code", "computed_by", "cores", "environment", "gil_holders", "gpu"),
+    *("gil_holds", "long_tail", "loop_blocks", "metered", "notes", "path", "phases", "profile", "savings", "skew"),
+    *("scheduler_loop", "stragglers", "timeline", "trace"),
 }
 
 #: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.
@@ -289,23 +279,15 @@ def shown_everywhere(report: EfficiencyReport, note: str, folder: Path) -> None:
 #: What is broken, and what the report then says that there is not.
 BROKEN = [
     (ast, "parse", "source listing"),
-    (replies.environment, "of_cluster", "environment"),
-    (client_half.environment, "of_client", "list of the client's settings"),
     (spans, "rolled_up", "list of spans"),
     (replies, "skew_by_prefix", "comparison of tasks"),
     (TimelineRecorder, "add", "timeline"),
     (TimelineRecorder, "timeline", "timeline"),
-    (client_half, "build", "trace"),
     (RecordingPart, "_read_clocks", "trace"),
     (RecordingPart, "_collect", "trace"),
-    (client_half, "split_phases", "record of the client's phases"),
     (ClientObserver, "add", "record of what the client did"),
     (ClientObserver, "remove", "record of what the client did"),
     (ClusterWindow, "cores", "count of cores"),
-    (efficiency_report, "_arrivals", "list of workers that came"),
-    (client_half, "_path_summary", "critical path"),
-    (client_half, "_all_stragglers", "search for stragglers in the trace"),
-    (replies, "_stragglers", "list of stragglers"),
 ]
 
 

@@ -37,19 +37,6 @@ def test_one_collection_computed_four_times_in_a_report_is_repeated_and_none_of_
     assert "computed up to 4 times" in plain(report.document)
 
 
-def test_a_released_result_that_a_client_asks_for_again_is_a_repeat(client):
-    first = dask.delayed(increment)(1, dask_key_name="first-held")
-    held = client.persist(dask.delayed(increment)(2, first, dask_key_name="second-held"), optimize_graph=False)
-    wait(held)
-    with efficiency_report(client, trace=True) as report:
-        for _ in range(4):
-            eventually(lambda: not client.who_has().get("first-held"))
-            assert client.compute(first).result() == 2
-    assert not report.trace.runs.recomputed.any()
-    assert report.tasks == {"succeeded": 4}
-    assert {prefix: (repeat.tasks, repeat.times) for prefix, repeat in report.repeats.items()} == {"first-held": (4, 5)}
-
-
 def test_a_window_has_the_repeats_inside_it(client):
     collection = da.random.random((800, 400), chunks=100).sum()
     collection.compute()
@@ -59,26 +46,6 @@ def test_a_window_has_the_repeats_inside_it(client):
         collection.compute()
     assert once.repeats == {}
     assert {repeat.times for repeat in again.repeats.values()} == {2}
-
-
-def test_a_retry_has_released_inputs_computed_again_as_repeats(client, tmp_path):
-    diary = Diary(tmp_path / "diary")
-    first = dask.delayed(increment)(1, dask_key_name="first-retry")
-    last = dask.delayed(fail_once)(diary, first, dask_key_name="last-retry")
-    with efficiency_report(client) as report:
-        future = client.compute(last)
-        wait(future)
-        future.retry()
-        assert future.result() == 2
-    assert report.tasks == {"succeeded": 3, "failed": 1}
-    assert {prefix: repeat.tasks for prefix, repeat in report.repeats.items()} == {"first-retry": 1}
-
-
-def fail_once(diary: Diary, x: int) -> int:
-    if not diary.read("failure"):
-        diary.write(event="failure")
-        raise ArithmeticError("the first time")
-    return x
 
 
 def test_released_inputs_of_a_lost_result_are_recomputed(mortal_client):

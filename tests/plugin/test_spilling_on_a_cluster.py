@@ -16,7 +16,7 @@ from distributed import Client, wait
 
 from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report
 from tests.plugin.tasks import increment
-from tests.plugin.watch import eventually, nothing_runs, payloads
+from tests.plugin.watch import eventually, nothing_runs
 
 pytestmark = pytest.mark.cluster
 
@@ -177,24 +177,3 @@ def test_spilling_that_delays_no_slot_is_outside_the_buckets(client, disk):
         pass_by(SPILLING)
     assert report.breakdown["spill"] == 0
     assert report.outside["spill by the memory manager"] == pytest.approx(disk.times[1] - disk.times[0], abs=SLACK)
-
-
-def test_tasks_that_wait_for_spilling_are_in_the_activity_view_before_they_end(client, disk, tmp_path):
-    end = tmp_path / "a"
-    future = client.submit(wait_for, end, pure=False)
-    eventually(end.with_suffix(".begun").exists)
-    other = client.submit(wait_for, tmp_path / "b", pure=False)
-    eventually((tmp_path / "b.begun").exists)
-    with disk.spilling():
-        end.touch()
-        eventually(end.with_suffix(".ended").exists)
-        pass_by(SPILLING)
-    future.result()
-    (payload,) = payloads(client).values()
-    assert payload["active"]["spill"] >= SPILLING * 1e9
-    assert sum(payload["active"].values()) == payload["running"] + sum(
-        payload["settled"][bucket]
-        for bucket in ("thread-cpu", "gpu", "thread-noncpu", "spill", "overhead", "failed", "cancelled", "recomputed")
-    )
-    (tmp_path / "b").touch()
-    other.result()

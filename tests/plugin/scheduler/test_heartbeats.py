@@ -93,25 +93,22 @@ def test_workers_that_cannot_wait_are_always_read() -> None:
     assert set(times.values()) <= {2, 3, 10}
 
 
-def test_when_the_load_falls_every_heartbeat_is_read_again() -> None:
-    cluster = Cluster(240)
-    cluster.run(200, reading_seconds=0.01)
-    cluster.run(6 * SMOOTHED_SECONDS, reading_seconds=0.1 * MAX_SHARE / 40)
-    assert cluster.share.every(4.0) == 1
-    assert {len(workers) for workers in cluster.run(10, reading_seconds=1e-6)} == {20}
-
-
-def test_a_short_burst_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "costs", "later", "every"),
+    [
+        (200, {"reading_seconds": 0.01}, 6 * SMOOTHED_SECONDS, 1),
+        (1, {"reading_seconds": 0.5 * MAX_SHARE * SMOOTHED_SECONDS / 40}, 0, 1),
+        (200, {"reading_seconds": 1e-6, "other_seconds": MAX_SHARE}, 0, 4),
+    ],
+    ids=["when the load has fallen again", "after a short burst", "while other work takes the share"],
+)
+def test_heartbeats_are_read_as_the_load_lets_them(seconds, costs, later, every) -> None:
     cluster = Cluster(240)
     cluster.run(60, reading_seconds=1e-6)
-    cluster.run(1, reading_seconds=0.5 * MAX_SHARE * SMOOTHED_SECONDS / 40)
-    assert {len(workers) for workers in cluster.run(10, reading_seconds=1e-6)} == {20}
-
-
-def test_as_few_as_possible_are_read_if_other_work_takes_the_share() -> None:
-    cluster = Cluster(240)
-    cluster.run(200, reading_seconds=1e-6, other_seconds=MAX_SHARE)
-    assert cluster.share.every(4.0) == 4
+    cluster.run(seconds, **costs)
+    cluster.run(later, reading_seconds=0.1 * MAX_SHARE / 40)
+    assert cluster.share.every(4.0) == every
+    assert {len(workers) for workers in cluster.run(10, reading_seconds=1e-6)} == {20 // every}
 
 
 def test_a_worker_that_left_is_forgotten() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import types
 from collections import deque
-from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import pytest
@@ -20,66 +21,44 @@ def is_ours(value: Any) -> bool:
     return type(value).__module__.startswith("dask_efficiency") and not isinstance(value, type)
 
 
-def attributes(value: Any) -> Iterable[Any]:
+def within(value: Any) -> list[Any]:
+    """What an object of ours, a container, a bound method or a function with a closure holds itself."""
     if isinstance(value, Replacements):
         return []  # of upstream's places, in which what was put there stands
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    named = [getattr(value, name) for name in slots if hasattr(value, name)]
-    return [*getattr(value, "__dict__", {}).values(), *named, *within(value)]
-
-
-def within(value: Any) -> Iterable[Any]:
-    """Contents of a container, a bound method, a function with a closure, or a partial one."""
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return list(value)
-    if isinstance(value, types.MethodType):
-        return [value.__self__]
     if isinstance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
-        return [*cells, *(value.__defaults__ or ())]
-    if isinstance(value, functools.partial):
-        return [value.func, *value.args, *value.keywords.values()]
-    return []
+        return [*(value.__closure__ or ()), *(value.__defaults__ or ())]
+    known = (dict, list, tuple, set, frozenset, deque, types.MethodType, types.CellType, functools.partial)
+    return gc.get_referents(value) if isinstance(value, known) or is_ours(value) else []
 
 
-def leads_to(value: Any) -> list[Any]:
-    """Objects of ours that a value holds, directly or through others."""
-    found, seen, rest = [], {id(value)}, list(attributes(value))
+def held_by(value: Any) -> list[Any]:
+    """Objects of ours that one of them holds, directly or through others."""
+    found, seen, rest = [], {}, within(value)
     while rest:
         each = rest.pop()
-        if id(each) in seen and each is not value:
-            continue
-        seen.add(id(each))
         if is_ours(each):
             found.append(each)
-        else:
+        elif id(each) not in seen:
+            seen[id(each)] = each
             rest += within(each)
     return found
 
 
-def circles(root: Any) -> list[list[str]]:
-    """Names of the classes on each way from an object back to itself, by a walk in depth."""
-    found: list[list[str]] = []
-    done: set[int] = set()
-    kept: list[Any] = []  # so that no two objects have one id
-
-    def walk(value: Any, way: dict[int, str]) -> None:
-        if id(value) in way:
-            places = list(way)
-            found.append([*list(way.values())[places.index(id(value)) :], type(value).__name__])
-            return
-        if id(value) in done:
-            return
-        kept.append(value)
-        for each in leads_to(value):
-            walk(each, {**way, id(value): type(value).__name__})
-        done.add(id(value))
-
-    walk(root, {})
-    assert len(kept) > 1
-    return found
+def circle(root: Any) -> list[str]:
+    """Names of the classes on a way from an object back to itself."""
+    known, rest, holders = {}, [root], {}
+    while rest:
+        each = rest.pop()
+        if id(each) not in known:
+            known[id(each)] = each
+            rest += (held := held_by(each))
+            holders[id(each)] = [id(one) for one in held]
+    assert len(known) > 1
+    try:
+        TopologicalSorter(holders).prepare()
+    except CycleError as error:
+        return [type(known[ident]).__name__ for ident in error.args[1]]
+    return []
 
 
 class Node:
@@ -107,9 +86,9 @@ class Node:
 def test_a_circle_is_found_through_any_kind_of_object(hold: Any) -> None:
     first, second = Node(), Node()
     first.next = second
-    assert circles(first) == []
+    assert circle(first) == []
     second.next = hold(first)
-    assert circles(first) == [["Node", "Node", "Node"]]
+    assert circle(first) == ["Node", "Node", "Node"]
 
 
 @pytest.mark.cluster
@@ -122,8 +101,5 @@ def test_nothing_of_a_live_meter_leads_back_to_itself() -> None:
         (worker,) = cluster.workers.values()
         with efficiency_report(trace=True):
             client.gather(client.map(abs, range(100)))
-            for hold in (
-                worker.plugins[EfficiencyWorkerPlugin.name],
-                worker.plugins[EfficiencyWorkerPlugin.name].meter,
-            ):
-                assert circles(hold) == []
+            plugin = worker.plugins[EfficiencyWorkerPlugin.name]
+            assert circle(plugin) == circle(plugin.meter) == []

@@ -29,34 +29,24 @@ def metrics(**by_label: float) -> tuple[defaultdict, FineMetrics]:
 
 
 @pytest.mark.parametrize(
-    ("key", "counts"),
+    ("key", "asked", "counts"),
     [
-        (("execute", "span", "inc", "thread-cpu", "seconds"), False),
-        (("execute", "span", "sum", "disk-read", "seconds"), False),
-        (("execute", None, "inc", "disk-read", "seconds"), False),
-        *((("execute", "span", "inc", label, "seconds"), True) for label in SPILL_LABELS),
-        *((("execute", "span", "inc", label, unit), False) for label in SPILL_LABELS for unit in ("bytes", "count")),
+        (("execute", "span", "inc", "thread-cpu", "seconds"), ("span", "inc"), False),
+        (("execute", "span", "sum", "disk-read", "seconds"), ("span", "inc"), False),
+        (("execute", None, "inc", "disk-read", "seconds"), ("span", "inc"), False),
+        (("execute", None, "inc", "disk-read", "seconds"), ("", "inc"), True),  # as the ledger has it
+        (("execute", "span", "x" * 300, "disk-read", "seconds"), ("span", "x" * MAX_PREFIX_LENGTH), True),  # likewise
+        *((("execute", "span", "inc", label, "seconds"), ("span", "inc"), True) for label in SPILL_LABELS),
+        *((("execute", "span", "inc", label, "bytes"), ("span", "inc"), False) for label in SPILL_LABELS),
+        *((("execute", "span", "inc", label, "count"), ("span", "inc"), False) for label in SPILL_LABELS),
     ],
 )
-def test_spilling_of_a_span_and_prefix_is_the_seconds_of_its_labels_since_the_last_call(key, counts):
+def test_spilling_of_a_span_and_prefix_is_the_seconds_of_its_labels_since_the_last_call(key, asked, counts):
     digests_total, digests = metrics(disk_read=1.0)
-    assert digests.spill("span", "inc") == 0
+    assert digests.spill(*asked) == 0
     digests_total[key] += 0.25
-    assert digests.spill("span", "inc") == 250_000_000 * counts
-    assert digests.spill("span", "inc") == 0
-
-
-def test_tasks_without_a_span_have_the_empty_span_of_the_ledger():
-    digests_total, digests = metrics()
-    digests_total["execute", None, "inc", "disk-read", "seconds"] = 3.0
-    assert digests.spill("", "inc") == 3 * 10**9
-    assert digests.spill("other", "inc") == 0
-
-
-def test_prefixes_are_cut_as_the_ledger_cuts_them():
-    digests_total, digests = metrics()
-    digests_total["execute", "span", "x" * 300, "disk-read", "seconds"] = 1.0
-    assert digests.spill("span", "x" * MAX_PREFIX_LENGTH) == 10**9
+    assert digests.spill(*asked) == 250_000_000 * counts
+    assert digests.spill(*asked) == 0
 
 
 def test_digests_from_before_the_meter_do_not_count_and_a_fall_takes_nothing_back():
@@ -73,36 +63,43 @@ def test_digests_from_before_the_meter_do_not_count_and_a_fall_takes_nothing_bac
     assert digests.spill("span", "inc") == 10**9
 
 
-def test_work_outside_the_slots_is_summed_by_activity():
+IN_TASK = ("execute", "span", "inc")
+OF_UPSTREAM = ["thread-cpu", "thread-noncpu", "executor", "other", "failed", "memory-read"]
+
+
+@pytest.mark.parametrize(
+    ("added", "outside", "details"),
+    [
+        (
+            {
+                ("gather-dep", "network", "seconds"): 1.0,
+                ("gather-dep", "deserialize", "seconds"): 0.5,
+                ("gather-dep", "network", "bytes"): 1e6,
+                ("get-data", "disk-read", "seconds"): 2.0,
+                ("memory-monitor", "disk-write", "seconds"): 3.0,
+                "tick-duration": 99.0,
+                ("latency", "seconds"): 99.0,
+            },
+            {"gather-dep": 1_500_000_000, "get-data": 2 * 10**9, "spill by the memory manager": 3 * 10**9},
+            {},
+        ),
+        (
+            {
+                (*IN_TASK, "io", "seconds"): 0.4,
+                ("execute", "span", "sum", "io", "seconds"): 0.2,
+                ("execute", "span", "sum", ("a", "tuple"), "seconds"): 1.0,
+            },
+            {},
+            {"in task: io": 600_000_000, "in task: ('a', 'tuple')": 10**9},
+        ),
+        ({(*IN_TASK, label, "seconds"): 1.0 for label in OF_UPSTREAM}, {}, {}),
+    ],
+    ids=["outside the slots, by activity", "users' labels, over prefixes", "labels of upstream, in buckets"],
+)
+def test_seconds_that_are_in_no_bucket_are_outside_or_details(added, outside, details):
     digests_total, digests = metrics()
-    digests_total["gather-dep", "network", "seconds"] = 1.0
-    digests_total["gather-dep", "deserialize", "seconds"] = 0.5
-    digests_total["gather-dep", "network", "bytes"] = 1e6
-    digests_total["get-data", "disk-read", "seconds"] = 2.0
-    digests_total["memory-monitor", "disk-write", "seconds"] = 3.0
-    digests_total["tick-duration"] = 99.0
-    digests_total["latency", "seconds"] = 99.0
-    assert digests.outside() == {
-        "gather-dep": 1_500_000_000,
-        "get-data": 2_000_000_000,
-        "spill by the memory manager": 3_000_000_000,
-    }
-    assert digests.details() == {}
-
-
-def test_labels_of_users_are_details_and_summed_over_prefixes():
-    digests_total, digests = metrics(io=0.0)
-    digests_total["execute", "span", "inc", "io", "seconds"] = 0.4
-    digests_total["execute", "span", "sum", "io", "seconds"] = 0.2
-    digests_total["execute", "span", "sum", ("a", "tuple"), "seconds"] = 1.0
-    assert digests.details() == {"in task: io": 600_000_000, "in task: ('a', 'tuple')": 10**9}
-
-
-@pytest.mark.parametrize("label", ["thread-cpu", "thread-noncpu", "executor", "other", "failed", "memory-read"])
-def test_labels_of_upstream_are_no_details(label):
-    digests_total, digests = metrics()
-    digests_total["execute", "span", "inc", label, "seconds"] = 1.0
-    assert (digests.details(), digests.outside(), digests.spill("span", "inc")) == ({}, {}, 0)
+    digests_total.update(added)
+    assert (digests.outside(), digests.details(), digests.spill("span", "inc")) == (outside, details, 0)
 
 
 def test_labels_of_users_are_bounded_in_number_and_length():

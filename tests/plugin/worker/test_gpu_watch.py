@@ -163,38 +163,6 @@ def test_metering_begins_after_a_profile_of_ours_that_has_cupti(stub, watching, 
     assert watch.totals().meter == "cupti"
 
 
-def test_kernels_of_several_threads_are_those_of_their_tasks(stub, threads, watching):
-    watch = armed(watching())
-
-    def work(number: int) -> None:
-        for _ in range(20):
-            stub.launch(0.0001 * (number + 1), stream=number, name=f"kernel{number}")
-        stub.sync(stream=number)
-
-    futures = [
-        threads.pool.submit(threads._run, lambda i=i: work(i), f"prefix{name}-0") for i, name in enumerate("abcd")
-    ]
-    for future in futures:
-        future.result()
-    watch.close(60)
-    kernels = {(k.prefix, k.name): (k.launches, k.ns) for k in watch.totals().kernels}
-    assert kernels == {(f"prefix{'abcd'[n]}", f"kernel{n}"): (20, 20 * 100_000 * (n + 1)) for n in range(4)}
-    (device,) = watch.totals().devices
-    assert sum(device.shares.values()) == device.kernels
-
-
-def test_a_graph_that_outlives_its_task_is_the_tasks(stub, threads, watching):
-    watch = armed(watching())
-    spans = []
-    threads.run(lambda: spans.append(stub.launch(0.01, kernels=3, cbid=stub.GRAPH_LAUNCH)), "graph-1")
-    outlived = spans[0].end - time.monotonic_ns()
-    eventually(lambda: time.monotonic_ns() > spans[0].end + 20_000_000)
-    watch.close(60)
-    (device,) = watch.totals().devices
-    assert dict(device.shares) == {"graph": 30_000_000}
-    assert outlived - 1_000_000 < device.tail <= 30_000_000
-
-
 def test_nothing_is_metered_until_a_framework_has_initialised_cuda(stub, threads, watching, monkeypatch):
     stub.cuda.stub_devices(1, 0, 0)
     watch = watching()

@@ -14,9 +14,11 @@ from distributed.worker_state_machine import TaskState
 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.gpu import GpuTotals, GpuUse
+from dask_efficiency.accounts.wire.heartbeats import EVERYTHING as EVERYTHING_EACH
+from dask_efficiency.accounts.wire.heartbeats import REPEATS
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugin.names import CLOSE, EVERYTHING, METRIC, OPEN
+from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, CLOSE, EVERYTHING, METRIC, OPEN, SNAPSHOT
 from dask_efficiency.plugin.worker import gpu as worker_gpu
 from dask_efficiency.plugin.worker import meter as module
 from dask_efficiency.plugin.worker.meter import WorkerMeter
@@ -102,6 +104,37 @@ async def test_the_scheduler_takes_a_repeated_heartbeat_once(scheduler, worker, 
         accounts.poll()
     assert [given["n"] for _, given in taken] == [payload["n"], payload["n"] + 1]
     assert accounts.cluster.stale == 0
+
+
+@within(metered)
+async def test_the_scheduler_asks_for_everything_after_too_many_lost_heartbeats(
+    scheduler, worker, meter, *, monkeypatch
+):
+    monkeypatch.setattr(module, "REPEAT_NS", 0)
+    worker.periodic_callbacks["heartbeat"].stop()
+    accounts = scheduler.plugins[EfficiencyPlugin.name]._meter.accounts  # type: ignore[union-attr]
+    presence = accounts.cluster.present[worker.address]
+
+    async def is_read() -> bool:
+        """Send the next heartbeat."""
+        await worker.heartbeat()
+        accounts.poll()
+        return presence.received is not None and not presence.missed
+
+    while not (await is_read() and presence.received.seq > 2 * REPEATS):
+        pass
+    *_, lost = [meter.heartbeat(worker) for _ in range(REPEATS + 1)]
+    assert not await is_read()
+    assert accounts.cluster.missed == 1
+    while not await is_read():
+        pass
+    assert lost["n"] < presence.received.seq < EVERYTHING_EACH  # it did not come by itself
+
+
+@within(metered)
+async def test_a_worker_that_does_not_close_has_no_final_snapshot(scheduler, worker, meter):
+    assert await meter.handle(ASK_FINAL_SNAPSHOT) == {}
+    assert (await meter.handle(SNAPSHOT))["snapshot"]
 
 
 class ClosingWatch:

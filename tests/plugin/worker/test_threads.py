@@ -147,6 +147,9 @@ def test_times_of_actors_methods_are_summed_even_if_they_raise_and_are_not_those
     assert worker.meter.done == {}
 
 
+OFF = "dask_efficiency no longer measures the CPU time of tasks"
+
+
 class Broken:
     """Fails at each use."""
 
@@ -170,7 +173,8 @@ def test_a_task_does_not_notice_that_measuring_it_failed(worker, part, caplog):
         assert worker.run(lambda: 7)["result"] == 7
     assert not worker.meter.attached
     assert part == "live" or worker.meter.live == {}
-    assert [record.exc_info[1].args for record in caplog.records] == [("broken",)]
+    (record,) = caplog.records
+    assert (record.getMessage(), record.exc_info[1].args) == (OFF, ("broken",))
     assert as_upstream_has_them()
 
 
@@ -228,18 +232,6 @@ def passing_on(function: Callable[..., Any], seen: list[str]) -> Callable[..., A
     return theirs
 
 
-def test_an_earlier_replacement_by_others_is_used_and_put_back(monkeypatch):
-    seen: list[str] = []
-    theirs = passing_on(RUN_TASK, seen)
-    monkeypatch.setattr(upstream, "_run_task", theirs)
-    worker = Worker()
-    worker.meter.attach()
-    assert worker.metered()
-    assert seen == ["_run_task"]
-    worker.meter.detach()
-    assert upstream._run_task is theirs
-
-
 def test_a_later_replacement_by_others_stays_and_nothing_is_measured_twice(monkeypatch):
     worker, ours = Worker(), TaskMeter({})
     ours.attach()
@@ -270,30 +262,31 @@ def no_clock() -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"),
-    [("_run_task", lambda task, data, key: 7), ("_run_task", "no function"), ("_run_task", None), ("", no_clock)],
+    ("place", "name", "instead", "metered"),
+    [
+        (upstream, "_run_task", lambda task, data, key: 7, False),
+        (upstream, "_run_task", "no function", False),
+        (upstream, "_run_task", None, False),
+        (module, "thread_time_ns", no_clock, False),
+        (upstream, "_run_actor", max, True),
+    ],
+    ids=["other arguments", "no function", "missing", "no clock", "other arguments of actors"],
 )
-def test_another_upstream_is_left_alone(monkeypatch, name, instead):
-    monkeypatch.setattr(*((upstream, name) if name else (module, "thread_time_ns")), instead)
+def test_another_upstream_is_left_alone(monkeypatch, place, name, instead, metered):
     if instead is None:
-        monkeypatch.delattr(upstream, name)
-    found = getattr(upstream, "_run_task", None)
+        monkeypatch.delattr(place, name)
+    else:
+        monkeypatch.setattr(place, name, instead)
+    found = getattr(upstream, "_run_task", None), upstream._run_actor
     worker = Worker()
     worker.meter.attach()
-    assert not worker.meter.attached
-    assert getattr(upstream, "_run_task", None) is found
-    assert upstream._run_actor is RUN_ACTOR
+    assert worker.meter.attached is metered
+    assert (getattr(upstream, "_run_task", None) is found[0]) is not metered
+    assert upstream._run_actor is found[1]
+    if metered:
+        assert worker.metered()
     worker.meter.detach()
-
-
-def test_tasks_are_metered_if_upstream_runs_actors_in_another_way(monkeypatch):
-    monkeypatch.setattr(upstream, "_run_actor", max)
-    worker = Worker()
-    worker.meter.attach()
-    assert worker.metered()
-    assert upstream._run_actor is max
-    worker.meter.detach()
-    assert upstream._run_task is RUN_TASK
+    assert (getattr(upstream, "_run_task", None), upstream._run_actor) == found
 
 
 def test_the_replacements_look_like_upstreams(worker):
@@ -404,24 +397,6 @@ def test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_l
     with ThreadPoolExecutor(2) as own:
         attributes = vars(own).keys() | set()
         asyncio.run(run(own))
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("leaving", ["restart", "remove the plugin", "close"])
-def test_upstream_is_restored_with_the_last_meter(leaving):
-    async def run() -> None:
-        async with client_of(None) as (client, (worker,)):
-            assert not as_upstream_has_them()
-            if leaving == "restart":
-                await client.restart(timeout=5, wait_for_workers=False)
-                await worker.close()
-            elif leaving == "remove the plugin":
-                await worker.plugin_remove(name="dask-efficiency-worker")
-            else:
-                await worker.close()
-            assert as_upstream_has_them()
-
-    asyncio.run(run())
 
 
 @pytest.fixture

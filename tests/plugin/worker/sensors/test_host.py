@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -23,42 +24,16 @@ class Tree:
         self.root = root
         self.pauses: dict[str, dict[str, int]] = {}
 
-    def write(self, path: str, content: str | int) -> None:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{content}\n")
-
+    @cached_property
     def sensors(self) -> HostSensors:
-        return HostSensors(
-            str(self.root / "proc"), str(self.root / "sys"), pauses=lambda name: self.pauses.get(name, {})
-        )
+        proc, sys = str(self.root / "proc"), str(self.root / "sys")
+        return HostSensors(proc, sys, pauses=lambda name: self.pauses.get(name, {}))
 
-    def cpu(self, *, busy: int = 0, idle: int = 0, iowait: int = 0, steal: int = 0) -> None:
-        # Interrupts, which a large host has many of, stand in the same file.
-        self.write("proc/stat", f"cpu  {busy} 0 0 {idle} {iowait} 0 0 {steal} 0 0\ncpu0 1 2 3\nintr {'0 ' * 5000}")
-
-    def pressure(self, resource: str, seconds: float) -> None:
-        micros = round(seconds * 1e6)
-        self.write(
-            f"proc/pressure/{resource}",
-            f"some avg10=1.00 avg60=2.00 avg300=3.00 total={micros}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9",
-        )
-
-    def disks(self, **rows: tuple[int, int, int, int, int]) -> None:
-        self.write(
-            "proc/diskstats",
-            "\n".join(
-                f" 254 0 {name} {reads} 0 0 {read_ms} {writes} 0 0 {write_ms} 0 {busy} 0 0 0 0 0 0"
-                for name, (reads, read_ms, writes, write_ms, busy) in rows.items()
-            ),
-        )
-
-    def interfaces(self, **rows: tuple[int, int]) -> None:
-        lines = [
-            f"{name:>6}: 100 10 {errors} {drops} 0 0 0 0 50 5 {errors} {drops} 0 0 0 0"
-            for name, (errors, drops) in rows.items()
-        ]
-        self.write("proc/net/dev", "\n".join(["Inter-|   Receive", " face |bytes    packets errs drop", *lines]))
+    def write(self, **files: object) -> None:
+        for path, content in files.items():
+            file = self.root / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{content}\n")
 
 
 @pytest.fixture
@@ -66,13 +41,142 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_a_host_without_files_has_no_sensors(tree):
-    host = tree.sensors()
-    assert host.read(0.0) == {}
-    assert host.read(1.0) == {}
+Files = dict[str, object]
 
 
-def test_sensors_of_this_machine_are_plausible(tree):
+def cpu(*, busy: int = 0, idle: int = 0, iowait: int = 0, steal: int = 0) -> Files:
+    # Interrupts, which a large host has many of, stand in the same file.
+    return {"proc/stat": f"cpu  {busy} 0 0 {idle} {iowait} 0 0 {steal} 0 0\ncpu0 1 2 3\nintr {'0 ' * 5000}"}
+
+
+def pressure(resource: str, seconds: float) -> Files:
+    averages = "avg10=1.00 avg60=2.00 avg300=3.00"
+    return {f"proc/pressure/{resource}": f"some {averages} total={round(seconds * 1e6)}\nfull {averages} total=9"}
+
+
+def cores(hertz: int, throttles: int) -> Files:
+    files = {"cpufreq/scaling_cur_freq": hertz, "thermal_throttle/core_throttle_count": throttles}
+    return {f"sys/devices/system/cpu/cpu{core}/{file}": n for core in range(32) for file, n in files.items()}
+
+
+def memory(swapped_in: int) -> Files:
+    available = "MemTotal:       24684084 kB\nMemFree:        23186408 kB\nMemAvailable:   1000 kB\nBuffers: 1 kB"
+    return {"proc/meminfo": available, "proc/vmstat": f"nr_free_pages 1\npswpin {swapped_in}\npswpout 20"}
+
+
+def disks(**rows: tuple[int, int, int, int, int]) -> Files:
+    """Reads, their milliseconds, writes, theirs, and how long each disk was busy."""
+    lines = [
+        f" 254 0 {name} {reads} 0 0 {read_ms} {writes} 0 0 {write_ms} 0 {busy} 0 0 0 0 0 0"
+        for name, (reads, read_ms, writes, write_ms, busy) in rows.items()
+    ]
+    return {"proc/diskstats": "\n".join(lines)}
+
+
+def interfaces(**rows: tuple[int, int]) -> Files:
+    """Errors and drops of each, in either direction."""
+    lines = [f"{name:>6}: 100 10 {e} {d} 0 0 0 0 50 5 {e} {d} 0 0 0 0" for name, (e, d) in rows.items()]
+    return {"proc/net/dev": "\n".join(["Inter-|   Receive", " face |bytes    packets errs drop", *lines])}
+
+
+def tcp(retransmitted: int) -> Files:
+    return {"proc/net/snmp": f"Ip: Forwarding\nIp: 1\nTcp: RtoMin RetransSegs\nTcp: 200 {retransmitted}"}
+
+
+def rdma(received: int, sent: int, *congestion: int) -> Files:
+    names = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled")
+    counters = {"counters/port_rcv_data": received, "counters/port_xmit_data": sent}
+    counters |= {f"hw_counters/{name}": n for name, n in zip(names, congestion, strict=True)}
+    return {f"sys/class/infiniband/mlx5_0/ports/1/{name}": n for name, n in counters.items()}
+
+
+LOAD = {"proc/loadavg": "3.00 1.43 1.99 17/128 19533", "sys/devices/system/cpu/cpufreq/policy": 0}
+ETHERNET = {"sys/class/net/eth0/device/vendor": "0x1", "sys/class/net/lo/mtu": 65536}
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+#: What is in the files at some seconds, and what is read then.
+READINGS: dict[str, list[tuple[float, Files, dict[str, float]]]] = {
+    "a host without files has no sensors": [(0, {}, {}), (1, {}, {})],
+    "shares of the cores are of their time since the reading before": [
+        (10, cpu(busy=1_000, idle=5_000, iowait=10), {}),
+        (11, cpu(busy=1_060, idle=5_020, iowait=20, steal=10), {"host_cpu": 0.6, "steal": 0.1}),
+    ],
+    "a counter that falls gives no share, and the next reading goes on": [
+        (0, cpu(busy=1_000, idle=1_000), {}),
+        (1, cpu(busy=1_100, idle=1_100), {"host_cpu": 0.5, "steal": 0.0}),
+        (2, cpu(busy=50, idle=50), {}),
+        (3, cpu(busy=100, idle=100), {"host_cpu": 0.5, "steal": 0.0}),
+    ],
+    "cores that wait, are slow or hot are noticed, of 32 in 8": [
+        (
+            0,
+            cores(2_000_000, 5) | pressure("cpu", 100) | LOAD,
+            {"cpu_clock": 2e9, "run_queue": 0.5},
+        ),
+        (
+            2,
+            cores(1_000_000, 6) | pressure("cpu", 101),
+            {"cpu_clock": 1e9, "run_queue": 0.5, "cpu_pressure": 0.5, "cpu_throttles": 4.0},
+        ),
+    ],
+    "shortage of memory is noticed": [
+        (0, memory(10) | pressure("memory", 0), {"memory_available": 1_024_000}),
+        (
+            2,
+            memory(14) | pressure("memory", 0.5),
+            {"memory_available": 1_024_000, "swap_in": 2 * PAGE, "swap_out": 0, "memory_pressure": 0.25},
+        ),
+    ],
+    "disks have the share of the busiest and the mean wait of all requests, if any": [
+        (0, disks(vda=(0, 0, 0, 0, 0), nvme0n1=(7, 7, 7, 7, 7), sda1=(0, 0, 0, 0, 0), loop0=(0, 0, 0, 0, 0)), {}),
+        (
+            1,
+            disks(
+                vda=(1, 30, 3, 50, 500), nvme0n1=(7, 7, 7, 7, 107), sda1=(1, 9_000, 0, 0, 999), loop0=(1, 1, 1, 1, 9)
+            ),
+            {"disk_busy": 0.5, "disk_wait": 0.02},
+        ),
+        (2, {}, {"disk_busy": 0.0}),
+    ],
+    "milliseconds of a disk that begin anew go on": [
+        (0, disks(sda=(10, 2**32 - 10, 0, 0, 2**32 - 100)), {}),
+        (1, disks(sda=(11, 10, 0, 0, 100)), {"disk_busy": 0.2, "disk_wait": 0.02}),
+    ],
+    "lost packets are counted on physical interfaces": [
+        (0, ETHERNET | interfaces(lo=(0, 0), eth0=(1, 2), veth9=(0, 0)) | tcp(10), {}),
+        (
+            2,
+            interfaces(lo=(9, 9), eth0=(2, 4), veth9=(9, 9)) | tcp(14),
+            {"net_errors": 1.0, "net_drops": 2.0, "retransmits": 2.0},
+        ),
+    ],
+    "in a container all interfaces but the loopback count": [
+        (0, interfaces(lo=(0, 0), eth0=(0, 0)), {}),
+        (1, interfaces(lo=(5, 5), eth0=(1, 0)), {"net_errors": 2.0, "net_drops": 0.0}),
+    ],
+    "an interface that comes makes no rate jump": [
+        (0, interfaces(eth0=(0, 0)), {}),
+        (1, interfaces(eth0=(0, 0), eth1=(1_000_000, 1_000_000)), {"net_errors": 0.0, "net_drops": 0.0}),
+    ],
+    "RDMA ports have rates of data and of congestion": [
+        (0, rdma(7, 7, 7, 7, 7), {}),
+        (1, rdma(107, 207, 10, 11, 12), {"rdma_read": 400, "rdma_write": 800, "rdma_ecn": 3, "rdma_cnp": 9}),
+    ],
+    "a port without counters of congestion has none": [
+        (0, {"sys/class/infiniband/mlx4_0/ports/1/counters/port_rcv_data": 1}, {}),
+        (1, {"sys/class/infiniband/mlx4_0/ports/1/counters/port_xmit_data": "N/A"}, {"rdma_read": 0.0}),
+    ],
+}
+
+
+@pytest.mark.parametrize("readings", READINGS.values(), ids=READINGS)
+def test_readings_are_of_the_files_and_of_what_changed_in_them(tree, readings):
+    for at, files, reading in readings:
+        tree.write(**files)
+        assert tree.sensors.read(at) == reading
+
+
+def test_sensors_of_this_machine_are_plausible():
     host = HostSensors()
     until = time.monotonic() + 60
     found: dict[str, float] = {}
@@ -85,149 +189,26 @@ def test_sensors_of_this_machine_are_plausible(tree):
     host.close()
 
 
-def test_shares_of_the_cores_are_of_their_time_since_the_reading_before(tree):
-    tree.cpu(busy=1_000, idle=5_000, iowait=10, steal=0)
-    host = tree.sensors()
-    assert host.read(10.0) == {}
-    tree.cpu(busy=1_060, idle=5_020, iowait=20, steal=10)
-    assert host.read(11.0) == {"host_cpu": 0.6, "steal": 0.1}
-
-
-def test_a_counter_that_falls_gives_no_share_and_the_next_reading_goes_on(tree):
-    host = tree.sensors()
-    found = []
-    for i, busy in enumerate([1_000, 1_100, 50, 100]):
-        tree.cpu(busy=busy, idle=busy)
-        found.append(host.read(float(i)))
-    assert found == [{}, {"host_cpu": 0.5, "steal": 0.0}, {}, {"host_cpu": 0.5, "steal": 0.0}]
-
-
-def test_cores_that_wait_are_slow_or_hot_are_noticed(tree):
-    for core in range(32):
-        tree.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq", 2_000_000)
-        tree.write(f"sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count", 5)
-    (tree.root / "sys/devices/system/cpu/cpufreq").mkdir()
-    tree.write("proc/loadavg", "3.00 1.43 1.99 17/128 19533")
-    tree.pressure("cpu", 100)
-    host = tree.sensors()
-    assert host.read(0.0) == {"cpu_clock": 2e9, "run_queue": 0.5}
-    for core in range(32):
-        tree.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq", 1_000_000)
-        tree.write(f"sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count", 6)
-    tree.pressure("cpu", 101)
-    # Of 32 cores 8 are read.
-    assert host.read(2.0) == {"cpu_clock": 1e9, "run_queue": 0.5, "cpu_pressure": 0.5, "cpu_throttles": 4.0}
-
-
-def test_shortage_of_memory_is_noticed(tree):
-    meminfo = "MemTotal:       24684084 kB\nMemFree:        23186408 kB\nMemAvailable:   {} kB\nBuffers: 1 kB"
-    tree.write("proc/meminfo", meminfo.format(1_000))
-    tree.write("proc/vmstat", "nr_free_pages 1\npswpin 10\npswpout 20")
-    tree.pressure("memory", 0)
-    host = tree.sensors()
-    assert host.read(0.0) == {"memory_available": 1_024_000}
-    tree.write("proc/vmstat", "nr_free_pages 1\npswpin 14\npswpout 20")
-    tree.pressure("memory", 0.5)
-    page = os.sysconf("SC_PAGE_SIZE")
-    rates = {"swap_in": 2 * page, "swap_out": 0, "memory_pressure": 0.25}
-    assert host.read(2.0) == {"memory_available": 1_024_000, **rates}
-
-
-def test_disks_have_the_share_of_the_busiest_and_the_mean_wait_of_all_requests(tree):
-    tree.disks(vda=(0, 0, 0, 0, 0), nvme0n1=(7, 7, 7, 7, 7), sda1=(0, 0, 0, 0, 0), loop0=(0, 0, 0, 0, 0))
-    host = tree.sensors()
-    assert host.read(0.0) == {}
-    tree.disks(vda=(1, 30, 3, 50, 500), nvme0n1=(7, 7, 7, 7, 107), sda1=(1, 9_000, 0, 0, 999), loop0=(1, 1, 1, 1, 999))
-    assert host.read(1.0) == {"disk_busy": 0.5, "disk_wait": 0.02}
-    # Without a request there is no wait.
-    assert host.read(2.0) == {"disk_busy": 0.0}
-
-
-def test_milliseconds_of_a_disk_that_begin_anew_go_on(tree):
-    host = tree.sensors()
-    tree.disks(sda=(10, 2**32 - 10, 0, 0, 2**32 - 100))
-    host.read(0.0)
-    tree.disks(sda=(11, 10, 0, 0, 100))
-    assert host.read(1.0) == {"disk_busy": 0.2, "disk_wait": 0.02}
-
-
-def test_lost_packets_are_counted_on_physical_interfaces(tree):
-    (tree.root / "sys/class/net/eth0/device").mkdir(parents=True)
-    (tree.root / "sys/class/net/lo").mkdir()
-    tree.interfaces(lo=(0, 0), eth0=(1, 2), veth9=(0, 0))
-    tree.write("proc/net/snmp", "Ip: Forwarding\nIp: 1\nTcp: RtoMin RetransSegs\nTcp: 200 10")
-    host = tree.sensors()
-    assert host.read(0.0) == {}
-    tree.interfaces(lo=(9, 9), eth0=(2, 4), veth9=(9, 9))
-    tree.write("proc/net/snmp", "Ip: Forwarding\nIp: 1\nTcp: RtoMin RetransSegs\nTcp: 200 14")
-    assert host.read(2.0) == {"net_errors": 1.0, "net_drops": 2.0, "retransmits": 2.0}
-
-
-def test_in_a_container_all_interfaces_but_the_loopback_count(tree):
-    tree.interfaces(lo=(0, 0), eth0=(0, 0))
-    host = tree.sensors()
-    host.read(0.0)
-    tree.interfaces(lo=(5, 5), eth0=(1, 0))
-    assert host.read(1.0) == {"net_errors": 2.0, "net_drops": 0.0}
-
-
-def test_an_interface_that_comes_makes_no_rate_jump(tree):
-    tree.interfaces(eth0=(0, 0))
-    host = tree.sensors()
-    host.read(0.0)
-    tree.interfaces(eth0=(0, 0), eth1=(1_000_000, 1_000_000))
-    assert host.read(1.0) == {"net_errors": 0.0, "net_drops": 0.0}
-
-
 def test_pause_frames_of_an_interface_are_a_rate(tree):
-    (tree.root / "sys/class/net/eth0/device").mkdir(parents=True)
-    host = tree.sensors()
+    tree.write(**ETHERNET)
     for i in range(2):
         tree.pauses["eth0"] = {"pfc_sent": 10 * i, "pfc_received": 4 * i}
-        found = host.read(2.0 * i)
+        found = tree.sensors.read(2.0 * i)
     assert found == {"pfc_sent": 5.0, "pfc_received": 2.0}
-
-
-def test_rdma_ports_have_rates_of_data_and_of_congestion(tree):
-    port = "sys/class/infiniband/mlx5_0/ports/1"
-    names = {
-        "counters/port_rcv_data": 100,
-        "counters/port_xmit_data": 200,
-        "hw_counters/np_ecn_marked_roce_packets": 3,
-        "hw_counters/np_cnp_sent": 4,
-        "hw_counters/rp_cnp_handled": 5,
-    }
-    for name in names:
-        tree.write(f"{port}/{name}", 7)
-    host = tree.sensors()
-    assert host.read(0.0) == {}
-    for name, more in names.items():
-        tree.write(f"{port}/{name}", 7 + more)
-    assert host.read(1.0) == {"rdma_read": 400, "rdma_write": 800, "rdma_ecn": 3, "rdma_cnp": 9}
-
-
-def test_a_port_without_counters_of_congestion_has_none(tree):
-    port = "sys/class/infiniband/mlx4_0/ports/1"
-    tree.write(f"{port}/counters/port_rcv_data", 1)
-    tree.write(f"{port}/counters/port_xmit_data", "N/A")
-    host = tree.sensors()
-    host.read(0.0)
-    assert host.read(1.0) == {"rdma_read": 0.0}
 
 
 @pytest.mark.parametrize("content", ["", "cpu", "cpu 1 2", "\n\n", "some total=x", "1 2 3 4 5 6 7 8 9 10 11 12 13 14"])
 def test_files_of_another_shape_are_absent(tree, content):
     for path in ("stat", "meminfo", "vmstat", "diskstats", "net/dev", "net/snmp", "pressure/cpu"):
-        tree.write(f"proc/{path}", content)
-    host = tree.sensors()
-    host.read(0.0)
-    assert host.read(1.0) == {}
+        tree.write(**{f"proc/{path}": content})
+    tree.sensors.read(0.0)
+    assert tree.sensors.read(1.0) == {}
 
 
-def test_a_missing_file_is_not_opened_again(tree, monkeypatch):
+def test_a_missing_file_is_not_opened_again(tree):
     files = KeptFiles(tree.root)
     assert files.read("x") == b""
-    tree.write("x", "1")
+    tree.write(x="1")
     assert files.read("x") == b""
     assert files.number("x") is None
     assert files.names("nothing") == []
