@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import dask
 import pytest
 from distributed import Client, LocalCluster
 
@@ -15,7 +14,7 @@ from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.accounts.buckets import HELD, combine
 from dask_efficiency.report.replies import ask_history
 from tests.plugin.tasks import nap
-from tests.plugin.watch import Attendance, addresses, eventually, kill
+from tests.plugin.watch import Attendance, addresses, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -83,22 +82,6 @@ def test_a_retired_worker_without_its_nanny_sends_its_final_snapshot(cluster: Lo
     assert found.tasks == {"succeeded": 10}, found.notes
     assert found.breakdown["lost-worker"] == 0
     assert sum(row.total_ns for row in found.by_span.values()) > 0
-
-
-def test_missing_tasks_of_a_killed_worker_are_counted(cluster: LocalCluster, client: Client) -> None:
-    cluster.scale(2)
-    client.wait_for_workers(2, timeout=60)
-    killed = addresses(client)[0]
-    # Heartbeats of this worker stop, so that none tells of the tasks.
-    client.run(lambda dask_worker: dask_worker.periodic_callbacks["heartbeat"].stop(), workers=[killed])
-    with dask.config.set({"efficiency.report-timeout": "1s"}), efficiency_report(client) as found:
-        client.gather(client.map(nap, [0.01] * 10, pure=False, workers=[killed]))
-        kill(client, killed)
-        eventually(lambda: killed not in cluster.scheduler.workers)
-    assert found.tasks == {"without account": 10}, found.notes
-    assert "10 without account" in str(found.report)
-    assert any("of 10 tasks that it finished since, only the number is known" in note for note in found.notes)
-    assert found.breakdown["lost-worker"] > 0
 
 
 def test_a_note_has_the_length_of_a_window_longer_than_asked_for(cluster: LocalCluster, client: Client) -> None:

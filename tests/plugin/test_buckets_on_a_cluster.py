@@ -208,16 +208,6 @@ def test_a_run_that_was_cancelled_is_cancelled_though_the_task_is_wanted_again(c
     assert report.tasks == {"cancelled": 1, "succeeded": 2}
 
 
-def test_a_rescheduled_try_is_cancelled(client, diary):
-    with timed_report(client) as (report, window):
-        result = client.submit(tasks.reschedule_at_first, diary, pure=False).result()
-    row = report.by_prefix["reschedule_at_first"]
-    (given_up,) = diary.read("reschedule")
-    assert row["cancelled"] == between(given_up["wall"], window.most - result["wall"])
-    assert row["thread-noncpu"] == between(off_cpu([result]), window.most - given_up["wall"])
-    assert report.tasks == {"succeeded": 1, "cancelled": 1}
-
-
 # -- free slots ------------------------------------------------------------------------------
 
 

@@ -11,14 +11,11 @@ import pytest
 from distributed import Client, LocalCluster, wait
 from prometheus_client.parser import text_string_to_metric_families
 
-from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report, stragglers
+from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report
 from dask_efficiency.accounts.buckets import HELD, combine
-from dask_efficiency.accounts.gpu import DeviceTotals
-from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.plugin.scheduler import straggler_watch
 from tests.gpu import tasks
 from tests.gpu.conftest import stub_directory
-from tests.plugin.watch import addresses, eventually
+from tests.plugin.watch import eventually
 
 __all__ = ["stub_directory"]
 
@@ -27,39 +24,23 @@ pytestmark = pytest.mark.cluster
 MS = 1_000_000
 
 
-def cluster_of(workers: int, *, threads: int) -> LocalCluster:
-    options = {"n_workers": workers, "threads_per_worker": threads, "dashboard_address": ":0", "silence_logs": False}
-    return LocalCluster(processes=True, **options)
-
-
-def begin(client: Client, stub_directory: Path) -> None:
-    """Meter, and let a GPU be in use."""
-    client.register_plugin(EfficiencyPlugin())
-    client.run(tasks.begin, str(stub_directory))
-    eventually(lambda: all(gpu == "cupti" for gpu in client.run(meter_of).values()))
-
-
-@pytest.fixture(scope="module")
-def gpu_cluster() -> Iterator[LocalCluster]:
-    with cluster_of(2, threads=2) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(gpu_cluster: LocalCluster, stub_directory: Path) -> Iterator[Client]:
-    with Client(gpu_cluster) as client:
-        # Also a worker that was started again, when a test is repeated.
-        client.wait_for_workers(2)
-        begin(client, stub_directory)
-        yield client
-
-
 def meter_of(dask_worker: Any) -> str:
     totals = dask_worker.plugins["dask-efficiency-worker"].meter._gpu.totals(unknown_tasks=0)
     return "" if totals is None else str(totals.meter)
 
 
-def exported(cluster: LocalCluster, name: str) -> dict[tuple[str, ...], float]:
+@pytest.fixture
+def client(stub_directory: Path) -> Iterator[Client]:
+    """Of two metered workers that use a GPU."""
+    options = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "silence_logs": False}
+    with LocalCluster(processes=True, **options) as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        client.run(tasks.begin, str(stub_directory))
+        eventually(lambda: all(gpu == "cupti" for gpu in client.run(meter_of).values()))
+        yield client
+
+
+def exported(cluster: Any, name: str) -> dict[tuple[str, ...], float]:
     """Values of one metric by its labels' values, in the order of their names."""
     with urllib.request.urlopen(f"http://127.0.0.1:{cluster.scheduler.http_server.port}/metrics") as answer:
         text = answer.read().decode()
@@ -71,18 +52,15 @@ def exported(cluster: LocalCluster, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def devices(report: Any) -> list[DeviceTotals]:
-    return [device for totals in report.gpu.values() for device in totals.devices]
-
-
-def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gpu_cluster: LocalCluster, tmp_path):
-    before = exported(gpu_cluster, "gpu_seconds_total")
+def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, tmp_path):
+    before = exported(client.cluster, "gpu_seconds_total")
     with efficiency_report() as report:
         done = client.map(tasks.train, [0.04] * 6, kernels=3, pure=False, key="train")
         crashed = client.submit(tasks.crash, 0.05, key="crash", retries=0)
         tail = client.submit(tasks.forget, 0.03, key="forget")
         wait([*done, crashed, tail])
         waited = client.submit(tasks.train, 0.05, key="after").result() + sum(client.gather(done))
+    devices = [device for totals in report.gpu.values() for device in totals.devices]
     # Every thread-second is somewhere, and a task's is where its prefix is: to the nanosecond.
     held = {str(bucket) for bucket in HELD}
     by_prefix = combine(report.by_prefix.values())
@@ -95,12 +73,12 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
         for kernel in totals.kernels:
             kernels[kernel.prefix] = kernels.get(kernel.prefix, 0) + kernel.ns
     assert kernels == expected
-    for device in devices(report):
+    for device in devices:
         assert device.kernels + device.copies + device.idle == device.elapsed
         assert sum(device.shares.values()) + device.unattributed == device.kernels + device.copies
         # The task that nobody waited for was gone when its kernel ran.
         assert device.tail <= 30 * MS
-    assert sum(device.tail for device in devices(report)) > 0
+    assert sum(device.tail for device in devices) > 0
     # In the threads: what was waited for by tasks that succeeded; the stub tells its times to a millisecond.
     gpu = report.breakdown.ns("gpu")
     assert waited * 1e9 - 7 * MS < gpu <= 770 * MS
@@ -111,35 +89,18 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, gp
     report.save(tmp_path / "run.json")
     assert load_report(tmp_path / "run.json").gpu == report.gpu
 
-    now = exported(gpu_cluster, "gpu_seconds_total")
+    now = exported(client.cluster, "gpu_seconds_total")
     ran = sum(now.get(key, 0) - before.get(key, 0) for key in now if key[0] == "kernels")
-    assert ran == pytest.approx(sum(device.kernels for device in devices(report)) / 1e9)
+    assert ran == pytest.approx(sum(device.kernels for device in devices) / 1e9)
     # Both workers see a GPU of this UUID, and neither sees what the other does there.
-    assert list(exported(gpu_cluster, "gpu_workers").values()) == [2.0]
-    assert exported(gpu_cluster, "gpu_coverage_ratio") == {(): 1.0}
-    by_worker = exported(gpu_cluster, "worker_gpu_seconds_total")
+    assert list(exported(client.cluster, "gpu_workers").values()) == [2.0]
+    assert exported(client.cluster, "gpu_coverage_ratio") == {(): 1.0}
+    by_worker = exported(client.cluster, "worker_gpu_seconds_total")
     assert sum(by_worker.values()) == pytest.approx(sum(now.values()))
 
     def at_work() -> bool:
         """What was taken for waiting before the GPU's part was known is made up for by what comes later."""
         client.submit(tasks.train, 0.05, pure=False).result()
-        return exported(gpu_cluster, "thread_activity_seconds_total")["gpu",] > 0
+        return exported(client.cluster, "thread_activity_seconds_total")["gpu",] > 0
 
     eventually(at_work)
-
-
-def test_a_slow_gpu_is_distinguished_from_a_slow_worker(stub_directory: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(straggler_watch, "INTERVAL_SECONDS", 0.5)
-    with cluster_of(4, threads=1) as cluster, Client(cluster) as client:
-        begin(client, stub_directory)
-        each = addresses(client)
-        seconds = {address: 0.01 if address == each[2] else 0.005 for address in each}
-
-        def found() -> tuple[SlowWorker, ...]:
-            wait([client.submit(tasks.train, seconds[a], 10, workers=[a], pure=False) for a in each for _ in range(8)])
-            return tuple(finding for finding in stragglers(client) if finding.cause == Cause.GPU)
-
-        (finding,) = eventually(found, seconds=240)
-    assert finding.worker == "2"
-    (of_kernels,) = [evidence for evidence in finding.evidence if evidence.signal == "gpu_kernel"]
-    assert of_kernels.value == pytest.approx(2.0, rel=0.1)

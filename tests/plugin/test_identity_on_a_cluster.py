@@ -107,17 +107,14 @@ def test_a_task_counts_in_a_window_only_for_its_part_in_it(client, diary):
 
 def test_a_report_across_a_kill_counts_the_worker_until_it_was_removed(mortal_client, attendance, diary):
     client = mortal_client
-    first, second = addresses(client)
+    first, _ = addresses(client)
     with timed_report(client) as (report, window):
         future = client.submit(tasks.wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
         eventually(lambda: diary.read("start"))
         silence(client, first)
         kill(client, first)
         diary.write(event="go")
-        eventually(lambda: first in attendance.left)
-        gone = after_the_scheduler(client)
-        eventually(lambda: attendance.joined.keys() - {first, second})
-        there = after_the_scheduler(client)
+        gone, there = attendance.replaced(client, first)
         future.result()
     assert report.by_worker[attendance.names[first]]["lost-worker"] > 0
     attendance.assert_lives(report, window, gone=gone, there=there)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -16,12 +14,8 @@ import pytest
 from distributed import Client, LocalCluster, Scheduler, Worker
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
-from dask_efficiency.accounts.wire.heartbeats import encode
-from dask_efficiency.accounts.wire.snapshots import NUMBERS, Snapshot
-from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.plugin.names import FINAL_SNAPSHOT, WORKER_PLUGIN
 from tests.plugin.tasks import increment, nap, spin
-from tests.plugin.watch import addresses, between, eventually, name_of, near, nothing_runs, shrunk, timed_report
+from tests.plugin.watch import addresses, between, eventually, name_of, near, nothing_runs, timed_report
 
 pytestmark = pytest.mark.cluster
 
@@ -219,114 +213,12 @@ def test_a_cluster_whose_meter_failed_closes_cleanly(new_cluster, tmp_path):
 # -- what arrives from workers ---------------------------------------------------------------
 
 
-def with_numbers(honest: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A heartbeat with other numbers."""
-    numbers = [changes.get(name, number) for name, number in zip(NUMBERS, honest["a"], strict=False)]
-    return {**honest, "a": [*numbers, *honest["a"][len(NUMBERS) :]]}
-
-
-def more(honest: dict[str, Any], name: str, by: int) -> dict[str, int]:
-    return {name: honest["a"][NUMBERS.index(name)] + by}
-
-
-DAY = 24 * 3600 * 10**9
-
-#: Payloads that must not be counted, one for each place where they are refused; `tests/accounts/wire` has all that is
-#: wrong with a payload.
-HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "text": lambda honest: "garbage",
-    "does not add up": lambda honest: with_numbers(honest, **more(honest, "running", 1)),
-    "too many seconds": lambda honest: with_numbers(
-        honest, **more(honest, "elapsed", DAY), **more(honest, "settled['idle']", honest["a"][0] * DAY)
-    ),
-    "shrinking": lambda honest: encode(
-        Snapshot(honest["i"], honest["n"] + 10**6, Ledger(honest["a"][0], at=0).balance(at=0))
-    ),
-    "deep": lambda honest: {**honest, "a": reduce(lambda deep, _: [deep], range(100), [])},
-}
-
-
-def replace_heartbeat(dask_worker: Any, lie: Callable[[Any], Any]) -> None:
-    honest = dask_worker.metrics["efficiency"]
-    dask_worker.honest = honest
-    dask_worker.metrics["efficiency"] = lambda worker: lie(honest(worker))
-
-
-def restore_heartbeat(dask_worker: Any) -> None:
-    dask_worker.metrics["efficiency"] = dask_worker.honest
-
-
-def report_anew(dask_worker: Any) -> None:
-    """Have the next heartbeat repeat none."""
-    dask_worker.plugins[WORKER_PLUGIN].meter._reported_at = None
-
-
-async def beat(dask_worker: Any) -> None:
-    report_anew(dask_worker)
-    await dask_worker.heartbeat()
-
-
-def poll(dask_scheduler: Any) -> None:
-    meter = dask_scheduler.plugins[EfficiencyPlugin.name]._meter
-    meter.guard(meter.accounts.poll)
-    assert meter.guard.off is None
-
-
-def refused(dask_scheduler: Any) -> int:
-    count: int = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.refused
-    return count
-
-
-@contextmanager
-def lying(client: Client, address: str, kind: str) -> Iterator[None]:
-    client.run(replace_heartbeat, lie=HOSTILE[kind], workers=[address])
-    try:
-        yield
-    finally:
-        client.run(restore_heartbeat, workers=[address])
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_heartbeat_is_refused_counted_and_logged_and_the_scheduler_lives(client, kind, caplog):
-    first, second = addresses(client)
-    compute(client)
-    asked = time.monotonic()
-    before = snapshot(client)
-    ahead = time.monotonic() - asked  # as long as a snapshot may have been on its way
-    with lying(client, first, kind):
-        client.run(beat, workers=[first])
-        client.run_on_scheduler(poll)
-        compute(client)
-        assert client.run_on_scheduler(refused) >= 1
-    (warning,) = [record.getMessage() for record in caplog.records if "refused a snapshot" in record.getMessage()]
-    assert first in warning
-    assert len(warning) < 2_000
-    client.run(beat, workers=[first, second])
-    client.run_on_scheduler(poll)
-    result = client.submit(spin, 0.1, workers=[second], pure=False).result()
-    after = snapshot(client)
-    assert shrunk(before.by_worker, after.by_worker) == []
-    assert after.breakdown["thread-cpu"] - before.breakdown["thread-cpu"] >= result["cpu"]
-    assert after.breakdown.total <= 4 * (after.window_seconds + ahead)
-
-
 def answer_with(dask_worker: Any, answer: Any, seconds: float = 0.0) -> None:
     async def handle(**kwargs: Any) -> Any:
         await asyncio.sleep(seconds)
         return answer
 
     dask_worker.handlers["efficiency"] = handle
-
-
-@pytest.mark.parametrize("answer", ["garbage", {}, {"snapshot": 1}, {"snapshot": {}, "window": {"schema": 2}}, None])
-def test_a_hostile_answer_to_a_report_is_refused_and_that_worker_counts_as_last_heard_of(client, answer):
-    first = addresses(client)[0]
-    with timed_report(client) as (report, window):
-        client.run(answer_with, answer=answer, workers=[first])
-        compute(client)
-    assert name_of(client, first) in report.not_measured
-    assert report.breakdown.total == between(4 * window.least, 4 * window.most)
-    compute(client)
 
 
 def test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_heard_of(client):
@@ -336,28 +228,6 @@ def test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_hear
         client.run(answer_with, answer=None, seconds=3600, workers=[first])
         client.submit(nap, 0.1, workers=[first], pure=False).result()
     assert "no answer in 0.5 s" in report.not_measured[name_of(client, first)]
-    assert report.breakdown.total == between(4 * window.least, 4 * window.most)
-
-
-@pytest.mark.parametrize(
-    ("words", "windows"), [("garbage", None), ({}, "garbage"), ({}, {"x": 1}), ({"snapshot": "garbage"}, "open")]
-)
-def test_a_hostile_final_snapshot_does_not_switch_the_meter_off(client, words, windows):
-    first = addresses(client)[0]
-
-    def say(dask_worker: Any, words: Any, windows: Any) -> None:
-        message = words
-        if isinstance(words, dict):
-            meter = meter_of(dask_worker)
-            if windows == "open":
-                windows = {window: {"schema": 2, "rows": "garbage"} for window in meter._ledger.windows}
-            message = {"session": meter.session, "worker": dask_worker.address, "windows": windows, **words}
-        dask_worker.log_event(FINAL_SNAPSHOT, message)
-
-    with timed_report(client) as (report, window):
-        client.run(say, words=words, windows=windows, workers=[first])
-        compute(client)
-        assert not client.run_on_scheduler(is_off)
     assert report.breakdown.total == between(4 * window.least, 4 * window.most)
 
 

@@ -262,6 +262,13 @@ class Attendance(SchedulerPlugin):
                 most += self.nthreads[address] * (last - joined)
         return least, most
 
+    def replaced(self, client: Client, dead: str) -> tuple[float, float]:
+        """Wait until a worker was removed, and another one came in its place; when both were known."""
+        eventually(lambda: dead in self.left)
+        gone = after_the_scheduler(client)
+        eventually(lambda: any(joined > self.left[dead] for joined in dict(self.joined).values()))
+        return gone, after_the_scheduler(client)
+
     def assert_lives(self, report: Any, window: Window, *, gone: float, there: float) -> None:
         """Check that a worker that left inside a window, the one in its place, and all others count while they lived.
 

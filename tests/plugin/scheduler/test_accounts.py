@@ -3,9 +3,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
-from dask_efficiency.accounts.wire.snapshots import Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.wire.snapshots import NUMBERS, Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin.names import METRIC, STAYS_OFF
@@ -320,6 +321,52 @@ async def test_an_answer_has_all_that_skipped_heartbeats_had(accounts, made):
     await accounts.poll_all()
     assert tasks(accounts) == 4 * len(made)
     assert accounts.cluster.stale == 0
+
+
+def with_numbers(honest: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A heartbeat with other numbers."""
+    numbers = [changes.get(name, number) for name, number in zip(NUMBERS, honest["a"], strict=False)]
+    return {**honest, "a": [*numbers, *honest["a"][len(NUMBERS) :]]}
+
+
+def more(honest: dict[str, Any], name: str, by: int) -> dict[str, int]:
+    return {name: honest["a"][NUMBERS.index(name)] + by}
+
+
+DAY = 24 * 3600 * 10**9
+
+#: Payloads that must not be counted, one for each place where they are refused; `tests/accounts/wire` has all that is
+#: wrong with a payload.
+HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "text": lambda honest: f"garbage {honest['n']}",
+    "does not add up": lambda honest: with_numbers(honest, **more(honest, "running", 1)),
+    "too many seconds": lambda honest: with_numbers(
+        honest, **more(honest, "elapsed", DAY), **more(honest, "settled['idle']", honest["a"][0] * DAY)
+    ),
+    "shrinking": lambda honest: encode(
+        Snapshot(honest["i"], honest["n"] + 10**6, Ledger(honest["a"][0], at=0).balance(at=0))
+    ),
+    "deep": lambda honest: {**honest, "a": reduce(lambda deep, _: [deep], range(100), [])},
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@within(senders, 2)
+async def test_a_hostile_heartbeat_is_refused_counted_and_logged_and_costs_nothing(accounts, made, *, kind, caplog):
+    accounts._arrivals.share.every = lambda longest: 1.0
+    beat(accounts, made)
+    liar, other = made
+    for lies in (1, 2):
+        liar.ws.metrics = {METRIC: HOSTILE[kind](liar.answer()["snapshot"])}
+        liar.ws.last_seen = time.time()
+        other.heartbeat()
+        accounts.poll()
+        assert (accounts.cluster.refused, tasks(accounts)) == (lies, 2 + lies)
+    (warning,) = [record.getMessage() for record in caplog.records if "refused a snapshot" in record.getMessage()]
+    assert liar.address in warning
+    assert len(warning) < 2_000
+    beat(accounts, made)
+    assert tasks(accounts) == liar.sent + other.sent == 4 + 4
 
 
 @within(senders, 8)

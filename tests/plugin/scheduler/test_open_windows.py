@@ -148,6 +148,31 @@ async def test_time_after_a_workers_answer_is_no_part_of_the_window(made):
     assert all(set(row) <= {"idle", "no-work"} for row in reply["workers"].values())
 
 
+@pytest.mark.parametrize("answer", ["garbage", {}, {"snapshot": 1}, {"snapshot": {}, "window": {"schema": 2}}, None])
+@within(cluster)
+async def test_a_hostile_answer_is_refused_and_that_worker_counts_as_last_heard_of(made, *, answer):
+    await made.handle(names.OPEN, "w")
+    first, _ = made.halves.values()
+    first.answer = lambda *_: answer
+    reply = unpacked(await made.handle(names.CLOSE, "w"))
+    assert reply["not_measured"].keys() == {"worker-1"}
+    assert reply["workers"].keys() == {"worker-1", "worker-2"}
+    assert made.meter.guard.off is None
+
+
+@pytest.mark.parametrize(
+    "message", ["garbage", {"windows": "garbage"}, {"windows": {"x": 1}}, {"windows": {"w": {}}, "snapshot": "garbage"}]
+)
+@within(cluster)
+async def test_a_hostile_final_snapshot_does_not_switch_the_meter_off(made, *, message):
+    await made.handle(names.OPEN, "w")
+    if isinstance(message, dict):
+        message = {"session": made.meter.session, "worker": next(iter(made.halves)), **message}
+    made.plugin.log_event(names.FINAL_SNAPSHOT, message)
+    assert unpacked(await made.handle(names.CLOSE, "w"))["not_measured"] == {}
+    assert made.meter.guard.off is None
+
+
 @within(cluster)
 async def test_only_a_straggler_that_waits_is_asked_for_its_line(made, *, monkeypatch):
     monkeypatch.setattr(open_windows, "LOOKING_SECONDS", 0.0)

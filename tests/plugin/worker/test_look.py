@@ -289,9 +289,17 @@ def test_never_more_time_is_counted_than_has_passed(looks):
     assert all(ns > 0 for ns in process.added.values())
 
 
-def test_stacks_and_holders_of_the_gil_are_kept_only_if_wanted(monkeypatch):
+@pytest.fixture
+def frames(monkeypatch):
+    """The line that each thread is at."""
+    frames = {1: A, 2: B, LOOP: C}
+    monkeypatch.setattr("sys._current_frames", lambda: frames)
+    return frames
+
+
+@pytest.mark.usefixtures("frames")
+def test_stacks_and_holders_of_the_gil_are_kept_only_if_wanted():
     process = Process()
-    monkeypatch.setattr("sys._current_frames", lambda: {1: A, 2: B, LOOP: C})
     process.begins(1, INC, "gil").begins(2, SUM, "gil")
     process.used.update({2: 30, LOOP: 90})
     process.passes(100, gil_wait=5)
@@ -301,17 +309,14 @@ def test_stacks_and_holders_of_the_gil_are_kept_only_if_wanted(monkeypatch):
     process.used.update({LOOP: 0})
     process.states[LOOP] = "gil"
     process.passes(99, gil_wait=5)
-    held = {(row.prefix, row.holder, row.stack): ns / MS for row, ns in process.rows.items() if len(row) == 3}
+    held = process.holders()
     assert held[("inc", "sum", (B,))] == pytest.approx(66 * 30 / 120, abs=0.01)
     assert held[("inc", "(event loop)", (C,))] == pytest.approx(66 * 90 / 120, abs=0.01)
     assert not process.look_._frames
 
 
-def test_a_former_stack_is_not_taken_for_the_present_one(monkeypatch):
-    process = Process()
-    frames = {1: A}
-    monkeypatch.setattr("sys._current_frames", lambda: frames)
-    process.look_.stacks_wanted = True
+def test_a_former_stack_is_not_taken_for_the_present_one(frames):
+    process = Process(stacks_wanted=True)
     process.begins(1, INC, "sleep").passes(100)
     process.look_.stacks_wanted = False
     process.goes(1, "network").passes(100)
@@ -322,9 +327,9 @@ def test_a_former_stack_is_not_taken_for_the_present_one(monkeypatch):
     assert {row.stack for row in process.rows} == {(B,)}
 
 
-def test_a_thread_that_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
+@pytest.mark.usefixtures("frames")
+def test_a_thread_that_held_the_gil_for_long_is_named_if_it_computed():
     process = Process(stacks_wanted=True)
-    monkeypatch.setattr("sys._current_frames", lambda: {1: A, LOOP: C})
     process.begins(1, INC, "gil")
     process.used.update({1: 10})
     process.passes(200, gil_wait=150)
@@ -335,15 +340,14 @@ def test_a_thread_that_held_the_gil_for_long_is_named_if_it_computed(monkeypatch
     assert process.holds == [(150 * MS, "inc", (A,))]
 
 
-def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(monkeypatch):
+def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(frames):
     process = Process(stacks_wanted=True)
-    frames = {1: A, LOOP: SELECT}
-    monkeypatch.setattr("sys._current_frames", lambda: frames)
+    frames[LOOP] = SELECT
     process.begins(1, INC, "gil")
     process.states[LOOP] = "gil"
     process.used.update({LOOP: 40})
     process.passes(100, gil_wait=5).passes(200, gil_wait=120)
-    assert [row.holder for row in process.rows if len(row) == 3] == []
+    assert process.holders() == {}
     assert process.holds == []
     process.used.update({LOOP: 60})
     process.passes(200, gil_wait=120)  # it computed for most of that, whatever it is at now
@@ -354,10 +358,8 @@ def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(monkeypatch):
 
 
 @pytest.mark.parametrize("would", ["gil", "running"])
-def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(monkeypatch, would):
+def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(frames, would):
     process = Process()
-    frames = {LOOP: C}
-    monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.passes(100)
     process.states[LOOP] = "file"
     assert process.look_.loop_stack() == (C,)

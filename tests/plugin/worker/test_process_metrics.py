@@ -45,8 +45,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     return waits
 
 
-def test_waits_for_a_core_count_from_now_on_by_the_kind_of_thread(monkeypatch, waited):
-    alone(monkeypatch)
+def test_waits_for_a_core_count_from_now_on_by_the_kind_of_thread(waited):
     loop = threading.get_native_id()
     waited.update({1: 500, 2: 100, loop: 7})
     tasks = Threads({1, 3})
@@ -70,13 +69,17 @@ def test_on_a_system_that_does_not_count_waits_are_unknown(monkeypatch: pytest.M
     assert threads.details == {}
 
 
-def alone(monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> None:
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    share_process(monkeypatch, workers=1)
+
+
+def share_process(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setattr(process_metrics, "Worker", SimpleNamespace(_instances=[object()] * workers))
     monkeypatch.setattr(process_metrics, "Scheduler", SimpleNamespace(_instances=[]))
 
 
 def test_cpu_of_other_threads_is_that_of_neither_tasks_nor_the_loop(monkeypatch, waited):
-    alone(monkeypatch)
     clocks = iter([(10 * SECOND, SECOND), (20 * SECOND, 3 * SECOND), (21 * SECOND, 3 * SECOND)])
     monkeypatch.setattr(process_metrics, "_clocks", lambda: next(clocks))
     tasks = Threads({1}, cpu=4 * SECOND)
@@ -92,7 +95,7 @@ def test_cpu_of_other_threads_is_that_of_neither_tasks_nor_the_loop(monkeypatch,
 
 
 def test_in_a_process_with_several_workers_cpu_of_other_threads_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone(monkeypatch, workers=2)
+    share_process(monkeypatch, workers=2)
     threads = ProcessThreads(Threads(set()))
     began = time.process_time_ns()
     while time.process_time_ns() - began < 10_000_000:
@@ -101,8 +104,7 @@ def test_in_a_process_with_several_workers_cpu_of_other_threads_is_unknown(monke
     assert threads.outside == {}
 
 
-def test_cpu_of_a_librarys_thread_is_that_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone(monkeypatch)
+def test_cpu_of_a_librarys_thread_is_that_of_another_thread() -> None:
     threads = ProcessThreads(Threads(set()))
     used: list[int] = []
 
@@ -118,7 +120,9 @@ def test_cpu_of_a_librarys_thread_is_that_of_another_thread(monkeypatch: pytest.
     assert threads.outside[OTHER_CPU] >= used[0]
 
 
-def worker() -> Any:
+@pytest.fixture
+def own() -> Any:
+    """A worker as far as it is read, alone in its process."""
     return SimpleNamespace(
         transfer_incoming_log=deque(maxlen=4),
         digests_total={},
@@ -128,6 +132,11 @@ def worker() -> Any:
         transfer_outgoing_bytes_total=0,
         transfer_outgoing_count_total=0,
     )
+
+
+@pytest.fixture
+def metrics(own: Any) -> ProcessMetrics:
+    return ProcessMetrics(own)
 
 
 def decode(payload: Any) -> TaskRates:
@@ -149,8 +158,7 @@ class Task:
         self.dependencies = set(dependencies)
 
 
-def test_each_transfer_is_counted_once_from_now_on():
-    own = worker()
+def test_each_transfer_is_counted_once_from_now_on(own):
     own.transfer_incoming_log.append(transfer("before"))
     metrics = ProcessMetrics(own)
     own.transfer_incoming_log.append(transfer("a"))
@@ -162,9 +170,7 @@ def test_each_transfer_is_counted_once_from_now_on():
     assert decode(metrics.encode({}, cpu=0)).senders == ("a", "b", "c")
 
 
-def test_transfers_are_counted_in_bytes_and_messages_by_sender():
-    own = worker()
-    metrics = ProcessMetrics(own)
+def test_transfers_are_counted_in_bytes_and_messages_by_sender(own, metrics):
     own.transfer_incoming_log.extend([transfer("a"), transfer("b"), transfer("a")])
     own.transfer_outgoing_bytes_total, own.transfer_outgoing_count_total = 70, 7
     metrics.encode({}, cpu=0)
@@ -182,18 +188,14 @@ def sampled(metrics: ProcessMetrics) -> dict[tuple[str, str], int]:
     return {(prefix, label): value for (_, _, prefix, label, _), value in found.items()}
 
 
-def test_memory_is_of_the_process_and_of_results_that_are_not_on_disk():
-    own = worker()
+def test_memory_is_of_the_process_and_of_results_that_are_not_on_disk(own):
     assert sampled(ProcessMetrics(own)) == {("", "process"): 7, ("", "managed"): 100}
     own.data = SimpleNamespace(spilled_total=SimpleNamespace(memory=40, disk=10))
     assert sampled(ProcessMetrics(own)) == {("", "process"): 7, ("", "managed"): 60}
 
 
 @pytest.mark.parametrize("seceded", [False, True])
-def test_memory_is_by_prefix_too_and_a_sample_says_whether_tasks_of_others_ran(monkeypatch, seceded):
-    alone(monkeypatch)
-    own = worker()
-    metrics = ProcessMetrics(own)
+def test_memory_is_by_prefix_too_and_a_sample_says_whether_tasks_of_others_ran(own, metrics, seceded):
     first, second, other = Task("1"), Task("2"), Task("3")
     other.prefix = "g"
     own.state.executing = {first, second}
@@ -210,17 +212,13 @@ def test_memory_is_by_prefix_too_and_a_sample_says_whether_tasks_of_others_ran(m
     assert ("f", "process") not in found
 
 
-def test_in_a_process_with_several_workers_memory_is_shared(monkeypatch):
-    alone(monkeypatch, workers=2)
-    own = worker()
+def test_in_a_process_with_several_workers_memory_is_shared(own, monkeypatch):
+    share_process(monkeypatch, workers=2)
     own.state.executing = {Task("1")}
     assert sampled(ProcessMetrics(own))["f", "samples, shared"] == 1
 
 
-def test_prefixes_whose_memory_is_sampled_are_bounded(monkeypatch):
-    alone(monkeypatch)
-    own = worker()
-    metrics = ProcessMetrics(own)
+def test_prefixes_whose_memory_is_sampled_are_bounded(own, metrics):
     for i in range(MAX_METERED):
         task = Task(str(i))
         task.prefix = f"f{i}"
@@ -230,8 +228,7 @@ def test_prefixes_whose_memory_is_sampled_are_bounded(monkeypatch):
     assert len(found) == 2
 
 
-def test_time_and_bytes_at_the_disk_are_added_up_over_contexts():
-    own = worker()
+def test_time_and_bytes_at_the_disk_are_added_up_over_contexts(own):
     own.digests_total.update(
         {
             ("execute", "span", "f", "disk-read", "seconds"): 1.0,
@@ -250,9 +247,7 @@ def test_time_and_bytes_at_the_disk_are_added_up_over_contexts():
     assert sums["core_wait_seconds"] >= 0 or sums["core_wait_seconds"] == -1
 
 
-def test_running_tasks_that_take_longer_than_usual_for_their_prefix_are_reported():
-    own = worker()
-    metrics = ProcessMetrics(own)
+def test_running_tasks_that_take_longer_than_usual_for_their_prefix_are_reported(own, metrics):
     for _ in range(5):
         metrics.counter.task("f", wall=SECOND, cpu=SECOND, nbytes=1)
     own.state.executing = {Task("short"), Task("long", Task("input"))}
@@ -260,9 +255,7 @@ def test_running_tasks_that_take_longer_than_usual_for_their_prefix_are_reported
     assert [(task.prefix, task.seconds, task.nbytes) for task in rates.running] == [("f", 5.0, 7.0)]
 
 
-def test_the_running_tasks_that_are_reported_are_bounded():
-    own = worker()
-    metrics = ProcessMetrics(own)
+def test_the_running_tasks_that_are_reported_are_bounded(own, metrics):
     own.state.executing = {Task(str(i)) for i in range(3 * MAX_RUNNING)}
     used = {str(i): (0, i * SECOND) for i in range(3 * MAX_RUNNING)}
     rates = decode(metrics.encode(used, cpu=0))

@@ -7,9 +7,9 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from itertools import permutations
 from types import SimpleNamespace
@@ -360,42 +360,26 @@ def test_without_clocks_of_other_threads_cpu_is_zero_until_the_task_ends(worker,
     assert live_used(worker, worker.meter) == {}
 
 
-@asynccontextmanager
-async def client_of(*executors: Any) -> AsyncIterator[tuple[Client, list[RealWorker]]]:
-    """A client of a metered cluster in this process, with a worker of one thread for each executor."""
-    async with AsyncExitStack() as stack:
-        scheduler = await stack.enter_async_context(Scheduler(port=0, dashboard_address=":0"))
-        client = await stack.enter_async_context(Client(scheduler.address, asynchronous=True))
-        await client.register_plugin(EfficiencyPlugin())
-        workers = [
-            await stack.enter_async_context(
-                RealWorker(scheduler.address, nthreads=1, executor=executor, name=str(i), dashboard_address=":0")
-            )
-            for i, executor in enumerate(executors)
-        ]
-        yield client, workers
-    assert as_upstream_has_them()
-
-
-async def spun(client: Client, worker: RealWorker) -> float:
-    """CPU seconds of a task, by its own clock."""
-    used = await client.submit(spin, 0.1, workers=[worker.address], pure=False)
-    return float(used["cpu"])
-
-
 @pytest.mark.cluster
 def test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_left_alone():
     async def run(own: Any) -> None:
-        async with client_of(own, "offload") as (client, workers):
-            used = [await spun(client, worker) for worker in workers]
-            assert workers[0].executor is own
-            assert workers[1].executor is _offload_executor
-            rows = (await snapshot(client)).by_worker
-            assert [rows[str(i)]["thread-cpu"] for i in range(2)] == [near(cpu) for cpu in used]
+        options: dict[str, Any] = {"nthreads": 1, "dashboard_address": ":0"}
+        async with (
+            Scheduler(port=0, dashboard_address=":0") as scheduler,
+            Client(scheduler.address, asynchronous=True) as client,
+            RealWorker(scheduler.address, name="own", executor=own, **options) as first,
+            RealWorker(scheduler.address, name="offload", executor="offload", **options) as second,
+        ):
+            await client.register_plugin(EfficiencyPlugin())
+            assert (first.executor, second.executor) == (own, _offload_executor)
+            for worker in (first, second):
+                used = await client.submit(spin, 0.1, workers=[worker.address], pure=False)
+                assert (await snapshot(client)).by_worker[worker.name]["thread-cpu"] == near(used["cpu"])
             assert vars(own).keys() == attributes
+        assert as_upstream_has_them()
 
     with ThreadPoolExecutor(2) as own:
-        attributes = vars(own).keys() | set()
+        attributes = {*vars(own)}
         asyncio.run(run(own))
 
 
