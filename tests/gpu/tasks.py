@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -64,11 +63,3 @@ def profile(seconds: float) -> None:
     profiler._prepare_profiler(None, {"CUDA"})
     time.sleep(seconds)
     profiler._disable_profiler()
-
-
-def die() -> None:
-    """The worker's process ends while a kernel runs."""
-    from benchmarks import stub_gpu as stub
-
-    stub.launch(1.0, name="never seen")
-    os._exit(1)

@@ -87,15 +87,15 @@ def test_a_retired_worker_without_its_nanny_sends_its_final_snapshot(cluster: Lo
 def test_a_note_has_the_length_of_a_window_longer_than_asked_for(cluster: LocalCluster, client: Client) -> None:
     cluster.scale(2)
     client.wait_for_workers(2, timeout=60)
-    report = eventually(lambda: _with_note(client.sync(ask_history, client, 1.5)))
-    (note,) = [note for note in report.notes if "the window begins at the one before" in note]
+
+    def noted() -> tuple[Any, str] | None:
+        report = client.sync(ask_history, client, 1.5)
+        return next(((report, note) for note in report.notes if "the window begins at the one before" in note), None)
+
+    report, note = eventually(noted)
     match = re.match(r"a window of ([\d.]+) s for the last 1\.5 s: the scheduler remembers a point every 5 s", note)
     assert match is not None, note
     assert report.name == f"last {match[1]} s"
     assert float(match[1]) == pytest.approx(report.window_seconds, rel=0.01)
     assert report.attendance == {"workers": 2, "most_workers": 2, "most_threads": 2}
     assert "2 workers, 2 threads" in str(report)
-
-
-def _with_note(report: Any) -> Any:
-    return report if any("the window begins at the one before" in note for note in report.notes) else None

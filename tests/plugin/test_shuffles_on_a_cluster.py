@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 import dask
-import numpy as np
 import pytest
 from distributed import Client
-from distributed.shuffle._core import ShuffleRun
-from distributed.shuffle._shuffle import DataFrameShuffleRun
 
-from dask_efficiency import EfficiencyReport, RunTrace, critical_path
+from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.report.metered import ShuffleTimes, shuffle_times
-from dask_efficiency.runs.path.kinds import Kind
-from dask_efficiency.runs.path.segments import CODES
-from tests.plugin.tasks import Diary
-from tests.plugin.watch import Window, addresses, between, eventually, kill, name_of, timed_report
+from tests.plugin.watch import Window, addresses, between, eventually, kill, timed_report
 
 pytestmark = pytest.mark.cluster
 da = pytest.importorskip("dask.array")
@@ -58,6 +51,7 @@ def check(report: EfficiencyReport, window: Window, client: Client, before: tupl
     assert "cancelled" not in report.tasks
     assert report.breakdown["cancelled"] == 0
     assert set(times.background) >= {"send", "receive"}
+    assert times.at_barriers.keys() == report.by_worker.keys()
     trace = report.trace
     assert isinstance(trace, RunTrace)
     assert int(trace.shuffled.nbytes.sum()) == pytest.approx(sent, abs=len(trace.shuffled))
@@ -93,56 +87,6 @@ def test_phases_bytes_and_messages_of_a_shuffled_table_and_a_rechunked_array(cli
     assert {"shard", "unpack"} <= times.held_ns.keys()
 
 
-def note_the_barrier(diary: Diary, last: bool) -> None:
-    """Have a worker say for how long it still sent at a barrier; the last one begins after the other, for longer."""
-    at_barrier = asyncio.Event()
-
-    async def inputs_done(run: Any) -> None:
-        at_barrier.set()
-        began = time.monotonic()
-        await ShuffleRun.inputs_done(run)
-        diary.write(event="sent", seconds=time.monotonic() - began)
-
-    async def send(run: Any, *args: Any) -> Any:
-        await at_barrier.wait()
-        await asyncio.to_thread(diary.wait, "sent")
-        await asyncio.sleep(diary.read("sent")[0]["seconds"] + 0.5)
-        return await ShuffleRun._send(run, *args)
-
-    DataFrameShuffleRun.inputs_done = inputs_done  # type: ignore[method-assign]  # in place of what it inherits
-    if last:
-        DataFrameShuffleRun._send = send  # type: ignore[method-assign]
-
-
-def as_before(last: bool) -> None:
-    del DataFrameShuffleRun.inputs_done
-    if last:
-        del DataFrameShuffleRun._send
-
-
-def test_the_worker_for_which_another_waited_at_a_barrier_is_named_and_on_the_path(client, diary):
-    slow, other = addresses(client)
-    lasts = {slow: True, other: False}
-    for address, last in lasts.items():
-        client.run(note_the_barrier, diary=diary, last=last, workers=[address])
-    try:
-        with timed_report(client, trace=True) as (report, window):
-            frame = dask.datasets.timeseries(end="2000-01-05", freq="600s", partition_freq="1d")
-            assert int(frame.shuffle("name", npartitions=4).map_partitions(len).sum().compute()) == 4 * 24 * 6
-    finally:
-        for address, last in lasts.items():
-            client.run(as_before, last=last, workers=[address])
-    at_barriers = shuffle_times(report.metered, report.by_prefix).at_barriers
-    named, waiting = (name_of(client, address) for address in (slow, other))
-    for name, sent in zip((waiting, named), diary.read("sent"), strict=True):
-        assert at_barriers[name] == between(sent["seconds"], window.most)
-    assert at_barriers[named] > at_barriers[waiting]
-    trace, segments = report.trace, critical_path(report.trace).segments
-    in_barrier = np.array([key.startswith("shuffle-barrier") for key in trace.keys])[segments.task]
-    sending = segments.take(np.flatnonzero(in_barrier & (segments.kind == CODES[Kind.TRANSFER])))
-    assert trace.workers[sending.sender[-1]].name == named
-
-
 def wait_until_shuffling(client: Client) -> None:
     """Until some inputs have been handed over and the barrier has not been reached."""
 
@@ -155,7 +99,6 @@ def wait_until_shuffling(client: Client) -> None:
 
 def held_back(part: Any, gate: str) -> Any:
     """A partition that waits for a file, if it is a later one."""
-    import time
     from pathlib import Path
 
     while len(part) and part.index[0].day > 3 and not Path(gate).exists():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from distributed import Client, wait
 
-from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report
+from dask_efficiency import EfficiencyPlugin, efficiency_report
 from tests.plugin.tasks import increment
 from tests.plugin.watch import eventually, nothing_runs
 
@@ -142,34 +142,6 @@ def test_free_slots_with_unread_tasks_while_the_loop_spills_are_spill(client, di
     assert least - SLACK <= report.breakdown["spill"] <= most + SLACK
     # Before they were sent the slots had nothing to do.
     assert report.breakdown["no-work"] + report.breakdown["idle"] >= 2 * SPILLING
-
-
-def test_the_critical_path_has_the_spilling_that_delayed_the_end_or_start_of_a_task(client, disk, tmp_path):
-    end = tmp_path / "a"
-    with efficiency_report(client, trace=True) as report:
-        ending = client.submit(wait_for, end, pure=False)
-        eventually(end.with_suffix(".begun").exists)
-        with disk.spilling():
-            end.touch()
-            eventually(end.with_suffix(".ended").exists)
-            pass_by(SPILLING)
-        done = ending.result()
-        kept_from_its_end = disk.times[1] - done
-    assert kept_from_its_end > SPILLING
-    found = critical_path(report.trace).seconds("kind")
-    assert found["spill"] == pytest.approx(kept_from_its_end, abs=SLACK)
-
-    for path in (disk.begun, disk.go_on):
-        path.unlink()
-    with efficiency_report(client, trace=True) as report:
-        with disk.spilling():
-            sent = time.monotonic()
-            starting = client.submit(increment, 1, pure=False)
-            eventually(lambda: any(client.processing().values()))
-            pass_by(SPILLING)
-        starting.result()
-    found = critical_path(report.trace).seconds("kind")
-    assert SPILLING <= found["spill"] <= disk.times[1] - sent + SLACK
 
 
 def test_spilling_that_delays_no_slot_is_outside_the_buckets(client, disk):

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,12 +21,6 @@ from tests.plugin.tasks import spin
 from tests.plugin.watch import addresses, eventually, name_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two heartbeats, which are fewer seconds until enough intervals are over; the scheduler is in this process."""
-    monkeypatch.setattr(straggler_watch, "INTERVAL_SECONDS", 1.0)
 
 
 @contextmanager
@@ -56,16 +49,9 @@ def stopped_in_turns(pid: int, *, seconds: float = 0.15) -> Iterator[None]:
         send(signal.SIGCONT)
 
 
-def work_until(client: Client, condition: Any, *, seconds: float = 300) -> Any:
-    until = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < until, f"waited {seconds} s in vain"
-        client.gather(client.map(spin, [0.03] * 40, pure=False))
-    return value
-
-
-@pytest.mark.usefixtures("short_intervals")
-def test_a_worker_that_is_stopped_in_turns_is_found_announced_and_retired(new_cluster, caplog):
+def test_a_worker_that_is_stopped_in_turns_is_found_announced_and_retired(new_cluster, caplog, monkeypatch):
+    # Two heartbeats, which are fewer seconds until enough intervals are over; the scheduler is in this process.
+    monkeypatch.setattr(straggler_watch, "INTERVAL_SECONDS", 1.0)
     with new_cluster(n_workers=4, threads_per_worker=1) as cluster, Client(cluster) as client:
         published: list[Any] = []
         client.subscribe_topic("dask-efficiency", lambda event: published.append(event[1]))
@@ -85,7 +71,8 @@ def test_a_worker_that_is_stopped_in_turns_is_found_announced_and_retired(new_cl
             stopped_in_turns(pid),
             efficiency_report(client, trace=True) as report,
         ):
-            work_until(client, lambda: victim not in addresses(client))
+            while victim in addresses(client):
+                client.gather(client.map(spin, [0.03] * 40, pure=False))
         events = [event for _, event in client.get_events("dask-efficiency")]
         mine = next(event for event in events if event["worker"] == name)
         assert mine["action"] == "straggler"

@@ -183,7 +183,7 @@ def test_reading_and_writing_add_up_to_spilling(gains):
         assert sum(apart.since("span", "inc")) == pytest.approx(together.spill("span", "inc"), abs=10)
 
 
-RECEIVE = Metered("p2p", "", "background-comms", "receive", "seconds")
+RECEIVE, FLUSH = (Metered("p2p", "", "background-comms", label, "seconds") for label in ("receive", "flush"))
 
 
 async def shuffle_receive(shuffle_id: str, run_id: int, data: Any) -> dict[str, str]:
@@ -194,14 +194,14 @@ async def shuffle_receive(shuffle_id: str, run_id: int, data: Any) -> dict[str, 
 
 
 async def shuffle_inputs_done(shuffle_id: str, run_id: int) -> None:
-    pass
+    await asyncio.sleep(0.01)
 
 
 def worker(**handlers: Any) -> Any:
     return SimpleNamespace(handlers=handlers)
 
 
-def test_receiving_of_a_shuffle_is_timed_even_if_it_fails_and_goes_on_as_ever() -> None:
+def test_receiving_and_flushing_of_a_shuffle_are_timed_even_if_they_fail_and_go_on_as_ever() -> None:
     own = worker(shuffle_receive=shuffle_receive, shuffle_inputs_done=shuffle_inputs_done)
     watch = ShuffleWatch(own)
     watch.start()
@@ -209,7 +209,9 @@ def test_receiving_of_a_shuffle_is_timed_even_if_it_fails_and_goes_on_as_ever() 
     assert asyncio.run(own.handlers["shuffle_receive"](shuffle_id="s", run_id=1, data=b"x")) == {"status": "OK"}
     with pytest.raises(ValueError, match="of the shuffle"):
         asyncio.run(own.handlers["shuffle_receive"](shuffle_id="s", run_id=1, data=None))
+    asyncio.run(own.handlers["shuffle_inputs_done"](shuffle_id="s", run_id=1))
     assert 2 * 19_000_000 <= watch.metered()[RECEIVE] <= time.monotonic_ns() - began
+    assert 9_000_000 <= watch.metered()[FLUSH] <= time.monotonic_ns() - began
     watch.stop()
     assert own.handlers["shuffle_receive"] is shuffle_receive
     assert own.handlers["shuffle_inputs_done"] is shuffle_inputs_done
