@@ -18,7 +18,6 @@ from dask_efficiency import efficiency_report, snapshot
 from tests.plugin import tasks
 from tests.plugin.tasks import Stopwatch
 from tests.plugin.watch import (
-    LOOKS,
     Window,
     addresses,
     between,
@@ -231,31 +230,6 @@ def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, 
     # One slot from the end of the first task on, and the other one from that of the second on.
     row = report.by_worker[name_of(client, first)]
     assert row["paused"] == between(least + 2 * resuming - 2 * LOOK, most + 2 * running + 2 * LOOK)
-    assert report.by_worker[name_of(client, second)]["paused"] == 0
-
-
-def test_a_paused_worker_loses_its_free_slots_to_tasks_that_are_queued_on_the_scheduler(client, watch, diary):
-    first, second = addresses(client)
-
-    def until_seen(paused: int, queued: int) -> float:
-        eventually(lambda: (held := watch._held) is not None and held.paused == paused and held.queued >= queued)
-        return time.monotonic()
-
-    with efficiency_report(client) as report:
-        busy = client.map(tasks.wait_for_word, [diary] * 2, workers=[second], pure=False)
-        eventually(lambda: len(diary.read("start")) == 2)
-        until_seen(paused=0, queued=0)
-        pausing, _ = client.run(set_status, status="paused", workers=[first])[first]
-        futures = client.map(tasks.nap, [0.01] * 16, pure=False)
-        began = until_seen(paused=2, queued=2)
-        time.sleep(0.6)
-        resuming, _ = client.run(set_status, status="running", workers=[first])[first]
-        ended = until_seen(paused=0, queued=0)
-        wait(futures)
-        diary.write(event="go")
-        wait(busy)
-    row = report.by_worker[name_of(client, first)]
-    assert row["paused"] == between((1 - LOOKS) * 2 * (resuming - began), (1 + LOOKS) * 2 * (ended - pausing))
     assert report.by_worker[name_of(client, second)]["paused"] == 0
 
 

@@ -51,36 +51,32 @@ def test_the_time_of_its_own_processors_is_read(tmp_path: Path, monkeypatch: pyt
     assert own_processors().used is None
 
 
+OF_VERSION_1 = "5:cpu,cpuacct:/limited\n0::/"
+
+
 @pytest.mark.parametrize(
-    ("files", "quota"),
+    ("own", "files", "quota"),
     [
-        ({"pod/app/cpu.max": "150000 100000"}, 1.5),
-        ({"pod/app/cpu.max": "max 100000", "pod/cpu.max": "50000 100000"}, 0.5),
-        ({"pod/app/cpu.max": "max 100000"}, None),
-        ({"pod/app/cpu.max": "nonsense"}, None),
+        ("0::/pod/app", {"pod/app/cpu.max": "150000 100000"}, 1.5),
+        ("0::/pod/app", {"pod/app/cpu.max": "max 100000", "pod/cpu.max": "50000 100000"}, 0.5),
+        ("0::/pod/app", {"pod/app/cpu.max": "max 100000"}, None),
+        ("0::/pod/app", {"pod/app/cpu.max": "nonsense"}, None),
         # Inside a container its own group is mounted as the root.
-        ({"cpu.max": "200000 100000"}, 2.0),
-        ({}, None),
+        ("0::/pod/app", {"cpu.max": "200000 100000"}, 2.0),
+        ("0::/pod/app", {}, None),
+        (OF_VERSION_1, {"cpu/limited/cpu.cfs_quota_us": "30000", "cpu/limited/cpu.cfs_period_us": "100000"}, 0.3),
+        (OF_VERSION_1, {"cpu/limited/cpu.cfs_quota_us": "-1", "cpu/limited/cpu.cfs_period_us": "100000"}, None),
     ],
 )
-def test_the_least_limit_of_version_2_counts(cgroups: Path, files: dict[str, str], quota: float | None) -> None:
-    (cgroups / "cgroup.controllers").write_text("cpu")
-    processors._OWN_CGROUPS.write_text("0::/pod/app\n")
+def test_the_least_limit_counts(cgroups: Path, own: str, files: dict[str, str], quota: float | None) -> None:
+    if own != OF_VERSION_1:
+        (cgroups / "cgroup.controllers").write_text("cpu")
+    processors._OWN_CGROUPS.write_text(f"{own}\n")
     for name, text in files.items():
         (cgroups / name).parent.mkdir(parents=True, exist_ok=True)
         (cgroups / name).write_text(text)
     assert own_processors().quota == quota
     assert bool(own_processors().group) == (quota is not None)
-
-
-@pytest.mark.parametrize(("quota", "expected"), [("30000", 0.3), ("-1", None)])
-def test_limits_of_version_1_are_read_too(cgroups: Path, quota: str, expected: float | None) -> None:
-    processors._OWN_CGROUPS.write_text("5:cpu,cpuacct:/limited\n0::/\n")
-    group = cgroups / "cpu" / "limited"
-    group.mkdir(parents=True)
-    (group / "cpu.cfs_quota_us").write_text(quota)
-    (group / "cpu.cfs_period_us").write_text("100000")
-    assert own_processors().quota == expected
 
 
 def test_two_processes_that_share_a_limit_share_a_group(cgroups: Path) -> None:

@@ -180,30 +180,6 @@ def test_a_registration_amid_running_tasks_adopts_them(bare_client, diary):
     assert start["start"] < before
 
 
-# -- workers that come later -----------------------------------------------------------------
-
-
-def test_workers_that_join_later_and_a_restart_are_metered(mortal_cluster):
-    with Client(mortal_cluster) as client:
-        client.register_plugin(EfficiencyPlugin())
-        first = incarnations(client)
-        mortal_cluster.scale(3)
-        client.wait_for_workers(3)
-        eventually(lambda: len(incarnations(client)) == 3)
-        assert first.items() <= incarnations(client).items()
-        before = snapshot(client)
-        client.restart()
-        client.wait_for_workers(3)
-        restarted = incarnations(client)
-        assert len(restarted) == 3
-        assert not set(restarted.values()) & set(first.values())
-        results = client.gather(client.map(tasks.spin, [0.1] * 3, pure=False))
-        after = snapshot(client)
-        assert shrunk(before.by_worker, after.by_worker) == []
-        assert after.breakdown["thread-cpu"] == near(cpu(results))
-        assert not after.not_measured
-
-
 # -- reports without a registration ----------------------------------------------------------
 
 

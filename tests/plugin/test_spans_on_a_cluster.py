@@ -39,10 +39,12 @@ def check_leaves(report: EfficiencyReport) -> None:
     assert leaves == {bucket: report.breakdown.ns(bucket) for bucket in Bucket}
 
 
-def until_seen(watch: IdleWatch, spans: int) -> float:
-    """When the scheduler has looked and seen as many spans with work outstanding."""
+def half_a_second(watch: IdleWatch, *, spans: int) -> float:
+    """Let time pass once the scheduler has seen as many spans with work outstanding; how long it was."""
     eventually(lambda: watch._held is not None and len(watch._held.spans) == spans)
-    return time.monotonic()
+    since = time.monotonic()
+    time.sleep(0.5)
+    return time.monotonic() - since
 
 
 @pytest.mark.parametrize("only", [False, True])
@@ -52,19 +54,14 @@ def test_two_clients_share_the_free_threads_while_both_have_work(client, other, 
         with span("outer", "inner"):
             my_task = client.submit(wait_for_word, mine, key="mine-1")
         eventually(lambda: mine.read("start"))
-        began = until_seen(watch, 1)
-        time.sleep(0.5)
-        alone = time.monotonic() - began
+        alone = half_a_second(watch, spans=1)
+        began = time.monotonic() - alone
         their_task = other.submit(wait_for_word, theirs, key="theirs-1")
         eventually(lambda: theirs.read("start"))
-        since = until_seen(watch, 2)
-        time.sleep(0.5)
-        both = time.monotonic() - since
+        both = half_a_second(watch, spans=2)
         theirs.write(event="go")
         their_result = their_task.result()
-        since = until_seen(watch, 1)
-        time.sleep(0.5)
-        alone += time.monotonic() - since
+        alone += half_a_second(watch, spans=1)
         ended = time.monotonic()
         mine.write(event="go")
         my_result = my_task.result()

@@ -133,26 +133,21 @@ class Loop:
             self._blocks.look(wanted=True)
 
 
-def test_a_missing_tick_is_reported_with_the_most_frequent_stack_of_the_loop(clock):
-    loop = Loop(clock, *"abbc")
-    loop.look(100.1, 100.2, 100.3)
+@pytest.mark.parametrize(
+    ("at_work", "looks", "tick", "ns", "stack"),
+    [
+        ("abbc", (100.1, 100.2, 100.3), 100.4, 380_000_000, (Frame("b", "x.py", 1),)),
+        ("", (100.1, 100.2), 100.3, 280_000_000, ()),
+        ("", (100.09,), 100.1, 0, ()),
+    ],
+    ids=["has the most frequent stack", "without work of the loop's own has no stack", "is not there: a little late"],
+)
+def test_a_block_of_the_loop_lasts_until_the_missing_tick_and(clock, at_work, looks, tick, ns, stack):
+    loop = Loop(clock, *at_work)
+    loop.look(*looks)
     assert not loop.found
-    loop.look(100.4, 100.4, ticks=True)
-    assert loop.found == [Holdup(pytest.approx(380_000_000), "(event loop)", (Frame("b", "x.py", 1),))]
-
-
-def test_a_tick_that_is_a_little_late_is_no_block(clock):
-    loop = Loop(clock)
-    loop.look(100.09)
-    loop.look(100.1, ticks=True)
-    assert not loop.found
-
-
-def test_a_block_without_work_of_the_loops_own_has_no_stack(clock):
-    loop = Loop(clock)
-    loop.look(100.1, 100.2)
-    loop.look(100.3, ticks=True)
-    assert [hold.stack for hold in loop.found] == [()]
+    loop.look(tick, tick, ticks=True)
+    assert loop.found == ([Holdup(pytest.approx(ns), "(event loop)", stack)] if ns else [])
 
 
 def test_nothing_breaks_where_upstream_has_no_such_tick(clock):

@@ -94,59 +94,58 @@ W = MIN_WAITED_NS
 OF_DIGESTS = {("execute", "", "train", "disk-write", "seconds"): 60e-9}
 
 
+def ran(start: int, stop: int, cpu: int) -> dict[str, Any]:
+    """The run of a task in thread 1."""
+    return {"run": (start, stop, cpu, 1, -1)}
+
+
 @pytest.mark.parametrize(
-    ("ended", "setting", "finalized"),
+    ("ended", "finalized"),
     [
         # Threads of libraries that computed while the task waited.
         (
-            {"stop": 10 * W, "run": (0, 10 * W, 2 * W, 1, -1)},
-            {"computed": 3 * W},
+            ran(0, 10 * W, 2 * W) | {"stop": 10 * W, "computed": 3 * W},
             {"thread-cpu": 2 * W, "library-threads": 3 * W, "thread-noncpu": 5 * W},
         ),
         # The CPU of the thread is exact, the rest of the slot is overhead.
-        ({"run": (10, 90, 70, 1, -1)}, {}, {"thread-cpu": 70, "thread-noncpu": 10, "overhead": 20}),
-        ({"run": (30, 80, 50, 1, -1), "outcome": Outcome.RESCHEDULED}, {}, {"overhead": 100}),
+        (ran(10, 90, 70), {"thread-cpu": 70, "thread-noncpu": 10, "overhead": 20}),
+        (ran(30, 80, 50) | {"outcome": Outcome.RESCHEDULED}, {"overhead": 100}),
         # Spilling by the watch comes before that by the digests: 0 to 5 before the thread began, 10 of the 30 that it
         # ran, 20 after it was done.
         (
-            {"run": (5, 35, 10, 1, -1)},
-            {"digests": OF_DIGESTS, "spilled": [(-5, 5), (10, 20), (60, 80)]},
+            ran(5, 35, 10) | {"digests": OF_DIGESTS, "spilled": [(-5, 5), (10, 20), (60, 80)]},
             {"thread-cpu": 10, "thread-noncpu": 20, "spill": 25, "overhead": 45},
         ),
         (
-            {"run": (0, 30, 10, 1, -1)},
-            {"digests": OF_DIGESTS, "watching": False},
+            ran(0, 30, 10) | {"digests": OF_DIGESTS, "watching": False},
             {"thread-cpu": 10, "thread-noncpu": 20, "spill": 60, "overhead": 10},
         ),
         # Spilling before the task took its slot does not count.
         (
-            {"start": 20, "stop": 55, "run": (20, 50, 30, 1, -1)},
-            {"spilled": [(5, 20)]},
+            ran(20, 50, 30) | {"start": 20, "stop": 55, "spilled": [(5, 20)]},
             {"idle": 20, "thread-cpu": 30, "overhead": 5},
         ),
         # Outside the metered threads: measured by Dask, at most the time of the slot; it may wait for all spilling.
-        ({"run": None, "elsewhere": 5, "watched": True}, {}, {"thread-noncpu": 5, "overhead": 95}),
-        ({"run": None, "elsewhere": 500}, {}, {"thread-noncpu": 100}),
+        ({"run": None, "elsewhere": 5, "watched": True}, {"thread-noncpu": 5, "overhead": 95}),
+        ({"run": None, "elsewhere": 500}, {"thread-noncpu": 100}),
         (
-            {"start": 10, "stop": 55, "run": None, "elsewhere": 35},
-            {"spilled": [(5, 20)]},
+            {"start": 10, "stop": 55, "run": None, "elsewhere": 35, "spilled": [(5, 20)]},
             {"idle": 10, "thread-noncpu": 35, "spill": 10},
         ),
         # It seceded: measured up to then.
         (
-            {"run": (10, 500, 300, 1, -1), "used": (40, 80), "watched": True},
-            {},
+            ran(10, 500, 300) | {"used": (40, 80), "watched": True},
             {"thread-cpu": 40, "thread-noncpu": 40, "overhead": 20},
         ),
     ],
 )
-def test_the_slot_of_an_ended_task_is_divided_to_the_nanosecond(worker, ended, setting, finalized):
-    worker.digests |= setting.get("digests", {})
-    worker.computed = setting.get("computed", 0)
-    worker.spills.watching = setting.get("watching", True)
-    for start, stop in setting.get("spilled", ()):
-        worker.spills._note(start, stop)
+def test_the_slot_of_an_ended_task_is_divided_to_the_nanosecond(worker, ended, finalized):
     ended = {"start": 0, "stop": 100} | ended
+    worker.digests |= ended.pop("digests", {})
+    worker.computed = ended.pop("computed", 0)
+    worker.spills.watching = ended.pop("watching", True)
+    for start, stop in ended.pop("spilled", ()):
+        worker.spills._note(start, stop)
     worker.end("x", **ended)
     assert worker.threads.claimed == 0
     worker.all(at=ended["stop"])

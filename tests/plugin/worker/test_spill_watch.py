@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from itertools import accumulate, count
 from types import SimpleNamespace
 from typing import Any
@@ -147,17 +146,6 @@ def test_a_stopped_watch_leaves_the_data_as_it_was(data):
     assert dict(vars(data)) == before
     assert data.fast.on_evict == callbacks
     assert not watched.watch.watching
-
-
-def test_replacements_of_others_stay(data):
-    watched, other = Watched(data), Watched(data)
-    watched.watch.stop()
-    data["b"] = ITEM
-    assert len(other.times) == 1
-    mine: Callable[[], int] = lambda: 5  # noqa: E731
-    data.evict = mine
-    other.watch.stop()
-    assert data.evict is mine
 
 
 @pytest.mark.parametrize(

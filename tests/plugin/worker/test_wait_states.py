@@ -37,37 +37,22 @@ def sleeping_in(call, *arguments, machine="x86_64"):
     return f"{number} {' '.join(map(hex, six))} 0x7ffd 0x7f01\n".encode()
 
 
+#: Calls with their first arguments, such as a descriptor of LINKS, by the cause of waiting in them.
+WAITS: dict[str, list[tuple[Any, ...]]] = {
+    "gil": [("futex", GIL_AT)],
+    "lock": [("futex", 0x6000), ("read", 6), ("flock", 5)],
+    "sleep": [("clock_nanosleep",), ("read", 8), ("ppoll", 0x1000, 0), ("pselect6", 0, 0, 0, 0)],
+    "child-process": [("wait4",), ("waitid",), ("read", 4)],
+    "network": [("recvfrom", 3), ("connect", 3), ("epoll_pwait", 3), ("read", 3)],
+    "file": [("read", 5), ("pread64", 5), ("write", 5), ("openat",), ("fsync", 5)],
+    "unknown": [("read", 9), ("read", 77), ("read", 0)],  # a terminal, closed meanwhile, its own input
+}
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-@pytest.mark.parametrize(
-    ("call", "arguments", "cause"),
-    [
-        ("futex", (GIL_AT,), "gil"),
-        ("futex", (0x6000,), "lock"),
-        ("clock_nanosleep", (), "sleep"),
-        ("wait4", (), "child-process"),
-        ("waitid", (), "child-process"),
-        ("recvfrom", (3,), "network"),
-        ("connect", (3,), "network"),
-        ("epoll_pwait", (3,), "network"),
-        ("read", (3,), "network"),
-        ("read", (4,), "child-process"),
-        ("read", (5,), "file"),
-        ("pread64", (5,), "file"),
-        ("write", (5,), "file"),
-        ("read", (6,), "lock"),
-        ("read", (8,), "sleep"),
-        ("read", (9,), "unknown"),
-        ("read", (77,), "unknown"),  # closed meanwhile
-        ("read", (0,), "unknown"),  # its own input
-        ("openat", (), "file"),
-        ("fsync", (5,), "file"),
-        ("flock", (5,), "lock"),
-        ("ppoll", (0x1000, 0), "sleep"),
-        ("pselect6", (0, 0, 0, 0), "sleep"),
-    ],
-)
-def test_a_call_gives_the_cause_of_waiting(machine, call, arguments, cause):
-    assert states(machine).state(sleeping_in(call, *arguments, machine=machine), sleeper()) == cause
+@pytest.mark.parametrize(("cause", "call"), [(cause, call) for cause, calls in WAITS.items() for call in calls])
+def test_a_call_gives_the_cause_of_waiting(machine, cause, call):
+    assert states(machine).state(sleeping_in(*call, machine=machine), sleeper()) == cause
 
 
 def pollfds(*descriptors):
