@@ -67,52 +67,41 @@ dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 #: Debian's packages of Python are not in the virtual environment.
 IMPORTS_SIMGRID = ["/usr/bin/python3", "-c", "import simgrid"]
 
-#: Modules that neither `make setup` nor continuous integration installs, and their packages.
-HEAVY = {"prefect_dask": "prefect-dask", "ray": "ray pandas pyarrow"}
+#: Programs that tests need and a newcomer may lack, by their packages.
+PROGRAMS = {
+    "chromium": "chromium",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "mpicc": "mpich libmpich-dev",
+    "smpirun": "libsimgrid-dev",
+    "mpiexec": "mpich",
+    "openssl": "openssl",
+    "/usr/sbin/sshd": "openssh-server openssh-client",
+    "/usr/sbin/slurmctld": "slurmctld slurmd slurm-client munge",
+}
 
-#: What tests need that a newcomer may lack: how it is found, and how it is installed.
+#: Modules, by what installs them. The last two are hundreds of megabytes, which neither `make setup` nor continuous
+#: integration installs: their pages are tried in environments of their own.
+MODULES = {
+    "make setup DEPLOY=1": "asyncssh cryptography dask_gateway_server dask_jobqueue dask_kubernetes dask_mpi"
+    " jsonschema",
+    "make setup JUPYTER=1": "ipykernel nbclient jupyterlab dask_labextension",
+    "make setup ORACLE=1": "hta networkx",
+    "make setup TORCH=1": "torch",
+    "make setup": "hatchling",
+    "pip install prefect-dask": "prefect_dask",
+    "pip install ray pandas pyarrow": "ray",
+}
+
+#: All that tests need: how it is found, and how it is installed.
 NEEDED: dict[str, tuple[Callable[[], object], str]] = {
-    **{
-        program: (partial(shutil.which, program), f"apt-get install {package}")
-        for program, package in {
-            "chromium": "chromium",
-            "prometheus": "prometheus",
-            "promtool": "prometheus",
-            "mpicc": "mpich libmpich-dev",
-            "smpirun": "libsimgrid-dev",
-            "mpiexec": "mpich",
-            "openssl": "openssl",
-            "/usr/sbin/sshd": "openssh-server openssh-client",
-            "/usr/sbin/slurmctld": "slurmctld slurmd slurm-client munge",
-        }.items()
-    },
-    **{
-        module: (partial(find_spec, module), "make setup DEPLOY=1")
-        for module in (
-            "asyncssh",
-            "cryptography",
-            "dask_gateway_server",
-            "dask_jobqueue",
-            "dask_kubernetes",
-            "dask_mpi",
-            "jsonschema",
-        )
-    },
-    # Hundreds of megabytes: their pages are tried in environments of their own.
-    **{module: (partial(find_spec, module), f"pip install {package}") for module, package in HEAVY.items()},
-    "root": (lambda: os.geteuid() == 0, "run the tests as root"),
+    **{name: (partial(shutil.which, name), f"apt-get install {package}") for name, package in PROGRAMS.items()},
+    **{name: (partial(find_spec, name), how) for how, names in MODULES.items() for name in names.split()},
     "simgrid": (
         lambda: not subprocess.call(IMPORTS_SIMGRID, stderr=subprocess.DEVNULL),
         "apt-get install python3-simgrid",
     ),
-    "torch": (partial(find_spec, "torch"), "make setup TORCH=1"),
-    "hta": (partial(find_spec, "hta"), "make setup ORACLE=1"),
-    "hatchling": (partial(find_spec, "hatchling"), "make setup"),
-    "networkx": (partial(find_spec, "networkx"), "make setup ORACLE=1"),
-    **{
-        package: (partial(find_spec, package), "make setup JUPYTER=1")
-        for package in ("ipykernel", "nbclient", "jupyterlab", "dask_labextension")
-    },
+    "root": (lambda: os.geteuid() == 0, "run the tests as root"),
 }
 found = cache(lambda name: NEEDED[name][0]())
 
