@@ -543,8 +543,6 @@ def play(nthreads: int, moves: Any) -> World:
     ],
 )
 @example(1, [(0, ("take", 0, (LONG_PREFIX, None, 10, False, 0))), (MS, ("succeed", 0, RAN))] * 2)
-# The size of a result counts as it was when its task ended.
-@example(1, [(0, ("take", 0, PLAIN)), (2 * MIN_RATED_NS, ("succeed", 0, RAN)), (0, ("size", 0, None))])
 def test_a_log_that_is_read_later_gives_the_same_accounts_to_the_nanosecond(nthreads, moves):
     play(nthreads, moves)
 
@@ -581,6 +579,18 @@ def test_tasks_wait_while_their_use_of_the_gpu_is_not_known():
         assert balance.finalized["gpu"] == sum(
             cpu // 2 + noncpu // 5 for task, (cpu, noncpu) in world.runs.items() if not task.thread % 2
         )
+
+
+def test_tasks_that_are_read_together_are_named_and_sized_as_they_were_when_they_ended():
+    took = 2 * MIN_RATED_NS
+    moves = [(0, ("open", 0, None))]
+    for key, (times, nbytes) in enumerate([(1, 10), (5, 20), (2, 30)]):
+        moves += [(0, ("take", key, ("inc", None, nbytes, False, 0))), (times * took, ("succeed", 0, RAN))]
+    for accounts in play(1, [*moves, *((0, ("size", key, None)) for key in range(3))]).both:
+        sizes = accounts.pending.sizes.close_window("w0")["inc"]
+        assert (sizes.longest.key, sizes.largest.key) == ("key-1", "key-2")
+        assert (sizes.longest.n, sizes.largest.n) == (5 * took - 2, 30)  # RAN is one nanosecond less at each end
+        assert [nbytes for *_, nbytes in accounts.rated] == [10, 20, 30]
 
 
 def spill_of(moves: Any) -> int:
