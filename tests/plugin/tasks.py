@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Reschedule, get_worker, rejoin, secede, worker_client
+from distributed.metrics import context_meter
 
 
 class Stopwatch:
@@ -76,6 +77,14 @@ def half_and_half(seconds: float) -> dict[str, float]:
     watch = Stopwatch()
     burn(seconds / 2)
     time.sleep(seconds / 2)
+    return watch.read()
+
+
+def spin_inside_a_meter(cpu_seconds: float, seconds: float) -> dict[str, float]:
+    watch = Stopwatch()
+    with context_meter.meter("my-io"):
+        burn(cpu_seconds)
+        time.sleep(seconds)
     return watch.read()
 
 
@@ -196,6 +205,17 @@ def ask_another_task(before: float, inner: float) -> dict[str, dict[str, float]]
         outside = Stopwatch()
         other = client.submit(spin, inner, pure=False).result()
     return {"inside": inside, "outside": outside.read(), "inner": other}
+
+
+def leave_and_fail(diary: Diary, before: float, sleeping: float) -> None:
+    watch = Stopwatch()
+    burn(before)
+    diary.write(event="inside", **watch.read())
+    leave_the_slot()
+    watch = Stopwatch()
+    time.sleep(sleeping)
+    diary.write(event="outside", **watch.read())
+    raise ArithmeticError("failed outside the pool")
 
 
 class Tally:

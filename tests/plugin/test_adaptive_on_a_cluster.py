@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 
@@ -14,7 +15,7 @@ from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.accounts.buckets import HELD, combine
 from dask_efficiency.report.replies import ask_history
 from tests.plugin.tasks import nap
-from tests.plugin.watch import Attendance, addresses, eventually
+from tests.plugin.watch import Attendance, addresses, eventually, kill
 
 pytestmark = pytest.mark.cluster
 
@@ -84,18 +85,47 @@ def test_a_retired_worker_without_its_nanny_sends_its_final_snapshot(cluster: Lo
     assert sum(row.total_ns for row in found.by_span.values()) > 0
 
 
+def test_a_worker_that_does_not_close_has_no_final_snapshot(cluster: LocalCluster, client: Client) -> None:
+    cluster.scale(1)
+    client.wait_for_workers(1, timeout=60)
+
+    async def ask(dask_worker: Any) -> Any:
+        return await dask_worker.handlers["efficiency"]("last-words")
+
+    assert list(client.run(ask).values()) == [{}]
+    with efficiency_report(client) as found:
+        client.gather(client.map(nap, [0.01] * 3, pure=False))
+    assert found.tasks == {"succeeded": 3}
+
+
+def test_missing_tasks_of_a_killed_worker_are_counted(cluster: LocalCluster, client: Client) -> None:
+    cluster.scale(2)
+    client.wait_for_workers(2, timeout=60)
+    killed = addresses(client)[0]
+    # Heartbeats of this worker stop, so that none tells of the tasks.
+    client.run(lambda dask_worker: dask_worker.periodic_callbacks["heartbeat"].stop(), workers=[killed])
+    with dask.config.set({"efficiency.report-timeout": "1s"}), efficiency_report(client) as found:
+        client.gather(client.map(nap, [0.01] * 10, pure=False, workers=[killed]))
+        kill(client, killed)
+        eventually(lambda: killed not in cluster.scheduler.workers)
+    assert found.tasks == {"without account": 10}, found.notes
+    assert "10 without account" in str(found.report)
+    assert any("of 10 tasks that it finished since, only the number is known" in note for note in found.notes)
+    assert found.breakdown["lost-worker"] > 0
+
+
 def test_a_note_has_the_length_of_a_window_longer_than_asked_for(cluster: LocalCluster, client: Client) -> None:
     cluster.scale(2)
     client.wait_for_workers(2, timeout=60)
-
-    def noted() -> tuple[Any, str] | None:
-        report = client.sync(ask_history, client, 1.5)
-        return next(((report, note) for note in report.notes if "the window begins at the one before" in note), None)
-
-    report, note = eventually(noted)
+    report = eventually(lambda: _with_note(client.sync(ask_history, client, 1.5)))
+    (note,) = [note for note in report.notes if "the window begins at the one before" in note]
     match = re.match(r"a window of ([\d.]+) s for the last 1\.5 s: the scheduler remembers a point every 5 s", note)
     assert match is not None, note
     assert report.name == f"last {match[1]} s"
     assert float(match[1]) == pytest.approx(report.window_seconds, rel=0.01)
     assert report.attendance == {"workers": 2, "most_workers": 2, "most_threads": 2}
     assert "2 workers, 2 threads" in str(report)
+
+
+def _with_note(report: Any) -> Any:
+    return report if any("the window begins at the one before" in note for note in report.notes) else None

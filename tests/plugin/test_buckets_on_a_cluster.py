@@ -18,8 +18,10 @@ from dask_efficiency import efficiency_report, snapshot
 from tests.plugin import tasks
 from tests.plugin.tasks import Stopwatch
 from tests.plugin.watch import (
+    LOOKS,
     Window,
     addresses,
+    ahead_ns,
     between,
     cpu,
     eventually,
@@ -51,6 +53,15 @@ def test_half_and_half_is_half_cpu(client):
     row = report.by_prefix["half_and_half"]
     assert row["thread-cpu"] == near(cpu(results))
     assert row["thread-noncpu"] == between(off_cpu(results), 2 * window.most - cpu(results))
+
+
+def test_a_context_meter_inside_a_task_does_not_hide_its_cpu(client):
+    with timed_report(client) as (report, window):
+        result = client.submit(tasks.spin_inside_a_meter, 0.3, 0.2, pure=False).result()
+    row = report.by_prefix["spin_inside_a_meter"]
+    assert row["thread-cpu"] == near(result["cpu"])
+    assert row["thread-noncpu"] == between(off_cpu([result]), window.most - result["cpu"])
+    assert report.details["in task: my-io"] == between(0.3 + 0.2, result["wall"])
 
 
 def test_a_coroutine_is_thread_noncpu_whose_cpu_is_not_measured(client):
@@ -115,6 +126,17 @@ def test_a_task_that_secedes_is_in_its_slot_until_then_and_outside_afterwards(cl
     assert report.tasks == {"succeeded": len(results) + len(asked)}
     if asked:
         assert report.by_prefix["spin"]["thread-cpu"] == near(cpu(asked))
+
+
+def test_a_task_that_fails_after_seceding_is_failed_up_to_there(client, diary):
+    with timed_report(client) as (report, window):
+        wait(client.submit(tasks.leave_and_fail, diary, 0.3, 0.2, pure=False))
+    row = report.by_prefix["leave_and_fail"]
+    (inside,), (outside,) = diary.read("inside"), diary.read("outside")
+    assert row["failed"] == between(inside["wall"], outside["start"] - window.opened)
+    # Beside it, free slots in whose place any thread of its process computed, such as one of a library's.
+    assert row.total - row["library-threads"] == pytest.approx(row["failed"], abs=1e-9)
+    assert report.outside["seceded tasks"] == between(outside["wall"], window.closed - inside["stop"])
 
 
 def test_making_an_actor_is_inside_and_its_methods_are_outside(client):
@@ -207,6 +229,16 @@ def test_a_run_that_was_cancelled_is_cancelled_though_the_task_is_wanted_again(c
     assert report.tasks == {"cancelled": 1, "succeeded": 2}
 
 
+def test_a_rescheduled_try_is_cancelled(client, diary):
+    with timed_report(client) as (report, window):
+        result = client.submit(tasks.reschedule_at_first, diary, pure=False).result()
+    row = report.by_prefix["reschedule_at_first"]
+    (given_up,) = diary.read("reschedule")
+    assert row["cancelled"] == between(given_up["wall"], window.most - result["wall"])
+    assert row["thread-noncpu"] == between(off_cpu([result]), window.most - given_up["wall"])
+    assert report.tasks == {"succeeded": 1, "cancelled": 1}
+
+
 # -- free slots ------------------------------------------------------------------------------
 
 
@@ -231,6 +263,77 @@ def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, 
     row = report.by_worker[name_of(client, first)]
     assert row["paused"] == between(least + 2 * resuming - 2 * LOOK, most + 2 * running + 2 * LOOK)
     assert report.by_worker[name_of(client, second)]["paused"] == 0
+
+
+def test_a_paused_worker_loses_nothing_to_work_that_could_not_run_there(client, diary):
+    first, second = addresses(client)
+    with efficiency_report(client) as report:
+        running = client.submit(tasks.wait_for_word, diary, workers=[first], pure=False)
+        eventually(lambda: diary.read("start"))
+        client.run(set_status, status="paused", workers=[first])
+        elsewhere = client.submit(tasks.nap, 0.5, workers=[second], pure=False).result()
+        client.run(set_status, status="running", workers=[first])
+        diary.write(event="go")
+        running.result()
+    assert report.breakdown["paused"] == 0
+    assert report.by_worker[name_of(client, first)]["idle"] > (1 - LOOKS) * elsewhere["wall"]
+
+
+def test_a_paused_worker_loses_its_free_slots_to_tasks_that_are_queued_on_the_scheduler(client, watch, diary):
+    first, second = addresses(client)
+
+    def until_seen(paused: int, queued: int) -> float:
+        eventually(lambda: (held := watch._held) is not None and held.paused == paused and held.queued >= queued)
+        return time.monotonic()
+
+    with efficiency_report(client) as report:
+        busy = client.map(tasks.wait_for_word, [diary] * 2, workers=[second], pure=False)
+        eventually(lambda: len(diary.read("start")) == 2)
+        until_seen(paused=0, queued=0)
+        pausing, _ = client.run(set_status, status="paused", workers=[first])[first]
+        futures = client.map(tasks.nap, [0.01] * 16, pure=False)
+        began = until_seen(paused=2, queued=2)
+        time.sleep(0.6)
+        resuming, _ = client.run(set_status, status="running", workers=[first])[first]
+        ended = until_seen(paused=0, queued=0)
+        wait(futures)
+        diary.write(event="go")
+        wait(busy)
+    row = report.by_worker[name_of(client, first)]
+    assert row["paused"] == between((1 - LOOKS) * 2 * (resuming - began), (1 + LOOKS) * 2 * (ended - pausing))
+    assert report.by_worker[name_of(client, second)]["paused"] == 0
+
+
+def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client, diary):
+    first, second = addresses(client)
+
+    def set_threshold(dask_worker, fraction):
+        dask_worker.memory_manager.memory_pause_fraction = fraction
+
+    def pauses(dask_worker):
+        from distributed.worker_state_machine import PauseEvent, UnpauseEvent
+
+        log = dask_worker.state.stimulus_log
+        changes = [event for event in log if isinstance(event, PauseEvent | UnpauseEvent)][-2:]
+        return [(type(event).__name__, event.handled) for event in changes]
+
+    # Of two tasks that need the same resource one waits, and the slot that is free is its own.
+    needs = {"workers": [first], "resources": {"slot": 1}, "pure": False}
+    futures = [client.submit(tasks.wait_for_word, diary, **needs), client.submit(tasks.nap, 0.01, **needs)]
+    eventually(lambda: diary.read("start"))
+    client.run(set_threshold, fraction=1e-9, workers=[first])
+    with timed_report(client) as (report, window):
+        eventually(lambda: client.run(lambda dask_worker: dask_worker.status.name, workers=[first])[first] == "paused")
+        client.submit(tasks.nap, 0.3, workers=[second], pure=False).result()
+        client.run(set_threshold, fraction=0.99, workers=[first])
+        eventually(lambda: client.run(lambda dask_worker: dask_worker.status.name, workers=[first])[first] == "running")
+    (pause, paused), (unpause, running) = client.run(pauses, workers=[first])[first]
+    assert (pause, unpause) == ("PauseEvent", "UnpauseEvent")
+    ahead = ahead_ns() / 1e9
+    least, most = (running - max(paused, start + ahead) for start in (window.entered, window.opened))
+    assert report.by_worker[name_of(client, first)]["paused"] == between(least - LOOK, most + LOOK)
+    diary.write(event="go")
+    wait(futures)
 
 
 def test_waiting_for_a_slow_transfer_is_waiting_on_data_for_one_slot(client, diary):
@@ -268,6 +371,19 @@ def test_the_time_without_tasks_of_a_client_is_no_work(client):
         thought = time.monotonic() - watch
     assert report.breakdown["no-work"] == between(THREADS * thought, THREADS * window.most)
     assert report.breakdown["idle"] == between(0, THREADS * (window.most - thought))
+
+
+def seceded(dask_scheduler: Any) -> bool:
+    return any(ws.long_running for ws in dask_scheduler.workers.values())
+
+
+def test_work_of_a_seceded_task_alone_is_no_work(client):
+    with timed_report(client) as (report, window):
+        future = client.submit(tasks.leave_the_pool, 0.0, 0.0, 1.0, pure=False)
+        eventually(lambda: client.run_on_scheduler(seceded))
+        known = time.monotonic()
+        result = future.result()
+    assert report.breakdown["no-work"] == between(THREADS * (result["outside"]["stop"] - known), THREADS * window.most)
 
 
 # -- workers that go -------------------------------------------------------------------------
@@ -333,6 +449,21 @@ def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mor
     assert report.breakdown["lost-worker"] == 0
     assert report.breakdown["recomputed"] == 0
     assert report.lost_workers == ()
+
+
+def test_a_restart_books_running_tasks_as_cancelled_or_lost(mortal_client, diary):
+    client = mortal_client
+    with timed_report(client) as (report, window):
+        future = client.submit(tasks.wait_for_word, diary, pure=False)
+        (start,) = eventually(lambda: diary.read("start"))
+        time.sleep(0.3)
+        asked = time.monotonic()
+        client.restart()
+        del future
+        result = client.submit(tasks.nap, 0.2, pure=False).result()
+    gone = report.breakdown["cancelled"] + report.breakdown["lost-worker"]
+    assert gone >= asked - start["start"]
+    assert report.by_prefix["nap"]["thread-noncpu"] == between(off_cpu([result]), window.closed - asked)
 
 
 def count_kills(dask_worker: Any, file: str) -> None:

@@ -71,6 +71,16 @@ def test_free_slots_are_restricted_if_tasks_are_pinned_to_another_worker(client:
     assert main_cause(found.report) == "restricted"
 
 
+def test_tasks_that_are_not_stolen_leave_an_imbalance(new_cluster: Any) -> None:
+    without_stealing = dask.config.set({"distributed.scheduler.work-stealing": False})
+    with without_stealing, new_cluster() as cluster, Client(cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        with efficiency_report(client=client) as found:
+            here = addresses(client)[:1]
+            client.gather(client.map(nap, [0.25] * 16, pure=False, workers=here, allow_other_workers=True))
+        assert main_cause(found.report) == "imbalance"
+
+
 class SlowToLoad:
     """Takes a while to unpickle in this process, which is the scheduler's."""
 

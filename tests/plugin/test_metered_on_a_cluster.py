@@ -158,6 +158,17 @@ def test_what_was_made_spilled_and_found_in_memory_is_as_much_as_dask_counts(run
     assert moved["spilled"].count >= 8 - KEPT
 
 
+def test_what_was_spilled_and_read_back_has_its_size_in_memory_beside_the_compressed_one(run: Run) -> None:
+    moved = run.report.moved
+    for way in ("spilled", "read-back"):
+        uncompressed = moved[f"{way}-uncompressed"]
+        arrays, rest = divmod(uncompressed.nbytes, ARRAY)
+        assert uncompressed.count == moved[way].count
+        assert rest == NUMBER * (uncompressed.count - arrays)
+        assert arrays >= KEPT
+        assert moved[way].nbytes < uncompressed.nbytes / 10
+
+
 def test_what_was_sent_is_known_by_the_pair_of_workers(run: Run) -> None:
     moved, (sender, receiver) = run.report.moved, run.names
     rows = [(row.worker, row.prefix, row.label, row.unit, row.value) for row in run.report.metered]

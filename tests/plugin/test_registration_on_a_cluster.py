@@ -99,14 +99,21 @@ def test_one_call_meters_every_worker(bare_client):
     assert not snapshot(bare_client).not_measured
 
 
+def test_registering_again_with_the_same_options_changes_nothing(bare_client):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2))
+        before = incarnations(bare_client), traces(bare_client), snapshot(bare_client)
+        bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2))
+    assert incarnations(bare_client) == before[0]
+    assert traces(bare_client) == before[1]
+    assert shrunk(before[2].by_worker, snapshot(bare_client).by_worker) == []
+
+
 def test_registering_with_other_options_replaces_them_and_the_accounts_go_on(bare_client):
     bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2, max_prefixes=50))
     result = bare_client.submit(tasks.spin, 0.1, pure=False).result()
-    before, were, known = snapshot(bare_client), traces(bare_client), incarnations(bare_client)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=2, max_prefixes=50))  # changes nothing
-    assert (incarnations(bare_client), traces(bare_client)) == (known, were)
+    before, were = snapshot(bare_client), traces(bare_client)
     running = bare_client.submit(tasks.half_and_half, 0.4, pure=False)
     bare_client.register_plugin(EfficiencyPlugin(price_per_worker_hour=3, max_prefixes=1))
     result_across = running.result()
@@ -178,6 +185,30 @@ def test_a_registration_amid_running_tasks_adopts_them(bare_client, diary):
     held = snapshot(bare_client).by_prefix["wait_for_word"].total
     assert held == between(result["stop"] - after, time.monotonic() - before)
     assert start["start"] < before
+
+
+# -- workers that come later -----------------------------------------------------------------
+
+
+def test_workers_that_join_later_and_a_restart_are_metered(mortal_cluster):
+    with Client(mortal_cluster) as client:
+        client.register_plugin(EfficiencyPlugin())
+        first = incarnations(client)
+        mortal_cluster.scale(3)
+        client.wait_for_workers(3)
+        eventually(lambda: len(incarnations(client)) == 3)
+        assert first.items() <= incarnations(client).items()
+        before = snapshot(client)
+        client.restart()
+        client.wait_for_workers(3)
+        restarted = incarnations(client)
+        assert len(restarted) == 3
+        assert not set(restarted.values()) & set(first.values())
+        results = client.gather(client.map(tasks.spin, [0.1] * 3, pure=False))
+        after = snapshot(client)
+        assert shrunk(before.by_worker, after.by_worker) == []
+        assert after.breakdown["thread-cpu"] == near(cpu(results))
+        assert not after.not_measured
 
 
 # -- reports without a registration ----------------------------------------------------------

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import time
 from typing import Any
 
 import dask
+import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, wait
+from distributed.shuffle._core import ShuffleRun
+from distributed.shuffle._disk import DiskShardsBuffer
+from distributed.shuffle._shuffle import DataFrameShuffleRun
 
-from dask_efficiency import EfficiencyReport, RunTrace
+from dask_efficiency import EfficiencyReport, RunTrace, critical_path
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.report.metered import ShuffleTimes, shuffle_times
-from tests.plugin.watch import Window, addresses, between, eventually, kill, timed_report
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.runs.path.segments import CODES
+from tests.plugin.tasks import Diary
+from tests.plugin.watch import Window, addresses, after_the_scheduler, between, eventually, kill, name_of, timed_report
 
 pytestmark = pytest.mark.cluster
 da = pytest.importorskip("dask.array")
@@ -51,7 +61,6 @@ def check(report: EfficiencyReport, window: Window, client: Client, before: tupl
     assert "cancelled" not in report.tasks
     assert report.breakdown["cancelled"] == 0
     assert set(times.background) >= {"send", "receive"}
-    assert times.at_barriers.keys() == report.by_worker.keys()
     trace = report.trace
     assert isinstance(trace, RunTrace)
     assert int(trace.shuffled.nbytes.sum()) == pytest.approx(sent, abs=len(trace.shuffled))
@@ -87,6 +96,56 @@ def test_phases_bytes_and_messages_of_a_shuffled_table_and_a_rechunked_array(cli
     assert {"shard", "unpack"} <= times.held_ns.keys()
 
 
+def note_the_barrier(diary: Diary, last: bool) -> None:
+    """Have a worker say for how long it still sent at a barrier; the last one begins after the other, for longer."""
+    at_barrier = asyncio.Event()
+
+    async def inputs_done(run: Any) -> None:
+        at_barrier.set()
+        began = time.monotonic()
+        await ShuffleRun.inputs_done(run)
+        diary.write(event="sent", seconds=time.monotonic() - began)
+
+    async def send(run: Any, *args: Any) -> Any:
+        await at_barrier.wait()
+        await asyncio.to_thread(diary.wait, "sent")
+        await asyncio.sleep(diary.read("sent")[0]["seconds"] + 0.5)
+        return await ShuffleRun._send(run, *args)
+
+    DataFrameShuffleRun.inputs_done = inputs_done  # type: ignore[method-assign]  # in place of what it inherits
+    if last:
+        DataFrameShuffleRun._send = send  # type: ignore[method-assign]
+
+
+def as_before(last: bool) -> None:
+    del DataFrameShuffleRun.inputs_done
+    if last:
+        del DataFrameShuffleRun._send
+
+
+def test_the_worker_for_which_another_waited_at_a_barrier_is_named_and_on_the_path(client, diary):
+    slow, other = addresses(client)
+    lasts = {slow: True, other: False}
+    for address, last in lasts.items():
+        client.run(note_the_barrier, diary=diary, last=last, workers=[address])
+    try:
+        with timed_report(client, trace=True) as (report, window):
+            frame = dask.datasets.timeseries(end="2000-01-05", freq="600s", partition_freq="1d")
+            assert int(frame.shuffle("name", npartitions=4).map_partitions(len).sum().compute()) == 4 * 24 * 6
+    finally:
+        for address, last in lasts.items():
+            client.run(as_before, last=last, workers=[address])
+    at_barriers = shuffle_times(report.metered, report.by_prefix).at_barriers
+    named, waiting = (name_of(client, address) for address in (slow, other))
+    for name, sent in zip((waiting, named), diary.read("sent"), strict=True):
+        assert at_barriers[name] == between(sent["seconds"], window.most)
+    assert at_barriers[named] > at_barriers[waiting]
+    trace, segments = report.trace, critical_path(report.trace).segments
+    in_barrier = np.array([key.startswith("shuffle-barrier") for key in trace.keys])[segments.task]
+    sending = segments.take(np.flatnonzero(in_barrier & (segments.kind == CODES[Kind.TRANSFER])))
+    assert trace.workers[sending.sender[-1]].name == named
+
+
 def wait_until_shuffling(client: Client) -> None:
     """Until some inputs have been handed over and the barrier has not been reached."""
 
@@ -99,6 +158,7 @@ def wait_until_shuffling(client: Client) -> None:
 
 def held_back(part: Any, gate: str) -> Any:
     """A partition that waits for a file, if it is a later one."""
+    import time
     from pathlib import Path
 
     while len(part) and part.index[0].day > 3 and not Path(gate).exists():
@@ -107,7 +167,7 @@ def held_back(part: Any, gate: str) -> Any:
 
 
 def test_a_shuffle_that_begins_anew_as_a_worker_died_is_recomputed_and_sums_hold(mortal_client, attendance, tmp_path):
-    first, _ = addresses(mortal_client)
+    first, second = addresses(mortal_client)
     gate = tmp_path / "gate"
     frame = dask.datasets.timeseries(end="2000-01-07", freq="600s", partition_freq="1d")
     held = frame.map_partitions(held_back, str(gate), meta=frame._meta)
@@ -116,7 +176,10 @@ def test_a_shuffle_that_begins_anew_as_a_worker_died_is_recomputed_and_sums_hold
         wait_until_shuffling(mortal_client)
         kill(mortal_client, first)
         gate.touch()
-        gone, there = attendance.replaced(mortal_client, first)
+        eventually(lambda: first in attendance.left)
+        gone = after_the_scheduler(mortal_client)
+        eventually(lambda: attendance.joined.keys() - {first, second})
+        there = after_the_scheduler(mortal_client)
         assert future.result() == 6 * 24 * 6
     assert report.by_prefix["shuffle-transfer"]["recomputed"] > 0
     assert report.tasks["recomputed"] >= 2
@@ -127,3 +190,21 @@ def test_a_shuffle_that_begins_anew_as_a_worker_died_is_recomputed_and_sums_hold
     assert killed.ns == report.breakdown.ns("lost-worker") > 0
     assert killed.recomputed_tasks == report.tasks["recomputed"]
     assert killed.recomputed_ns == report.breakdown.ns("recomputed")
+
+
+def test_a_shuffle_without_room_on_disk_fails_and_sums_hold(mortal_client):
+    def fill() -> None:
+        def write(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        DiskShardsBuffer._write_frames = write  # type: ignore[method-assign]  # the workers are the test's own
+
+    mortal_client.run(fill)
+    frame = dask.datasets.timeseries(end="2000-01-05", freq="600s", partition_freq="1d")
+    with timed_report(mortal_client) as (report, window):
+        future = mortal_client.compute(frame.shuffle("name", npartitions=4).map_partitions(len).sum())
+        wait(future)
+        assert future.status == "error"
+    assert report.tasks["failed"] >= 1
+    assert report.breakdown["failed"] > 0
+    check_sum(report, window)

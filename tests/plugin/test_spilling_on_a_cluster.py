@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from distributed import Client, wait
 
-from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report
 from tests.plugin.tasks import increment
-from tests.plugin.watch import eventually, nothing_runs
+from tests.plugin.watch import eventually, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
 
@@ -144,8 +144,57 @@ def test_free_slots_with_unread_tasks_while_the_loop_spills_are_spill(client, di
     assert report.breakdown["no-work"] + report.breakdown["idle"] >= 2 * SPILLING
 
 
+def test_the_critical_path_has_the_spilling_that_delayed_the_end_or_start_of_a_task(client, disk, tmp_path):
+    end = tmp_path / "a"
+    with efficiency_report(client, trace=True) as report:
+        ending = client.submit(wait_for, end, pure=False)
+        eventually(end.with_suffix(".begun").exists)
+        with disk.spilling():
+            end.touch()
+            eventually(end.with_suffix(".ended").exists)
+            pass_by(SPILLING)
+        done = ending.result()
+        kept_from_its_end = disk.times[1] - done
+    assert kept_from_its_end > SPILLING
+    found = critical_path(report.trace).seconds("kind")
+    assert found["spill"] == pytest.approx(kept_from_its_end, abs=SLACK)
+
+    for path in (disk.begun, disk.go_on):
+        path.unlink()
+    with efficiency_report(client, trace=True) as report:
+        with disk.spilling():
+            sent = time.monotonic()
+            starting = client.submit(increment, 1, pure=False)
+            eventually(lambda: any(client.processing().values()))
+            pass_by(SPILLING)
+        starting.result()
+    found = critical_path(report.trace).seconds("kind")
+    assert SPILLING <= found["spill"] <= disk.times[1] - sent + SLACK
+
+
 def test_spilling_that_delays_no_slot_is_outside_the_buckets(client, disk):
     with efficiency_report(client) as report, disk.spilling():
         pass_by(SPILLING)
     assert report.breakdown["spill"] == 0
     assert report.outside["spill by the memory manager"] == pytest.approx(disk.times[1] - disk.times[0], abs=SLACK)
+
+
+def test_tasks_that_wait_for_spilling_are_in_the_activity_view_before_they_end(client, disk, tmp_path):
+    end = tmp_path / "a"
+    future = client.submit(wait_for, end, pure=False)
+    eventually(end.with_suffix(".begun").exists)
+    other = client.submit(wait_for, tmp_path / "b", pure=False)
+    eventually((tmp_path / "b.begun").exists)
+    with disk.spilling():
+        end.touch()
+        eventually(end.with_suffix(".ended").exists)
+        pass_by(SPILLING)
+    future.result()
+    (payload,) = payloads(client).values()
+    assert payload["active"]["spill"] >= SPILLING * 1e9
+    assert sum(payload["active"].values()) == payload["running"] + sum(
+        payload["settled"][bucket]
+        for bucket in ("thread-cpu", "gpu", "thread-noncpu", "spill", "overhead", "failed", "cancelled", "recomputed")
+    )
+    (tmp_path / "b").touch()
+    other.result()
