@@ -195,3 +195,7 @@ def test_lasting_agrees_with_a_count_stretch_by_stretch(rows, length, share):
         starts = [i for i in range(len(row) - length + 1) if sum(row[i : i + length]) >= needed]
         expected.append(starts[0] + row[starts[0] :].index(True) if starts else -1)
     assert lasting(np.array(rows), length=length, share=share).tolist() == expected
+
+
+def test_nothing_lasts_in_fewer_instants_than_a_stretch():
+    assert lasting(np.ones((2, 3), bool), length=4, share=0.5).tolist() == [-1, -1]

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
-from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_line, as_record, as_webhook
+from dask_efficiency.fleet.rounds.rounds import (
+    Event,
+    FindingChange,
+    Rounds,
+    as_line,
+    as_record,
+    as_webhook,
+    format_instant,
+)
 from dask_efficiency.straggler.wording import as_finding
 
 ALL = {"a", "b", "c"}
@@ -107,3 +115,7 @@ def test_an_alert_is_known_by_its_fingerprint_until_it_is_resolved() -> None:
     assert (resolved["status"], resolved["endsAt"]) == ("resolved", "2023-11-14T22:30:00Z")
     other = replace(BEGINS, finding=replace(FINDING, worker="m05"))
     assert as_webhook([other], source="x")["alerts"][0]["fingerprint"] != firing["fingerprint"]
+
+
+def test_an_instant_that_is_none_reads_as_alertmanager_writes_none():
+    assert format_instant(float("inf")) == format_instant(float("nan")) == "0001-01-01T00:00:00Z"

@@ -93,7 +93,8 @@ def test_sleeping_and_receiving_tasks_are_distinguished(scene):
         there.send(b"x")
     assert scene.sampler.off is None
     row = scene.sampled()
-    assert sum(row.values()) - row["sleep"] - row["network"] <= sum(row.values()) // 10 + row.get("core", 0)
+    others = sum(row.values()) - row["sleep"] - row["network"] - row.get("core", 0) - row.get("stopped", 0)
+    assert others <= sum(row.values()) // 10
 
 
 @pytest.mark.skipif(not has_gil(), reason="this Python has no GIL")
@@ -112,7 +113,8 @@ def test_tasks_that_spin_wait_for_the_gil_at_their_line(scene):
     done.set()
     closed = scene.sampler.close_window("w")
     row = scene.sampled()
-    assert row["gil"] >= 0.9 * (sum(row.values()) - row.get("core", 0))
+    # A busy machine gives no core, or stands still.
+    assert row["gil"] >= 0.9 * (sum(row.values()) - row.get("core", 0) - row.get("stopped", 0))
     rows = [(place.stack, ns) for place, ns in closed.profile.items() if place.cause == "gil"]
     here = [ns for stack, ns in rows if any(function.endswith("spin") for function, _, _ in stack)]
     assert sum(here) >= 0.9 * sum(ns for _, ns in rows)
