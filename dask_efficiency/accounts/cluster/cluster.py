@@ -130,8 +130,7 @@ class ClusterLedger(Presences):
             return
         self.work.set_workers(bool(self.present), at=at)
         presence.left = at
-        if presence.received is not None:  # a later snapshot may have travelled quicker than the first one
-            presence.joined = min(presence.joined, max(presence.began, self.started))
+        presence.settle_joining(self.started)
         loss = presence.loss
         loss.worker, loss.left, loss.in_order = presence.name, at, presence.closing
         self.losses.append(loss)
@@ -198,6 +197,7 @@ class ClusterLedger(Presences):
     def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
         """Stop measuring a worker: its time from its last snapshot on is ``unmeasured``."""
         presence.off = True
+        presence.settle_joining(self.started)
         self._explain(presence, reason)
         presence.running = 0
         self._cover(presence, Bucket.UNMEASURED, at if presence.left is None else presence.left)

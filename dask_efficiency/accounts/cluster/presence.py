@@ -123,6 +123,11 @@ class Presence:
         """Totals to compare with later ones."""
         return Totals(at, self.part("finalized"), self.running)
 
+    def settle_joining(self, started: int) -> None:
+        """Let it have joined when its ledger began: a later snapshot may have travelled quicker than the first one."""
+        if self.received is not None:
+            self.joined = min(self.joined, max(self.began, started))
+
     def take_off(self, received: Received, then: Received | None, idle: int, at: int) -> int:
         """Part of a snapshot's idle time that is counted in the gap before its ledger already.
 

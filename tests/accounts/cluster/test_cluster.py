@@ -815,6 +815,13 @@ def test_a_meter_that_is_off_is_unmeasured_from_its_last_snapshot_until_its_remo
     cluster.switch_off(presence, "broken", at=500)
     cluster.close_departed(at=500, grace=0)
     assert totals(cluster) == {"idle": 10, "unmeasured": 10}
+    # Known from 10 on, and metered from 0 on, as the second snapshot shows, which travelled quicker than the first.
+    cluster, presence = cluster_with_worker(2, at=10)
+    for seq, (taken, arrived) in enumerate([(20, 30), (40, 40)]):
+        cluster.receive("tcp://a", metered(Ledger(2, at=0), at=taken, seq=seq), at=arrived)
+    cluster.receive("tcp://a", encode_not_measured("it failed"), at=50)
+    cluster.accrue(at=60)
+    assert totals(cluster) == {"idle": 80, "unmeasured": 40}
     # Neither has sent a snapshot, so neither has a ledger that could tell them apart.
     cluster, first = cluster_with_worker()
     second = cluster.worker_joined("tcp://a", "bob", 1, at=20)
