@@ -31,7 +31,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos_bed import OURS, Bed, Users, eventually, host
+from benchmarks.chaos_bed import Bed, Users, eventually, host, is_ours
 from benchmarks.chaos_events import ENDS_WINDOWS, EVENTS, INJECTED
 from dask_efficiency import EfficiencyReport, efficiency_report, stragglers
 from dask_efficiency.accounts.buckets import Bucket
@@ -168,7 +168,7 @@ class Judge:
         return [
             f"logged: {entry[:3_000]}"
             for entry in re.split(r"^(?=\d{4}-\d\d-\d\d |Traceback)", new, flags=re.MULTILINE)
-            if OURS.search(entry) and not re.search(f"{INJECTED}|no window|No space left", entry)
+            if is_ours(entry) and not re.search(f"{INJECTED}|no window|No space left", entry)
         ]
 
     def window(self, event: str, report: EfficiencyReport, times: Sequence[int]) -> None:

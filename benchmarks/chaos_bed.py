@@ -44,10 +44,16 @@ PATIENCE_SECONDS = 180
 #: Tries of one piece of work, which may fail when a disk is full or a scheduler is gone.
 MAX_TRIES = 20
 
-#: A frame of ours in a traceback, but for those that only pass a call on: Dask's own failures go through these.
-OURS = re.compile(
-    r"/dask_efficiency/(?!plugin/scheduler/loop_meter)[^\n]*+(?!\n +return (?:await )?[^\n]*\(\*args, \*\*kwargs\)\n)"
+#: Frames that only pass a call on to Dask, in a traceback or the representation of one; and any frame of ours.
+_PASSED_ON = re.compile(
+    r'/dask_efficiency/[^"\n]*", line \d+, in \w+(?:\n|\\n) +return (?:await )?[^\n]*?\(\*args, \*\*kwargs\)'
 )
+_OURS = re.compile(r"/dask_efficiency/(?!plugin/scheduler/loop_meter)")
+
+
+def is_ours(text: str) -> bool:
+    """True if what is logged, or a traceback, is a failure of ours, and not one of Dask that passes through."""
+    return _OURS.search(_PASSED_ON.sub("", text)) is not None
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
@@ -285,7 +291,7 @@ class Users:
                 found, wanted = WORK[name](self._bed, n + attempt)
             except Exception as error:
                 self.again[f"{name}: {type(error).__name__}"] += 1
-                if OURS.search(text := "".join(traceback.format_exception(error))):
+                if is_ours(text := "".join(traceback.format_exception(error))):
                     self.defects.append(f"{name}: {text}")
                 time.sleep(1.0)
             else:
