@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Breakdown, Bucket, causes_of, fit_known_causes
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.metered import BYTES, WAYS
+from dask_efficiency.accounts.metered import BYTES, READ_UNCOMPRESSED, SPILLED_UNCOMPRESSED, WAYS
 from dask_efficiency.accounts.rows import OTHER, growth
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.times import GpuTimes, PrefixTimes, WorkerTimes, prefix_times
@@ -196,7 +196,9 @@ def mean_threads(did: Breakdown, nthreads: int) -> dict[str, float]:
 
 def moved_text(last: LastSeconds) -> str:
     """Data that moved, in a line: ``"Data moved (in all): made 1.2 MiB (5.0 MiB), sent 0 B (17 B)"``; may be empty."""
-    now, in_all = last.moved, last.moved_in_all
+    # The line is long without what is in it already, compressed.
+    ways = [way for way in last.moved if way not in (SPILLED_UNCOMPRESSED, READ_UNCOMPRESSED)]
+    now, in_all = ({way: moved[way] for way in ways} for moved in (last.moved, last.moved_in_all))
     earlier = {way: f" ({format_bytes(n)})" for way, n in in_all.items()} if now != in_all else {}
     row = ", ".join(f"{way} {format_bytes(n)}{earlier.get(way, '')}" for way, n in now.items())
     return f"Data moved{' (in all)' if earlier else ''}: {row}" if row else ""

@@ -73,6 +73,7 @@ def test_data_that_moved_stands_by_way_as_it_was_in_between_and_in_all() -> None
     nothing = last_seconds({})
     assert moved_text(nothing) == ""
     amounts = {"sent/bytes": 17, "sent/count": 1, "made/bytes": 5 * 2**20, "made/count": 3, "shuffled/count": 2}
+    amounts |= {"spilled-uncompressed/bytes": 7}
     first = replace(nothing, now=replace(Details.of(ClusterLedger(at=0), at=0), amounts=amounts))
     assert moved_text(first) == "Data moved: made 5.0 MiB, sent 17 B"
     then = Details(0, nothing.now.workers, nothing.now.gpus, amounts={"sent/bytes": 17, "made/bytes": 2**20})
