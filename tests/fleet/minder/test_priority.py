@@ -8,11 +8,9 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
 
-@pytest.mark.parametrize("tree", [True, False])
+@pytest.mark.parametrize("tree", [pytest.param(True, marks=pytest.mark.needs("sklearn")), False])
 def test_the_metric_that_shows_the_faults_comes_first(tree, monkeypatch):
-    if tree:
-        pytest.importorskip("sklearn", reason="scikit-learn is not installed: no tree")
-    else:
+    if not tree:
         monkeypatch.setitem(sys.modules, "sklearn.tree", None)
     for metric in (0, 1):
         runs = [healthy(8, seed=seed) for seed in range(3)]
