@@ -77,7 +77,8 @@ async def _look(dask_scheduler: Any) -> dict[str, Any]:
             "activities": total - sum(cluster.activity().values()),
         },
         "behind": behind,
-        "here": sorted(cluster.present) == sorted(dask_scheduler.workers),
+        # What a worker did from its last snapshot to its removal is recorded when its accounts are closed.
+        "here": sorted(cluster.present) == sorted(dask_scheduler.workers) and not cluster.leaving,
         "failed": [meter.guard.off, accounts.stragglers._guard.off, accounts.idle.guard.off, *meter.parts.failures()],
         "vanished": [(loss.worker, loss.why) for loss in cluster.losses if not loss.in_order],
         "unmeasured": {name: row.ns(Bucket.UNMEASURED) for name, row in names.items()},
@@ -126,7 +127,9 @@ class Judge:
         try:
             eventually(settled, "snapshots that cover all time")
         except TimeoutError:
-            self.found("this", [f"not covered, or ahead: {seen['behind']}; all workers there: {seen['here']}"])
+            self.found(
+                "this", [f"not covered, or ahead: {seen['behind']}; all workers there, and others gone: {seen['here']}"]
+            )
         return seen
 
     def step(self, event: str) -> None:

@@ -129,13 +129,12 @@ class ClusterLedger(Presences):
         if presence is None:
             return
         self.work.set_workers(bool(self.present), at=at)
-        presence.left = at
         presence.settle_joining(self.started)
+        presence.end(at)
         loss = presence.loss
         loss.worker, loss.left, loss.in_order = presence.name, at, presence.closing
         self.losses.append(loss)
         self._left_at[presence.name] = at
-        presence.running = max(0, presence.nthreads * (at - presence.joined) - presence.finalized_ns)
         self._leaving.append(presence)
         if presence.off or (presence.received is not None and presence.received.final):
             self._close(presence)
@@ -143,8 +142,7 @@ class ClusterLedger(Presences):
     def close_departed(self, *, at: int, grace: int = GRACE_NS) -> None:
         """Close the accounts of the workers that left longer ago than ``grace`` nanoseconds."""
         for presence in list(self._leaving):
-            assert presence.left is not None
-            if at - presence.left >= grace:
+            if at - presence.loss.left >= grace:
                 self._close(presence)
 
     def receive(self, address: str, payload: object, *, at: int) -> None:
@@ -177,10 +175,7 @@ class ClusterLedger(Presences):
         presence.refusals = 0
         self._record_snapshot(presence, found, at)
         if presence.left is not None:
-            # Its final snapshot may be from after its removal: it was present until then.
-            covered = -(-(presence.finalized_ns + presence.running) // presence.nthreads)
-            presence.left = max(presence.left, presence.joined + covered)
-            presence.running = max(0, presence.nthreads * (presence.left - presence.joined) - presence.finalized_ns)
+            presence.end(presence.left)
             if found.final:
                 self._close(presence)
 
@@ -322,12 +317,12 @@ class ClusterLedger(Presences):
         self._account.add(0, more, most=int(more.max()))
 
     def _cover(self, presence: Presence, bucket: str, upto: int) -> None:
-        """Record all time of a worker until ``upto`` that is not recorded yet."""
-        life = presence.nthreads * (upto - presence.joined)
+        """Record all time of a worker until ``upto``, and of its running tasks, that is not recorded yet."""
+        life = presence.nthreads * (max(upto, presence.covered) - presence.joined)
         more = np.zeros(WIDTH, np.int64)
         parts: tuple[AccountPart, AccountPart] = ("finalized", "activity")
         for part in parts:
-            more[place(part, bucket)] = max(0, life - int(presence.account[WHERE[part]].sum()))
+            more[place(part, bucket)] = life - int(presence.account[WHERE[part]].sum())
         if more.any():
             self._record(presence, more)
 

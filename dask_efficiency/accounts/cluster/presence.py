@@ -119,6 +119,16 @@ class Presence:
         """Thread-nanoseconds that are finalized so far."""
         return int(np.add.reduce(self.account[WHERE["finalized"]]))
 
+    @property
+    def covered(self) -> int:
+        """Instant up to which its time is recorded; where its first snapshot travelled slowly, it may be to come."""
+        return self.joined - -int(np.add.reduce(self.account[WHERE["activity"]])) // self.nthreads
+
+    def end(self, at: int) -> None:
+        """Let it have left at an instant, or when what is recorded of it ends: a snapshot may be of a later one."""
+        self.left = max(at, self.covered)
+        self.running = self.nthreads * (self.left - self.joined) - self.finalized_ns
+
     def totals(self, at: int) -> Totals:
         """Totals to compare with later ones."""
         return Totals(at, self.part("finalized"), self.running)

@@ -396,7 +396,7 @@ class ClusterMachine(RuleBasedStateMachine):
         leaving = [w for w in self.ever if w.left is not None and w.open]
         self.cluster.close_departed(at=self.now, grace=grace)
         for worker in leaving:
-            if self.now - max(worker.left, worker.covered) >= grace:
+            if self.now - worker.left >= grace:
                 self.close(worker)
 
     # -- what must hold ----------------------------------------------------------------------
@@ -962,6 +962,25 @@ def test_a_slow_first_snapshot_is_made_up_for_by_quicker_ones_but_by_no_more_tha
         cluster.receive("tcp://a", metered(ledger, at=taken, seq=seq), at=arrived)
     # As long as it was metered: 20 unmeasured each, and as much left out.
     assert totals(cluster) == {"unmeasured": 40, "idle": 560}
+
+
+@pytest.mark.parametrize("ended", ["killed", "its meter fails", "its meter restarts"])
+def test_a_slow_first_snapshot_leaves_no_total_behind_another_however_its_worker_ends(ended):
+    # Busy throughout, so that nothing can be left out; the first snapshot travelled for 5, the second one not at all.
+    cluster, _ = cluster_with_worker()
+    ledger = busy(1, since=0)
+    cluster.receive("tcp://a", metered(ledger, at=10), at=15)
+    cluster.receive("tcp://a", metered(ledger, at=40, seq=2), at=40)
+    assert cluster.breakdown().total_ns == sum(cluster.activity().values()) == 45
+    if ended == "its meter restarts":
+        cluster.receive("tcp://a", metered(busy(1, since=0), at=1, incarnation="b"), at=43)
+    elif ended == "its meter fails":
+        cluster.receive("tcp://a", encode_not_measured("it failed"), at=42)
+    cluster.worker_left("tcp://a", at=44)
+    assert cluster.breakdown().total_ns >= 45
+    cluster.close_departed(at=44, grace=0)
+    assert not cluster.leaving
+    assert cluster.breakdown().total_ns == sum(cluster.activity().values()) == cluster.by_worker()["alice"].total_ns
 
 
 def test_the_time_of_a_prefix_is_that_of_all_workers_and_ledgers_together():
