@@ -26,7 +26,6 @@ SHOWN = _names(
     distributed_scheduler="worker-saturation work-stealing allowed-failures",
     distributed_comm="compression",
 )
-
 #: Settings of the scheduler's process that a report shows if they differ from Dask's defaults. Listed one by one, as
 #: anything else in the configuration may be a secret.
 SHOWN_IF_CHANGED = _names(
@@ -40,7 +39,6 @@ SHOWN_IF_CHANGED = _names(
     distributed_comm="offload retry.count shard",
     distributed_p2p="comm.buffer comm.concurrency storage.buffer storage.disk threads",
 )
-
 #: Settings of the client's process, where graphs are made, shown if they differ from Dask's defaults.
 SHOWN_IF_CHANGED_BY_CLIENT = _names(
     array="chunk-size query-planning rechunk.method rechunk.threshold slicing.split-large-chunks",
@@ -48,7 +46,6 @@ SHOWN_IF_CHANGED_BY_CLIENT = _names(
     optimization="fuse.active fuse.ave-width tune.active",
     distributed_client="direct-to-workers",
 )
-
 #: Characters of a setting's value that are shown. A guess: nothing depends on it.
 VALUE_LENGTH = 60
 

@@ -16,7 +16,6 @@ _OWN_CGROUPS = Path("/proc/self/cgroup")
 _NAMESPACE = Path("/proc/self/ns/cgroup")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STAT = Path("/proc/stat")
-
 #: Columns of a row: user, nice, system, idle, iowait, irq, softirq, steal; later ones are part of the first two.
 _TIMES, _NOT_COMPUTING = 8, (3, 4, 7)
 

@@ -13,10 +13,8 @@ from typing import Any
 
 #: Characters of code that a report keeps and its page shows. A guess: some 200 lines.
 MAX_CODE = 8_000
-
 #: Characters of a file up to which it is parsed to find a block.
 MAX_FILE = 1_000_000
-
 #: CPython counts the depth of syntax trees for all threads together, and raises ``SystemError`` if two parse at once
 #: while the garbage collector calls Python code, as Dask's does.
 _PARSING = threading.Lock()

@@ -25,7 +25,6 @@ from dask_efficiency.plugin import names
 
 #: Lines cached; functions that travel with each task's message are new each time. A guess: some megabytes.
 MAX_KNOWN = 20_000
-
 #: Frames walked, from the innermost; more than stacks keep.
 MAX_WALKED = 500
 
@@ -36,10 +35,8 @@ def _folder(module: object) -> str:
 
 #: Files that run tasks, or wait for others on behalf of a task.
 _SERVANTS = (_folder(names), _folder(distributed), _folder(concurrent.futures), str(threading.__file__))
-
 #: Files that call a task's function.
 _CALLERS = (*_SERVANTS, *(_folder(dask) + name for name in ("_task_spec.py", "core.py", "utils.py")))
-
 #: Files that call the work of an event loop or a thread.
 _LOOPS = (
     _folder(asyncio) + "base_events.py",
@@ -47,7 +44,6 @@ _LOOPS = (
     _folder(tornado) + "ioloop.py",
     str(threading.__file__),
 )
-
 #: Flags for lines of these files.
 _CALLER, _SERVANT, _LOOP = 1, 2, 4
 

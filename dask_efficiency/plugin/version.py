@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 __version__ = "0.1.0"
-
 #: Oldest release of distributed that this package is tested with.
 OLDEST_DISTRIBUTED = (2026, 1)
 

@@ -35,7 +35,6 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "savings/simulation": "dask_efficiency.simulation.saving:savings",
     }
 )
-
 #: Part that answers each action of the handlers, on a worker and on the scheduler.
 ANSWERED_BY: Mapping[str, str] = MappingProxyType(
     {

@@ -33,11 +33,9 @@ from tests.plugin.watch import CLOCKS
 pytestmark = pytest.mark.cluster
 
 SCALE = 0.1
-
 #: Seconds of CPU that Dask takes in a task's thread for each run outside its own clocks and inside ours: 0.1 ms here,
 #: and 0.3 ms with ten busy processes for each core.
 AROUND_A_RUN = 0.0005
-
 #: Seconds of the event loop for each run between our reading and Dask's, in the same stimulus; 0.1 ms here.
 IN_A_STIMULUS = 0.001
 

@@ -39,7 +39,6 @@ from tests.plugin.watch import (
 pytestmark = pytest.mark.cluster
 
 THREADS = 4
-
 #: How long a pause or its end may go unnoticed, should its exact time be lost between two clocks: until the next look.
 LOOK = 0.05
 

@@ -16,7 +16,6 @@ from tests.plugin.tasks import increment
 from tests.plugin.watch import addresses, eventually, worker_process
 
 pytestmark = pytest.mark.cluster
-
 #: Bytes: more than a worker has of its own, and less than it takes.
 MEMORY_LIMIT = 600_000_000
 

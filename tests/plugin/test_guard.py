@@ -80,7 +80,6 @@ DECORATED = {
     *("gil_holds", "long_tail", "loop_blocks", "metered", "notes", "path", "phases", "profile", "savings", "skew"),
     *("scheduler_loop", "stragglers", "timeline", "trace"),
 }
-
 #: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.
 ERRORS = [SystemError("AST constructor recursion depth mismatch"), RecursionError("too deep"), KeyError("x")]
 

@@ -34,10 +34,8 @@ pytestmark = [
 ]
 
 THREADS = 4
-
 #: For which a task waits, so that a look at one thread is little of it.
 SECONDS = 2.0
-
 #: What a task's clocks miss: its thread's time just before the task and just after it.
 ABSOLUTE = 0.02
 

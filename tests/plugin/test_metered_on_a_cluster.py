@@ -26,7 +26,6 @@ from tests.plugin.tasks import burn
 from tests.plugin.watch import between, eventually, nothing_runs, workers
 
 pytestmark = pytest.mark.cluster
-
 #: Bytes of each array and of a number. Workers keep four arrays in memory, with room for many numbers, and not five.
 ARRAY, NUMBER, KEPT = 10_000_000, sizeof(1.0), 4
 

@@ -19,10 +19,8 @@ from tests.plugin.tasks import increment
 from tests.plugin.watch import eventually, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
-
 #: Seconds for which the loop spills in the tests in which it waits for the word to go on.
 SPILLING = 0.6
-
 #: What the day's clock and the monotonic one may differ in over a second, with the hand-over of a thread.
 SLACK = 0.05
 

@@ -27,7 +27,6 @@ from tests.plugin.watch import (
 )
 
 pytestmark = pytest.mark.cluster
-
 #: What stands in a worker's path in the package's place, and what the report must say of it.
 STUBS = {
     "absent": ("raise ModuleNotFoundError('No module named dask_efficiency')", "No module named dask_efficiency"),

@@ -28,13 +28,10 @@ from dask_efficiency.plugin.names import FINAL_SNAPSHOT
 
 #: What a task's CPU time may be off by: 3 %, and what its thread does just before the task and just after it.
 RELATIVE, ABSOLUTE = 0.03, 0.015
-
 #: What two clocks may disagree by over the few seconds of a test: the kernel steers one of them and not the other.
 CLOCKS = 0.002
-
 #: By which part the scheduler's clock and its looks may be off from those of the workers.
 LOOKS = 0.02
-
 #: What a worker's total may be off an independent clock by: 0.1 %, at least 10 ms.
 RELATIVE_TOTAL, ABSOLUTE_TOTAL = 0.001, 0.010
 

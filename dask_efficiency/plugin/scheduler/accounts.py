@@ -44,31 +44,22 @@ if TYPE_CHECKING:
 
 #: Heartbeats without a snapshot after which a worker counts as not metered; the first comes up to one after joining.
 MIN_SILENT_HEARTBEATS = 3
-
 #: Polls kept for live views: ten minutes.
 RECENT_MOMENTS = 1_200
-
 #: Nanoseconds between two of them with totals by prefix: a thousand prefixes take 0.1 ms and half a megabyte.
 PREFIXES_NS = 60_000_000_000
-
 #: CPU seconds after which a poll lets the event loop go on, and continues later.
 MAX_POLL_SECONDS = 0.005
-
 #: CPU seconds likewise for the polls of a report: several may run at once.
 MAX_REPORT_POLL_SECONDS = 0.002
-
 #: Losses of workers that are kept (:func:`~dask_efficiency.plugin.patches.stays_off`): more than there are patches.
 MAX_STAYS_OFF = 100
-
 #: Answers of workers after which timelines are updated: ten thousand at once would take 0.1 s.
 FOLLOWED_ANSWERS = 100
-
 #: Nanoseconds that a closing window waits for the final snapshot of a worker that just left; then its time is lost.
 FINAL_SNAPSHOT_NS = 250_000_000
-
 #: Seconds between the last two questions to the nanny of a worker that vanished: a busy machine tells it late.
 NANNY_SECONDS = 4.0
-
 #: Nanoseconds between two requests to a worker to send everything anew: more than two heartbeats of large clusters.
 ASK_AGAIN_NS = 10_000_000_000
 

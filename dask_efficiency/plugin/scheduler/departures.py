@@ -14,13 +14,10 @@ from dask_efficiency.plugin.names import OOM_KILLS
 NANNY_KILLS = "worker-restart-memory"
 SCHEDULER = "scheduler"
 SILENT = "worker-ttl-timed-out"
-
 #: Lines of a nanny's log that are read; nannies of one process share its log.
 LOG_LINES = 200
-
 #: Characters of a path on Linux.
 PATH_MAX = 4096
-
 #: How the scheduler noticed, by stimulus of the removal.
 _NOTICED = {
     "handle-worker-cleanup": "its connection broke",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 #: Share of a core that polls may take; beyond, each worker's heartbeats are read less often.
 MAX_SHARE = 0.015
-
 #: Time constant, seconds, of the smoothed costs of polls: a burst of joining workers changes little.
 SMOOTHED_SECONDS = 20.0
 
@@ -91,7 +90,6 @@ class HeartbeatShare:
 ROUNDS_A_HEARTBEAT = 6.0
 #: Longest time between two rounds, seconds: the refresh of live views.
 MAX_ROUND_SECONDS = 1.0
-
 #: Longest time without reading a worker, seconds: the watch for stragglers looks back four minutes.
 MAX_AGE_SECONDS = 60.0
 
@@ -228,7 +226,6 @@ DASK_METRICS: dict[str, tuple[str, ...]] = {
     "disk_write": ("host_disk_io", "write_bps"),
     "loop_interval": ("event_loop_interval",),
 }
-
 #: Dask gives CPU use in percent, columns have shares.
 _PERCENT = 0.01
 

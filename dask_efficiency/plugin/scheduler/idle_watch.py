@@ -32,21 +32,16 @@ if TYPE_CHECKING:
 INTERVAL_MS = 50.0
 #: Milliseconds between two looks for each worker beyond, as a look takes time with each worker.
 INTERVAL_MS_PER_WORKER = 0.5
-
 #: Share of a core for these looks: long looks are taken less often.
 MAX_SHARE = 0.004
-
 #: Random share of an interval, so that tasks as long as an interval are seen in all their phases.
 JITTER = 0.2
-
 #: Share of a core for extra looks when work has just begun: a quarter of the regular looks'.
 SHARE = 0.001
 #: CPU nanoseconds of it that can be saved up for bursts of short work. A guess: hundreds of looks.
 MAX_SAVED = 20_000_000
-
 #: Shortest time, nanoseconds, for which the rest of the event loop is read: that takes 10 us and releases the GIL.
 MIN_REST_NS = 1_000_000
-
 #: Tasks whose restrictions, and whose prefixes, are read at each look.
 MAX_TASKS = 64
 

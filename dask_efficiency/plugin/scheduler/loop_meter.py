@@ -41,19 +41,14 @@ if TYPE_CHECKING:
 LOOK_NS = 20_000_000
 #: Share of time, for each handler, that placing and removing the timers may take.
 MAX_SHARE = 0.0005
-
 #: Seconds between two looks of the thread, on average: half of the shortest block that is reported.
 INTERVAL_SECONDS = 0.05
-
 #: Blocks of the event loop that are kept, the last ones.
 MAX_BLOCKS = 1_000
-
 #: Kinds of plugins that are distinguished, so that new classes all the time cost no more memory.
 MAX_KINDS = 500
-
 #: Handlers that last as long as a connection and call stream handlers; they are not timed.
 _CONNECTIONS = frozenset({"register-client", "register-worker"})
-
 #: Hooks that are called rarely, and timed at each call.
 _HOOKS = ("update_graph", "restart", "add_worker", "remove_worker", "add_client", "remove_client", "log_event")
 

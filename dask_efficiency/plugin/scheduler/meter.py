@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 #: Milliseconds between two polls for new heartbeats: no hook fires when one arrives.
 POLL_MS = 500
-
 #: Nanoseconds after a client's arrival in which nothing is begun: its connection fails if its first message comes
 #: together with a second one, which a busy event loop makes likelier (docs/upstream/first_message.patch).
 QUIET_NS = 2_000_000
-
 #: Registrations and removals await the workers: one at a time on each scheduler.
 _TURNS: WeakKeyDictionary[Scheduler, asyncio.Lock] = WeakKeyDictionary()
 

@@ -24,13 +24,10 @@ from dask_efficiency.straggler.breakdowns import WAITING, line_of
 
 #: Seconds for which a straggler samples the lines on which its tasks wait, when a client asks.
 LOOKING_SECONDS = 1.0
-
 #: Prefix of the ids of clients in tasks; their graphs belong to whoever sent the tasks.
 IN_TASKS = "Client-worker-"
-
 #: Windows that a cluster keeps open at once, so that a client that never closes its own costs no more.
 MAX_WINDOWS = 64
-
 #: Ended windows whose reason is kept.
 MAX_ENDED = 256
 

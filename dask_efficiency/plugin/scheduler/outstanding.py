@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 
 #: Keys whose 64-bit hashes are kept to find repeats: about 35 MB when full.
 MAX_KEYS = 500_000
-
 #: Long-running tasks that are recognised; beyond, they count as outstanding.
 MAX_LONG_RUNNING = 1_000
-
 #: Removals of workers that are kept: tasks wait again by the same stimulus, or soon after.
 MAX_REMOVALS = 100
-
 #: Stands for the worker of a lost result if it is unknown.
 SOME_WORKER = "(unknown)"
-
 #: States of a task that is to be done and that no worker has.
 _UNASSIGNED = frozenset({"waiting", "queued", "no-worker"})
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 #: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000
-
 #: Name in notes.
 LOOP = "account of the scheduler's event loop"
 
@@ -96,11 +95,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
 
         return Reply(
             known,
-            (
-                *_profile_parts(accounts, closed),
-                Decoration("skew", "comparison of tasks", skew),
-                _gpus(closed.gpu),
-            ),
+            (*_profile_parts(accounts, closed), Decoration("skew", "comparison of tasks", skew), _gpus(closed.gpu)),
         )
     if part is None:
         raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))

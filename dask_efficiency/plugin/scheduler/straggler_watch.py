@@ -36,18 +36,14 @@ if TYPE_CHECKING:
 
 #: Seconds of an interval of comparison; at least two heartbeats.
 INTERVAL_SECONDS = 2.5
-
 #: Longest time between two polls, seconds; that of the meter's poller.
 POLL_SECONDS = 0.5
-
 #: CPU seconds of a poll; later polls do the rest.
 MAX_POLL_SECONDS = 0.004
-
 #: Task rates read in one poll, at least: they take 1 ms. Rates are read once in an interval, as late as possible.
 MIN_READ_A_POLL = 20
 #: Task rates read in one poll, at most: 5 ms; the rest waits for the next interval.
 MAX_READ_A_POLL = 100
-
 #: Heartbeats after the last read one, from which the next is read at once: two more may be lost.
 MAX_UNREAD = REPEATS - 1
 

@@ -22,19 +22,14 @@ from dask_efficiency.show.log import logger
 MIN_ROWS = 20
 #: Rows of a profile from all workers together, about: megabytes of a reply.
 MAX_ROWS = 20_000
-
 #: Seconds to remove the half of a worker that did not answer the last time; its answer is not needed.
 FAREWELL_SECONDS = 1.0
-
 #: Workers asked in one turn of the event loop, which may have to connect to each.
 ASKED_AT_ONCE = 20
-
 #: Seconds between the answers of two workers, by action: about the time to read one.
 APART_SECONDS = {names.SNAPSHOT: 0.0005, names.OPEN: 0.0005, names.CLOSE: 0.0025}
-
 #: Turns of the event loop before a timeout counts: after a block, answers may be waiting in sockets.
 TURNS_TO_READ = 30
-
 #: Answer of a worker, or the exception instead; and its arrival, monotonic nanoseconds.
 TimedAnswer = tuple[Any, int]
 

@@ -31,7 +31,6 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
 
 _Name = TypeVar("_Name", str, Metered)
-
 #: Spilling by the memory manager that kept no slot waiting.
 BY_MEMORY_MANAGER = "spill by the memory manager"
 #: Name for display of each context that holds no slot.

@@ -27,7 +27,6 @@ from dask_efficiency.show.log import logger
 MAX_UNCLAIMED = 10_000
 #: Tasks that ended between two reads of the GPU watch; beyond, the oldest go.
 MAX_WINDOWS = 100_000
-
 #: Function called in a task's thread before it, with its key; a function that it returns is called there after it.
 Around: TypeAlias = Callable[[TaskId, Any], Callable[[], object] | None]
 

@@ -45,7 +45,6 @@ _KINDS: Mapping[str, str] = {
     }.items()
     for kind_name in names.split()
 }
-
 #: The kernel's arch/x86/entry/syscalls/syscall_64.tbl.
 _X86_64 = """
 read 0 write 1 open 2 close 3 stat 4 fstat 5 lstat 6 poll 7 mmap 9 mprotect 10 munmap 11 brk 12 pread64 17 pwrite64 18
@@ -58,7 +57,6 @@ linkat 265 readlinkat 267 faccessat 269 pselect6 270 ppoll 271 splice 275 sync_f
 fallocate 285 accept4 288 preadv 295 pwritev 296 recvmmsg 299 syncfs 306 sendmmsg 307 renameat2 316
 copy_file_range 326 preadv2 327 pwritev2 328 statx 332
 """
-
 #: The kernel's include/uapi/asm-generic/unistd.h.
 _AARCH64 = """
 io_getevents 4 epoll_pwait 22 fcntl 25 flock 32 mkdirat 34 unlinkat 35 linkat 37 renameat 38 statfs 43 fstatfs 44
@@ -69,7 +67,6 @@ semtimedop 192 semop 193 accept 202 connect 203 sendto 206 recvfrom 207 sendmsg 
 mremap 216 clone 220 mmap 222 fadvise64 223 mprotect 226 msync 227 madvise 233 accept4 242 recvmmsg 243 wait4 260
 syncfs 267 sendmmsg 269 renameat2 276 copy_file_range 285 preadv2 286 pwritev2 287 statx 291
 """
-
 #: Newer calls have one number on every machine.
 _BOTH = "io_uring_enter 426 clone3 435 openat2 437 faccessat2 439 epoll_pwait2 441 futex_waitv 449 futex_wait 455 "
 

@@ -138,7 +138,6 @@ def _keep_longest(holds: list[Holdup], hold: Holdup) -> None:
 
 #: Tasks of a prefix that are sketched together: each costs a third of its cost in batches of a hundred.
 MAX_BUFFERED = 1_000
-
 #: Prefix, key, nanoseconds in its thread, and bytes of the result (-1 if unknown) of a task that succeeded.
 SizedTask = tuple[str, Any, int, int]
 

@@ -334,7 +334,6 @@ def more(honest: dict[str, Any], name: str, by: int) -> dict[str, int]:
 
 
 DAY = 24 * 3600 * 10**9
-
 #: Payloads that must not be counted, one for each place where they are refused; `tests/accounts/wire` has all that is
 #: wrong with a payload.
 HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {

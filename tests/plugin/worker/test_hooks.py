@@ -379,7 +379,6 @@ step = st.one_of(
     st.tuples(gaps, others),
     st.tuples(gaps, st.tuples(st.sampled_from(["tasks", "nothing else"]), st.integers(1, 5), st.none())),
 )
-
 #: Lists of lists are longer.
 steps = st.lists(st.lists(step, max_size=12), max_size=12).map(lambda parts: [move for part in parts for move in part])
 

@@ -20,7 +20,6 @@ from dask_efficiency.plugin.worker.watched_threads import Watched
 MS = 1_000_000
 INC, SUM = ("", "inc"), ("", "sum")
 LOOP = 99
-
 #: Lines that threads are at, and stacks of nothing else.
 A, B, C = (Frame(name, "x.py", 1) for name in "abc")
 SELECT = Frame("EpollSelector.select", selectors.__file__, 469)

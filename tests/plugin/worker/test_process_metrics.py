@@ -11,12 +11,7 @@ import pytest
 from dask_efficiency.accounts.metered import MAX_METERED
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.plugin.worker import process_metrics
-from dask_efficiency.plugin.worker.process_metrics import (
-    MAX_INPUTS,
-    ProcessMetrics,
-    ProcessThreads,
-    input_bytes,
-)
+from dask_efficiency.plugin.worker.process_metrics import MAX_INPUTS, ProcessMetrics, ProcessThreads, input_bytes
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, PROCESS_SUMS, ReceivedRates, TaskRates, read_task_rates
 
 SECOND = 1_000_000_000

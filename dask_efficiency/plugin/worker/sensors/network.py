@@ -19,7 +19,6 @@ _COLUMNS = 16
 LOOK_AGAIN = 60
 #: Interfaces that are read; of more, the first. A guess, to bound the cost.
 MAX_INTERFACES = 32
-
 #: Gives the pause frames of an interface by sensor; empty if its driver does not count them.
 Pauses = Callable[[str], Mapping[str, int]]
 
@@ -78,7 +77,6 @@ FILES: tuple[tuple[str, str, int], ...] = (
     ("hw_counters/np_cnp_sent", "rdma_cnp", 1),
     ("hw_counters/rp_cnp_handled", "rdma_cnp", 1),
 )
-
 #: Ports that are read; of more, the first. A guess, to bound the cost.
 MAX_PORTS = 16
 

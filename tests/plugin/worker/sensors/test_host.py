@@ -93,7 +93,6 @@ def rdma(received: int, sent: int, *congestion: int) -> Files:
 LOAD = {"proc/loadavg": "3.00 1.43 1.99 17/128 19533", "sys/devices/system/cpu/cpufreq/policy": 0}
 ETHERNET = {"sys/class/net/eth0/device/vendor": "0x1", "sys/class/net/lo/mtu": 65536}
 PAGE = os.sysconf("SC_PAGE_SIZE")
-
 #: What is in the files at some seconds, and what is read then.
 READINGS: dict[str, list[tuple[float, Files, dict[str, float]]]] = {
     "a host without files has no sensors": [(0, {}, {}), (1, {}, {})],
@@ -108,11 +107,7 @@ READINGS: dict[str, list[tuple[float, Files, dict[str, float]]]] = {
         (3, cpu(busy=100, idle=100), {"host_cpu": 0.5, "steal": 0.0}),
     ],
     "cores that wait, are slow or hot are noticed, of 32 in 8": [
-        (
-            0,
-            cores(2_000_000, 5) | pressure("cpu", 100) | LOAD,
-            {"cpu_clock": 2e9, "run_queue": 0.5},
-        ),
+        (0, cores(2_000_000, 5) | pressure("cpu", 100) | LOAD, {"cpu_clock": 2e9, "run_queue": 0.5}),
         (
             2,
             cores(1_000_000, 6) | pressure("cpu", 101),
