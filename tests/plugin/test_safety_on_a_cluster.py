@@ -76,7 +76,7 @@ def break_meter(dask_worker: Any, path: str) -> None:
         meter.spills.watching = False
     replace(meter, path)
     if path == "threads.elsewhere":
-        meter.threads.meter.detach()
+        meter.threads.detach()
 
 
 def replace(meter: Any, path: str, by: Any = boom) -> None:

@@ -68,7 +68,7 @@ class WorkerGpu:
 
     async def catch_up(self) -> None:
         """Wait, a second at most, for all that is known by now; not at all if nothing is watched."""
-        if self._watch is not None and self._threads.meter.windows is not None:
+        if self._watch is not None and self._threads.ended is not None:
             with self._failing():
                 await self._watch.catch_up()
 

@@ -163,7 +163,7 @@ class WorkerHooks:
         self.slots, self._worker = slots, worker
         self._state, self._tasks, self._executing = worker.state, worker.state.tasks, worker.state.executing
         self._pending, self._spills, self._threads = pending, spills, threads
-        self._meter, self._done, self._log = threads.meter, threads.meter.done, log
+        self._done, self._log = threads.done, log
         #: Entries up to which nothing checks whether to read the log.
         self._room = 0
         self._failed = failed
@@ -313,21 +313,21 @@ class WorkerHooks:
         if place is _LONG_RUNNING:
             if key not in left:
                 left.add(key)
-                used = self._threads.live().get(key)
+                used = self._threads.live_used().get(key)
         elif place is _NEITHER or key in left:
             run = self._done.pop(key, None)
             left.discard(key)
             if run is None:
                 elsewhere = self._threads.measured_upstream(key)
-            watched = self._meter.windows is not None
+            watched = self._threads.ended is not None
             if finish == "memory" and ts is not None:
                 if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
                     # Of its input or, if it has none, of its output.
                     nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
                 if ts.nbytes is not None:
                     made = ts.nbytes
-            elif finish == "rescheduled" and key in self._meter.stopped_by_shuffle:
-                self._meter.stopped_by_shuffle.remove(key)
+            elif finish == "rescheduled" and key in self._threads.stopped_by_shuffle:
+                self._threads.stopped_by_shuffle.remove(key)
                 finish = BY_SHUFFLE
         entry = at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched, done
         self._log.append(_new(Moved, entry))

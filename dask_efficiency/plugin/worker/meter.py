@@ -162,7 +162,7 @@ class WorkerMeter:
         self.asked_to_record = plugin.recording, plugin.profile
         self.worker.metrics[names.METRIC] = self.heartbeat
         self.worker.handlers[names.OP] = self.handle
-        self.threads.meter.attach()
+        self.threads.attach()
         self.spills.start()
         self._shuffles.start()
         self._gpu.start(plugin.gpu)
@@ -196,7 +196,7 @@ class WorkerMeter:
         self._sensors.stop()
         self.spills.stop()
         self._shuffles.stop()
-        self.threads.restore()
+        self.threads.detach()
 
     def _closes(self) -> bool:
         return self.worker.status not in (Status.running, Status.paused, Status.closing_gracefully)
@@ -268,7 +268,7 @@ class WorkerMeter:
 
     def _task_rates(self) -> dict[str, Any]:
         core_wait = None if self._threads_guard.off is not None else self._process.core_wait
-        return self._process_metrics.encode(self.threads.live(), cpu=self.threads.cpu(), core_wait=core_wait)
+        return self._process_metrics.encode(self.threads.live_used(), cpu=self.threads.cpu(), core_wait=core_wait)
 
     async def handle(
         self, action: str, window: str = "", limit: int = 300, delay: float = 0.0, **asked: Any
@@ -363,7 +363,7 @@ class WorkerMeter:
             outside[BY_MEMORY_MANAGER] = self._slots.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
-        if in_methods := self.threads.meter.in_methods:
+        if in_methods := self.threads.in_methods:
             outside["actor methods"] = in_methods
         for part in self._parts:
             outside.update(part.outside())

@@ -225,15 +225,15 @@ class WaitingSampler:
             self._spent += took
 
     def _is_idle(self) -> bool:
-        return not self._worker.state.executing and not self._task_threads.meter.live
+        return not self._worker.state.executing and not self._task_threads.live
 
     def _sleep(self, seconds: float) -> None:
         """Sleep until a task begins, at most this long."""
-        self._task_threads.meter.wake = partial(_release, self._alarm)
+        self._task_threads.wake = partial(_release, self._alarm)
         # A task may have arrived meanwhile: the worker's state has it before it begins.
         if self._is_idle() and not self._closing:
             self._alarm.acquire(timeout=seconds)
-        self._task_threads.meter.wake = None
+        self._task_threads.wake = None
 
 
 def _release(alarm: _thread.LockType) -> None:
@@ -246,7 +246,7 @@ def _running(worker: Worker, threads: TaskThreads) -> list[tuple[int, int, Key |
     """Idents of the threads that run tasks, starts of the tasks, and span and prefix of those that hold a slot."""
     found: list[tuple[int, int, Key | None]] = []
     state, keys = worker.state, worker.active_threads
-    for ident, (start, _, _) in list(threads.meter.live.items()):
+    for ident, (start, _, _) in list(threads.live.items()):
         ts = state.tasks.get(keys.get(ident))  # type: ignore[arg-type]  # None is no key
         key = (ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]) if ts is not None and ts in state.executing else None
         found.append((ident, start, key))

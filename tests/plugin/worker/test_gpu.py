@@ -122,7 +122,7 @@ def test_a_failure_is_logged_once_and_the_last_report_stays(worker, watches, cap
         assert kernels(gpu) == 100
     totals = gpu.totals(unknown_tasks=0)
     assert (totals.meter, "injected" in totals.description) == ("none", True)
-    assert threads.meter.windows is None
+    assert threads.ended is None
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     gpu.start("auto")
     assert kernels(gpu) == 100
@@ -137,7 +137,7 @@ def test_windows_end_when_the_meter_is_refused(worker, watches):
     for says, watched in ((GpuTotals(), True), (GpuTotals("none", "another profiler is attached"), False)):
         watch.says = says  # at first it is about to meter, and reads windows already
         gpu.totals(unknown_tasks=0)
-        assert (threads.meter.windows is not None) is watched
+        assert (threads.ended is not None) is watched
 
 
 def test_threads_of_dask_are_no_tasks():

@@ -157,7 +157,8 @@ class Threads:
 
     def __init__(self) -> None:
         self.done: dict[Any, Run] = {}
-        self.meter = SimpleNamespace(done=self.done, windows=None, stopped_by_shuffle=set())
+        self.ended: deque[Any] | None = None
+        self.stopped_by_shuffle: set[Any] = set()
         self.claimed = 0
 
     def measured_upstream(self, key: Any) -> int:
@@ -166,7 +167,7 @@ class Threads:
     def elsewhere(self, start: int, wall: int) -> Run:
         return start, start + wall, 0, 0, -1
 
-    def live(self) -> dict[Any, tuple[int, int]]:
+    def live_used(self) -> dict[Any, tuple[int, int]]:
         return {f"key-{i}": (3, 5) for i in range(0, 6, 2)}
 
     def waiting(self) -> int:
@@ -493,7 +494,7 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
     elif kind == "watch":
         world.agree()
         for accounts in world.both:
-            accounts.threads.meter.windows = deque() if number % 2 else None
+            accounts.threads.ended = deque() if number % 2 else None
     elif kind in ("flush", "early flush"):
         world.agree()  # the use of tasks that are read together becomes known together
         world.known |= set(world.heard[:-1] if kind == "early flush" else world.heard)

@@ -45,9 +45,9 @@ class Scene:
         self.worker.state = SimpleNamespace(tasks={}, executing=set(), nthreads=4)
         self.loop = asyncio.new_event_loop()
         self.worker.io_loop = SimpleNamespace(asyncio_loop=self.loop)
-        self.meter = self.worker.meter
-        self.meter.attach()
-        self.sampler = WaitingSampler(self.worker, SimpleNamespace(meter=self.meter))
+        self.threads = self.worker.threads
+        self.threads.attach()
+        self.sampler = WaitingSampler(self.worker, self.threads)
 
     def submit(self, function):
         name = f"inc-{next(self.numbers)}"
@@ -65,7 +65,7 @@ class Scene:
 
     def stop(self):
         self.sampler.stop()
-        self.meter.detach()
+        self.threads.detach()
         self.pool.shutdown(wait=False)
         self.loop.close()
 
@@ -142,9 +142,9 @@ def test_a_block_of_the_event_loop_before_the_first_task_is_seen_while_a_window_
     scene.worker.periodic_callbacks = {"tick": SimpleNamespace(callback_time=20.0)}
     scene.worker._last_tick = now - 5.0  # the loop, which is this thread, has stood still since then
     scene.sampler.start()
-    until(lambda: scene.meter.wake is not None)
+    until(lambda: scene.threads.wake is not None)
     scene.sampler.open_window("w")
-    until(lambda: scene.sampler._windows and scene.sampler._look.stacks_wanted and scene.meter.wake is not None)
+    until(lambda: scene.sampler._windows and scene.sampler._look.stacks_wanted and scene.threads.wake is not None)
     time.sleep(0.3)
     scene.worker._last_tick = now
     until(lambda: scene.sampler._loop_blocks)
@@ -154,13 +154,13 @@ def test_a_block_of_the_event_loop_before_the_first_task_is_seen_while_a_window_
 
 def test_the_sampler_sleeps_while_nothing_runs_and_a_task_wakes_it(scene):
     scene.sampler.start()
-    until(lambda: scene.meter.wake is not None)
+    until(lambda: scene.threads.wake is not None)
     done = threading.Event()
     scene.submit(done.wait)
     until(lambda: scene.sampled().get("lock", 0) > 0)
-    assert scene.meter.wake is None
+    assert scene.threads.wake is None
     done.set()
-    until(lambda: scene.meter.wake is not None)
+    until(lambda: scene.threads.wake is not None)
 
 
 def test_a_failure_is_logged_once_and_nothing_is_guessed_after_it(scene, caplog, monkeypatch):

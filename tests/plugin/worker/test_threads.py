@@ -27,7 +27,7 @@ from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import threads as module
-from dask_efficiency.plugin.worker.threads import TaskMeter, TaskThreads, live_used
+from dask_efficiency.plugin.worker.threads import TaskThreads
 from tests.plugin.tasks import spin
 from tests.plugin.watch import near
 
@@ -46,7 +46,10 @@ class Worker:
     def __init__(self) -> None:
         self.active_threads: dict[int, Any] = {}
         self.active_threads_lock = threading.Lock()
-        self.meter = TaskMeter(self.active_threads)
+        self.pool = ThreadPoolExecutor(2)
+        self.executors = {"default": self.pool, "processes": object()}
+        self.state = SimpleNamespace(stimulus_log=[None], executing=set(), long_running=set())
+        self.threads = TaskThreads(self)  # type: ignore[arg-type]
 
     def run(self, function: Callable[[], Any], key: str = "x") -> Any:
         """Upstream's message of a task."""
@@ -61,16 +64,22 @@ class Worker:
     def metered(self) -> bool:
         """True if a task is metered, which runs as ever."""
         assert self.run(lambda: 7)["result"] == 7
-        return self.meter.done.pop("x", None) is not None
+        return self.threads.done.pop("x", None) is not None
 
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
     worker = Worker()
-    worker.meter.attach()
+    worker.threads.attach()
     yield worker
-    worker.meter.detach()
+    worker.threads.detach()
+    worker.pool.shutdown()
     assert as_upstream_has_them()
+
+
+@pytest.fixture
+def threads(worker: Worker) -> TaskThreads:
+    return worker.threads
 
 
 def burn(milliseconds: int) -> None:
@@ -86,13 +95,13 @@ def test_cpu_and_wall_time_of_a_task_are_found_by_its_key(worker):
         before = time.monotonic_ns()
         assert pool.submit(worker.run, lambda: burn(50), "key").result()["op"] == "task-finished"
         after = time.monotonic_ns()
-    start, stop, cpu, thread, native_id = worker.meter.done["key"]
+    start, stop, cpu, thread, native_id = worker.threads.done["key"]
     assert before <= start <= stop <= after
     assert 50 * MILLISECOND <= cpu <= stop - start + MILLISECOND
     assert (thread, native_id) == (ident, -1)
-    worker.meter.recording = True  # then the native thread id is noted
+    worker.threads.recording = True  # then the native thread id is noted
     worker.run(lambda: time.sleep(0.05))
-    start, stop, cpu, _, native_id = worker.meter.done["x"]
+    start, stop, cpu, _, native_id = worker.threads.done["x"]
     assert stop - start >= 50 * MILLISECOND
     assert cpu < 40 * MILLISECOND
     assert native_id == threading.get_native_id()
@@ -108,8 +117,8 @@ def test_a_failure_of_a_task_or_of_upstream_passes_through_and_leaves_nothing_be
     worker.active_threads_lock = None
     with pytest.raises(TypeError):
         worker.run(fail, "y")
-    assert worker.meter.live == {}
-    assert worker.meter.done.keys() == {"x", "y"}
+    assert worker.threads.live == {}
+    assert worker.threads.done.keys() == {"x", "y"}
 
 
 def test_reschedule_by_a_shuffle_is_distinguished_from_that_by_the_user(worker):
@@ -125,14 +134,14 @@ def test_reschedule_by_a_shuffle_is_distinguished_from_that_by_the_user(worker):
     worker.run(of_the_user, "user")
     worker.run(of_a_shuffle, "shuffle")
     worker.run(lambda: 1 / 0, "failed")
-    assert worker.meter.stopped_by_shuffle == {"shuffle"}
+    assert worker.threads.stopped_by_shuffle == {"shuffle"}
 
 
 def test_a_task_is_live_until_it_ends_and_wakes_a_sleeper_before_it_begins(worker):
     woken: list[str] = []
-    worker.meter.wake = lambda: woken.append("now")
-    assert worker.run(lambda: (list(worker.meter.live), list(woken)))["result"] == ([threading.get_ident()], ["now"])
-    assert worker.meter.live == {}
+    worker.threads.wake = lambda: woken.append("now")
+    assert worker.run(lambda: (list(worker.threads.live), list(woken)))["result"] == ([threading.get_ident()], ["now"])
+    assert worker.threads.live == {}
 
 
 def test_times_of_actors_methods_are_summed_even_if_they_raise_and_are_not_those_of_tasks(worker):
@@ -141,10 +150,10 @@ def test_times_of_actors_methods_are_summed_even_if_they_raise_and_are_not_those
     worker.call(time.sleep, 0.02)
     with pytest.raises(TypeError):
         worker.call(time.sleep, "x")
-    spent = worker.meter.in_methods
+    spent = worker.threads.in_methods
     assert 20 * MILLISECOND <= spent <= time.monotonic_ns() - before
-    assert worker.meter.in_methods == spent
-    assert worker.meter.done == {}
+    assert worker.threads.in_methods == spent
+    assert worker.threads.done == {}
 
 
 OFF = "dask_efficiency no longer measures the CPU time of tasks"
@@ -162,17 +171,17 @@ class Broken:
         pass
 
 
-@pytest.mark.parametrize("part", ["wake", "around", "after", "live", "windows", "done"])
+@pytest.mark.parametrize("part", ["wake", "around", "after", "live", "ended", "done"])
 def test_a_task_does_not_notice_that_measuring_it_failed(worker, part, caplog):
     broken: Any = Broken()
     if part == "after":
-        worker.meter.around = lambda task, key: broken
+        worker.threads.around = lambda task, key: broken
     else:
-        setattr(worker.meter, part, broken)
+        setattr(worker.threads, part, broken)
     for _ in range(2):
         assert worker.run(lambda: 7)["result"] == 7
-    assert not worker.meter.attached
-    assert part == "live" or worker.meter.live == {}
+    assert not worker.threads.attached
+    assert part == "live" or worker.threads.live == {}
     (record,) = caplog.records
     assert (record.getMessage(), record.exc_info[1].args) == (OFF, ("broken",))
     assert as_upstream_has_them()
@@ -183,10 +192,10 @@ def test_of_two_threads_that_fail_at_once_one_logs(worker, monkeypatch):
 
     def error(*args: Any, **kwargs: Any) -> None:
         logged.append(args)
-        worker.meter.fail(ValueError("in another thread meanwhile"))
+        worker.threads.fail(ValueError("in another thread meanwhile"))
 
     monkeypatch.setattr(module.logger, "error", error)
-    worker.meter.fail(ValueError("in one thread"))
+    worker.threads.fail(ValueError("in one thread"))
     assert len(logged) == 1
 
 
@@ -194,19 +203,19 @@ def test_of_two_threads_that_fail_at_once_one_logs(worker, monkeypatch):
 def test_workers_of_one_process_come_and_go_in_any_order(order):
     workers = [Worker() for _ in order]
     for worker in workers:
-        worker.meter.attach()
+        worker.threads.attach()
     there = set(order)
     for going in order:
         assert [worker.metered() for worker in workers] == [i in there for i in range(3)]
-        workers[going].meter.detach()
-        workers[going].meter.detach()
+        workers[going].threads.detach()
+        workers[going].threads.detach()
         there.remove(going)
     assert as_upstream_has_them()
 
 
 def test_a_new_meter_of_a_worker_replaces_the_former_one(worker):
-    former, worker.meter = worker.meter, TaskMeter(worker.active_threads)
-    worker.meter.attach()
+    former, worker.threads = worker.threads, TaskThreads(worker)
+    worker.threads.attach()
     former.detach()
     assert worker.metered()
     assert former.done == {}
@@ -214,11 +223,11 @@ def test_a_new_meter_of_a_worker_replaces_the_former_one(worker):
 
 def test_a_task_ends_as_ever_if_its_meter_is_detached_meanwhile(worker):
     def work() -> bool:
-        worker.meter.detach()
+        worker.threads.detach()
         return as_upstream_has_them()
 
     assert worker.run(work)["result"] is True
-    assert worker.meter.live == {}
+    assert worker.threads.live == {}
 
 
 def passing_on(function: Callable[..., Any], seen: list[str]) -> Callable[..., Any]:
@@ -233,7 +242,7 @@ def passing_on(function: Callable[..., Any], seen: list[str]) -> Callable[..., A
 
 
 def test_a_later_replacement_by_others_stays_and_nothing_is_measured_twice(monkeypatch):
-    worker, ours = Worker(), TaskMeter({})
+    worker, ours = Worker(), Worker().threads
     ours.attach()
     seen: list[str] = []
     for name in ("_run_task", "_run_actor"):
@@ -242,18 +251,18 @@ def test_a_later_replacement_by_others_stays_and_nothing_is_measured_twice(monke
     ours.detach()
     assert upstream._run_task is theirs
     assert not worker.metered()
-    worker.meter.attach()
-    worker.meter.windows = windows = module.deque()
+    worker.threads.attach()
+    worker.threads.ended = windows = module.deque()
     worker.call(int)
-    assert len(worker.meter._methods) == 1
+    assert len(worker.threads._methods) == 1
     assert worker.metered()
     assert len(windows) == 1
-    worker.meter.detach()
+    worker.threads.detach()
     assert upstream._run_task is theirs
     assert not worker.metered()
     monkeypatch.undo()
     # Ours is outermost again, and is removed with the next meter.
-    worker.meter.detach()
+    worker.threads.detach()
     assert as_upstream_has_them()
 
 
@@ -279,13 +288,13 @@ def test_another_upstream_is_left_alone(monkeypatch, place, name, instead, meter
         monkeypatch.setattr(place, name, instead)
     found = getattr(upstream, "_run_task", None), upstream._run_actor
     worker = Worker()
-    worker.meter.attach()
-    assert worker.meter.attached is metered
+    worker.threads.attach()
+    assert worker.threads.attached is metered
     assert (getattr(upstream, "_run_task", None) is found[0]) is not metered
     assert upstream._run_actor is found[1]
     if metered:
         assert worker.metered()
-    worker.meter.detach()
+    worker.threads.detach()
     assert (getattr(upstream, "_run_task", None), upstream._run_actor) == found
 
 
@@ -329,8 +338,8 @@ PROGRAMS = {
             while not all(f.done() for f in futures[-4:]):
                 assert all(cpu >= 0 and wall >= 0 for cpu, wall in live().values())
                 looks += 1
-        assert all(f.result()["op"] == "task-finished" for f in futures) and worker.meter.live == {}
-        assert len(worker.meter.done) == 2000 and looks
+        assert all(f.result()["op"] == "task-finished" for f in futures) and worker.threads.live == {}
+        assert len(worker.threads.done) == 2000 and looks
         """,
 }
 
@@ -340,12 +349,11 @@ def test_reading_the_clocks_of_other_threads_does_not_crash_the_process(program)
     start = """
         import threading, time
         from concurrent.futures import ThreadPoolExecutor
-        from dask_efficiency.plugin.worker.threads import live_used
         from tests.plugin.worker.test_threads import Worker, burn
 
         worker = Worker()
-        worker.meter.attach()
-        live = lambda: live_used(worker, worker.meter)
+        worker.threads.attach()
+        live = worker.threads.live_used
     """
     code = textwrap.dedent(start) + textwrap.dedent(PROGRAMS[program]) + "print('ok')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
@@ -354,10 +362,10 @@ def test_reading_the_clocks_of_other_threads_does_not_crash_the_process(program)
 
 def test_without_clocks_of_other_threads_cpu_is_zero_until_the_task_ends(worker, monkeypatch):
     monkeypatch.delattr(time, "pthread_getcpuclockid", raising=False)
-    ((cpu, wall),) = worker.run(lambda: live_used(worker, worker.meter))["result"].values()
+    ((cpu, wall),) = worker.run(worker.threads.live_used)["result"].values()
     assert cpu == 0
     assert wall >= 0
-    assert live_used(worker, worker.meter) == {}
+    assert worker.threads.live_used() == {}
 
 
 @pytest.mark.cluster
@@ -383,85 +391,67 @@ def test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_l
         asyncio.run(run(own))
 
 
-@pytest.fixture
-def pooled():
-    pooled = Worker()
-    pooled.pool = ThreadPoolExecutor(2)
-    pooled.executors = {"default": pooled.pool, "processes": object()}
-    pooled.state = SimpleNamespace(stimulus_log=[None], executing=set(), long_running=set())
-    yield pooled
-    pooled.pool.shutdown()
-
-
-@pytest.fixture
-def threads(pooled) -> Iterator[TaskThreads]:
-    threads = TaskThreads(pooled)
-    threads.meter.attach()
-    yield threads
-    threads.restore()
-
-
-def submit(pooled: Any, function: Callable[[], Any] = int, key: str = "key") -> Future[Any]:
+def submit(worker: Worker, function: Callable[[], Any] = int, key: str = "key") -> Future[Any]:
     """Run a task in a thread of the worker."""
-    return pooled.pool.submit(pooled.run, function, key)
+    return worker.pool.submit(worker.run, function, key)
 
 
-def ran(pooled: Any, threads: TaskThreads, key: str = "key") -> Run:
-    submit(pooled, key=key).result()
-    return threads.meter.done[key]
+def ran(worker: Worker, key: str = "key") -> Run:
+    submit(worker, key=key).result()
+    return worker.threads.done[key]
 
 
 @contextmanager
-def going(pooled: Any) -> Iterator[None]:
+def going(worker: Worker) -> Iterator[None]:
     """A task is at work until the block ends."""
     begun, go_on = threading.Event(), threading.Event()
-    future = submit(pooled, lambda: (begun.set(), go_on.wait()))
+    future = submit(worker, lambda: (begun.set(), go_on.wait()))
     begun.wait()
     yield
     go_on.set()
     future.result()
 
 
-def test_threads_of_tasks_are_those_of_the_thread_pools(pooled, threads):
+def test_threads_of_tasks_are_those_of_the_thread_pools(worker, threads):
     assert threads.native_ids() == set()
-    native_id = pooled.pool.submit(threading.get_native_id).result()
+    native_id = worker.pool.submit(threading.get_native_id).result()
     assert threads.native_ids() == {native_id}
 
 
-def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(pooled, threads):
-    first = ran(pooled, threads, "first")
-    second = ran(pooled, threads, "second")
+def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(worker, threads):
+    first = ran(worker, "first")
+    second = ran(worker, "second")
     assert threads.cpu() == first[2] + second[2]
-    threads.claimed += threads.meter.done.pop("first")[2]
+    threads.claimed += threads.done.pop("first")[2]
     assert threads.cpu() == first[2] + second[2]
-    with going(pooled):
+    with going(worker):
         assert threads.cpu() >= first[2] + second[2]
 
 
-def test_unclaimed_runs_are_bounded(pooled, threads, monkeypatch):
+def test_unclaimed_runs_are_bounded(worker, threads, monkeypatch):
     monkeypatch.setattr("dask_efficiency.plugin.worker.threads.MAX_UNCLAIMED", 3)
-    cpu = sum(ran(pooled, threads, str(i))[2] for i in range(5))
+    cpu = sum(ran(worker, str(i))[2] for i in range(5))
     assert threads.cpu() == cpu
-    assert list(threads.meter.done) == ["2", "3", "4"]
+    assert list(threads.done) == ["2", "3", "4"]
 
 
-def test_windows_are_noted_from_the_first_read_on_also_of_failing_and_of_running_tasks(pooled, threads):
-    ran(pooled, threads)
-    assert threads.meter.windows is None
+def test_windows_are_noted_from_the_first_read_on_also_of_failing_and_of_running_tasks(worker, threads):
+    ran(worker)
+    assert threads.ended is None
     assert threads.windows() == []
-    start, stop, _, ident, _ = ran(pooled, threads)
+    start, stop, _, ident, _ = ran(worker)
     assert threads.windows() == [(TaskId(ident, start), stop, "key")]
     assert threads.windows() == []
-    submit(pooled, lambda: 1 / 0).result()
+    submit(worker, lambda: 1 / 0).result()
     assert len(threads.windows()) == 1
     threads.unwatch()
-    with going(pooled):
+    with going(worker):
         (running,) = threads.windows()
         assert (running.stop, running.key) == (-1, "key")
-    assert threads.windows() == [(running.task, threads.meter.done["key"][1], "key")]
+    assert threads.windows() == [(running.task, threads.done["key"][1], "key")]
 
 
-def test_functions_around_tasks_are_called_in_their_threads_with_ids_and_keys(pooled, threads):
+def test_functions_around_tasks_are_called_in_their_threads_with_ids_and_keys(worker, threads):
     calls: list[tuple[str, Any, int]] = []
 
     def around(task: TaskId, key: str) -> Any:
@@ -471,24 +461,24 @@ def test_functions_around_tasks_are_called_in_their_threads_with_ids_and_keys(po
 
     threads.windows()
     threads.surround("gpu", around)
-    start, _, _, ident, _ = ran(pooled, threads)
+    start, _, _, ident, _ = ran(worker)
     task = TaskId(ident, start)
     assert calls == [("before", task, ident), ("after", task, ident)]
     threads.unwatch()
-    ran(pooled, threads)
+    ran(worker)
     assert len(calls) == 2
-    assert threads.meter.windows is None
+    assert threads.ended is None
 
 
-def test_a_profile_ends_if_the_meter_of_the_gpu_fails_to_begin(pooled, threads):
+def test_a_profile_ends_if_the_meter_of_the_gpu_fails_to_begin(worker, threads):
     calls: list[str] = []
     threads.surround("profiles", lambda task, key: lambda: calls.append("ended"))
     threads.surround("gpu", lambda task, key: 1 // 0)
-    assert submit(pooled, lambda: calls.append("ran")).result() is not None
+    assert submit(worker, lambda: calls.append("ran")).result() is not None
     assert calls == ["ended", "ran"]
 
 
-def test_profiles_are_outside_the_meter_of_the_gpu_and_either_may_skip_a_task(pooled, threads):
+def test_profiles_are_outside_the_meter_of_the_gpu_and_either_may_skip_a_task(worker, threads):
     calls: list[str] = []
 
     def noting(name: str) -> Any:
@@ -500,26 +490,26 @@ def test_profiles_are_outside_the_meter_of_the_gpu_and_either_may_skip_a_task(po
 
     threads.surround("gpu", noting("gpu"))
     threads.surround("profiles", noting("profile"))
-    ran(pooled, threads)
+    ran(worker)
     assert calls == ["profile key", "gpu key", "after gpu", "after profile"]
     threads.unwatch()
-    ran(pooled, threads)
+    ran(worker)
     assert calls[4:] == ["profile key", "after profile"]
     threads.surround("profiles", None)
-    assert threads.meter.around is None
+    assert threads.around is None
     calls.clear()
     threads.surround("gpu", lambda task, key: lambda: calls.append("after"))
     threads.surround("profiles", lambda task, key: None)
-    ran(pooled, threads)
+    ran(worker)
     assert calls == ["after"]
 
 
-def test_upstream_measures_a_task_outside_the_metered_threads(pooled, threads):
+def test_upstream_measures_a_task_outside_the_metered_threads(worker, threads):
     assert threads.measured_upstream("key") == 0
-    pooled.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
+    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
     assert threads.measured_upstream("another") == 0
     assert threads.measured_upstream("key") == 600
-    pooled.state.stimulus_log.append(SimpleNamespace(key="key", start=6.0, stop=5.0))
+    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=6.0, stop=5.0))
     assert threads.measured_upstream("key") == 0
     assert threads.elsewhere(1_000, 600) == (1_000, 1_600, 0, 0, -1)
     assert threads.elsewhere(2_000, 0) == (2_000, 2_000, 0, 0, -1)
@@ -531,9 +521,9 @@ def overlap(*times: tuple[int, int]) -> Any:
     return lambda start, stop: sum(max(0, min(last, stop) - max(first, start)) for first, last in times)
 
 
-def executing(pooled: Any, **starts: int) -> dict[object, Any]:
+def executing(worker: Worker, **starts: int) -> dict[object, Any]:
     """Reservations of tasks that hold slots since these instants."""
-    pooled.state.executing = [
+    worker.state.executing = [
         SimpleNamespace(key=key, start_time=None, annotations=None, run_spec=None) for key in starts
     ]
     return {key: SimpleNamespace(start=start, ns=-1) for key, start in starts.items()}
@@ -543,10 +533,10 @@ def no_library(reservation: SlotReservation, waited: int) -> int:
     return 0
 
 
-def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(pooled, threads):
-    start, stop, cpu, *_ = ran(pooled, threads, "first")
+def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done(worker, threads):
+    start, stop, cpu, *_ = ran(worker, "first")
     # One is done, which took its slot first; the other has not begun.
-    held = executing(pooled, first=start - 100, second=start - 50)
+    held = executing(worker, first=start - 100, second=start - 50)
     spilled = overlap((start - 60, start - 40), (start, stop), (stop, stop + 30))
     assert threads.so_far(held, spilled, no_library) == {
         "first": (cpu, stop - start, 0, 0, 50),
@@ -555,9 +545,9 @@ def test_a_task_waits_for_spilling_before_its_thread_begins_and_after_it_is_done
     assert threads.waiting() == 2
 
 
-def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(pooled, threads):
-    with going(pooled):
-        held = executing(pooled, key=0)
+def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(worker, threads):
+    with going(worker):
+        held = executing(worker, key=0)
         assert threads.waiting() == 0
         used = threads.so_far(held, overlap((5, 10), (1 << 62, 1 << 63)), lambda reservation, waited: waited)["key"]
     assert (used.gpu, used.library, used.spill) == (0, used.wall - used.cpu, 5)
@@ -567,10 +557,10 @@ def test_a_task_whose_thread_is_at_work_does_not_wait_for_the_loop(pooled, threa
 @pytest.mark.parametrize(
     "task", [{"annotations": {"executor": "processes"}}, {"run_spec": SimpleNamespace(is_coro=True)}, {}]
 )
-def test_a_task_outside_the_metered_threads_is_at_work_since_upstream_began_it(pooled, threads, task):
+def test_a_task_outside_the_metered_threads_is_at_work_since_upstream_began_it(worker, threads, task):
     if not task:
-        threads.restore()  # there is no meter
-    pooled.state.executing = [
+        threads.detach()  # there is no meter
+    worker.state.executing = [
         SimpleNamespace(**{"key": "x", "start_time": 0.0, "annotations": {}, "run_spec": None, **task})
     ]
     used = threads.so_far({"x": SlotReservation("inc", "", "", 0)}, overlap((0, 10)), no_library)["x"]

@@ -44,7 +44,7 @@ class RecorderPart(WorkerPart):
             self._guard(self._begin, recording, profile or {})
         self._hooks.record(self.recorder)
         self._spills.on_stretch = None if self.recorder is None else self.recorder.at_disk
-        self._threads.meter.recording = self.recorder is not None
+        self._threads.recording = self.recorder is not None
 
     def _begin(self, recording: str, profile: Requests) -> None:
         made = offered("profiles/torch")
