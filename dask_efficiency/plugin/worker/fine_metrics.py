@@ -1,4 +1,4 @@
-"""FineMetrics: spilling, user labels and work outside the slots, from upstream's fine performance metrics.
+"""Upstream's fine performance metrics: spilling, user labels and work outside the slots.
 
 Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks and ``(context, ...,
 label, unit)`` elsewhere. Labels are private to upstream: where they change, spill time counts as overhead, the details
@@ -7,10 +7,10 @@ are missing, and nothing breaks. What upstream does not meter of P2P shuffles, :
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from time import monotonic_ns
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from distributed import Worker
 
@@ -27,10 +27,11 @@ from dask_efficiency.accounts.metered import (
     UNSPILL_LABELS,
     Metered,
 )
+from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
 
-_Name = TypeVar("_Name", str, Metered)
+_Name = TypeVar("_Name")
 #: Spilling by the memory manager that kept no slot waiting.
 BY_MEMORY_MANAGER = "spill by the memory manager"
 #: Name for display of each context that holds no slot.
@@ -39,115 +40,97 @@ OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-
 MAX_LABEL_LENGTH = 200
 
 
-class NewDigests:
-    """Keys that a worker's digests have gained since the last call; a dictionary keeps them in order of insertion."""
+class Digests(Generic[_Name]):
+    """Values of a worker's digests, by the name that a subclass gives to their keys."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
-        self._total = digests_total
+        self._total, self._before = digests_total, dict(digests_total)
         self._seen = 0
+        self._keys: dict[_Name, list[Any]] = {}
 
-    def __call__(self) -> Iterable[tuple[Any, ...]]:
-        """New keys of fine metrics."""
-        if len(self._total) == self._seen:
-            return ()
-        new = list(self._total)[self._seen :]
-        self._seen += len(new)
-        return [key for key in new if isinstance(key, tuple) and len(key) >= 3]
+    def _name_of(self, key: tuple[Any, ...]) -> _Name | None:
+        """Name of a key of fine metrics, of three parts or more; None if it is of no interest."""
+        raise NotImplementedError
 
+    def keys(self) -> dict[_Name, list[Any]]:
+        """Keys by name; a dictionary has new ones at its end, so each is looked at once."""
+        if len(self._total) != self._seen:
+            new = list(self._total)[self._seen :]
+            self._seen += len(new)
+            for key in new:
+                if isinstance(key, tuple) and len(key) >= 3 and (name := self._name_of(key)) is not None:
+                    self._keys.setdefault(name, []).append(key)
+        return self._keys
 
-class FineMetrics:
-    """Reads a worker's cumulative fine metrics as differences, in integer nanoseconds, bytes and counts."""
+    def total(self, name: _Name) -> float:
+        """Sum so far of the digests of a name."""
+        return sum((self._total.get(key, 0.0) for key in self.keys().get(name, ())), 0.0)
 
-    def __init__(self, digests_total: Mapping[Any, float]) -> None:
-        self._total = digests_total
-        self._new = NewDigests(digests_total)
-        self._spill = SpillMetrics(digests_total)
-        self._outside: dict[str, list[Any]] = {}
-        self._metered: dict[Metered, list[Any]] = {}
-        self._before: dict[Any, float] = dict(digests_total)
-
-    def spill(self, span: str, prefix: str) -> int:
-        """Nanoseconds of spilling for tasks of this span and prefix since the last call."""
-        return sum(self._spill.since(span, prefix))
-
-    def outside(self) -> dict[str, int]:
-        """Nanoseconds outside the slots so far, by activity."""
-        return self._sums(self._outside)
-
-    def details(self) -> dict[str, int]:
-        """Nanoseconds by the user's own ``context_meter`` labels so far."""
-        found: dict[str, int] = {}
-        for metered, ns in self.metered().items():
-            if metered.context == EXECUTE and metered.unit == SECONDS and not metered.label.startswith(OF_SHUFFLES):
-                name = f"in task: {metered.label}"
-                found[name] = found.get(name, 0) + ns
-        return found
-
-    def metered(self) -> dict[Metered, int]:
-        """Values of ``context_meter`` so far, except the seconds that are in the buckets."""
-        return self._sums(self._metered)
-
-    def _sums(self, groups: dict[_Name, list[Any]]) -> dict[_Name, int]:
-        self._discover()
-        total, before = self._total, self._before
-        found = {}
-        for name, keys in groups.items():
+    def gained(self) -> dict[_Name, int]:
+        """Growth of each name's digests since the beginning, in integer nanoseconds, bytes and counts."""
+        total, before, found = self._total, self._before, {}
+        for name, keys in self.keys().items():
             gained = sum(total.get(key, 0.0) - before.get(key, 0.0) for key in keys)
             found[name] = max(0, round(1e9 * gained if keys[0][-1] == SECONDS else gained))
         return found
 
-    def _discover(self) -> None:
-        for key in self._new():
-            context, label, unit = key[0], key[-2], key[-1]
-            if not isinstance(unit, str):
-                continue
-            if len(key) == 5 and (
-                (context == EXECUTE and not (unit == SECONDS and label in DASK_LABELS))
-                or (context == P2P and key[2] != "foreground")  # the tasks have that too
-            ):
-                self._meter(key, Metered(context, key[1] or "", *(str(name)[:MAX_LABEL_LENGTH] for name in key[2:])))
-            elif context in OUTSIDE_CONTEXTS and unit == SECONDS:
-                self._outside.setdefault(OUTSIDE_CONTEXTS[context], []).append(key)
-            elif context in OUTSIDE_CONTEXTS:
-                self._meter(key, Metered(context, "", "", str(label)[:MAX_LABEL_LENGTH], unit[:MAX_LABEL_LENGTH]))
 
-    def _meter(self, key: Any, metered: Metered) -> None:
-        if metered not in self._metered and len(self._metered) >= MAX_METERED:
-            metered = metered.rest
-        self._metered.setdefault(metered, []).append(key)
+class OutsideMetrics(Digests[str]):
+    """Reads the time outside the slots, by activity."""
+
+    def _name_of(self, key: tuple[Any, ...]) -> str | None:
+        return OUTSIDE_CONTEXTS.get(key[0]) if key[-1] == SECONDS else None
 
 
-class SpillMetrics:
-    """Reads the time that tasks of one span and prefix spent reading back from disk, and writing to it."""
+class FineMetrics(Digests[Metered]):
+    """Reads the values of ``context_meter``, except the seconds that are in the buckets or outside the slots."""
+
+    def _name_of(self, key: tuple[Any, ...]) -> Metered | None:
+        context, label, unit = key[0], key[-2], key[-1]
+        if not isinstance(unit, str):
+            return None
+        if len(key) == 5 and (
+            (context == EXECUTE and not (unit == SECONDS and label in DASK_LABELS))
+            or (context == P2P and key[2] != "foreground")  # the tasks have that too
+        ):
+            metered = Metered(context, key[1] or "", *(str(name)[:MAX_LABEL_LENGTH] for name in key[2:]))
+        elif context in OUTSIDE_CONTEXTS and unit != SECONDS:
+            metered = Metered(context, "", "", str(label)[:MAX_LABEL_LENGTH], unit[:MAX_LABEL_LENGTH])
+        else:
+            return None
+        return metered if metered in self._keys or len(self._keys) < MAX_METERED else metered.rest
+
+    def details(self) -> dict[str, int]:
+        """Nanoseconds by the user's own ``context_meter`` labels so far."""
+        found: dict[str, int] = {}
+        for metered, ns in self.gained().items():
+            if metered.context == EXECUTE and metered.unit == SECONDS and not metered.label.startswith(OF_SHUFFLES):
+                add(found, {f"in task: {metered.label}": ns})
+        return found
+
+
+class SpillMetrics(Digests[tuple[str, str, bool]]):
+    """Reads the time that tasks of one span and prefix spent reading back from disk, and writing to it (True)."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
-        self._total = digests_total
-        self._new = NewDigests(digests_total)
-        #: Digests of reading and of writing, by span and prefix.
-        self._keys: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {}
-        self._before = {group: self._sums(group) for group in self._keys} if self.any() else {}
+        super().__init__(digests_total)
+        self._last = {name: self._ns(name) for name in self.keys()}
 
-    def any(self) -> bool:
-        """True if any task has read or written so far."""
-        for key in self._new():
-            if len(key) == 5 and key[0] == EXECUTE and key[-1] == SECONDS and key[-2] in SPILL_LABELS:
-                group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
-                self._keys.setdefault(group, ([], []))[key[-2] not in UNSPILL_LABELS].append(key)
-        return bool(self._keys)
+    def _name_of(self, key: tuple[Any, ...]) -> tuple[str, str, bool] | None:
+        if len(key) == 5 and key[0] == EXECUTE and key[-1] == SECONDS and key[-2] in SPILL_LABELS:
+            return key[1] or "", key[2][:MAX_PREFIX_LENGTH], key[-2] not in UNSPILL_LABELS
+        return None
 
     def since(self, span: str, prefix: str) -> tuple[int, int]:
         """Nanoseconds of (reading, writing) for tasks of this span and prefix since the last call."""
-        group = span, prefix
-        if not self.any() or group not in self._keys:
-            return 0, 0
-        read, written = self._sums(group)
-        read_before, written_before = self._before.get(group, (0, 0))
-        self._before[group] = read, written
-        return max(0, read - read_before), max(0, written - written_before)
+        return (self._since((span, prefix, False)), self._since((span, prefix, True))) if self.keys() else (0, 0)
 
-    def _sums(self, group: tuple[str, str]) -> tuple[int, int]:
-        read, written = (round(1e9 * sum(self._total.get(k, 0.0) for k in keys)) for keys in self._keys[group])
-        return read, written
+    def _since(self, name: tuple[str, str, bool]) -> int:
+        before, self._last[name] = self._last.get(name, 0), self._ns(name)
+        return max(0, self._last[name] - before)
+
+    def _ns(self, name: tuple[str, str, bool]) -> int:
+        return round(1e9 * self.total(name))
 
 
 class ShuffleWatch:
@@ -185,6 +168,6 @@ class ShuffleWatch:
             try:
                 return await handler(*args, **kwargs)
             finally:
-                self._ns[metered] = self._ns.get(metered, 0) + monotonic_ns() - began
+                add(self._ns, {metered: monotonic_ns() - began})
 
         return handle

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.gpu import GpuTotals, GpuUse, add_totals
 from dask_efficiency.gpu.meter import TaskId
+from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.worker.threads import TaskThreads
-from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -31,54 +29,48 @@ class WorkerGpu:
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
         self._worker, self._threads = worker, threads
+        off = f"dask_efficiency no longer reports the GPUs of {worker.address}"
+        self._guard = Guard("the GPU accounts", off, threads.unwatch)
         self._watch: GpuWatch | None = None
         self._closed = True
         #: Totals of ended watches, and totals that were reported last.
         self._before: GpuTotals | None = None
         self._reported: GpuTotals | None = None
-        self._failed: str | None = None
 
     def start(self, option: str) -> None:
         """Watch from now on, unless the option is ``off``."""
-        if option == "off" or not self._closed or self._failed is not None:
-            return
-        with self._failing():
-            self._watch = new_watch(option, self._threads, self._worker)
-            self._closed = False
+        if option != "off" and self._closed:
+            self._watch = self._guard(new_watch, option, self._threads, self._worker)
+            self._closed = self._watch is None
 
     def stop(self) -> None:
         """Read what is known, and stop watching."""
-        if self._watch is None or self._closed:
-            return
-        self._closed = True
-        with self._failing():
-            self._watch.close()
-            self._before = self._sum()
-        self._threads.unwatch()
+        if self._watch is not None and not self._closed:
+            self._closed = True
+            self._guard(self._watch.close)
+            self._before = self._guard(self._sum)
+            self._threads.unwatch()
 
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
         """GPU use of a task that ended at ``stop``, given once; None while unknown."""
-        if self._watch is None:
-            return None
-        try:
-            return self._watch.use(task, stop)
-        except Exception as error:
-            self._fail(error)
-            return None
+        used: GpuUse | None = None if self._watch is None else self._guard(self._watch.use, task, stop)
+        return used
 
     async def catch_up(self) -> None:
         """Wait, a second at most, for all that is known by now; not at all if nothing is watched."""
-        if self._watch is not None and self._threads.ended is not None:
-            with self._failing():
+        if self._watch is not None and self._threads.ended is not None and self._guard.off is None:
+            try:
                 await self._watch.catch_up()
+            except Exception as error:
+                self._guard.fail(error)
 
     def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
         """Accounts so far; None if nothing has used a GPU. Windows end if the watch reads them no longer."""
-        with self._failing():
-            self._reported = self._before if self._closed else self._sum()
-        found = self._reported
-        if self._failed is not None:  # the last report stays
-            found = replace(found or GpuTotals(), meter="none", description=self._failed)
+        found: GpuTotals | None = self._before if self._closed else self._guard(self._sum)
+        if self._guard.off is None:
+            self._reported = found
+        else:  # the last report stays
+            found = replace(self._reported or GpuTotals(), meter="none", description=self._guard.off)
         return None if found is None else replace(found, unknown_tasks=unknown_tasks)
 
     def _sum(self) -> GpuTotals | None:
@@ -89,23 +81,6 @@ class WorkerGpu:
         if now.meter == "none":
             self._threads.unwatch()
         return now if self._before is None else add_totals(self._before, now)
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """A failure of the block ends the accounts, and goes no further."""
-        try:
-            yield
-        except Exception as error:
-            self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        if self._failed is None:
-            self._before = self._reported
-            self._failed = f"the GPU accounts failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency no longer reports the GPUs of %s", self._worker.address, exc_info=error)
-        self._watch = None
-        self._closed = True
-        self._threads.unwatch()
 
 
 def new_watch(option: str, threads: TaskThreads, worker: Worker) -> GpuWatch:

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import islice, product
 from time import monotonic_ns, thread_time_ns
 from typing import Any, Protocol
-from weakref import ReferenceType, ref
+from weakref import ref
 
 from distributed import Worker
 from distributed.core import Status
@@ -44,17 +44,26 @@ class HookCost:
 
     def __init__(self) -> None:
         self._tasks = 0
-        self._timed = 0
-        self._timed_ns = 0
+        self._timed = self._timed_ns = 0
         self._mean_ns = 0.0
         #: Estimated nanoseconds of all calls so far; only grows.
         self.spent = 0
 
-    def add(self, ns: int, *, ends: bool) -> bool:
-        """Add the time of a hook, the last one of a task if it ``ends``; True if this interval's sample is complete."""
-        self._timed_ns += ns
-        self._timed += ends
-        return self._timed >= SAMPLE
+    def time(self, plugin: Any, hook: Callable[..., object]) -> None:
+        """Have a plugin's hook timed, less reading the clock, until the sample of this interval is complete."""
+        reference = ref(plugin)
+
+        def timed(key: Any, start: str, finish: str, **_: Any) -> None:
+            before = thread_time_ns()
+            began = thread_time_ns()
+            hook(key, start, finish)
+            self._timed_ns += thread_time_ns() - began - (began - before)
+            self._timed += start == "executing"
+            plugin = reference()
+            if self._timed >= SAMPLE and plugin is not None and "transition" in vars(plugin):
+                plugin.transition = hook
+
+        plugin.transition = timed
 
     def next_interval(self, tasks: int) -> None:
         """Add the interval that ends; ``tasks`` is the number that the worker has executed since its start."""
@@ -63,23 +72,6 @@ class HookCost:
         self.spent += round((tasks - self._tasks) * self._mean_ns)
         self._tasks = tasks
         self._timed = self._timed_ns = 0
-
-
-class TimedHook:
-    """Replaces a plugin's hook and times it, until the sample is complete."""
-
-    def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: ReferenceType[Any]) -> None:
-        self._hook, self._cost, self._plugin = hook, cost, plugin
-
-    def __call__(self, key: Any, start: str, finish: str, **_: Any) -> None:
-        """Call the hook, and add its time less that of reading the clock."""
-        before = thread_time_ns()
-        began = thread_time_ns()
-        self._hook(key, start, finish)
-        complete = self._cost.add(thread_time_ns() - began - (began - before), ends=start == "executing")
-        plugin = self._plugin()
-        if complete and plugin is not None and plugin.transition is self:
-            plugin.transition = self._hook
 
 
 #: States between which a transition does not matter to slots.
@@ -211,7 +203,7 @@ class WorkerHooks:
         self.cost.next_interval(self._state.executed_count)
         plugin = self._plugin()
         if plugin is not None:
-            plugin.transition = TimedHook(self.transition, self.cost, ref(plugin))
+            self.cost.time(plugin, self.transition)
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         """Log a transition; Dask calls this hook in the middle of a stimulus."""

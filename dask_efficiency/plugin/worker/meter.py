@@ -28,7 +28,13 @@ from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.processors import oom_counter, oom_kills, own_processors
 from dask_efficiency.plugin.version import check_distributed
-from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics, ShuffleWatch
+from dask_efficiency.plugin.worker.fine_metrics import (
+    BY_MEMORY_MANAGER,
+    FineMetrics,
+    OutsideMetrics,
+    ShuffleWatch,
+    SpillMetrics,
+)
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
 from dask_efficiency.plugin.worker.hooks import WorkerHooks
 from dask_efficiency.plugin.worker.pending import PendingTasks
@@ -120,7 +126,8 @@ class WorkerMeter:
 
     def _assemble(self, worker: Worker, plugin: WorkerHalf, at: int) -> None:
         """Make everything that measures, and connect it with the ledger."""
-        self._metrics = FineMetrics(worker.digests_total)
+        digests = worker.digests_total
+        self._metrics, self._outside = FineMetrics(digests), OutsideMetrics(digests)
         self._process_metrics = counted = ProcessMetrics(worker)
         self._sensors = WorkerSensors(worker)
         self.oom_counter = oom_counter()
@@ -136,7 +143,7 @@ class WorkerMeter:
         self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
         self._pending = PendingTasks(
             self._ledger,
-            self._metrics,
+            SpillMetrics(digests),
             threads=self.threads,
             spills=self.spills,
             library=self._causes.library,
@@ -144,7 +151,7 @@ class WorkerMeter:
             rate=partial(self._rates_guard, counted.counter.add),
         )
         self._metered = MeteredWindows(
-            *(self._metrics.metered, self._shuffles.metered, self._pending.made, counted.transfers),
+            *(self._metrics.gained, self._shuffles.metered, self._pending.made, counted.transfers),
             *(self.spills.moved, counted.samples),
             levels=counted.memory,
         )
@@ -357,7 +364,7 @@ class WorkerMeter:
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
-        outside = self._metrics.outside()
+        outside = self._outside.gained()
         seceded = self._slots.seceded_ns(at)
         if self.spills.watching:
             outside[BY_MEMORY_MANAGER] = self._slots.unnoticed

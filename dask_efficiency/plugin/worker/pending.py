@@ -14,7 +14,7 @@ from dask_efficiency.accounts.worker.log import Moved, Run
 from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.accounts.worker.slots import Ended
 from dask_efficiency.gpu.meter import TaskId
-from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.window_details import SizesByWindow
@@ -53,7 +53,7 @@ class PendingTasks:
     def __init__(
         self,
         ledger: Ledger,
-        metrics: FineMetrics,
+        spilled: SpillMetrics,
         *,
         threads: TaskThreads,
         spills: SpillWatch,
@@ -62,7 +62,7 @@ class PendingTasks:
         rate: Callable[[Sequence[RatedTask]], object],
     ) -> None:
         self._ledger = ledger
-        self._spill = metrics.spill
+        self._spill = spilled.since
         self._threads, self._spills, self._library = threads, spills, library
         self._use, self._rate = use, rate
         self.sizes = SizesByWindow()
@@ -121,7 +121,7 @@ class PendingTasks:
                 inside = spills.between(max(began, start), min(stopped, stop)) if ident else 0
                 spill = spills.between(start, stop) - inside
             elif not spills.watching:
-                spill = self._spill(reservation.span, reservation.prefix)
+                spill = sum(self._spill(reservation.span, reservation.prefix))
             succeeded = outcome is _SUCCEEDED
             if moved.made >= 0:
                 self._made[0] += moved.made

@@ -31,7 +31,7 @@ from dask_efficiency.accounts.metered import (
 from dask_efficiency.accounts.rows import add
 from dask_efficiency.accounts.wire.snapshots import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.plugin.worker.fine_metrics import NewDigests
+from dask_efficiency.plugin.worker.fine_metrics import Digests
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
 
@@ -120,6 +120,17 @@ def _is_counted() -> bool:
         return False
 
 
+#: Labels of spilling that are time at the disk; the rest is (de)serialising and (de)compressing.
+_DISK_LABELS = frozenset(label for label in SPILL_LABELS if label.startswith("disk-"))
+
+
+class _DiskMetrics(Digests[str]):
+    """Time and bytes at the disk, by unit."""
+
+    def _name_of(self, key: tuple[Any, ...]) -> str | None:
+        return key[-1] if key[-2] in _DISK_LABELS and key[-1] in (SECONDS, BYTES) else None
+
+
 #: Multiple of its prefix's usual duration from which a running task is reported.
 LONG = 2.0
 #: Inputs that are read to estimate the size of all inputs of a task.
@@ -134,8 +145,7 @@ class ProcessMetrics:
         self.writer = TaskRateWriter()
         self._worker = worker
         self._last_transfer: Any = next(reversed(worker.transfer_incoming_log), None)
-        self._disk: dict[str, list[Any]] = {SECONDS: [], BYTES: []}
-        self._new_digests = NewDigests(worker.digests_total)
+        self._disk = _DiskMetrics(worker.digests_total)
         #: Bytes and messages so far by sender's address; further senders count as one.
         self._received: dict[str, list[int]] = {}
         self._samples: dict[Metered, int] = {}
@@ -147,8 +157,9 @@ class ProcessMetrics:
         those for which the threads of this process waited for a core; None if unknown.
         """
         self._read_transfers()
-        seconds, nbytes = self._disk_totals()
-        totals = (seconds, nbytes, -1.0 if core_wait is None else core_wait / 1e9, time.process_time(), cpu / 1e9)
+        waited = -1.0 if core_wait is None else core_wait / 1e9
+        disk = self._disk.total(SECONDS), self._disk.total(BYTES)
+        totals = (*disk, waited, time.process_time(), cpu / 1e9)
         longest = sorted(self._worker.state.executing, key=lambda ts: -used.get(ts.key, (0, 0))[1])
         running = [
             RunningTask(ts.prefix[:MAX_PREFIX_LENGTH], used[ts.key][1] / 1e9, input_bytes(ts))
@@ -205,18 +216,6 @@ class ProcessMetrics:
             received[1] += 1
         if new:
             self._last_transfer = new[0]
-
-    def _disk_totals(self) -> tuple[float, float]:
-        for key in self._new_digests():
-            if key[-2] in _DISK_LABELS and key[-1] in self._disk:
-                self._disk[key[-1]].append(key)
-        total = self._worker.digests_total
-        seconds, nbytes = (sum(total.get(key, 0.0) for key in keys) for keys in self._disk.values())
-        return float(seconds), float(nbytes)
-
-
-#: Labels of spilling that are time at the disk; the rest is (de)serialising and (de)compressing.
-_DISK_LABELS = frozenset(label for label in SPILL_LABELS if label.startswith("disk-"))
 
 
 def input_bytes(ts: TaskState) -> float:

@@ -21,6 +21,7 @@ from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow
 from dask_efficiency.accounts.processors import cores
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
+from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.processors import Throttling, own_processors
 from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
 from dask_efficiency.plugin.worker.look import Look
@@ -29,7 +30,6 @@ from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
 from dask_efficiency.plugin.worker.window_details import SampleWindows
-from dask_efficiency.show.log import logger
 
 #: Nanoseconds between two looks, on average, at least: twenty looks a second show tasks of a second well.
 MIN_INTERVAL_NS = 50_000_000
@@ -52,8 +52,8 @@ class WaitingSampler:
     """
 
     def __init__(self, worker: Worker, task_threads: TaskThreads) -> None:
-        #: Reason why it does not sample; None while it does, or has not been started.
-        self.off: str | None = None
+        self._guard = Guard("the sampler", "dask_efficiency no longer samples why tasks of this worker wait")
+        self._not_here: str | None = None
         #: As of the last :meth:`tick_now`.
         self.sums = WaitingSums()
         self._worker, self._task_threads = worker, task_threads
@@ -80,19 +80,21 @@ class WaitingSampler:
         self._random = random.Random()
 
     @property
+    def off(self) -> str | None:
+        """Reason why it does not sample; None while it does, or has not been started."""
+        return self._not_here or self._guard.off
+
+    @property
     def spent(self) -> int:
         """CPU nanoseconds of the sampler itself so far, in its thread and on the event loop."""
         return self._spent + self._spent_on_loop
 
     def start(self) -> None:
         """Begin; called once."""
-        try:
-            self.off = _why_not()
-            if self.off is None:
-                self._thread = threading.Thread(target=self._run, name="dask-efficiency-waiting", daemon=True)
-                self._thread.start()
-        except Exception as error:
-            self._fail(error)
+        self._not_here = self._guard(_why_not)
+        if self.off is None:
+            self._thread = threading.Thread(target=self._run, name="dask-efficiency-waiting", daemon=True)
+            self._guard(self._thread.start)
 
     def stop(self) -> None:
         """End, without waiting for the thread; safe to call twice."""
@@ -116,7 +118,7 @@ class WaitingSampler:
                     self._turn.release()
             self._collect()
         except Exception as error:
-            self._fail(error)
+            self._guard.fail(error)
         self._spent_on_loop += thread_time_ns() - began
 
     def open_window(self, window_id: str) -> None:
@@ -149,12 +151,6 @@ class WaitingSampler:
             self._stopped = True
             self.sums.stop()
 
-    def _fail(self, error: BaseException) -> None:
-        """Log once and sample nothing more; the worker goes on."""
-        if self.off is None:
-            self.off = f"the sampler failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency no longer samples why tasks of this worker wait", exc_info=error)
-
     def _run(self) -> None:
         opened = ExitStack()
         try:
@@ -181,7 +177,7 @@ class WaitingSampler:
             blocks = LoopBlocks(self._worker, look.loop_stack, self._loop_blocks.append)
             self._sample(look, blocks, threads, own)
         except Exception as error:
-            self._fail(error)
+            self._guard.fail(error)
         finally:
             with self._turn:
                 self._look = None

@@ -106,8 +106,7 @@ class SpillWatch:
             if not in_use:
                 weight = buffer.fast.weights.get(key)  # None of one too large for that memory
                 nbytes = int(buffer.weight(key, result) if weight is None else weight)
-                add(self._moved, {Metered(RESULTS, "", "", way, BYTES): nbytes})
-                add(self._moved, {Metered(RESULTS, "", "", way, COUNT): 1})
+                add(self._moved, {Metered(RESULTS, "", "", way, unit): n for unit, n in ((BYTES, nbytes), (COUNT, 1))})
             return result
 
         return self._timed(counted, reading=reading)

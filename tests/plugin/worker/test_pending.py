@@ -12,7 +12,7 @@ from dask_efficiency.accounts.worker.log import Moved, Run, TaskSet
 from dask_efficiency.accounts.worker.slots import Ended
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import pending
-from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.pending import LATE_NS, MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch
 
@@ -43,7 +43,7 @@ class Worker:
         self.ended: list[Ended] = []
         self.pending = PendingTasks(
             self.ledger,
-            FineMetrics(self.digests),
+            SpillMetrics(self.digests),
             threads=self.threads,  # type: ignore[arg-type]
             spills=self.spills,
             library=lambda: lambda reservation, waited: min(waited, self.computed),

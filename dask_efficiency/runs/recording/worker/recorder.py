@@ -264,7 +264,7 @@ class WorkerRecorder:
 
     def _read_spills(self) -> None:
         """Read how long the ended tasks spilled; called when their fine metrics have arrived."""
-        self._unspilled = -1 if self._spill.any() else len(self._digests)
+        self._unspilled = -1 if self._spill.keys() else len(self._digests)
         if self._unspilled < 0:
             for position, span, prefix, stored in self._unread:
                 read, written = self._spill.since(span, prefix)

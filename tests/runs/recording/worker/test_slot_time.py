@@ -18,7 +18,7 @@ from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Entry, Run, from_plain, to_plain
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.plugin.worker import hooks as module
-from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.hooks import WorkerHooks
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch
@@ -45,10 +45,14 @@ class Task(SimpleNamespace):
 class Threads:
     """Nothing is measured in them."""
 
-    meter = SimpleNamespace(done={}, windows=None, stopped_by_shuffle=set())
+    ended = None
     claimed = 0
 
-    def live(self) -> dict[Any, tuple[int, int]]:
+    def __init__(self) -> None:
+        self.done: dict[Any, Run] = {}
+        self.stopped_by_shuffle: set[Any] = set()
+
+    def live_used(self) -> dict[Any, tuple[int, int]]:
         return {}
 
     def measured_upstream(self, key: Any) -> int:
@@ -79,7 +83,7 @@ class Worker:
         spills = SpillWatch({}, lambda *_: None)
         spills.watching = True
         unused: Any = {name: lambda *_: None for name in ("library", "use", "rate")}
-        pending = PendingTasks(self.ledger, FineMetrics({}), threads=threads, spills=spills, **unused)
+        pending = PendingTasks(self.ledger, SpillMetrics({}), threads=threads, spills=spills, **unused)
         worker: Any = self
         self.hooks = WorkerHooks(
             worker, Slots(self.ledger), pending, spills, threads, log, failed=self.failures.append, at=0
