@@ -13,10 +13,7 @@ MAX_REASON = 500
 
 
 class Guard:
-    """Calls the code of a part of ours until it fails: that is logged with its consequence, and later calls do nothing.
-
-    After a failure ``then`` is called.
-    """
+    """Calls the code of a part until it fails: that is logged with its consequence, and ends in a call of ``then``."""
 
     def __init__(self, part: str, consequence: str, then: Callable[[], object] = lambda: None) -> None:
         self._part = part

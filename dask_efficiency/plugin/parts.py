@@ -104,10 +104,7 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 class Parts(Generic[PartT]):
-    """Parts of one meter, of kind ``"worker"`` or ``"scheduler"``.
-
-    The kind is the first half of the names in :data:`~dask_efficiency.plugin.wings.OFFERED`.
-    """
+    """Parts of one meter, of kind ``"worker"`` or ``"scheduler"``, the first half of the names in OFFERED."""
 
     def __init__(self, kind: str, meter: Any) -> None:
         self._kind = kind

@@ -59,17 +59,12 @@ _TORNADO = "tornado 6.6.1"
 class Patch:
     """Function of upstream that is replaced while something is measured."""
 
-    #: Its name upstream.
     what: str
-    #: Reason for replacing it.
     why: str
     #: Loss where upstream differs: what is missing, or less exact.
     without: str
-    #: End of the replacement.
     until: str
-    #: Its places in an object of upstream.
     places: Callable[[Any], Iterable[Target]]
-    #: Check that the original is the expected one.
     fits: Callable[[Any], bool] = callable
     #: True if it may be absent without a change of upstream: another event loop, a server without routes.
     optional: bool = False

@@ -79,10 +79,7 @@ def _is_stack(node: ast.With | ast.AsyncWith) -> bool:
 
 
 def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:
-    """Code that clients sent along with the graphs of their ``own`` spans.
-
-    Dask sends it where ``distributed.diagnostics.computations.nframes`` is more than 0.
-    """
+    """Code that clients sent along with the graphs of their ``own`` spans, if Dask is configured to do so."""
     pieces = [frame.code for span_id in own if span_id in spans for frames in spans[span_id].code for frame in frames]
     return bounded(textwrap.dedent(str(piece)) for piece in dict.fromkeys(pieces))
 

@@ -61,15 +61,7 @@ def offered(name: str) -> Any:
 
 
 def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make ``__getattr__`` and ``__dir__`` of a folder whose public names are imported on first use.
-
-    Parameters
-    ----------
-    package
-        Name of the folder.
-    homes
-        Module of each public name.
-    """
+    """Make ``__getattr__`` and ``__dir__`` of a folder whose names are imported on first use, by their modules."""
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -71,10 +71,7 @@ class _Row:
 
 
 class LoopMeter:
-    """Times the calls of a scheduler's event loop, from :meth:`start` to :meth:`stop`.
-
-    ``has_work`` is called in a thread: True while work is outstanding.
-    """
+    """Times the calls of a scheduler's event loop. ``has_work`` is called in a thread: True if work is outstanding."""
 
     def __init__(self, scheduler: Scheduler, has_work: Callable[[], bool]) -> None:
         self._scheduler = scheduler

@@ -226,10 +226,7 @@ class WorkTracker:
         self._asked = stimulus_id
 
     def hook(self, failed: Callable[[Exception], object]) -> Callable[..., None]:
-        """Make the hook that the scheduler calls for every transition of every task; ``failed`` takes its exceptions.
-
-        It calls no other function unless something is to be noted: it runs six times for each task.
-        """
+        """Make the hook for every transition of every task, which calls others only if something is to be noted."""
         tasks, watched, processing, unassigned = self._tasks, self.watched, self._processing, _UNASSIGNED
         keep_result = self._results.append
 

@@ -42,10 +42,7 @@ class RepeatCounter:
         self._again.setdefault(prefix, Counter())[number] += 1
 
     def by_prefix(self) -> dict[str, tuple[int, int]]:
-        """Repeats, and the largest number of runs of one key, by prefix.
-
-        The runs include the first, which may be older than the counter.
-        """
+        """Repeats, and the largest number of runs of one key, with the first, by prefix."""
         return {prefix: (again.total(), max(again.values()) + 1) for prefix, again in self._again.items()}
 
 
@@ -56,11 +53,9 @@ class OpenWindow:
     window: ClusterWindow
     timeline: TimelineRecorder
     client: str
-    #: Ids of the spans of this client's work.
     spans: set[str]
     #: Ids of the spans that others sent tasks to first.
     foreign: set[str]
-    #: True if only this client's work is wanted.
     only: bool
     #: Values of IdleWeights at the opening.
     waited_for: Mapping[str, int]
@@ -78,11 +73,8 @@ class Registration:
     """One registration on one scheduler, which :class:`~dask_efficiency.plugin.scheduler.meter.ClusterMeter` makes."""
 
     scheduler: Scheduler
-    #: Options in force.
     options: Options
-    #: Id of the registration.
     session: str
     guard: Guard
     parts: Parts[SchedulerPart]
-    #: Open windows by id.
     windows: dict[str, OpenWindow]

@@ -206,10 +206,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
 
 
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
-    """Reply for a live view, about once a second: no worker is asked, and its size is bounded.
-
-    The fields of :class:`~dask_efficiency.live.top_view.Observation`.
-    """
+    """Fields of :class:`~dask_efficiency.live.top_view.Observation`: no worker is asked, and the size is bounded."""
     cluster, servers, at = accounts.cluster, accounts.scheduler.workers, time.monotonic_ns()
     shown = dict(islice(cluster.present.items(), MAX_LIVE_WORKERS))
     activity = cluster.part_by_worker("activity", (presence.name for presence in shown.values()))
@@ -333,10 +330,7 @@ def _metered(
 
 
 def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dict[str, int]:
-    """Nanoseconds for which tasks ran alone between two instants, by name of their keys.
-
-    The most of keys with one name, such as 1 and "1".
-    """
+    """Nanoseconds for which tasks ran alone between two instants, by name of their keys; of one name the most."""
     found: dict[str, int] = {}
     for key, one in now.items():
         if (ns := one.ns - (then[key].ns if key in then else 0)) > 0:

@@ -49,10 +49,7 @@ MAX_UNREAD = REPEATS - 1
 
 
 class StragglerReporter:
-    """Watches the workers of a cluster. A failure is logged once, and the meter goes on without it.
-
-    ``on_straggler`` gives the option of this name.
-    """
+    """Watches a cluster's workers; ``on_straggler`` gives that option. After a failure the meter goes on without."""
 
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, on_straggler: Callable[[], Any]) -> None:
         self._scheduler = scheduler

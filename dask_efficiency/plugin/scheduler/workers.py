@@ -40,13 +40,11 @@ class WorkerHalves:
     def __init__(self, meter: Registration) -> None:
         self._meter = meter
         self._scheduler = meter.scheduler
-        #: Id of the recording in which a worker that joins takes part.
         self.recording: str | None = None
         #: Tasks to profile in it: number of each prefix, by who asked for them.
         self.profile: dict[str, dict[str, int]] = {}
         self.removed = False
         self._silent: set[str] = set()
-        #: Pending questions by address.
         self._waiting: defaultdict[str, set[asyncio.Future[Any]]] = defaultdict(set)
 
     def update(self) -> bytes:

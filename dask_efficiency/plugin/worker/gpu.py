@@ -22,10 +22,7 @@ _NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")
 
 
 class WorkerGpu:
-    """GPU accounts of one worker, over all attachments of its meter.
-
-    After a failure, which is logged once, the GPU accounts stay as they were; the accounts of threads go on.
-    """
+    """GPU accounts of one worker, over all attachments of its meter; after a failure they stay as they were."""
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
         self._worker, self._threads = worker, threads

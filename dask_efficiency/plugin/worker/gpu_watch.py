@@ -56,7 +56,6 @@ class GpuWatch:
         self, option: str, threads: TaskThreads, *, not_tasks: Callable[[], Collection[int]], task_threads: int
     ) -> None:
         self._option, self._threads, self._task_threads = option, threads, task_threads
-        #: Gives idents of threads whose work is no task's.
         self._not_tasks = not_tasks
         self._meter: GpuMeter | None = None
         self._ledger: GpuLedger | None = None
@@ -85,10 +84,7 @@ class GpuWatch:
         return self._totals.meter != "none"
 
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
-        """GPU waits of the thread of a task that ended at ``stop``, given once.
-
-        None until it is known, and for a task that ended before this watch read windows.
-        """
+        """GPU use of a task that ended at ``stop``, given once; None until known, or if nobody read windows then."""
         since, until, running = self._known
         if not since < stop <= until or task in running:
             return None

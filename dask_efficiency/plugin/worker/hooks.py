@@ -160,7 +160,6 @@ class WorkerHooks:
         self._room = 0
         self._failed = failed
         self._recorder: LogReader | None = None
-        #: Gives the worker's half, which has this hook.
         self._plugin: Callable[[], Any] = lambda: None
         #: Tasks that left their slots and are in their threads.
         self._left = {ts.key for ts in worker.state.long_running}
@@ -332,10 +331,7 @@ class WorkerHooks:
         return _LONG_RUNNING if ts in self._state.long_running else _NEITHER
 
     def catch_up(self, *, report: bool = False) -> None:
-        """Read the log, and finalize all tasks that have ended; called between stimuli.
-
-        With ``report``, the causes of free slots until now become final.
-        """
+        """Finalize all ended tasks, between stimuli; in a ``report``, causes of free slots become final."""
         self._read(all_of_them=True, whole=True)
         if report:
             self._read_at = monotonic_ns()

@@ -54,7 +54,6 @@ class _Holder(NamedTuple):
     """Thread that may have held the GIL."""
 
     ident: int
-    #: Nanoseconds since the look before.
     cpu: int
     who: str
     stack: Stack
@@ -89,7 +88,6 @@ class Look:
         hold: Callable[[Holdup], object],
     ) -> None:
         self._threads, self._states, self._throttling, self._libraries = threads, states, throttling, libraries
-        #: None without a GIL.
         self._stacks = stacks
         #: Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
         self._running = running
@@ -136,10 +134,7 @@ class Look:
         return stack if self._threads.cpu_of(self._loop_ident) >= _MIN_WORK * self._elapsed else None
 
     def go_on(self, at: int) -> None:
-        """Count without a look: threads that have not run since they were seen waiting still wait for the same.
-
-        Except at a lock: the next look reads the CPU time of libraries.
-        """
+        """Count threads that have not run since they were seen waiting; not at a lock, which may be a library's."""
         for ident, start, key in self._running():
             found = self._threads.task_thread(ident, at)
             if key is None or found is None:
@@ -154,11 +149,7 @@ class Look:
         self._settle_core(at)
 
     def sample(self, at: int, *, gil_wait: int, stopped: int = 0) -> None:
-        """Look at the threads.
-
-        The caller waited ``gil_wait`` nanoseconds for the GIL; the process stood still for ``stopped`` since the last
-        look.
-        """
+        """Look at the threads; the caller waited for the GIL, and the process was ``stopped``, for so long."""
         before, self._last = self._last, at
         elapsed = self._elapsed = max(1, at - before)
         self._threads.look()
@@ -378,10 +369,7 @@ class Look:
         return waiting
 
     def _may_have_held(self, seen: Mapping[int, _Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
-        """Threads that may have held the GIL, and used CPU since the look before.
-
-        A thread that has just woken up in its event loop wants the GIL, and did not hold it.
-        """
+        """Threads that may have held the GIL, and used CPU, since the look before; none just woke up in its loop."""
         if not waiting_for_gil or not self._frames:
             return []
         running = {ident for ident, thread in seen.items() if thread.state == RUNNING}

@@ -58,10 +58,8 @@ _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 class WorkerHalf(Protocol):
     """Attributes of :class:`~dask_efficiency.plugin.bootstrap.EfficiencyWorkerPlugin`, which travels by value."""
 
-    #: Id of the registration.
     session: str
     max_prefixes: int
-    #: Windows that are open when it arrives, and the recording under way.
     windows: list[str]
     recording: str | None
     #: Tasks to profile in the recording: number of each prefix, by who asked for them.

@@ -97,10 +97,7 @@ class PendingTasks:
         return {waiting.reservation: waiting.used for waiting in self._waiting}
 
     def finalize(self, ended: Sequence[Ended], *, at: int) -> None:
-        """Finalize tasks, all of whose fine metrics have arrived.
-
-        A task whose GPU use is unknown waits until it is late.
-        """
+        """Finalize tasks, whose fine metrics have arrived; one whose GPU use is unknown waits until it is late."""
         samples, spills, threads = self._library(), self._spills, self._threads
         rated: list[RatedTask] = []
         finalized: list[Final] = []

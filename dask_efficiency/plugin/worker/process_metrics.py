@@ -151,11 +151,7 @@ class ProcessMetrics:
         self._samples: dict[Metered, int] = {}
 
     def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
-        """Task rates of a heartbeat.
-
-        ``used`` are the (CPU, wall) nanoseconds of the running tasks so far, ``cpu`` those of all tasks, ``core_wait``
-        those for which the threads of this process waited for a core; None if unknown.
-        """
+        """Task rates of a heartbeat, with nanoseconds: (CPU, wall) of running tasks, CPU of all, waits for a core."""
         self._read_transfers()
         waited = -1.0 if core_wait is None else core_wait / 1e9
         disk = self._disk.total(SECONDS), self._disk.total(BYTES)

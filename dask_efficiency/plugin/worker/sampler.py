@@ -46,10 +46,7 @@ MAX_SAMPLES = 100_000
 
 
 class WaitingSampler:
-    """Samples why the threads of a worker's tasks wait, while tasks run; made and called on the event loop.
-
-    After a failure it is off for good, with a reason; neither worker nor tasks notice.
-    """
+    """Samples why the threads of a worker's tasks wait; made and called on the event loop. A failure ends it."""
 
     def __init__(self, worker: Worker, task_threads: TaskThreads) -> None:
         self._guard = Guard("the sampler", "dask_efficiency no longer samples why tasks of this worker wait")
@@ -59,14 +56,12 @@ class WaitingSampler:
         self._worker, self._task_threads = worker, task_threads
         self._windows = SampleWindows()
         self._loop_ident = threading.get_ident()
-        #: From the sampler's thread to the event loop.
         self._added: deque[tuple[Key, str, int]] = deque(maxlen=MAX_SAMPLES)
         self._rows: deque[tuple[SampleRow | HolderRow, int]] = deque(maxlen=MAX_SAMPLES)
         self._holds: deque[Holdup] = deque(maxlen=100)
         self._loop_blocks: deque[Holdup] = deque(maxlen=100)
         #: Held by the thread that looks or reads: the sampler's, or the event loop's.
         self._turn = threading.Lock()
-        #: Released to wake the sampler's thread.
         self._alarm = _thread.allocate_lock()
         self._alarm.acquire()
         self._closing = False

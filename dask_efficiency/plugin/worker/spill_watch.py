@@ -50,7 +50,6 @@ class SpillWatch:
         self._starts: list[int] = []
         self._stops: list[int] = []
         self._before: list[int] = []
-        #: True if there is anything to time.
         self.watching = False
         #: End of the last time; 0 if there was none.
         self.last = 0

@@ -124,10 +124,7 @@ class ThreadFiles:
 
 
 def cpu_clock(native_id: int) -> int:
-    """CPU nanoseconds of a thread of this process up to now; 0 if it has ended.
-
-    By the kernel's id of the thread: unlike the clock of pthreads, it cannot crash.
-    """
+    """CPU nanoseconds of a thread of this process; 0 if it has ended, where the clock of pthreads would crash."""
     try:
         # MAKE_THREAD_CPUCLOCK(native_id, CPUCLOCK_SCHED) of the kernel's linux/posix-timers.h.
         return time.clock_gettime_ns((~native_id << 3) | 6)

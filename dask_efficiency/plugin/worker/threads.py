@@ -59,7 +59,6 @@ class TaskThreads:
         #: CPU nanoseconds of ended tasks, as their accounts count them.
         self.claimed = 0
         self.around: Around | None = None
-        #: Functions called around tasks, by owner.
         self._around: dict[str, Around | None] = {"profiles": None, "gpu": None}
         self._placing = threading.Lock()
         self._methods: deque[int] = deque()
@@ -121,10 +120,7 @@ class TaskThreads:
         return self.claimed + unclaimed + sum(cpu for cpu, _ in self.live_used().values())
 
     def windows(self) -> list[TaskWindow]:
-        """Windows of the tasks that run (``stop`` is -1), then of those that ended since the last call.
-
-        Noted from the first call on. Called from another thread.
-        """
+        """Windows of running tasks (``stop`` is -1), then of those that ended since the last call; for one reader."""
         ended = self.ended
         if ended is None:
             ended = self.ended = deque(maxlen=MAX_WINDOWS)
@@ -147,10 +143,7 @@ class TaskThreads:
             self.around = both or profiles or gpu
 
     def measured_upstream(self, key: Any) -> int:
-        """Nanoseconds, by upstream, of a task that ends now and ran in no metered thread; 0 if unknown.
-
-        It was a coroutine, or in a process pool, or began before the meter.
-        """
+        """Nanoseconds, by upstream, of a task that ends now and ran in no metered thread, such as a coroutine; or 0."""
         log = self._worker.state.stimulus_log
         event = log[-1] if log else None
         start, stop = getattr(event, "start", None), getattr(event, "stop", None)

@@ -81,10 +81,7 @@ CALLS: Mapping[str, Mapping[int, str]] = {"x86_64": _numbers(_X86_64), "aarch64"
 
 
 class WaitStates:
-    """Names the causes for which threads wait; futexes are unknown causes where none is known to be the GIL's.
-
-    The machine is one of :data:`CALLS`, as of :func:`platform.machine`.
-    """
+    """Names the causes of threads' waits on a machine of CALLS; futexes are unknown if the GIL's are."""
 
     def __init__(self, machine: str, reader: HeldReader, *, is_gil: Callable[[int], bool] | None) -> None:
         self._kinds = {number: _KINDS[name] for number, name in CALLS[machine].items()}

@@ -134,11 +134,7 @@ class WatchedThreads:
         return watched, clocks
 
     def glimpse(self) -> None:
-        """Read the calls of the threads that ran tasks at the last look.
-
-        A disk answers faster than a look takes: later, such a thread would already wait for the GIL, which the look
-        holds.
-        """
+        """Read the calls of threads with tasks before a look, in which those that had just waited wait for the GIL."""
         for watched in self._watched.values():
             watched.glimpse = watched.files.syscall()
 

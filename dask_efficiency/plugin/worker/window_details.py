@@ -149,7 +149,6 @@ class _Row:
 
     def __init__(self) -> None:
         self.sizes = TaskSizes()
-        #: Values that are not sketched yet.
         self.ns: list[int] = []
         self.nbytes: list[int] = []
         self.longest = self.largest = -1

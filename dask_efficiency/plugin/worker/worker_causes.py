@@ -26,10 +26,7 @@ _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 
 
 class WorkerCauses:
-    """Splits a worker's ``thread-noncpu`` by the causes that are sampled if ``enabled``, and its ``overhead``.
-
-    A failure is logged once, and the accounts go on without causes.
-    """
+    """Splits a worker's ``thread-noncpu``, if it is sampled, and ``overhead`` by cause, until a failure."""
 
     def __init__(self, worker: Worker, threads: TaskThreads, *, enabled: bool) -> None:
         self._new_sampler = partial(WaitingSampler, worker, threads)
@@ -79,10 +76,7 @@ class WorkerCauses:
             self._sampler.tick_now()
 
     def library(self) -> Callable[[SlotReservation, int], int] | None:
-        """Function for the part of an ended task's waiting, in nanoseconds, in which threads of libraries computed.
-
-        None until any such thread was sampled.
-        """
+        """Function for the nanoseconds of a task's waiting in which libraries computed; None until that was sampled."""
         sums = self._sampler.sums
         return partial(self._computed, sums.library) if sums.any_library else None
 

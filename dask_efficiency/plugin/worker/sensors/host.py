@@ -128,10 +128,7 @@ def _disk_sensors(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
 
 
 class HostSensors:
-    """Reads all sensors of a host; OSError, AttributeError or TypeError if it has no such files or functions.
-
-    ``pauses`` counts the pause frames of an interface; by default from its driver.
-    """
+    """Reads all sensors of a host; OSError, AttributeError or TypeError if it has no such files or functions."""
 
     def __init__(self, proc: str = "/proc", sys: str = "/sys", pauses: Pauses | None = None) -> None:
         self._opened = ExitStack()
@@ -150,10 +147,7 @@ class HostSensors:
         )
 
     def read(self, at: float) -> dict[str, float]:
-        """Values now, in seconds of a clock that is never set, of the HOST_SENSORS that the host has.
-
-        Rates are since the reading before, summed over devices.
-        """
+        """Values at a monotonic instant of the HOST_SENSORS that the host has; rates are since the last call."""
         counters: Counters = {}
         found: dict[str, float] = {}
         for read in self._sources:

@@ -24,10 +24,7 @@ Pauses = Callable[[str], Mapping[str, int]]
 
 
 class NetworkSensors:
-    """Reads ``/proc/net/dev`` and ``snmp``; bytes come with Dask's own heartbeat.
-
-    Physical interfaces count where there are any; else, as in a container, all but the loopback.
-    """
+    """Reads ``/proc/net/dev`` and ``snmp``: of physical interfaces or, as in a container, of all but the loopback."""
 
     def __init__(self, proc: KeptFiles, sys: KeptFiles, pauses: Pauses) -> None:
         self._proc, self._sys = proc, sys

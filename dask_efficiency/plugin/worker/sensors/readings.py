@@ -34,7 +34,6 @@ class WorkerSensors:
         self._worker, self._new_host = worker, new_host
         self._host: HostSensors | None = None
         self._enabled = False
-        #: Held while reading or closing.
         self._turn = threading.Lock()
         self._reading = False
         self._due = 0.0
