@@ -144,16 +144,15 @@ def of_life(accounts: ClusterAccounts) -> Reply:
     """Reply for all time since the accounts began."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
-    found, missing = decorate(
-        [
-            *_parts_in_retrospect(accounts, cluster.started, at),
-            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
-            Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
-        ]
+    fields, missing = _in_retrospect(
+        accounts,
+        cluster.started,
+        at,
+        Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
+        Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
     )
     known = {
-        **_fields_in_retrospect(accounts, cluster.started, at),
-        **found,
+        **fields,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
         "no_workers": cluster.work.without_workers(at=at),
         "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
@@ -192,10 +191,9 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
             f"a window of {(at - then.at) / 1e9:.3g} s for the last {(at - since) / 1e9:.3g} s: the scheduler "
             f"remembers a point every {points:g} s, and the window begins at the one before"
         )
-    found, missing = decorate(_parts_in_retrospect(accounts, then.at, at))
+    fields, missing = _in_retrospect(accounts, then.at, at)
     known = {
-        **_fields_in_retrospect(accounts, then.at, at),
-        **found,
+        **fields,
         "outstanding": at - then.at - (now.without_work - then.without_work),
         "no_workers": now.without_workers - then.without_workers,
         "workers": {ALL_WORKERS: between(then, now)},
@@ -257,20 +255,20 @@ def _parts_of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Deco
     ]
 
 
-def _fields_in_retrospect(accounts: ClusterAccounts, start: int, stop: int) -> dict[str, Any]:
-    """Fields of a report that no window was opened for."""
-    return {
+def _in_retrospect(
+    accounts: ClusterAccounts, start: int, stop: int, *more: Decoration
+) -> tuple[dict[str, Any], list[str]]:
+    """Fields of a report that no window was opened for, and notes on those that are missing."""
+    cores = Decoration("cores", "count of cores", lambda: _cores(accounts, start, stop))
+    made, missing = decorate([*_parts_of_any(accounts, start, stop), cores, *more])
+    fields = {
         **_common_fields(accounts),
         "window": stop - start,
         "nthreads": {str(ws.name): ws.nthreads for ws in accounts.scheduler.workers.values()},
         "attendance": accounts.cluster.attendance(start=start, stop=stop),
         "not_measured": dict(accounts.cluster.reasons),
     }
-
-
-def _parts_in_retrospect(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
-    cores = Decoration("cores", "count of cores", lambda: _cores(accounts, start, stop))
-    return [*_parts_of_any(accounts, start, stop), cores]
+    return fields | made, missing
 
 
 def _cores(accounts: ClusterAccounts, start: int, stop: int) -> float | None:

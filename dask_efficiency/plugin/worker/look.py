@@ -15,6 +15,7 @@ from dask_efficiency.plugin.processors import Throttling
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
 from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, PythonLocks, WaitStates
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
+from dask_efficiency.plugin.worker.window_details import Sample
 
 CORE, THROTTLED = "core", "throttled"
 #: Bucket of waiting for threads of libraries.
@@ -84,16 +85,15 @@ class Look:
         cores: float,
         nthreads: Callable[[], int],
         add: Callable[[tuple[Key, str, int]], object],
-        row: Callable[[tuple[SampleRow | HolderRow, int]], object],
-        hold: Callable[[Holdup], object],
+        sample: Callable[[Sample], object],
     ) -> None:
         self._threads, self._states, self._throttling, self._libraries = threads, states, throttling, libraries
         self._stacks = stacks
         #: Gives ident, start of the task, and span and prefix if it holds a slot, of each thread that runs a task.
         self._running = running
         self._loop_ident, self._cores, self._nthreads = loop_ident, cores, nthreads
-        #: Called with results: for the sums, for the profile, and long holders of the GIL.
-        self._add, self._row, self._hold = add, row, hold
+        #: Called with results: for the sums, and for the profile.
+        self._add, self._sample = add, sample
         self.stacks_wanted = False
         self.wants_libraries = False
         self._frames: dict[int, FrameType] = {}
@@ -263,11 +263,11 @@ class Look:
             self._add((key, cause, ns))
             if self.stacks_wanted:
                 bucket, cause = (LIBRARY_THREADS, "") if cause == LIBRARY else (str(Bucket.THREAD_NONCPU), cause)
-                self._row((SampleRow(bucket, cause, key[1], stack), ns))
+                self._sample(("profile", SampleRow(bucket, cause, key[1], stack), ns))
 
     def _witness_computing(self, watched: Watched, key: Key, ns: int) -> None:
         if ns > 0 and self.stacks_wanted:
-            self._row((SampleRow(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
+            self._sample(("profile", SampleRow(str(Bucket.THREAD_CPU), "", key[1], watched.stack), ns))
 
     def _leave(self, watched: Watched, key: Key) -> None:
         """Leave time of an ended task without a witness to the next task of its span and prefix."""
@@ -386,7 +386,7 @@ class Look:
         for ident, cpu, who, stack in holders:
             part = ns * cpu // whole if whole and ident != waits.ident else 0
             if part > 0:
-                self._row((HolderRow(waits.key[1], who, stack), part))
+                self._sample(("holders", HolderRow(waits.key[1], who, stack), part))
 
     def _name_holder(self, gil_wait: int, seen: Mapping[int, _Seen]) -> None:
         """Name the holder of the GIL after a long hold, if it used CPU for about as long."""
@@ -394,7 +394,7 @@ class Look:
         if self._threads.cpu_of(ident) > _MIN_HELD * gil_wait:
             who, stack = self._who(ident, seen)
             # It may do something else by now than while it held the GIL.
-            self._hold(Holdup(gil_wait, who, () if has_nothing_to_do(stack) else stack))
+            self._sample(("gil_holds", Holdup(gil_wait, who, () if has_nothing_to_do(stack) else stack), 0))
 
     def _who(self, ident: int, seen: Mapping[int, _Seen]) -> tuple[str, Stack]:
         if task := seen.get(ident):

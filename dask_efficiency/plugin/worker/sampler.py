@@ -17,7 +17,6 @@ from typing import Any
 from distributed import Worker
 
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow
 from dask_efficiency.accounts.processors import cores
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
@@ -29,7 +28,7 @@ from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
-from dask_efficiency.plugin.worker.window_details import SampleWindows
+from dask_efficiency.plugin.worker.window_details import Sample, SampleWindows
 
 #: Nanoseconds between two looks, on average, at least: twenty looks a second show tasks of a second well.
 MIN_INTERVAL_NS = 50_000_000
@@ -57,9 +56,7 @@ class WaitingSampler:
         self._windows = SampleWindows()
         self._loop_ident = threading.get_ident()
         self._added: deque[tuple[Key, str, int]] = deque(maxlen=MAX_SAMPLES)
-        self._rows: deque[tuple[SampleRow | HolderRow, int]] = deque(maxlen=MAX_SAMPLES)
-        self._holds: deque[Holdup] = deque(maxlen=100)
-        self._loop_blocks: deque[Holdup] = deque(maxlen=100)
+        self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         #: Held by the thread that looks or reads: the sampler's, or the event loop's.
         self._turn = threading.Lock()
         self._alarm = _thread.allocate_lock()
@@ -136,12 +133,8 @@ class WaitingSampler:
         """Take over the samples."""
         for key, cause, ns in _drained(self._added):
             self.sums.add(key, cause, ns)
-        for row in _drained(self._rows):
-            self._windows.add(row)
-        for hold in _drained(self._holds):
-            self._windows.hold(hold)
-        for block in _drained(self._loop_blocks):
-            self._windows.loop_block(block)
+        for sample in _drained(self._samples):
+            self._windows.add(sample)
         if self.off is not None and not self._stopped:
             self._stopped = True
             self.sums.stop()
@@ -163,13 +156,14 @@ class WaitingSampler:
                 cores=cores([own_processors()]),
                 nthreads=partial(getattr, self._worker.state, "nthreads"),
                 add=self._added.append,
-                row=self._rows.append,
-                hold=self._holds.append,
+                sample=self._samples.append,
             )
             look.stacks_wanted = bool(self._windows)
             look.begin(monotonic_ns())
             self._look = look
-            blocks = LoopBlocks(self._worker, look.loop_stack, self._loop_blocks.append)
+            blocks = LoopBlocks(
+                self._worker, look.loop_stack, lambda block: self._samples.append(("loop_blocks", block, 0))
+            )
             self._sample(look, blocks, threads, own)
         except Exception as error:
             self._guard.fail(error)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from dask_efficiency.accounts.checks import MAX_NANOSECONDS
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.lines import HolderRow, Holdup, SampleRow, StackTable
+from dask_efficiency.accounts.lines import Holdup, StackTable
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, TaskSizes, key_name
@@ -77,63 +77,44 @@ class MeteredWindows:
 MAX_HOLDS = 50
 
 
-class _Window:
-    def __init__(self) -> None:
-        self.profile: StackTable[SampleRow] = StackTable()
-        self.holders: StackTable[HolderRow] = StackTable()
-        self.gil_holds: list[Holdup] = []
-        self.loop_blocks: list[Holdup] = []
+#: Field of :class:`WindowDetails` that a sample goes to, the sample, and nanoseconds to add to it.
+Sample = tuple[str, Any, int]
 
 
 class SampleWindows:
     """Samples of each open window, in bounded memory."""
 
     def __init__(self) -> None:
-        self._windows: dict[str, _Window] = {}
+        self._windows: dict[str, dict[str, StackTable[Any] | list[Holdup]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._windows)
 
     def open(self, window: str) -> None:
         """Begin a window, or begin it anew."""
-        begin_window(self._windows, window, _Window())
+        tables: dict[str, StackTable[Any] | list[Holdup]]
+        tables = {"profile": StackTable(), "holders": StackTable(), "gil_holds": [], "loop_blocks": []}
+        begin_window(self._windows, window, tables)
 
     def close(self, window: str) -> WindowDetails | None:
         """End a window and return its samples; None if no such window is open."""
         closed = self._windows.pop(window, None)
         if closed is None:
             return None
-        return WindowDetails(
-            profile=closed.profile.rows(),
-            holders=closed.holders.rows(),
-            gil_holds=tuple(closed.gil_holds),
-            loop_blocks=tuple(closed.loop_blocks),
-        )
+        samples: Any = {name: tuple(row) if isinstance(row, list) else row.rows() for name, row in closed.items()}
+        return WindowDetails(**samples)
 
-    def add(self, sampled: tuple[SampleRow | HolderRow, int]) -> None:
-        """Add nanoseconds to a row of each window."""
-        row, ns = sampled
+    def add(self, sample: Sample) -> None:
+        """Add a sample to each window; of holds and blocks, the longest stay."""
+        name, row, ns = sample
         for window in self._windows.values():
-            if isinstance(row, SampleRow):
-                window.profile.add(row, ns)
+            table = window[name]
+            if isinstance(table, StackTable):
+                table.add(row, ns)
             else:
-                window.holders.add(row, ns)
-
-    def hold(self, hold: Holdup) -> None:
-        """Add a long hold of the GIL."""
-        for window in self._windows.values():
-            _keep_longest(window.gil_holds, hold)
-
-    def loop_block(self, block: Holdup) -> None:
-        """Add a long block of the event loop."""
-        for window in self._windows.values():
-            _keep_longest(window.loop_blocks, block)
-
-
-def _keep_longest(holds: list[Holdup], hold: Holdup) -> None:
-    holds.append(hold)
-    if len(holds) > MAX_HOLDS:
-        holds.remove(min(holds))
+                table.append(row)
+                if len(table) > MAX_HOLDS:
+                    table.remove(min(table))
 
 
 #: Tasks of a prefix that are sketched together: each costs a third of its cost in batches of a hundred.

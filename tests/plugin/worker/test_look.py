@@ -33,9 +33,8 @@ class Process:
         self.at = 0
         self.python = {LOOP: SimpleNamespace(name="MainThread")}
         self.runs, self.states, self.clocks, self.watched = {}, {}, {}, {}
-        self.used, self.added, self.rows = Counter(), Counter(), Counter()
+        self.used, self.added, self.samples = Counter(), Counter(), Counter()
         self.computed = 0
-        self.holds = []
         self.native_ids = set()
         self.throttled = throttled
         self.look_ = Look(
@@ -49,8 +48,7 @@ class Process:
             cores=2.0,
             nthreads=lambda: nthreads,
             add=lambda sample: self.added.update({sample[:2]: sample[2]}),
-            row=lambda row: self.rows.update({row[0]: row[1]}),
-            hold=self.holds.append,
+            sample=lambda sample: self.samples.update({sample[:2]: sample[2]}),
         )
         self.look_._stacks = STACKS
         self.look_.stacks_wanted = stacks_wanted
@@ -81,7 +79,11 @@ class Process:
         return {cause: ns / MS for (of, cause), ns in self.added.items() if of == key and ns}
 
     def holders(self):
-        return {(row.prefix, row.holder, row.stack): ns / MS for row, ns in self.rows.items() if len(row) == 3}
+        return {row: ns / MS for (table, row), ns in self.samples.items() if table == "holders"}
+
+    @property
+    def holds(self):
+        return [hold for table, hold in self.samples if table == "gil_holds"]
 
     # asked by the look
 
@@ -302,7 +304,7 @@ def test_stacks_and_holders_of_the_gil_are_kept_only_if_wanted():
     process.begins(1, INC, "gil").begins(2, SUM, "gil")
     process.used.update({2: 30, LOOP: 90})
     process.passes(100, gil_wait=5)
-    assert not process.rows
+    assert not process.samples
     process.look_.stacks_wanted = True
     process.goes(1, "gil").goes(2, "gil")
     process.used.update({LOOP: 0})
@@ -319,11 +321,11 @@ def test_a_former_stack_is_not_taken_for_the_present_one(frames):
     process.begins(1, INC, "sleep").passes(100)
     process.look_.stacks_wanted = False
     process.goes(1, "network").passes(100)
-    process.rows.clear()
+    process.samples.clear()
     process.look_.stacks_wanted = True
     frames[1] = B
     process.passes(100)
-    assert {row.stack for row in process.rows} == {(B,)}
+    assert {row.stack for _, row in process.samples} == {(B,)}
 
 
 @pytest.mark.usefixtures("frames")
@@ -353,7 +355,7 @@ def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(frames):
     assert process.holds == [(120 * MS, EVENT_LOOP, ())]
     frames[LOOP] = C
     process.passes(100, gil_wait=5)
-    assert [row.holder for row in process.rows if len(row) == 3] == [EVENT_LOOP]
+    assert [row.holder for row in process.holders()] == [EVENT_LOOP]
 
 
 @pytest.mark.parametrize("would", ["gil", "running"])

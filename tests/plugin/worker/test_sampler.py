@@ -147,7 +147,7 @@ def test_a_block_of_the_event_loop_before_the_first_task_is_seen_while_a_window_
     until(lambda: scene.sampler._windows and scene.sampler._look.stacks_wanted and scene.threads.wake is not None)
     time.sleep(0.3)
     scene.worker._last_tick = now
-    until(lambda: scene.sampler._loop_blocks)
+    until(lambda: any(table == "loop_blocks" for table, _, _ in list(scene.sampler._samples)))
     (block,) = scene.sampler.close_window("w").loop_blocks
     assert block.ns == pytest.approx(5 * SECOND, rel=0.01)
 

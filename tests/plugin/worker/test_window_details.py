@@ -82,15 +82,15 @@ ROW = SampleRow("thread-noncpu", "gil", "inc", STACK)
 def test_a_window_has_the_samples_that_were_added_while_it_was_open():
     windows = SampleWindows()
     assert not windows
-    windows.add((ROW, 1))
+    windows.add(("profile", ROW, 1))
     windows.open("a")
-    windows.add((ROW, 2))
+    windows.add(("profile", ROW, 2))
     windows.open("b")
-    windows.add((ROW, 3))
-    windows.add((HolderRow("inc", "sum", STACK), 4))
+    windows.add(("profile", ROW, 3))
+    windows.add(("holders", HolderRow("inc", "sum", STACK), 4))
     hold, block = Holdup(20, "sum", STACK), Holdup(30, "(event loop)", STACK)
-    windows.hold(hold)
-    windows.loop_block(block)
+    windows.add(("gil_holds", hold, 0))
+    windows.add(("loop_blocks", block, 0))
     first = windows.close("a")
     assert first.profile == {ROW: 5}
     holders = {HolderRow("inc", "sum", STACK): 4}
@@ -103,7 +103,7 @@ def test_the_longest_holds_are_kept():
     windows = SampleWindows()
     windows.open("w")
     for i in range(MAX_HOLDS + 5):
-        windows.hold(Holdup(i, "sum", STACK))
+        windows.add(("gil_holds", Holdup(i, "sum", STACK), 0))
     assert min(hold.ns for hold in windows.close("w").gil_holds) == 5
 
 
