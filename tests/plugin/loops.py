@@ -1,13 +1,17 @@
-"""Tests that run on an event loop, within what they need there."""
+"""Tests that run on an event loop, within what they need there, such as a cluster in this process."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
+
+from distributed import Client, Scheduler, Worker
+
+from dask_efficiency import EfficiencyPlugin
 
 
 def within(context: Callable[..., AbstractAsyncContextManager[Any]], *args: Any) -> Callable[..., Callable[..., None]]:
@@ -28,3 +32,16 @@ def within(context: Callable[..., AbstractAsyncContextManager[Any]], *args: Any)
         return run
 
     return decorate
+
+
+@asynccontextmanager
+async def metered_cluster(nthreads: int) -> AsyncIterator[tuple[Scheduler, Worker, Client]]:
+    """A scheduler, a worker and a client in this process, with the plugin registered."""
+    address: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
+    async with (
+        Scheduler(**address) as scheduler,
+        Worker(scheduler.address, nthreads=nthreads, name="only", **address) as worker,
+        Client(scheduler.address, asynchronous=True) as client,
+    ):
+        await client.register_plugin(EfficiencyPlugin())
+        yield scheduler, worker, client

@@ -85,19 +85,6 @@ def test_a_retired_worker_without_its_nanny_sends_its_final_snapshot(cluster: Lo
     assert sum(row.total_ns for row in found.by_span.values()) > 0
 
 
-def test_a_worker_that_does_not_close_has_no_final_snapshot(cluster: LocalCluster, client: Client) -> None:
-    cluster.scale(1)
-    client.wait_for_workers(1, timeout=60)
-
-    async def ask(dask_worker: Any) -> Any:
-        return await dask_worker.handlers["efficiency"]("last-words")
-
-    assert list(client.run(ask).values()) == [{}]
-    with efficiency_report(client) as found:
-        client.gather(client.map(nap, [0.01] * 3, pure=False))
-    assert found.tasks == {"succeeded": 3}
-
-
 def test_missing_tasks_of_a_killed_worker_are_counted(cluster: LocalCluster, client: Client) -> None:
     cluster.scale(2)
     client.wait_for_workers(2, timeout=60)

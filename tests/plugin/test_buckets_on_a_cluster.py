@@ -470,9 +470,7 @@ def count_kills(dask_worker: Any, file: str) -> None:
     dask_worker.plugins["dask-efficiency-worker"].meter.oom_counter = Path(file)
 
 
-def test_a_worker_that_the_kernel_killed_is_told_from_one_that_another_signal_ended(
-    mortal_client, attendance, tmp_path
-):
+def test_a_kill_by_the_kernel_is_distinguished_from_another_signal(mortal_client, attendance, tmp_path):
     client, counter = mortal_client, tmp_path / "memory.events"
     first, second = known = addresses(client)
     counter.write_text("oom_kill 3\n")

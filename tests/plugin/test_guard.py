@@ -5,18 +5,16 @@ import asyncio
 import copy
 import logging
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, Scheduler, Worker
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
+from dask_efficiency import EfficiencyReport, efficiency_report, load_report, snapshot
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
@@ -28,6 +26,7 @@ from dask_efficiency.report.client_watch import ClientObserver
 from dask_efficiency.report.replies import ask_history
 from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
 from dask_efficiency.show.terminal import plain
+from tests.plugin.loops import metered_cluster
 from tests.plugin.tasks import increment, nap
 
 
@@ -114,17 +113,6 @@ def test_a_missing_decoration_is_logged_once_with_its_reason(caplog):
 # -- reports of a cluster in this process ---------------------------------------------------------
 
 
-@asynccontextmanager
-async def metered_client() -> Any:
-    async with (
-        Scheduler(port=0, dashboard_address=":0") as scheduler,
-        Worker(scheduler.address, nthreads=2, name="only", dashboard_address=":0"),
-        Client(scheduler.address, asynchronous=True) as client,
-    ):
-        await client.register_plugin(EfficiencyPlugin())
-        yield client
-
-
 @dataclass
 class Closed:
     """A window that was closed: what the scheduler and the client made a report of."""
@@ -150,7 +138,7 @@ def closed() -> Closed:
         return made_of(self, payload, stopped)
 
     async def run() -> efficiency_report:
-        async with metered_client() as mine, efficiency_report(mine, trace=True) as report:
+        async with metered_cluster(2) as (_, _, mine), efficiency_report(mine, trace=True) as report:
             await mine.gather(mine.map(nap, [0.02] * 6, pure=False))
         return report
 
@@ -294,7 +282,7 @@ BROKEN = [
 @pytest.mark.parametrize(("place", "name", "missing"), BROKEN)
 def test_a_report_lacks_only_the_part_that_failed(place, name, missing, monkeypatch):
     async def run() -> tuple[EfficiencyReport, EfficiencyReport, EfficiencyReport]:
-        async with metered_client() as mine:
+        async with metered_cluster(2) as (_, _, mine):
             async with efficiency_report(mine, trace=True) as report:
                 assert await mine.submit(increment, 1) == 2
             return report.report, await snapshot(mine), await ask_history(mine, None)

@@ -11,9 +11,10 @@ from typing import Any
 import dask
 import distributed.worker
 import pytest
-from distributed import Client, LocalCluster, Scheduler, Worker
+from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
+from tests.plugin.loops import metered_cluster
 from tests.plugin.tasks import increment, nap, spin
 from tests.plugin.watch import addresses, between, eventually, name_of, near, nothing_runs, timed_report
 
@@ -236,15 +237,10 @@ def test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_hear
 
 def test_metering_needs_no_low_level_logs():
     async def run() -> Any:
-        async with (
-            Scheduler(port=0, dashboard_address=":0") as scheduler,
-            Worker(scheduler.address, nthreads=2, dashboard_address=":0") as worker,
-            Client(scheduler.address, asynchronous=True) as client,
-        ):
-            assert not worker.state.stimulus_log
-            await client.register_plugin(EfficiencyPlugin())
+        async with metered_cluster(2) as (_, worker, client):
             async with efficiency_report(client, trace=True) as report:
                 assert await client.gather(client.map(increment, range(20))) == list(range(1, 21))
+            assert not worker.state.stimulus_log
             return report
 
     with dask.config.set({"distributed.admin.low-level-log-length": 0}):

@@ -14,7 +14,7 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 from dask_efficiency.accounts.lines import MAX_DEPTH, Frame, Holdup
 from dask_efficiency.plugin import stacks
 from dask_efficiency.plugin.stacks import MAX_KNOWN, LoopBlocks, Stacks, frames_of_others
-from tests.plugin.worker.threads_in_states import until
+from tests.plugin.watch import eventually
 
 
 def own_line():
@@ -32,7 +32,7 @@ def test_a_tasks_stack_is_without_its_callers_and_waits_on_its_behalf():
     future = pool.submit(task)
     try:
         (ident,) = [thread.ident for thread in pool._threads]
-        until(lambda: lines and len(Stacks().task(sys._current_frames()[ident])) == 1)
+        eventually(lambda: lines and len(Stacks().task(sys._current_frames()[ident])) == 1)
         (frame,) = Stacks().task(sys._current_frames()[ident])
     finally:
         event.set()

@@ -30,6 +30,7 @@ from dask_efficiency.plugin.worker.hooks import SAMPLE, HookCost, WorkerHooks, m
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch, spill_noter
 from tests.plugin.watch import eventually
+from tests.plugin.worker.test_pending import Threads as ClaimedThreads
 
 
 class Plugin:
@@ -150,20 +151,17 @@ class Task:
     startstops: tuple[Any, ...] = ()
 
 
-class Threads:
+class Threads(ClaimedThreads):
     """Task threads whose runs are given."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.done: dict[Any, Run] = {}
         self.ended: deque[Any] | None = None
         self.stopped_by_shuffle: set[Any] = set()
-        self.claimed = 0
 
     def measured_upstream(self, key: Any) -> int:
         return 500
-
-    def elsewhere(self, start: int, wall: int) -> Run:
-        return start, start + wall, 0, 0, -1
 
     def live_used(self) -> dict[Any, tuple[int, int]]:
         return {f"key-{i}": (3, 5) for i in range(0, 6, 2)}

@@ -22,20 +22,13 @@ from dask_efficiency.plugin.names import ASK_FINAL_SNAPSHOT, CLOSE, EVERYTHING, 
 from dask_efficiency.plugin.worker import gpu as worker_gpu
 from dask_efficiency.plugin.worker import meter as module
 from dask_efficiency.plugin.worker.meter import WorkerMeter
-from tests.plugin.loops import within
-
-ADDRESS = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
+from tests.plugin.loops import metered_cluster, within
 
 
 @asynccontextmanager
 async def metered() -> AsyncIterator[tuple[Scheduler, Worker, WorkerMeter]]:
     """A metered worker in this process."""
-    async with (
-        Scheduler(**ADDRESS) as scheduler,
-        Worker(scheduler.address, nthreads=1, **ADDRESS) as worker,
-        Client(scheduler.address, asynchronous=True) as client,
-    ):
-        await client.register_plugin(EfficiencyPlugin())
+    async with metered_cluster(1) as (scheduler, worker, _):
         yield scheduler, worker, worker.plugins[EfficiencyWorkerPlugin.name].meter
 
 

@@ -190,7 +190,7 @@ def test_memory_is_of_the_process_and_of_results_that_are_not_on_disk(own):
 
 
 @pytest.mark.parametrize("seceded", [False, True])
-def test_memory_is_by_prefix_too_and_a_sample_says_whether_tasks_of_others_ran(own, metrics, seceded):
+def test_memory_is_by_prefix_and_whether_tasks_of_others_ran_is_in_the_label(own, metrics, seceded):
     first, second, other = Task("1"), Task("2"), Task("3")
     other.prefix = "g"
     own.state.executing = {first, second}

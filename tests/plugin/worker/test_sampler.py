@@ -18,8 +18,9 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
 from dask_efficiency.plugin.worker.wait_states import has_gil
+from tests.plugin.watch import eventually
 from tests.plugin.worker.test_threads import Worker
-from tests.plugin.worker.threads_in_states import needs_threads, until
+from tests.plugin.worker.threads_in_states import needs_threads
 
 pytestmark = needs_threads
 
@@ -88,7 +89,7 @@ def test_sleeping_and_receiving_tasks_are_distinguished(scene):
         done = threading.Event()
         scene.submit(lambda: [time.sleep(0.05) for _ in iter(done.is_set, True)])
         scene.submit(lambda: here.recv(1))
-        until(lambda: min(scene.sampled().get("sleep", 0), scene.sampled().get("network", 0)) > SECOND)
+        eventually(lambda: min(scene.sampled().get("sleep", 0), scene.sampled().get("network", 0)) > SECOND)
         done.set()
         there.send(b"x")
     assert scene.sampler.off is None
@@ -109,7 +110,7 @@ def test_tasks_that_spin_wait_for_the_gil_at_their_line(scene):
     scene.sampler.open_window("w")
     for _ in range(4):
         scene.submit(spin)
-    until(lambda: scene.sampled().get("gil", 0) > 2 * SECOND)
+    eventually(lambda: scene.sampled().get("gil", 0) > 2 * SECOND)
     done.set()
     closed = scene.sampler.close_window("w")
     row = scene.sampled()
@@ -142,25 +143,25 @@ def test_a_block_of_the_event_loop_before_the_first_task_is_seen_while_a_window_
     scene.worker.periodic_callbacks = {"tick": SimpleNamespace(callback_time=20.0)}
     scene.worker._last_tick = now - 5.0  # the loop, which is this thread, has stood still since then
     scene.sampler.start()
-    until(lambda: scene.threads.wake is not None)
+    eventually(lambda: scene.threads.wake is not None)
     scene.sampler.open_window("w")
-    until(lambda: scene.sampler._windows and scene.sampler._look.stacks_wanted and scene.threads.wake is not None)
+    eventually(lambda: scene.sampler._windows and scene.sampler._look.stacks_wanted and scene.threads.wake is not None)
     time.sleep(0.3)
     scene.worker._last_tick = now
-    until(lambda: any(table == "loop_blocks" for table, _, _ in list(scene.sampler._samples)))
+    eventually(lambda: any(table == "loop_blocks" for table, _, _ in list(scene.sampler._samples)))
     (block,) = scene.sampler.close_window("w").loop_blocks
     assert block.ns == pytest.approx(5 * SECOND, rel=0.01)
 
 
 def test_the_sampler_sleeps_while_nothing_runs_and_a_task_wakes_it(scene):
     scene.sampler.start()
-    until(lambda: scene.threads.wake is not None)
+    eventually(lambda: scene.threads.wake is not None)
     done = threading.Event()
     scene.submit(done.wait)
-    until(lambda: scene.sampled().get("lock", 0) > 0)
+    eventually(lambda: scene.sampled().get("lock", 0) > 0)
     assert scene.threads.wake is None
     done.set()
-    until(lambda: scene.threads.wake is not None)
+    eventually(lambda: scene.threads.wake is not None)
 
 
 def test_a_failure_is_logged_once_and_nothing_is_guessed_after_it(scene, caplog, monkeypatch):
@@ -169,7 +170,7 @@ def test_a_failure_is_logged_once_and_nothing_is_guessed_after_it(scene, caplog,
     with caplog.at_level(logging.ERROR, "dask_efficiency"):
         scene.sampler.start()
         future = scene.submit(done.wait)
-        until(lambda: caplog.records)
+        eventually(lambda: caplog.records)
         done.set()
     assert future.result(60)["op"] == "task-finished"
     scene.sampler.tick_now()
@@ -183,7 +184,7 @@ def test_a_stopped_sampler_leaves_no_thread_and_no_descriptor(scene):
     scene.sampler.start()
     done = threading.Event()
     scene.submit(done.wait)
-    until(lambda: scene.sampled())
+    eventually(lambda: scene.sampled())
     scene.sampler.stop()
     scene.sampler.stop()
     scene.sampler._thread.join(60)
@@ -211,7 +212,7 @@ def test_a_sampler_gives_the_reason_for_not_sampling(scene, monkeypatch, reason)
 
 def test_sampling_ends_with_the_event_loop_of_a_worker_that_was_left_open(scene):
     scene.sampler.start()
-    until(lambda: scene.sampler._look)
+    eventually(lambda: scene.sampler._look)
     scene.loop.close()
     scene.sampler.open_window("w")  # wakes it
     scene.sampler._thread.join(60)

@@ -15,7 +15,8 @@ import pytest
 
 from dask_efficiency.plugin.worker.thread_clocks import ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import WaitStates, find_gil
-from tests.plugin.worker.threads_in_states import in_thread, needs_threads, until
+from tests.plugin.watch import eventually
+from tests.plugin.worker.threads_in_states import in_thread, needs_threads
 
 pytestmark = needs_threads
 
@@ -27,7 +28,7 @@ def states(reader):
 
 def comes_to(reader, states, thread, state):
     with closing(ThreadFiles(reader, thread.native_id)) as files:
-        until(lambda: states.state(files.syscall(), files) == state)
+        eventually(lambda: states.state(files.syscall(), files) == state)
 
 
 def test_a_thread_that_polls_a_socket_waits_for_the_network(reader, states):
@@ -61,7 +62,7 @@ def test_a_named_pipe_is_no_file(reader, states, tmp_path):
     end = os.open(tmp_path / "fifo", os.O_RDWR)
     with in_thread(lambda: os.read(end, 1), lambda: os.write(end, b"x")) as thread:
         with closing(ThreadFiles(reader, thread.native_id)) as files:
-            until(lambda: files.syscall().strip() not in (b"", b"running"))
+            eventually(lambda: files.syscall().strip() not in (b"", b"running"))
             if not files.wait_channel():
                 pytest.skip("this kernel does not say where threads wait")
         comes_to(reader, states, thread, "child-process")
@@ -72,7 +73,7 @@ def test_clocks_of_a_sleeping_thread_stand_still(reader):
     stop = threading.Event()
     with in_thread(stop.wait, stop.set) as thread:
         files = ThreadFiles(reader, thread.native_id)
-        until(lambda: files.syscall().strip() not in (b"", b"running"))
+        eventually(lambda: files.syscall().strip() not in (b"", b"running"))
         before = files.clocks()
         time.sleep(0.01)
         assert files.clocks() == before
@@ -85,7 +86,7 @@ def test_files_of_a_thread_that_ended_are_empty(reader):
     with in_thread(stop.wait, stop.set) as thread:
         files = ThreadFiles(reader, thread.native_id)
         assert files.clocks() is not None
-    until(lambda: files.clocks() is None)
+    eventually(lambda: files.clocks() is None)
     assert files.syscall() == files.wait_channel().encode() == b""
     assert cpu_clock(thread.native_id) == 0
     files.close()

@@ -28,7 +28,7 @@ from dask_efficiency.accounts.worker.reservations import SlotReservation
 from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker import threads as module
 from dask_efficiency.plugin.worker.threads import TaskThreads
-from tests.plugin.tasks import spin
+from tests.plugin.tasks import burn, spin
 from tests.plugin.watch import near
 
 MILLISECOND = 1_000_000
@@ -82,18 +82,11 @@ def threads(worker: Worker) -> TaskThreads:
     return worker.threads
 
 
-def burn(milliseconds: int) -> None:
-    """Use CPU, by this thread's own clock."""
-    until = time.thread_time_ns() + milliseconds * MILLISECOND
-    while time.thread_time_ns() < until:
-        pass
-
-
 def test_cpu_and_wall_time_of_a_task_are_found_by_its_key(worker):
     with ThreadPoolExecutor(1) as pool:
         ident = pool.submit(threading.get_ident).result()
         before = time.monotonic_ns()
-        assert pool.submit(worker.run, lambda: burn(50), "key").result()["op"] == "task-finished"
+        assert pool.submit(worker.run, lambda: burn(0.05), "key").result()["op"] == "task-finished"
         after = time.monotonic_ns()
     start, stop, cpu, thread, native_id = worker.threads.done["key"]
     assert before <= start <= stop <= after
@@ -309,7 +302,7 @@ PROGRAMS = {
     "the CPU of a live task is read from outside": """
         ready, done = threading.Event(), threading.Event()
         def work():
-            burn(100); ready.set(); done.wait()
+            burn(0.1); ready.set(); done.wait()
         with ThreadPoolExecutor(2) as pool:
             pool.submit(worker.run, work, "x")
             ready.wait()
@@ -323,7 +316,7 @@ PROGRAMS = {
         for _ in range(20):
             pool = ThreadPoolExecutor(4)
             for i in range(8):
-                pool.submit(worker.run, lambda: burn(1), i)
+                pool.submit(worker.run, lambda: burn(0.001), i)
             live()
             pool.shutdown()          # its threads are dead now
             live()
@@ -349,7 +342,8 @@ def test_reading_the_clocks_of_other_threads_does_not_crash_the_process(program)
     start = """
         import threading, time
         from concurrent.futures import ThreadPoolExecutor
-        from tests.plugin.worker.test_threads import Worker, burn
+        from tests.plugin.tasks import burn
+        from tests.plugin.worker.test_threads import Worker
 
         worker = Worker()
         worker.threads.attach()

@@ -13,7 +13,8 @@ import pytest
 
 from dask_efficiency.plugin.worker import wait_states
 from dask_efficiency.plugin.worker.wait_states import CALLS, PythonLocks, WaitStates, find_gil
-from tests.plugin.worker.threads_in_states import needs_threads, until
+from tests.plugin.watch import eventually
+from tests.plugin.worker.threads_in_states import needs_threads
 
 LINKS = {0: "pipe:[1]", 3: "socket:[12]", 4: "pipe:[13]", 5: "/data/x.parquet", 6: "anon_inode:[eventfd]"}
 LINKS |= {7: "anon_inode:[pidfd]", 8: "anon_inode:[timerfd]", 9: "/dev/pts/0", 10: "/tmp/fifo"}
@@ -183,7 +184,7 @@ def test_waits_at_locks_of_python_and_their_makings_are_known_by_their_lines(cal
     thread = threading.Thread(target=call)
     thread.start()
     try:
-        until(lambda: locks.hold_up(sys._current_frames().get(thread.ident or 0)))
+        eventually(lambda: locks.hold_up(sys._current_frames().get(thread.ident or 0)))
     finally:
         release()
         thread.join()

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from distributed import Scheduler, Worker
 
 from dask_efficiency.plugin.worker.thread_clocks import ThreadClocks
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
-from tests.plugin.worker.threads_in_states import in_thread, needs_threads, until
+from tests.plugin.tasks import burn
+from tests.plugin.watch import eventually
+from tests.plugin.worker.threads_in_states import in_thread, needs_threads
 
 pytestmark = needs_threads
 
@@ -20,13 +21,6 @@ def threads(reader):
     threads = WatchedThreads(reader, {})
     yield threads
     threads.close()
-
-
-def spin(milliseconds):
-    """Use CPU, by this thread's own clock."""
-    stop = time.thread_time_ns() + milliseconds * MILLISECOND
-    while time.thread_time_ns() < stop:
-        pass
 
 
 def test_time_is_cpu_waiting_for_a_core_and_the_rest():
@@ -46,7 +40,7 @@ def test_a_thread_is_found_and_lost(threads):
         watched = found[0]
         assert watched.files.native_id == thread.native_id
         assert threads.task_thread(thread.ident, 6)[0] is watched
-    until(lambda: not thread.is_alive())
+    eventually(lambda: not thread.is_alive())
     threads.look()
     assert threads.task_thread(thread.ident, 7) is None
     assert watched.files.clocks() is None
@@ -79,7 +73,7 @@ def test_cpu_of_threads_of_dask_is_no_librarys(reader, monkeypatch):
             done, stop = threading.Event(), threading.Event()
 
             def work(done=done, stop=stop):
-                spin(200)
+                burn(0.2)
                 done.set()
                 stop.wait()
 
