@@ -7,14 +7,13 @@ part that fails is logged once and called no more; the meter goes on, and report
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from weakref import ref
+
+from distributed.scheduler import WorkerState
 
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.wings import ANSWERED_BY, OFFERED, offered
-
-if TYPE_CHECKING:
-    from distributed.scheduler import WorkerState
 
 
 class Part:

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pickle import dumps
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from distributed.core import AsyncTaskGroup
+from distributed.scheduler import WorkerState
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
@@ -36,11 +39,6 @@ from dask_efficiency.plugin.scheduler.registration import OpenWindow, Registrati
 from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.show.log import logger
-
-if TYPE_CHECKING:
-    from distributed.core import AsyncTaskGroup
-    from distributed.scheduler import WorkerState
-
 
 #: Heartbeats without a snapshot after which a worker counts as not metered; the first comes up to one after joining.
 MIN_SILENT_HEARTBEATS = 3

@@ -6,25 +6,20 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from distributed.scheduler import heartbeat_interval
+from distributed import Scheduler
+from distributed.scheduler import WorkerState, heartbeat_interval
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import is_stale
 from dask_efficiency.accounts.sensors import HOST_SENSORS, decode_sensors
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
 from dask_efficiency.plugin.names import METRIC, SENSORS
 from dask_efficiency.plugin.scheduler.straggler_watch import POLL_SECONDS
-
-if TYPE_CHECKING:
-    from distributed import Scheduler
-    from distributed.scheduler import WorkerState
-
-    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-
 
 #: Share of a core that polls may take; beyond, each worker's heartbeats are read less often.
 MAX_SHARE = 0.015

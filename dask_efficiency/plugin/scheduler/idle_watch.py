@@ -10,23 +10,20 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from distributed import Scheduler
 from distributed.core import Status
+from distributed.scheduler import TaskState, WorkerState
 from tornado.ioloop import PeriodicCallback
 
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.idle import ClusterState, WorkerSlots
 from dask_efficiency.accounts.cluster.span_shares import Path
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard
-
-if TYPE_CHECKING:
-    from distributed import Scheduler
-    from distributed.scheduler import TaskState, WorkerState
-
-    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-    from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
-    from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 
 #: Milliseconds between two looks at the state, up to a hundred workers: short tasks are seen in several.
 INTERVAL_MS = 50.0

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from time import monotonic_ns as clock
 from types import coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.accounts.cluster import scheduler_loop
@@ -33,9 +34,6 @@ from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.patches import Replacements
 from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, frames_of_others, has_nothing_to_do
-
-if TYPE_CHECKING:
-    from distributed import Scheduler
 
 #: Nanoseconds between two calls of a handler in which plugins are timed, at least: some 50 samples a second.
 LOOK_NS = 20_000_000

@@ -6,9 +6,10 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
@@ -21,9 +22,6 @@ from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterA
 from dask_efficiency.plugin.scheduler.open_windows import OpenWindows
 from dask_efficiency.plugin.scheduler.registration import Registration
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-
-if TYPE_CHECKING:
-    from distributed import Scheduler
 
 #: Milliseconds between two polls for new heartbeats: no hook fires when one arrives.
 POLL_MS = 500

@@ -7,22 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dask.utils import key_split
+from distributed import Scheduler
+from distributed.scheduler import TaskGroup, TaskPrefix, TaskState
 
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
-from dask_efficiency.plugin.scheduler.registration import RepeatCounter
-
-if TYPE_CHECKING:
-    from distributed import Scheduler
-    from distributed.scheduler import TaskGroup, TaskPrefix, TaskState
-
-    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-    from dask_efficiency.accounts.cluster.presence import Presence
-    from dask_efficiency.plugin.scheduler.registration import OpenWindow
+from dask_efficiency.plugin.scheduler.registration import OpenWindow, RepeatCounter
 
 #: Keys whose 64-bit hashes are kept to find repeats: about 35 MB when full.
 MAX_KEYS = 500_000

@@ -14,8 +14,6 @@ from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
-
     from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from distributed import Scheduler
+
+from dask_efficiency.accounts.cluster.idle import Alone
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
+from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.lines import SentGraphs
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-
-if TYPE_CHECKING:
-    from distributed import Scheduler
-
-    from dask_efficiency.accounts.cluster.idle import Alone
-    from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
-    from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
-    from dask_efficiency.accounts.cluster.windows import ClusterWindow
-    from dask_efficiency.plugin.guard import Guard
-    from dask_efficiency.plugin.options import Options
-    from dask_efficiency.plugin.parts import Parts, SchedulerPart
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.parts import Parts, SchedulerPart
 
 #: Prefixes counted separately; later ones count as :data:`~dask_efficiency.accounts.rows.OTHER`. A guess, to
 #: bound memory.

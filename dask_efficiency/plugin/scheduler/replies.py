@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from distributed.protocol import dumps
 
@@ -31,11 +31,9 @@ from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.plugin.scheduler import spans
+from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, spans_of
-
-if TYPE_CHECKING:
-    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
-    from dask_efficiency.plugin.scheduler.registration import OpenWindow
+from dask_efficiency.plugin.scheduler.registration import OpenWindow
 
 #: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000

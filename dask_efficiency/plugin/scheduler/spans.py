@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from distributed import Scheduler
 
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.accounts.cluster.window_accounts import SEPARATOR, OwnPart, Rows, WindowAccounts, divide, rolled_up
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
 from dask_efficiency.plugin.scheduler.outstanding import spans_of
-
-if TYPE_CHECKING:
-    from distributed import Scheduler
-
-    from dask_efficiency.plugin.scheduler.registration import OpenWindow
+from dask_efficiency.plugin.scheduler.registration import OpenWindow
 
 #: Fields that are known only for all clients of a window together.
 _OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from distributed.scheduler import heartbeat_interval
+from distributed import Scheduler
+from distributed.scheduler import WorkerState, heartbeat_interval
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.checks import RefusedPayload
@@ -27,13 +28,8 @@ from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import MissedRates, ReceivedRates, read_task_rates
 from dask_efficiency.straggler.wording import as_finding
 
-if TYPE_CHECKING:
-    from distributed import Scheduler
-    from distributed.scheduler import WorkerState
-
-    #: Heartbeat whose task rates are not read yet, and its arrival.
-    _Unread = tuple[WorkerState, Mapping[str, Any], int]
-
+#: Heartbeat whose task rates are not read yet, and its arrival.
+_Unread = tuple[WorkerState, Mapping[str, Any], int]
 #: Seconds of an interval of comparison; at least two heartbeats.
 INTERVAL_SECONDS = 2.5
 #: Longest time between two polls, seconds; that of the meter's poller.
