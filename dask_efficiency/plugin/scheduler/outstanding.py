@@ -152,8 +152,9 @@ class WorkTracker:
         self._processing: Any = _Processing(scheduler) if counts is None else counts
         #: Prefix with an unassigned task at the last look.
         self._unassigned: TaskPrefix | None = None
-        #: State of the work clock, and of the windows' clock of running tasks.
-        self._working = self._running = False
+        self._working = False
+        #: True while a task that holds a slot is on a worker.
+        self.running = False
         #: True while a task given to a worker changes nothing: others run, and no worker waits for its first.
         self.steady = False
         #: Spans with work outstanding, while windows are open.
@@ -169,11 +170,6 @@ class WorkTracker:
     def graphs(self) -> bool:
         """True while a graph is being taken in."""
         return self._graphs > 0
-
-    @property
-    def running(self) -> bool:
-        """True while a task that holds a slot is on a worker."""
-        return self._running
 
     @property
     def repeats(self) -> RepeatCounter:
@@ -291,7 +287,7 @@ class WorkTracker:
             presence = None if worker is None else self._new.pop(worker.address, None)
             if presence is not None:
                 presence.first_task = time.monotonic_ns()
-        if not self._running or not self._new:
+        if not self.running or not self._new:
             self._look()
 
     def _gone(self, key: Any, finish: str) -> None:
@@ -337,7 +333,7 @@ class WorkTracker:
 
     def _look(self) -> None:
         """Set the clocks of the cluster and of the windows."""
-        self._running = running = bool(self._processing)
+        self.running = running = bool(self._processing)
         self.steady = running and not self._new
         working = running or self._graphs > 0 or self._any_unassigned()
         if working is not self._working:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -234,19 +234,19 @@ class StragglerReporter:
         if not callable(action):
             return
 
-        @contextmanager
-        def logged() -> Iterator[None]:
-            try:
-                yield
-            except Exception:
-                logger.exception("on_straggler failed for %r", finding.worker or finding.host)
+        failed = partial(logger.exception, "on_straggler failed for %r", finding.worker or finding.host)
 
         async def act(result: Any) -> None:
-            with logged():
+            try:
                 await result
+            except Exception:
+                failed()
 
-        with logged():
+        try:
             result = action(self._scheduler, finding)
+        except Exception:
+            failed()
+        else:
             if inspect.isawaitable(result):
                 self._scheduler._ongoing_background_tasks.call_soon(act, result)
 

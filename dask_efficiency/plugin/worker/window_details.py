@@ -9,7 +9,7 @@ from dask_efficiency.accounts.checks import MAX_NANOSECONDS
 from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Holdup, StackTable
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
-from dask_efficiency.accounts.rows import OTHER
+from dask_efficiency.accounts.rows import OTHER, growth
 from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, TaskSizes, key_name
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin.guard import Guard
@@ -69,8 +69,7 @@ class MeteredWindows:
         if window not in self._windows:
             return {}
         then, peaks = self._windows.pop(window)
-        gained = {metered: value - then.get(metered, 0) for metered, value in self.totals().items()}
-        return {metered: value for metered, value in (gained | peaks).items() if value > 0}
+        return growth(self.totals(), then) | {metered: level for metered, level in peaks.items() if level > 0}
 
 
 #: Longest holds, and blocks, that are kept of each window; reports show a few.
@@ -174,27 +173,22 @@ class SizesByWindow:
         #: and a window has its own rows and all later ones.
         self._windows: dict[str, _Rows] = {}
         consequence = "dask_efficiency no longer compares the tasks of this worker"
-        self._guard = Guard("the sizes of tasks", consequence, self._windows.clear)
+        self.guard = Guard("the sizes of tasks", consequence, self._windows.clear)
 
     @property
     def open(self) -> bool:
         """True while any window is open; else nothing is kept."""
         return bool(self._windows)
 
-    @property
-    def off(self) -> str | None:
-        """Reason why nothing is kept any more; None while it works."""
-        return self._guard.off
-
     def open_window(self, window: str) -> None:
         """Begin a window, or begin it anew."""
-        if self.off is None:
+        if self.guard.off is None:
             self._take(window)
             begin_window(self._windows, window, {})
 
     def close_window(self, window: str) -> dict[str, TaskSizes]:
         """End a window and return the sizes of its tasks by prefix; empty if no such window is open."""
-        found: dict[str, TaskSizes] | None = self._guard(self._close, window)
+        found: dict[str, TaskSizes] | None = self.guard(self._close, window)
         return found or {}
 
     def _close(self, window: str) -> dict[str, TaskSizes]:
@@ -205,7 +199,7 @@ class SizesByWindow:
 
     def add(self, tasks: Sequence[SizedTask]) -> None:
         """Count tasks that have succeeded; only while a window is open."""
-        self._guard(self._add, tasks)
+        self.guard(self._add, tasks)
 
     def _add(self, tasks: Sequence[SizedTask]) -> None:
         rows = next(reversed(self._windows.values()))

@@ -165,7 +165,7 @@ def test_windows_that_open_and_close_in_any_order_have_their_tasks(sizes):
             ms = [chance.randrange(10_000) for _ in range(chance.randrange(60))]
             ended += ms
             sizes.add([task(f"k{n}", 0, n / 1000, n) for n in ms])
-    assert sizes.off is None
+    assert sizes.guard.off is None
 
 
 def test_a_window_that_is_opened_again_begins_anew_and_of_too_many_the_oldest_goes(sizes):
@@ -216,7 +216,7 @@ def test_long_keys_are_cut_and_odd_sizes_do_no_harm(sizes):
     found = skew(sizes)["join"]
     assert found.largest_key == "x" * MAX_NAME_LENGTH
     assert found.longest_key == "('y', 1.5, b'z')"
-    assert sizes.off is None
+    assert sizes.guard.off is None
 
 
 class Odd:
@@ -229,7 +229,7 @@ def test_after_a_failure_which_is_logged_once_nothing_is_kept_any_more(sizes, ca
     sizes.add([task(Odd(), 0, 1)])
     with caplog.at_level(logging.ERROR):
         assert sizes.close_window("w") == {}
-        assert sizes.off == "the sizes of tasks failed: RecursionError: too deep"
+        assert sizes.guard.off == "the sizes of tasks failed: RecursionError: too deep"
         sizes.open_window("v")
     assert not sizes.open
     assert sizes.close_window("v") == {}
@@ -239,4 +239,4 @@ def test_after_a_failure_which_is_logged_once_nothing_is_kept_any_more(sizes, ca
     failing.add([("not", "a task")])
     assert not failing.open
     assert failing.close_window("w") == {}
-    assert failing.off is not None
+    assert failing.guard.off is not None
