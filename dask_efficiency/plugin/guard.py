@@ -16,9 +16,7 @@ class Guard:
     """Calls the code of a part until it fails: that is logged with its consequence, and ends in a call of ``then``."""
 
     def __init__(self, part: str, consequence: str, then: Callable[[], object] = lambda: None) -> None:
-        self._part = part
-        self._consequence = consequence
-        self._then = then
+        self._part, self._consequence, self._then = part, consequence, then
         #: Reason why nothing is called any more; None until a failure.
         self.off: str | None = None
         self._closed = False

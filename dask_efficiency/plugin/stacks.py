@@ -151,9 +151,7 @@ class LoopBlocks:
     """
 
     def __init__(self, server: Any, stack: Callable[[], Stack | None], blocked: Callable[[Holdup], object]) -> None:
-        self._server = server
-        self._stack = stack
-        self._blocked = blocked
+        self._server, self._stack, self._blocked = server, stack, blocked
         self._seen: Counter[Stack] = Counter()
         self._since: float | None = None
         callback = getattr(server, "periodic_callbacks", {}).get("tick")

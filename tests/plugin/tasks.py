@@ -235,8 +235,7 @@ class SlowToSend:
     """A value that takes a while to serialise."""
 
     def __init__(self, seconds: float, diary: Diary) -> None:
-        self.seconds = seconds
-        self.diary = diary
+        self.seconds, self.diary = seconds, diary
 
     def __reduce__(self) -> tuple[Any, ...]:
         watch = Stopwatch()

@@ -105,8 +105,7 @@ class ClusterAccounts:
     """Accounts of one registration, from its first worker to its end, whose parts hear of workers and heartbeats."""
 
     def __init__(self, meter: Registration, workers: WorkerHalves) -> None:
-        self._meter = meter
-        self._workers = workers
+        self._meter, self._workers = meter, workers
         self.scheduler = scheduler = meter.scheduler
         self.session = meter.session
         self._windows = windows = meter.windows

@@ -100,8 +100,7 @@ class HeartbeatArrivals:
     """Finds heartbeats that have arrived, are due to be read, or were skipped."""
 
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger) -> None:
-        self._scheduler = scheduler
-        self._cluster = cluster
+        self._scheduler, self._cluster = scheduler, cluster
         #: By address: the last payload that was read or skipped. At first the payload of a former registration, which
         #: is not of these accounts.
         self._last = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}

@@ -62,9 +62,7 @@ class IdleWatch:
     def __init__(self, scheduler: Scheduler, work: WorkTracker, cluster: ClusterLedger, loop: LoopMeter) -> None:
         self.weights = cluster.idle
         self.cost_seconds = 0.0
-        self._scheduler = scheduler
-        self._work = work
-        self._cluster = cluster
+        self._scheduler, self._work, self._cluster = scheduler, work, cluster
         self._loop_meter = loop
         self.guard = Guard("the watch for idle slots", "dask_efficiency cannot tell why slots are idle", self.stop)
         self._poller = PeriodicCallback(lambda: self.guard(self._tick), INTERVAL_MS, jitter=JITTER)

@@ -72,8 +72,7 @@ class LoopMeter:
     """Times the calls of a scheduler's event loop. ``has_work`` is called in a thread: True if work is outstanding."""
 
     def __init__(self, scheduler: Scheduler, has_work: Callable[[], bool]) -> None:
-        self._scheduler = scheduler
-        self._has_work = has_work
+        self._scheduler, self._has_work = scheduler, has_work
         part = "the meter of the scheduler's event loop"
         self.guard = Guard(part, "dask_efficiency does not time handlers", self.stop)
         self._rows: dict[LoopFunction, _Row] = {}

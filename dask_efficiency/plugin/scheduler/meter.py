@@ -45,8 +45,7 @@ class ClusterMeter(Registration):
     """
 
     def __init__(self, scheduler: Scheduler, options: Options, *, former: ClusterMeter | None = None) -> None:
-        self.scheduler = scheduler
-        self.options = options
+        self.scheduler, self.options = scheduler, options
         self.session = uuid.uuid4().hex
         self.plugin: SchedulerPlugin | None = None
         self.closed = False

@@ -36,9 +36,7 @@ class OpenWindows:
     """Opens and closes windows of a meter on all workers at once."""
 
     def __init__(self, meter: Registration, accounts: ClusterAccounts, workers: WorkerHalves) -> None:
-        self._meter = meter
-        self._accounts = accounts
-        self._workers = workers
+        self._meter, self._accounts, self._workers = meter, accounts, workers
         self._open = meter.windows
         #: By window: reason why it is not open any more.
         self._ended: dict[str, str] = {}

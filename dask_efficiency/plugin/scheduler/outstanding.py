@@ -129,9 +129,7 @@ class WorkTracker:
     """
 
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, windows: Mapping[str, OpenWindow]) -> None:
-        self._scheduler = scheduler
-        self._cluster = cluster
-        self._windows = windows
+        self._scheduler, self._cluster, self._windows = scheduler, cluster, windows
         self._repeats = RepeatCounter()
         #: Hashes of computed keys; the scheduler may forget the tasks in between.
         self._computed: set[int] = set()

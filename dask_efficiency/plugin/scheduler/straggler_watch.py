@@ -48,9 +48,7 @@ class StragglerReporter:
     """Watches a cluster's workers; ``on_straggler`` gives that option. After a failure the meter goes on without."""
 
     def __init__(self, scheduler: Scheduler, cluster: ClusterLedger, on_straggler: Callable[[], Any]) -> None:
-        self._scheduler = scheduler
-        self._cluster = cluster
-        self._on_straggler = on_straggler
+        self._scheduler, self._cluster, self._on_straggler = scheduler, cluster, on_straggler
         self._watch = StragglerWatch()
         #: Finds outliers by the workers' metrics, where a wing does:
         #: :class:`~dask_efficiency.fleet.scheduler.outlier_watch.OutlierWatch`.

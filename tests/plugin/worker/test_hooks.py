@@ -207,8 +207,7 @@ class Accounts:
     """Accounts of a worker; with ``at_once`` the log is read after each entry."""
 
     def __init__(self, world: World, *, at_once: bool) -> None:
-        self.world = world
-        self.at_once = at_once
+        self.world, self.at_once = world, at_once
         self.threads = Threads()
         self.ledger = Ledger(world.nthreads, at=0)
         self.rated: list[tuple[str, int, int, float]] = []
