@@ -358,7 +358,7 @@ class WorkerMeter:
     def _finalize_rest(self) -> None:
         """Finalize every ended task, with the GPU use that is known."""
         self.hooks.catch_up()
-        self._pending.rest(at=monotonic_ns())
+        self._pending.finalize_waiting(monotonic_ns())
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1

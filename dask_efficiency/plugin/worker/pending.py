@@ -88,10 +88,6 @@ class PendingTasks:
         """Bytes and number of the results of known size so far."""
         return {Metered(RESULTS, "", "", MADE, unit): n for unit, n in zip((BYTES, COUNT), self._made, strict=True)}
 
-    def rest(self, *, at: int) -> None:
-        """Finalize every task, with the GPU use that is known."""
-        self._finalize_waiting(at)
-
     def used_so_far(self) -> dict[object, Used]:
         """Use of the tasks that are not finalized, by reservation."""
         return {waiting.reservation: waiting.used for waiting in self._waiting}
@@ -151,10 +147,10 @@ class PendingTasks:
         if self.sizes.open:
             self.sizes.add([_sized(*one) for one in ended if one.outcome is _SUCCEEDED])
         if self._waiting:
-            self._finalize_waiting(at - LATE_NS)
+            self.finalize_waiting(at - LATE_NS)
 
-    def _finalize_waiting(self, late: int) -> None:
-        """Finalize waiting tasks in order of their ends, as their use becomes known."""
+    def finalize_waiting(self, late: int) -> None:
+        """Finalize waiting tasks in order of their ends, with their GPU use or, if they ended by ``late``, without."""
         while self._waiting:
             (start, stop, cpu, ident, _), reservation, used = self._waiting[0]
             use = self._use(TaskId(ident, start), stop)

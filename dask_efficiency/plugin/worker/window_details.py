@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from dask_efficiency.accounts.checks import MAX_NANOSECONDS
@@ -10,7 +11,7 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.lines import Holdup, StackTable
 from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
 from dask_efficiency.accounts.rows import OTHER, growth
-from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, TaskSizes, key_name
+from dask_efficiency.accounts.skew import MAX_PREFIXES, Most, Sketch, TaskSizes, key_name
 from dask_efficiency.accounts.worker.reservations import MAX_WINDOWS
 from dask_efficiency.plugin.guard import Guard
 
@@ -122,47 +123,33 @@ MAX_BUFFERED = 1_000
 SizedTask = tuple[str, Any, int, int]
 
 
-class _Row:
-    """Tasks of one prefix."""
+class _Quantity:
+    """Values of one quantity of the tasks of a prefix, and the key of the task with the largest."""
 
-    __slots__ = ("largest", "largest_key", "longest", "longest_key", "nbytes", "ns", "sizes")
+    __slots__ = ("key", "most", "sketched", "values")
 
     def __init__(self) -> None:
-        self.sizes = TaskSizes()
-        self.ns: list[int] = []
-        self.nbytes: list[int] = []
-        self.longest = self.largest = -1
-        self.longest_key: Any = None
-        self.largest_key: Any = None
+        self.sketched = Sketch()
+        self.values: list[int] = []
+        self.most = -1
+        self.key: Any = None
 
     def sketch(self) -> None:
-        """Sketch the tasks that are not sketched yet."""
-        self.sizes.ns.add(self.ns)
-        self.sizes.nbytes.add([nbytes for nbytes in self.nbytes if nbytes >= 0])
-        self.ns.clear()
-        self.nbytes.clear()
+        self.sketched.add([value for value in self.values if value >= 0])
+        self.values.clear()
 
-    def merge(self, other: _Row) -> None:
-        """Add the tasks of another row."""
+    def merge(self, other: _Quantity) -> None:
         other.sketch()
-        self.sizes.merge(other.sizes)
-        if other.longest > self.longest:
-            self.longest, self.longest_key = other.longest, other.longest_key
-        if other.largest > self.largest:
-            self.largest, self.largest_key = other.largest, other.largest_key
+        self.sketched.merge(other.sketched)
+        if other.most > self.most:
+            self.most, self.key = other.most, other.key
 
-    def plain(self) -> TaskSizes:
-        """Sizes of all tasks, with the names of the extremes."""
-        self.sketch()
-        found = TaskSizes(self.sizes.ns, self.sizes.nbytes)
-        if self.longest >= 0:
-            found.longest = Most(min(self.longest, MAX_NANOSECONDS), key_name(self.longest_key))
-        if self.largest >= 0:
-            found.largest = Most(int(min(self.largest, MAX_NANOSECONDS)), key_name(self.largest_key))
-        return found
+    def largest(self) -> Most | None:
+        return Most(int(min(self.most, MAX_NANOSECONDS)), key_name(self.key)) if self.most >= 0 else None
 
 
-_Rows = dict[str, _Row]
+#: Durations and result sizes of tasks, by prefix.
+_Rows = dict[str, tuple[_Quantity, _Quantity]]
 
 
 class SizesByWindow:
@@ -195,7 +182,12 @@ class SizesByWindow:
         total: _Rows = {}
         for rows in self._take(window):
             _merge(total, rows)
-        return {prefix: row.plain() for prefix, row in total.items()}
+        for quantity in chain.from_iterable(total.values()):
+            quantity.sketch()
+        return {
+            prefix: TaskSizes(ns.sketched, nbytes.sketched, ns.largest(), nbytes.largest())
+            for prefix, (ns, nbytes) in total.items()
+        }
 
     def add(self, tasks: Sequence[SizedTask]) -> None:
         """Count tasks that have succeeded; only while a window is open."""
@@ -204,17 +196,16 @@ class SizesByWindow:
     def _add(self, tasks: Sequence[SizedTask]) -> None:
         rows = next(reversed(self._windows.values()))
         for prefix, key, ns, nbytes in tasks:
-            row = rows.get(prefix) or _new_row(rows, prefix)
-            row.ns.append(ns)
-            row.nbytes.append(nbytes)
-            if nbytes > row.largest:
-                row.largest = nbytes
-                row.largest_key = key
-            if ns > row.longest:
-                row.longest = ns
-                row.longest_key = key
-            if len(row.ns) >= MAX_BUFFERED:
-                row.sketch()
+            times, sizes = rows.get(prefix) or _new_row(rows, prefix)
+            times.values.append(ns)
+            sizes.values.append(nbytes)
+            if ns > times.most:
+                times.most, times.key = ns, key
+            if nbytes > sizes.most:
+                sizes.most, sizes.key = nbytes, key
+            if len(times.values) >= MAX_BUFFERED:
+                times.sketch()
+                sizes.sketch()
 
     def _take(self, window: str) -> list[_Rows]:
         """End a window and return the rows since its opening; empty if it is not open."""
@@ -229,13 +220,14 @@ class SizesByWindow:
         return found
 
 
-def _new_row(rows: _Rows, prefix: str) -> _Row:
+def _new_row(rows: _Rows, prefix: str) -> tuple[_Quantity, _Quantity]:
     """Row of a prefix; beyond the bound, the row that all others share."""
     if prefix not in rows and len(rows) >= MAX_PREFIXES:
         prefix = OTHER
-    return rows.setdefault(prefix, _Row())
+    return rows.setdefault(prefix, (_Quantity(), _Quantity()))
 
 
 def _merge(total: _Rows, other: _Rows) -> None:
     for prefix, row in other.items():
-        _new_row(total, prefix).merge(row)
+        for own, others in zip(_new_row(total, prefix), row, strict=True):
+            own.merge(others)

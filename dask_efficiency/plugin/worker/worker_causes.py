@@ -85,11 +85,7 @@ class WorkerCauses:
         return self._computed(self._sampler.sums.library_so_far, reservation, waited)
 
     def _computed(self, library: Callable[[Key, int], int], reservation: SlotReservation, waited: int) -> int:
-        try:
-            return library((reservation.span, reservation.prefix), waited)
-        except Exception as error:
-            self._guard.fail(error)
-            return 0
+        return int(self._guard(library, (reservation.span, reservation.prefix), waited) or 0)
 
     def of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
         """Causes of the accounts at this instant; ``parts`` as of :attr:`PendingTasks.overhead`."""

@@ -240,7 +240,7 @@ def test_a_closing_worker_finalizes_every_task_with_the_use_that_is_known(worker
     worker.run("unknown", start=10, stop=30)
     worker.known[known] = GpuUse(kernel=10)
     worker.all(at=30)
-    worker.pending.rest(at=30)
+    worker.pending.finalize_waiting(30)
     assert worker.finalized(30) == {"gpu": 10, "thread-noncpu": 20, "running": 0}
     assert worker.pending.unknown == 1
 
