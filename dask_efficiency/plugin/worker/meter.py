@@ -133,7 +133,7 @@ class WorkerMeter:
         parts = self._parts
         self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in parts))
         self._gpu = WorkerGpu(worker, self.threads)
-        self._causes = WorkerCauses(worker, self.threads, enabled=plugin.waiting)
+        self._causes = WorkerCauses(worker, self.threads)
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._shuffles = ShuffleWatch(worker)

@@ -28,11 +28,10 @@ _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 class WorkerCauses:
     """Splits a worker's ``thread-noncpu``, if it is sampled, and ``overhead`` by cause, until a failure."""
 
-    def __init__(self, worker: Worker, threads: TaskThreads, *, enabled: bool) -> None:
+    def __init__(self, worker: Worker, threads: TaskThreads) -> None:
         self._new_sampler = partial(WaitingSampler, worker, threads)
         self._sampler = self._new_sampler()
-        self._started = self._sampling = False
-        self._enabled = enabled
+        self._started = self._sampling = self._enabled = False
         self._guard = Guard("finding causes", "dask_efficiency no longer finds why this worker's threads wait")
         #: Parts of ``overhead`` by bare cause: finalized, and in the activity view.
         self._overhead: dict[str, int] = {}

@@ -47,7 +47,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Sampler]:
 
 
 def worker_causes(*, enabled: bool = True) -> WorkerCauses:
-    found = WorkerCauses(SimpleNamespace(state=None), SimpleNamespace(), enabled=enabled)  # type: ignore[arg-type]
+    found = WorkerCauses(SimpleNamespace(state=None), SimpleNamespace())  # type: ignore[arg-type]
     found.start(enabled=enabled)
     return found
 

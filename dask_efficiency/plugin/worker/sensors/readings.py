@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from time import monotonic, thread_time_ns
 
 from distributed import Worker
@@ -30,8 +29,8 @@ class WorkerSensors:
     depends on another.
     """
 
-    def __init__(self, worker: Worker, new_host: Callable[[], HostSensors] = HostSensors) -> None:
-        self._worker, self._new_host = worker, new_host
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
         self._host: HostSensors | None = None
         self._enabled = False
         self._turn = threading.Lock()
@@ -73,7 +72,7 @@ class WorkerSensors:
         try:
             with self._turn:
                 if self._host is None:
-                    self._host = self._new_host()
+                    self._host = HostSensors()
                 at = monotonic()
                 self._encoded, self._read_at = encode_sensors(self._host.read(at)), at
         except Exception as error:

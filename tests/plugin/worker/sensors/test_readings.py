@@ -29,7 +29,8 @@ class Bench:
         monkeypatch.setattr(readings, "thread_time_ns", lambda: self.cpu)
         monkeypatch.setattr(readings.threading, "Thread", self.thread)
         worker: Any = SimpleNamespace(address="tcp://w")
-        self.sensors = WorkerSensors(worker, self.new_host)
+        monkeypatch.setattr(readings, "HostSensors", self.new_host)
+        self.sensors = WorkerSensors(worker)
         self.sensors.start(enabled=True)
 
     def thread(self, *, target: Callable[[], None], name: str, daemon: bool) -> Any:
