@@ -48,6 +48,12 @@ _LOOPS = (
 _CALLER, _SERVANT, _LOOP = 1, 2, 4
 
 
+def has_gil() -> bool:
+    """True if this Python has a GIL."""
+    is_enabled = getattr(sys, "_is_gil_enabled", None)
+    return is_enabled is None or bool(is_enabled())
+
+
 @contextmanager
 def no_collection() -> Iterator[None]:
     """Collect no garbage; to be held wherever frames of other threads may be made into objects.

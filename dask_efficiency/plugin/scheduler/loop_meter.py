@@ -13,7 +13,6 @@ import asyncio
 import gc
 import inspect
 import random
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -33,7 +32,7 @@ from dask_efficiency.accounts.lines import Frame, Holdup, Stack
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.patches import Replacements
-from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, frames_of_others, has_nothing_to_do
+from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, frames_of_others, has_gil, has_nothing_to_do
 
 #: Nanoseconds between two calls of a handler in which plugins are timed, at least: some 50 samples a second.
 LOOK_NS = 20_000_000
@@ -91,6 +90,7 @@ class LoopMeter:
         self._squares = self._gc = self._gc_began = 0
         self._with_work = self._waited_with_work = 0
         self._blocks: deque[tuple[int, Holdup]] = deque(maxlen=MAX_BLOCKS)
+        self._stacks = Stacks()
         self._closing = threading.Event()
         self._ident = 0
         self._first = LoopTotals(at=clock(), waited=None)
@@ -247,7 +247,7 @@ class LoopMeter:
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            blocks = LoopBlocks(self._scheduler, self._stack(), lambda block: self._blocks.append((clock(), block)))
+            blocks = LoopBlocks(self._scheduler, self._stack, lambda block: self._blocks.append((clock(), block)))
             at, has_work = clock(), False
             waited = self._waited_until(at)
             # A scheduler may be left open when its event loop is closed.
@@ -265,16 +265,10 @@ class LoopMeter:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self.guard.fail, error)
 
-    def _stack(self) -> Callable[[], Stack | None]:
-        """Make a function for the stack of the loop; None while it is idle, or without a GIL, as frames then change."""
-        stacks = Stacks()
-        has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-        def stack() -> Stack | None:
-            found = stacks.loop(frames_of_others().get(self._ident)) if has_gil else ()
-            return None if not found or has_nothing_to_do(found) else found
-
-        return stack
+    def _stack(self) -> Stack | None:
+        """Stack of the loop; None while it is idle, or without a GIL, as frames then change."""
+        found = self._stacks.loop(frames_of_others().get(self._ident)) if has_gil() else ()
+        return None if not found or has_nothing_to_do(found) else found
 
     def _waited_until(self, at: int) -> int:
         waited, since = self.waited, self._idle_since

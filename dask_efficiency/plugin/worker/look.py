@@ -51,13 +51,8 @@ class _Seen(NamedTuple):
     state: str
 
 
-class _Holder(NamedTuple):
-    """Thread that may have held the GIL."""
-
-    ident: int
-    cpu: int
-    who: str
-    stack: Stack
+#: Thread that may have held the GIL: ident, CPU nanoseconds since the look before, name and stack.
+_Holder = tuple[int, int, str, Stack]
 
 
 class Look:
@@ -377,12 +372,12 @@ class Look:
         used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
         if len(may) < 2 and not handed_over:  # a thread does not wait for itself
             may = set(used)
-        holders = [_Holder(ident, used[ident], *self._who(ident, seen)) for ident in may if used.get(ident)]
-        return [holder for holder in holders if not has_nothing_to_do(holder.stack)]
+        holders = [(ident, used[ident], *self._who(ident, seen)) for ident in may if used.get(ident)]
+        return [holder for holder in holders if not has_nothing_to_do(holder[-1])]
 
     def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
         """Apportion a wait for the GIL among its possible holders, by their CPU."""
-        whole = sum(holder.cpu for holder in holders if holder.ident != waits.ident)
+        whole = sum(cpu for ident, cpu, _, _ in holders if ident != waits.ident)
         for ident, cpu, who, stack in holders:
             part = ns * cpu // whole if whole and ident != waits.ident else 0
             if part > 0:

@@ -22,11 +22,11 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.processors import Throttling, own_processors
-from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
+from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, has_gil
 from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
 from dask_efficiency.plugin.worker.threads import TaskThreads
-from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
+from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
 from dask_efficiency.plugin.worker.window_details import Sample, SampleWindows
 

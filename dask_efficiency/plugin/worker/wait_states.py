@@ -9,13 +9,13 @@ import dis
 import os
 import queue
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from types import CodeType, FrameType
 
+from dask_efficiency.plugin.stacks import has_gil
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
 
 RUNNING = "running"
@@ -190,12 +190,6 @@ _GIL_BYTES = 256
 _FUTEX_CALLS = {b"202", b"98"}
 
 _known: Callable[[int], bool] | None = None
-
-
-def has_gil() -> bool:
-    """True if this Python has a GIL."""
-    is_enabled = getattr(sys, "_is_gil_enabled", None)
-    return is_enabled is None or bool(is_enabled())
 
 
 def find_gil(reader: HeldReader) -> Callable[[int], bool] | None:

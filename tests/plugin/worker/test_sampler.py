@@ -16,8 +16,8 @@ import pytest
 from distributed.metrics import time as upstream_time
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
+from dask_efficiency.plugin.stacks import has_gil
 from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
-from dask_efficiency.plugin.worker.wait_states import has_gil
 from tests.plugin.watch import eventually
 from tests.plugin.worker.test_threads import Worker
 from tests.plugin.worker.threads_in_states import needs_threads
