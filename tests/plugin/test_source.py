@@ -43,7 +43,10 @@ def test_the_innermost_block_that_begins_there_is_shown() -> None:
         with contextlib.nullcontext(), found:
             last = False
     assert block_at(found.place) == ("with contextlib.nullcontext(), found:\n    last = False",)
-    with block() as found, contextlib.nullcontext():
+    with (
+        block() as found,
+        contextlib.nullcontext(),
+    ):
         last = True
     assert block_at(found.place)[0].startswith("with (\n    block() as found,")
     assert block_at(found.place)[0].endswith("last = True")
