@@ -35,12 +35,12 @@ def within(context: Callable[..., AbstractAsyncContextManager[Any]], *args: Any)
 
 
 @asynccontextmanager
-async def metered_cluster(nthreads: int) -> AsyncIterator[tuple[Scheduler, Worker, Client]]:
-    """A scheduler, a worker and a client in this process, with the plugin registered."""
+async def metered_cluster(nthreads: int, kind: type = Worker) -> AsyncIterator[tuple[Scheduler, Any, Client]]:
+    """A scheduler, a worker or nanny, and a client in this process, with the plugin registered."""
     address: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
     async with (
         Scheduler(**address) as scheduler,
-        Worker(scheduler.address, nthreads=nthreads, name="only", **address) as worker,
+        kind(scheduler.address, nthreads=nthreads, name="only", **address) as worker,
         Client(scheduler.address, asynchronous=True) as client,
     ):
         await client.register_plugin(EfficiencyPlugin())

@@ -14,11 +14,12 @@ from typing import Any
 import dask
 import distributed.worker
 import pytest
-from distributed import Client, LocalCluster, Nanny, Scheduler, Worker, wait
+from distributed import Client, LocalCluster, Nanny, Worker, wait
 
 from dask_efficiency import EfficiencyPlugin, NotRegisteredError, efficiency_report, load_report, snapshot, unregister
 from dask_efficiency.report.efficiency_report import LEASED
 from tests.plugin import tasks
+from tests.plugin.loops import metered_cluster
 from tests.plugin.watch import (
     Window,
     addresses,
@@ -308,13 +309,7 @@ def test_leases_that_come_and_go_in_many_threads_at_once_meter_every_report(bare
 @pytest.mark.parametrize("nanny", [False, True])
 def test_workers_with_and_without_a_nanny_on_one_event_loop(nanny):
     async def run() -> tuple[dict[str, float], Any, Window, Any]:
-        kind = Nanny if nanny else Worker
-        async with (
-            Scheduler(port=0, dashboard_address=":0", host="127.0.0.1") as scheduler,
-            kind(scheduler.address, nthreads=2, name="only"),
-            Client(scheduler.address, asynchronous=True) as client,
-        ):
-            await client.register_plugin(EfficiencyPlugin())
+        async with metered_cluster(2, Nanny if nanny else Worker) as (scheduler, _, client):
             opened = time.monotonic()
             async with efficiency_report(client) as report:
                 entered = time.monotonic()

@@ -64,8 +64,13 @@ def worker() -> Any:
 
 
 @pytest.fixture
-def gpu(worker) -> WorkerGpu:
-    return WorkerGpu(worker, TaskThreads(worker))
+def threads(worker) -> TaskThreads:
+    return TaskThreads(worker)
+
+
+@pytest.fixture
+def gpu(worker, threads) -> WorkerGpu:
+    return WorkerGpu(worker, threads)
 
 
 def kernels(gpu: WorkerGpu) -> int:
@@ -106,9 +111,7 @@ def test_accounts_go_on_with_the_next_watch_and_a_stopped_one_can_still_be_asked
 
 
 @pytest.mark.parametrize("asking", ["use", "totals", "catch_up"])
-def test_a_failure_is_logged_once_and_the_last_report_stays(worker, watches, caplog, asking):
-    threads = TaskThreads(worker)
-    gpu = WorkerGpu(worker, threads)
+def test_a_failure_is_logged_once_and_the_last_report_stays(gpu, threads, watches, caplog, asking):
     watch = watches[-1]
     gpu.start("auto")
     threads.windows()
@@ -128,9 +131,7 @@ def test_a_failure_is_logged_once_and_the_last_report_stays(worker, watches, cap
     assert kernels(gpu) == 100
 
 
-def test_windows_end_when_the_meter_is_refused(worker, watches):
-    threads = TaskThreads(worker)
-    gpu = WorkerGpu(worker, threads)
+def test_windows_end_when_the_meter_is_refused(gpu, threads, watches):
     watch = watches[-1]
     gpu.start("auto")
     threads.windows()
