@@ -32,15 +32,7 @@ def tried_blocks(name: str) -> list[Block]:
 
 
 class Page:
-    """The blocks of a page that are still to be run, in a folder.
-
-    Parameters
-    ----------
-    name
-        Of the page.
-    folder
-        Where files are written and commands run.
-    """
+    """Blocks of a page that are still to be run, in a folder where files are written and commands run."""
 
     def __init__(self, name: str, folder: Path, stack: ExitStack) -> None:
         self.folder = folder

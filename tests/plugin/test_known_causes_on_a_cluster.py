@@ -132,12 +132,9 @@ def test_four_threads_on_one_core_wait_for_it(new_cluster):
 
 
 def compute_in_own_threads(seconds: float) -> dict[str, float]:
-    """Computes in threads that Python knows nothing of, one after the other, as libraries do, and waits for each.
+    """Compute in threads that Python does not know, one after the other, as libraries do, and wait for each.
 
-    Returns
-    -------
-    dict
-        Seconds: ``wall``, ``core`` (waiting for one) and CPU of this ``thread`` and of the ``others`` of the process.
+    Gives seconds: ``wall``, ``core`` (waiting for one) and CPU of this ``thread`` and of the ``others`` of the process.
     """
     libc = ctypes.CDLL(None)
     text = ctypes.create_string_buffer(b"x" * 50_000_000)
