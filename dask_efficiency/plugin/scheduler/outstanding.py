@@ -76,11 +76,6 @@ class OutstandingSpans:
             self._groups.setdefault(path, {})[group] = None
         return tuple(paths.values())
 
-    def begins_again(self, ts: TaskState) -> None:
-        """Add the group of a task that had begun or ended."""
-        if self.followed:
-            self.add((ts.group,))
-
     def taken_in(self, groups: Iterable[TaskGroup]) -> None:
         """Note that a graph with tasks of these groups was taken in."""
         self._newest.update(dict.fromkeys(self.add(groups)))
@@ -299,7 +294,7 @@ class WorkTracker:
         """Note that a task without a result is not to be run, or begins again at once."""
         if start == "erred":  # only a client's retry takes a task from this state to running
             self._asked = stimulus_id
-            self.spans.begins_again(ts)
+            self.spans.add((ts.group,))
             self._cut_short.discard(ts.key)
         elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
             self._cut_short.add(ts.key)
@@ -308,7 +303,7 @@ class WorkTracker:
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
         """Mark a task that had been in memory and is to be run once more with its cause."""
         self.catch_up()
-        self.spans.begins_again(ts)
+        self.spans.add((ts.group,))
         if ts.key in self._cut_short:
             self._cut_short.discard(ts.key)
             return

@@ -151,7 +151,7 @@ class FakeTask:
         self.prefix = SimpleNamespace(name=key.partition("-")[0])
         self.nbytes = 28 if state == "memory" else -1
         self.who_wants = {"client"}
-        self.waiters, self.waiting_on = set(), set()
+        self.waiters, self.waiting_on, self.group = set(), set(), None
 
 
 @pytest.fixture
