@@ -220,32 +220,27 @@ class ScalingWatch:
     """Notes when a worker's name first appears in the plan of a cluster manager, if it has one."""
 
     def __init__(self, cluster: Any) -> None:
+        """Begin to look; called on an event loop."""
         self._cluster = cluster
         #: Name to the first instant at which it was seen, monotonic nanoseconds.
         self._asked: dict[str, int] = {}
-        self._before = self._plan() or set()
-        self._callback: PeriodicCallback | None = None
-
-    def start(self) -> None:
-        """Start looking; called on an event loop."""
-        if self._plan() is not None:
-            self._callback = PeriodicCallback(self._look, LOOK_MS)
+        self._before = self._plan()
+        self._callback = PeriodicCallback(self._look, LOOK_MS)
+        if self._before is not None:
             self._callback.start()
 
     def stop(self) -> None:
         """Look once more, then stop."""
-        if self._callback is not None:
-            self._callback.stop()
-            self._callback = None
-            self._look()
+        self._callback.stop()
+        self._look()
 
     def asked_for(self, worker: str) -> int | None:
         """Time of the request for a worker, monotonic nanoseconds; None if unknown."""
         return self._asked.get(worker)
 
     def _look(self) -> None:
-        now = time.monotonic_ns()
-        for name in (self._plan() or set()) - self._before - self._asked.keys():
+        now, plan, before = time.monotonic_ns(), self._plan(), self._before
+        for name in plan - before - self._asked.keys() if plan is not None and before is not None else ():
             if len(self._asked) < MAX_ARRIVALS:
                 self._asked[name] = now
 

@@ -64,11 +64,6 @@ class LostTime:
         losses = (row for loss in self.losses for row in (loss, *self.causes.get(loss.label, ())))
         return (self.useful, *losses, *running, self.total)
 
-    def row_of(self, bucket: str, cause: str = "") -> LostTimeRow:
-        """Row of a bucket, or of one of its causes."""
-        rows = self.causes[bucket] if cause else self.losses
-        return next(row for row in rows if row.label == (cause or bucket))
-
 
 def lost_time(report: EfficiencyReport) -> LostTime:
     """Thread time by cause, rounded together.
@@ -164,8 +159,8 @@ def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _
 def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[LostTimeRow, ...]:
     causes = worth_a_row(report, bucket)
     figures = (column.shared(bucket, list(causes.values())) for column in columns)
-    buckets = [str(bucket)] * len(causes)
-    return tuple(LostTimeRow(*row) for row in zip(causes, *figures, buckets, strict=True))
+    rows = zip(causes, *figures, [str(bucket)] * len(causes), strict=True)
+    return tuple(LostTimeRow(*row) for row in rows)
 
 
 def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> LostTimeRow:

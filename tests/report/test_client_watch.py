@@ -229,7 +229,6 @@ def test_requests_for_a_bounded_number_of_workers_are_remembered(clock):
 
     async def scale_up() -> ScalingWatch:
         watch = ScalingWatch(cluster)
-        watch.start()
         cluster.plan = {"here before", *range(1_001)}
         watch.stop()
         return watch

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket, cause_name
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.lines import Frame, place_of
 from dask_efficiency.report.culprits import find_culprits, holder_text, place_text
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.stacks import NO_PREFIX, reason, sampled_stacks
+from dask_efficiency.report.stacks import NO_PREFIX, sampled_stacks
 from dask_efficiency.report.values import Culprit, LongHold, ProfileRow
 from dask_efficiency.show.document import (
     SCREEN,
@@ -81,7 +81,7 @@ def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> 
 
 def _cause_label(culprit: Culprit) -> Label:
     label, known = bucket_label(culprit.bucket), CAUSE_DESCRIPTIONS.get(Bucket(culprit.bucket), {})
-    return replace(label, text=reason(culprit.bucket, culprit.cause), hint=known.get(culprit.cause, label.hint))
+    return replace(label, text=cause_name(culprit.bucket, culprit.cause), hint=known.get(culprit.cause, label.hint))
 
 
 def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
     root = _Node()
     colours: dict[str | Frame, str] = {}
     for row in rows:
-        cause = reason(row.bucket, row.cause)
+        cause = cause_name(row.bucket, row.cause)
         colours[cause] = CAUSE_COLOURS[Bucket.THREAD_NONCPU].get(row.cause) or COLOURS[Bucket(row.bucket)]
         root.ns += row.ns
         node = root
