@@ -13,7 +13,7 @@ from dask_efficiency.show.drawn_buckets import GPU_COLOURS
 from dask_efficiency.show.figures import NAME_LENGTH
 from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, KERNEL, SECOND, by_hand, gpu_totals, with_gpus
-from tests.report.test_fragment import Reader
+from tests.report.test_report_page import Reader
 
 
 def parts(report: EfficiencyReport) -> tuple[Section, ...]:
