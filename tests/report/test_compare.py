@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.report.compare import Difference
-from tests.report.comparison_samples import Side, sides
+from tests.report.comparison_samples import sides
 from tests.report.samples import by_hand, report_of, seconds
 
 whole = st.lists(st.integers(0, 10**18), min_size=1, max_size=5).map(tuple)
@@ -75,15 +75,6 @@ def test_the_causes_add_up_to_lost_time_on_both_sides(before, after):
         for side, report in (("before", before[0]), ("after", after[0])):
             total = sum(getattr(time, side) for time in (found.useful, found.lost, found.running))
             assert total == report.breakdown.total_ns - report.breakdown.ns(Bucket.NO_WORK)
-
-
-@given(sides)
-def test_runs_compared_with_themselves_are_the_same(side: Side) -> None:
-    found = compare(side, side)
-    assert found.is_same
-    assert not found.loses_more(0)
-    assert not any(cause.time.change for cause in found.causes)
-    assert not any(change.is_new or change.is_gone for change in found.by_prefix.values())
 
 
 @given(sides, sides)

@@ -1,6 +1,7 @@
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +141,13 @@ UNITS = {"none", "nanoseconds", "microseconds", "milliseconds", "seconds", "byte
 
 def assert_valid(data: dict[str, Any]) -> None:
     """Check the rules of speedscope's schema for sampled profiles."""
+    assert f"{data['name']}{data['exporter']}".isprintable()
     assert data["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     assert set(data) == {"$schema", "name", "exporter", "activeProfileIndex", "shared", "profiles"}
     assert set(data["shared"]) == {"frames"}
     for frame in data["shared"]["frames"]:
         assert {"name"} <= set(frame) <= {"name", "file", "line", "col"}
-        assert isinstance(frame["name"], str)
+        assert frame["name"].isprintable()
         assert isinstance(frame.get("file", ""), str)
         assert isinstance(frame.get("line", 0), int)
     assert 0 <= data["activeProfileIndex"] < len(data["profiles"])
@@ -189,23 +191,7 @@ def test_any_report_with_stacks_makes_a_valid_file_that_holds_all_of_their_time(
     rows = sampled_stacks(report)
     if not rows:
         return
-    data = speedscope(report)
+    data = speedscope(replace(report, name="\x1b]0;title\x07", environment={"dask-efficiency": HOSTILE_NAMES[2]}))
     assert_valid(data)
     assert sum(each["endValue"] for each in data["profiles"]) == pytest.approx(sum(row.ns for row in rows) / 1e9)
-    json.dumps(data, allow_nan=False)
-
-
-def test_hostile_names_are_harmless_in_the_file(tmp_path: Path) -> None:
-    stack = tuple(Frame(name, f"/x/{name}", 1) for name in HOSTILE_NAMES)
-    report = profiled(
-        profile=(ProfileRow("thread-cpu", "", HOSTILE_NAMES[2], stack, 1),),
-        by_prefix={HOSTILE_NAMES[2]: seconds(thread_cpu=7)},
-        name="\x1b]0;title\x07",
-        environment={"dask-efficiency": HOSTILE_NAMES[2]},
-    )
-    report.to_speedscope(tmp_path / "x.json")
-    text = (tmp_path / "x.json").read_text(encoding="ascii")
-    assert "\x1b" not in text
-    data = json.loads(text)
-    assert_valid(data)
-    assert all(frame["name"].isprintable() for frame in data["shared"]["frames"])
+    json.dumps(data, allow_nan=False).encode("ascii")
