@@ -35,7 +35,6 @@ class ComparisonRow:
     percent_before: str
     percent_after: str
     money_change: str
-    #: Bucket of a cause.
     bucket: str = ""
     time: Difference[int] = field(default=Difference((0,), (0,)), compare=False)
 
@@ -54,9 +53,8 @@ class ComparisonTable:
     """
 
     thread_scale: Scale
-    #: None if a side does not know how long its runs took.
+    #: None unless all runs know their runtime, or a price.
     wall_scale: Scale | None
-    #: None unless every run carries a price.
     money_scale: Scale | None
     causes: tuple[ComparisonRow, ...]
     #: Rows of causes by bucket, if all runs know them.

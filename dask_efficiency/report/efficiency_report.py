@@ -181,7 +181,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._ready(), name)
+        return getattr(self.report, name)
 
     def __repr__(self) -> str:
         if self._report is None:
@@ -200,7 +200,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     @property
     def report(self) -> EfficiencyReport:
         """The report itself, a value that outlives the client."""
-        return self._ready()
+        if self._report is None:
+            raise RuntimeError(self._why_not)
+        return self._report
 
     @property
     def profile(self) -> Any:
@@ -224,13 +226,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     @property
     def trace(self) -> RunTrace | None:
         """Record of the block, task by task; None without ``trace=True``."""
-        self._ready()
+        self.report  # noqa: B018  # raises before the end of the block
         return self._trace
-
-    def _ready(self) -> EfficiencyReport:
-        if self._report is None:
-            raise RuntimeError(self._why_not)
-        return self._report
 
     # -- the window --------------------------------------------------------------------------
 
@@ -332,7 +329,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _save(self) -> None:
         if self._filename is not None:
-            report, is_page = self._ready(), self._filename.lower().endswith((".html", ".htm"))
+            report, is_page = self.report, self._filename.lower().endswith((".html", ".htm"))
             (report.to_html if is_page else report.save)(self._filename, **self._storage_options)
 
     def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:

@@ -75,7 +75,6 @@ class GpuSummary:
     cost: int
     #: Tasks recorded before their use of a GPU was known.
     unknown_tasks: int
-    #: Workers by kind and description of their meter.
     meters: Mapping[tuple[str, str], tuple[str, ...]]
     #: Workers that are not measured, or no longer, by reason.
     refused: Mapping[str, tuple[str, ...]]

@@ -27,7 +27,6 @@ class LostTimeRow:
     wall: str
     percent: str
     money: str
-    #: Bucket of a cause.
     bucket: str = ""
 
     @property
@@ -41,9 +40,8 @@ class LostTime:
     """Table of lost time; rows add up to ``total`` in every column, and causes to their bucket."""
 
     thread_scale: Scale
-    #: None if the runtime is unknown.
+    #: None if the runtime, or a price, is unknown.
     wall_scale: Scale | None
-    #: None without a price.
     money_scale: Scale | None
     useful: LostTimeRow
     losses: tuple[LostTimeRow, ...]
@@ -54,7 +52,6 @@ class LostTime:
     total: LostTimeRow
     #: Thread time of useful and lost rows together.
     finalized: str
-    #: Useful and lost time by bucket, for a bar or a pie.
     parts: tuple[BucketShare, ...]
 
     @property

@@ -306,10 +306,9 @@ def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Repeated results by prefix, those with most repeated tasks first."""
-    heading = "Computed again"
     ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))
     if not ranked:
-        return Section(heading)
+        return section("")
     times = max(repeat.times for repeat in report.repeats.values())
     tasks = format_count(sum(repeat.tasks for repeat in report.repeats.values()), "task")
     text = f"results were computed up to {times} times, on request ({tasks} more): "
@@ -320,4 +319,4 @@ def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         (name_of(name) or "(no prefix)", str(report.repeats[name].tasks), f"{report.repeats[name].times} times")
         for name in ranked[:TOP_GROUPS]
     )
-    return section(heading, *lines, Table(("prefix", "tasks", "computed up to"), rows))
+    return section("Computed again", *lines, Table(("prefix", "tasks", "computed up to"), rows))
