@@ -8,7 +8,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -34,19 +33,17 @@ def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int)
 
     The intervals, in nanoseconds of one clock, may overlap; they are cut to the window.
     """
-    edges = sorted({start, stop, *(min(max(t, start), stop) for pairs in intervals.values() for p in pairs for t in p)})
-    merged = {phase: _merge(intervals.get(phase, ())) for phase in _PRECEDENCE}
-    at = dict.fromkeys(_PRECEDENCE, 0)
-    spent = dict.fromkeys(PHASES, 0)
-    for left, right in pairwise(edges):
-        for phase in _PRECEDENCE:
-            pairs = merged[phase]
-            while at[phase] < len(pairs) and pairs[at[phase]][1] <= left:
-                at[phase] += 1
-            if at[phase] < len(pairs) and pairs[at[phase]][0] <= left:
-                spent[phase] += right - left
-                break
-    return {phase: ns / 1e9 for phase, ns in spent.items()}
+    spent: dict[str, int] = {}
+    covered: list[Interval] = []
+    for phase in _PRECEDENCE:
+        cut = ((max(since, start), min(until, stop)) for since, until in intervals.get(phase, ()))
+        before, covered = covered, _merge((*covered, *cut))
+        spent[phase] = _length(covered) - _length(before)
+    return {phase: spent[phase] / 1e9 for phase in PHASES}
+
+
+def _length(pairs: Iterable[Interval]) -> int:
+    return sum(stop - start for start, stop in pairs)
 
 
 def uploads_until_taken_in(sent: Iterable[Interval], taken_in: list[Interval]) -> list[Interval]:
@@ -56,8 +53,9 @@ def uploads_until_taken_in(sent: Iterable[Interval], taken_in: list[Interval]) -
 
 
 def _merge(pairs: Iterable[Interval]) -> list[Interval]:
+    """Union of intervals, in order."""
     merged: list[Interval] = []
-    for start, stop in sorted(pairs):
+    for start, stop in sorted(pair for pair in pairs if pair[0] < pair[1]):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
         else:
