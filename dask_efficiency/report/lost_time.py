@@ -37,29 +37,18 @@ class LostTimeRow:
 
 @dataclass(frozen=True, slots=True)
 class LostTime:
-    """Table of lost time; rows add up to ``total`` in every column, and causes to their bucket."""
+    """Table of lost time; causes add up to the bucket above them, and all other rows to the last one, ``total``."""
 
     thread_scale: Scale
     #: None if the runtime, or a price, is unknown.
     wall_scale: Scale | None
     money_scale: Scale | None
-    useful: LostTimeRow
-    losses: tuple[LostTimeRow, ...]
-    #: Rows of known causes by bucket.
-    causes: Mapping[str, tuple[LostTimeRow, ...]]
-    #: None if nothing was running.
-    running: LostTimeRow | None
-    total: LostTimeRow
+    #: ``useful``, the losses, each with its known causes below, ``running`` if anything was, and ``total``.
+    rows: tuple[LostTimeRow, ...]
     #: Thread time of useful and lost rows together.
     finalized: str
+    #: Useful and lost time by bucket.
     parts: tuple[BucketShare, ...]
-
-    @property
-    def rows(self) -> tuple[LostTimeRow, ...]:
-        """All rows in display order."""
-        running = () if self.running is None else (self.running,)
-        losses = (row for loss in self.losses for row in (loss, *self.causes.get(loss.label, ())))
-        return (self.useful, *losses, *running, self.total)
 
 
 def lost_time(report: EfficiencyReport) -> LostTime:
@@ -81,19 +70,14 @@ def lost_time(report: EfficiencyReport) -> LostTime:
         _column(finalized, Scale("%", "per cent", 0.01, 1), 1.0),
         _column(parts, priced, price or 0.0),
     )
-    lost = [bucket for bucket in finalized if bucket not in GOOD]
-    return LostTime(
-        thread_scale=thread_scale,
-        wall_scale=wall_scale,
-        money_scale=priced,
-        useful=_row("useful", columns, [bucket for bucket in GOOD if bucket in parts]),
-        losses=tuple(_row(bucket, columns, [bucket]) for bucket in lost),
-        causes={bucket: rows for bucket in lost if (rows := _cause_rows(report, bucket, columns))},
-        running=_row(Bucket.RUNNING, columns, [Bucket.RUNNING]) if Bucket.RUNNING in parts else None,
-        total=_row("total", columns, list(parts)),
-        finalized=columns[0].text(list(finalized)),
-        parts=finalized_parts(report.breakdown),
-    )
+    rows = [_row("useful", columns, [bucket for bucket in GOOD if bucket in parts])]
+    for bucket in parts:
+        if bucket not in GOOD:
+            rows.append(_row(bucket, columns, [bucket]))
+            rows += _cause_rows(report, bucket, columns) if bucket in finalized else ()
+    rows.append(_row("total", columns, list(parts)))
+    whole, shares = columns[0].text(list(finalized)), finalized_parts(report.breakdown)
+    return LostTime(thread_scale, wall_scale, priced, tuple(rows), whole, shares)
 
 
 def worth_a_row(report: EfficiencyReport, bucket: Bucket) -> dict[str, int]:

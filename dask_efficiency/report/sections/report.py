@@ -162,10 +162,10 @@ def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str]
         if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
             found.append(("ideally", format_seconds(report.ideal_seconds)))
     if figures.parts:
-        useful = figures.useful.thread_time or "0"
+        useful = figures.rows[0].thread_time or "0"
         found.append((f"useful of all thread-{figures.thread_scale.unit}", f"{useful} of {figures.finalized}"))
     if figures.money_scale is not None:
-        found.append(("cost, useful and lost", figures.total.money))
+        found.append(("cost, useful and lost", figures.rows[-1].money))
     return tuple(found)
 
 
@@ -229,7 +229,7 @@ def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Table of lost time by cause."""
     heading = "Lost time"
     found = lost_time(report)
-    if not found.parts and found.running is None:
+    if not found.parts and not report.breakdown[Bucket.RUNNING]:
         return section(heading, Aside(not_counted(report)))
     heads, cells = loss_cells(found)
     labels = (cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label) for row in found.rows)
