@@ -56,21 +56,9 @@ class ComparisonTable:
     #: None unless all runs know their runtime, or a price.
     wall_scale: Scale | None
     money_scale: Scale | None
-    causes: tuple[ComparisonRow, ...]
-    #: Rows of causes by bucket, if all runs know them.
-    parts: Mapping[str, tuple[ComparisonRow, ...]]
+    #: Causes, each with its parts below, ``lost``, ``useful``, ``running`` if anything was, and ``total``.
+    rows: tuple[ComparisonRow, ...]
     lost: ComparisonRow
-    useful: ComparisonRow
-    #: None if nothing was running.
-    running: ComparisonRow | None
-    total: ComparisonRow
-
-    @property
-    def rows(self) -> tuple[ComparisonRow, ...]:
-        """All rows in display order."""
-        running = () if self.running is None else (self.running,)
-        causes = (row for cause in self.causes for row in (cause, *self.parts.get(cause.label, ())))
-        return (*causes, self.lost, self.useful, *running, self.total)
 
     @property
     def sums(self) -> tuple[int, ...]:
@@ -107,8 +95,8 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
         causes[NOT_BY_CAUSE] = _sums(*rest)
     finalized = {**causes, "useful": comparison.useful}
     lines = {**finalized, "running": comparison.running} if comparison.running.occurs else finalized
-    parts = {str(cause.bucket): _parts(cause, _sum(finalized.values())) for cause in comparison.causes}
-    whole = _sum(lines.values())
+    parts = {str(cause.bucket): _parts(cause, sum_of(finalized.values())) for cause in comparison.causes}
+    whole = sum_of(lines.values())
     seconds = [whole.before / 1e9, whole.after / 1e9]
     wall = [comparison.cluster_seconds.before, comparison.cluster_seconds.after]
     price = comparison.price_per_thread_hour
@@ -125,22 +113,14 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
         changes = walls.texts(names)[-1], *shares, cost.texts(names)[-1]
         return ComparisonRow(label, *time.texts(names), spread, *changes, bucket, time_of)
 
-    by_label = {label: row(label, line, [label]) for label, line in lines.items()}
-    return ComparisonTable(
-        thread_scale=scale,
-        wall_scale=walls.scale,
-        money_scale=cost.scale,
-        causes=tuple(by_label[label] for label in causes),
-        parts={
-            bucket: tuple(row(label, line, [f"{bucket}/{label}"], bucket) for label, line in rows.items())
-            for bucket, rows in parts.items()
-            if rows
-        },
-        lost=row("lost", comparison.lost, list(causes)),
-        useful=by_label["useful"],
-        running=by_label.get("running"),
-        total=row("total", whole, list(lines)),
-    )
+    rows = []
+    for cause, of_cause in causes.items():
+        rows.append(row(cause, of_cause, [cause]))
+        rows += [row(label, part, [f"{cause}/{label}"], cause) for label, part in parts.get(cause, {}).items()]
+    lost = row("lost", comparison.lost, list(causes))
+    others = [row(label, time_of, [label]) for label, time_of in lines.items() if label not in causes]
+    rows += [lost, *others, row("total", whole, list(lines))]
+    return ComparisonTable(scale, walls.scale, cost.scale, tuple(rows), lost)
 
 
 def fine_scale(largest_seconds: float) -> Scale:
@@ -158,7 +138,8 @@ def _sums(before: int, after: int) -> Difference[int]:
     return Difference((before,), (after,))
 
 
-def _sum(times: Collection[Difference[int]]) -> Difference[int]:
+def sum_of(times: Collection[Difference[int]]) -> Difference[int]:
+    """Sum of times by the medians of each side."""
     return _sums(sum(time.before for time in times), sum(time.after for time in times))
 
 
@@ -174,8 +155,8 @@ def _parts(cause: CauseChange, whole: Difference[int]) -> _Times:
         return {}
     if len(small) > 1:
         parts = {label: time for label, time in parts.items() if not is_small(time)}
-        parts[f"{len(small)} more"] = _sum(small)
-    known = _sum(parts.values())
+        parts[f"{len(small)} more"] = sum_of(small)
+    known = sum_of(parts.values())
     rest = cause.time.before - known.before, cause.time.after - known.after
     return {**parts, NOT_BY_CAUSE: _sums(*rest)} if any(rest) else parts
 

@@ -39,9 +39,9 @@ def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
     return {**loads(reply["packed"]), **{name: part for name, part in reply.items() if name != "packed"}}
 
 
-def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
-    """Report of a cluster's whole life."""
-    return report_of(payload, name="cluster life", started=float(payload["since"]))
+def life_report(payload: Mapping[str, Any], name: str = "cluster life") -> EfficiencyReport:
+    """Report of the accounts since they began."""
+    return report_of(payload, name=name, started=float(payload["since"]))
 
 
 def report_of(
@@ -218,8 +218,7 @@ def snapshot(client: Client | None = None) -> Any:
 
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """Report of the accounts since they began."""
-    payload = await ask_report(caller, names.LIFE)
-    return report_of(payload, name="snapshot", started=float(payload["since"]))
+    return life_report(await ask_report(caller, names.LIFE), "snapshot")
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
