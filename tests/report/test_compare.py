@@ -51,12 +51,8 @@ def test_the_comparison_worked_out_by_hand() -> None:
     assert (found.lost.before, found.lost.after) == (7_000_000_000, 10_500_000_000)
     assert found.lost.rise == 0.5
     assert found.useful.change == 0
-    assert [(cause.bucket, cause.time.change / 1e9) for cause in found.causes] == [
-        (Bucket.SPILL, 4.5),
-        (Bucket.IDLE, -1.0),
-        (Bucket.THREAD_NONCPU, 0.0),
-        (Bucket.FAILED, 0.0),
-    ]
+    changes = [(str(cause.bucket), cause.time.change / 1e9) for cause in found.causes]
+    assert changes == [("spill", 4.5), ("idle", -1.0), ("thread-noncpu", 0.0), ("failed", 0.0)]
     assert {name: time.change / 1e9 for name, time in found.causes[0].by_prefix.items()} == {"load": 4.5}
     assert found.causes[1].by_prefix == {}
     assert {name: change.lost.change / 1e9 for name, change in found.by_prefix.items()} == {"load": 4.5, "sum": 0.0}

@@ -128,12 +128,9 @@ def test_the_culprits_are_those_worked_out_by_hand() -> None:
 
 
 def test_of_a_report_without_causes_the_prefixes_are_named() -> None:
-    assert [(each.bucket, each.prefix, each.line, each.seconds) for each in find_culprits(by_hand())] == [
-        ("spill", "load", "", 3.0),
-        ("thread-noncpu", "sum", "", 2.0),
-        ("failed", "sum", "", 1.0),
-        ("idle", "", "", 1.0),
-    ]
+    found = [(each.bucket, each.prefix, each.line, each.seconds) for each in find_culprits(by_hand())]
+    assert found[:2] == [("spill", "load", "", 3.0), ("thread-noncpu", "sum", "", 2.0)]
+    assert found[2:] == [("failed", "sum", "", 1.0), ("idle", "", "", 1.0)]
     assert report_of().culprits == ()
 
 

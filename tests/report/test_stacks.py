@@ -165,23 +165,17 @@ def assert_valid(data: dict[str, Any]) -> None:
 def test_there_is_a_profile_for_each_cause_the_longest_first() -> None:
     data = speedscope(profiled(environment={"dask-efficiency": "9.9"}))
     assert_valid(data)
-    assert [(profile["name"], profile["endValue"]) for profile in data["profiles"]] == [
-        ("thread-noncpu/gil", 9.0),
-        ("thread-cpu", 7.0),
-        ("thread-noncpu/file", 3.0),
-        ("library-threads", 2.0),
-        ("thread-noncpu/core", 1.0),
-        ("thread-noncpu/unknown", 1.0),
-    ]
+    times = [(profile["name"].removeprefix("thread-noncpu/"), profile["endValue"]) for profile in data["profiles"]]
+    assert times[:3] == [("gil", 9.0), ("thread-cpu", 7.0), ("file", 3.0)]
+    assert times[3:] == [("library-threads", 2.0), ("core", 1.0), ("unknown", 1.0)]
     assert data["exporter"] == "dask-efficiency 9.9"
     assert data["name"] == "a run"
     # a stack begins with its prefix and ends with the innermost frame
     frames, gil = data["shared"]["frames"], data["profiles"][0]
     stacks = [[frames[index] for index in sample] for sample in gil["samples"]]
-    assert [[frame["name"] for frame in stack] for stack in stacks] == [
-        ["clean", "clean", "StringMethods.upper", "ObjectStringArrayMixin._str_map"],
-        ["clean", "clean", "StringMethods.split"],
-    ]
+    upper, split = (" ".join(frame["name"] for frame in stack) for stack in stacks)
+    assert upper == "clean clean StringMethods.upper ObjectStringArrayMixin._str_map"
+    assert split == "clean clean StringMethods.split"
     assert stacks[0][:2] == [{"name": "clean"}, {"name": "clean", "file": ETL, "line": 88}]
     assert gil["weights"] == [6.0, 3.0]
 
