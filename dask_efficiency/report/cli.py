@@ -280,10 +280,8 @@ def _judgement(source: Input, history: tuple[str, ...], factor: float | None, co
     found: Judgement | RunTrace | pd.DataFrame
     if source.kind is InputKind.SCHEDULER:
         found = connection.ask(source.where, _judge_cluster)
-    elif source.kind is InputKind.REPORT:
-        found = _judge_report(source)
     else:
-        found = run_or_table(source)
+        found = _judge_report(source) if source.kind is InputKind.REPORT else run_or_table(source)
     if not isinstance(found, Judgement):
         healthy = [run_or_table(look_at(file)) for file in history]
         return judge(found, history=healthy, factor=FACTOR if factor is None else factor)

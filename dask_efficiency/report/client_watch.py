@@ -8,7 +8,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -34,19 +33,17 @@ def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int)
 
     The intervals, in nanoseconds of one clock, may overlap; they are cut to the window.
     """
-    edges = sorted({start, stop, *(min(max(t, start), stop) for pairs in intervals.values() for p in pairs for t in p)})
-    merged = {phase: _merge(intervals.get(phase, ())) for phase in _PRECEDENCE}
-    at = dict.fromkeys(_PRECEDENCE, 0)
-    spent = dict.fromkeys(PHASES, 0)
-    for left, right in pairwise(edges):
-        for phase in _PRECEDENCE:
-            pairs = merged[phase]
-            while at[phase] < len(pairs) and pairs[at[phase]][1] <= left:
-                at[phase] += 1
-            if at[phase] < len(pairs) and pairs[at[phase]][0] <= left:
-                spent[phase] += right - left
-                break
-    return {phase: ns / 1e9 for phase, ns in spent.items()}
+    spent: dict[str, int] = {}
+    covered: list[Interval] = []
+    for phase in _PRECEDENCE:
+        cut = ((max(since, start), min(until, stop)) for since, until in intervals.get(phase, ()))
+        before, covered = covered, _merge((*covered, *cut))
+        spent[phase] = _length(covered) - _length(before)
+    return {phase: spent[phase] / 1e9 for phase in PHASES}
+
+
+def _length(pairs: Iterable[Interval]) -> int:
+    return sum(stop - start for start, stop in pairs)
 
 
 def uploads_until_taken_in(sent: Iterable[Interval], taken_in: list[Interval]) -> list[Interval]:
@@ -56,8 +53,9 @@ def uploads_until_taken_in(sent: Iterable[Interval], taken_in: list[Interval]) -
 
 
 def _merge(pairs: Iterable[Interval]) -> list[Interval]:
+    """Union of intervals, in order."""
     merged: list[Interval] = []
-    for start, stop in sorted(pairs):
+    for start, stop in sorted(pair for pair in pairs if pair[0] < pair[1]):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
         else:
@@ -220,32 +218,27 @@ class ScalingWatch:
     """Notes when a worker's name first appears in the plan of a cluster manager, if it has one."""
 
     def __init__(self, cluster: Any) -> None:
+        """Begin to look; called on an event loop."""
         self._cluster = cluster
         #: Name to the first instant at which it was seen, monotonic nanoseconds.
         self._asked: dict[str, int] = {}
-        self._before = self._plan() or set()
-        self._callback: PeriodicCallback | None = None
-
-    def start(self) -> None:
-        """Start looking; called on an event loop."""
-        if self._plan() is not None:
-            self._callback = PeriodicCallback(self._look, LOOK_MS)
+        self._before = self._plan()
+        self._callback = PeriodicCallback(self._look, LOOK_MS)
+        if self._before is not None:
             self._callback.start()
 
     def stop(self) -> None:
         """Look once more, then stop."""
-        if self._callback is not None:
-            self._callback.stop()
-            self._callback = None
-            self._look()
+        self._callback.stop()
+        self._look()
 
     def asked_for(self, worker: str) -> int | None:
         """Time of the request for a worker, monotonic nanoseconds; None if unknown."""
         return self._asked.get(worker)
 
     def _look(self) -> None:
-        now = time.monotonic_ns()
-        for name in (self._plan() or set()) - self._before - self._asked.keys():
+        now, plan, before = time.monotonic_ns(), self._plan(), self._before
+        for name in plan - before - self._asked.keys() if plan is not None and before is not None else ():
             if len(self._asked) < MAX_ARRIVALS:
                 self._asked[name] = now
 

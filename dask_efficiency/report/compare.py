@@ -79,25 +79,21 @@ class Difference(Generic[Number]):
 
 @dataclass(frozen=True, slots=True)
 class CauseChange:
-    """One cause within a bucket, before and after, in nanoseconds of thread time."""
-
-    #: As in :data:`~dask_efficiency.accounts.buckets.CAUSES`.
-    cause: str
-    time: Difference[int]
-    #: Empty if unknown.
-    by_prefix: Mapping[str, Difference[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class BucketChange:
-    """Nanoseconds of thread time lost to one bucket, before and after."""
+    """Nanoseconds of thread time lost to one bucket, or one cause within it, before and after."""
 
     bucket: Bucket
     time: Difference[int]
-    #: Empty for free threads.
+    #: Empty for free threads, or if unknown.
     by_prefix: Mapping[str, Difference[int]]
+    #: As in :data:`~dask_efficiency.accounts.buckets.CAUSES`; empty for a whole bucket.
+    cause: str = ""
     #: Causes, the largest change first; empty unless all runs know them. With one run per side they add up to ``time``.
     parts: tuple[CauseChange, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Bucket, and the cause if there is one: ``"thread-noncpu/gil"``."""
+        return cause_name(self.bucket, self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,33 +231,31 @@ class Comparison(Shown):
         return before, Breakdown({bucket: time.after for bucket, time in times.items()})
 
     @property
-    def causes(self) -> tuple[BucketChange, ...]:
+    def causes(self) -> tuple[CauseChange, ...]:
         """Lost time by bucket, the largest change first.
 
         The changes add up to that of :attr:`lost`; with several runs per side, together with :attr:`not_by_cause`.
         """
-        wholes = [run.breakdown for run in self.runs]
-        found = []
-        for bucket in Bucket:
-            if bucket in _NOT_LOST or not any(bucket in whole for whole in wholes):
-                continue
-            rows = self._held_by_prefix(bucket) if bucket in HELD else {}
-            by_prefix = {name: time for name, time in rows.items() if time.occurs}
-            found.append(BucketChange(bucket, self._of_buckets(bucket), by_prefix, self._parts(bucket)))
+        lost = [bucket for bucket in Bucket if bucket not in _NOT_LOST]
+        found = [self._change(bucket) for bucket in lost if any(bucket in run.breakdown for run in self.runs)]
         return tuple(sorted(found, key=_by_change))
+
+    def _change(self, bucket: Bucket) -> CauseChange:
+        by_prefix = _occurring(self._held_by_prefix(bucket)) if bucket in HELD else {}
+        return CauseChange(bucket, self._of_buckets(bucket), by_prefix, parts=self._parts(bucket))
 
     def _parts(self, bucket: Bucket) -> tuple[CauseChange, ...]:
         if any(run.breakdown.ns(bucket) and not run.causes_ns(bucket) for run in self.runs):
             return ()
-        times = self._by_name(lambda run: run.causes_ns(bucket))
-        known = [(cause, times[cause]) for cause in CAUSES.get(bucket, ()) if cause in times and times[cause].occurs]
-        found = [CauseChange(cause, time, self._prefixes_of(cause_name(bucket, cause))) for cause, time in known]
+        times = _occurring(self._by_name(lambda run: run.causes_ns(bucket)))
+        known = [cause for cause in CAUSES.get(bucket, ()) if cause in times]
+        found = [CauseChange(bucket, times[cause], self._prefixes_of(bucket, cause), cause) for cause in known]
         return tuple(sorted(found, key=_by_change))
 
-    def _prefixes_of(self, cause: str) -> dict[str, Difference[int]]:
-        """Time lost to a cause by prefix; causes named as in :func:`~dask_efficiency.accounts.buckets.cause_name`."""
-        rows = self._by_name(lambda run: {name: row.get(cause, 0) for name, row in run.causes_by_prefix.items()})
-        return {prefix: time for prefix, time in rows.items() if time.occurs}
+    def _prefixes_of(self, bucket: Bucket, cause: str) -> dict[str, Difference[int]]:
+        name = cause_name(bucket, cause)
+        rows = self._by_name(lambda run: {prefix: row.get(name, 0) for prefix, row in run.causes_by_prefix.items()})
+        return _occurring(rows)
 
     @property
     def not_by_cause(self) -> tuple[int, int]:
@@ -434,5 +428,9 @@ def _finite(numbers: Iterable[float]) -> tuple[float, ...]:
     return tuple(filter(math.isfinite, numbers)) or (math.nan,)
 
 
-def _by_change(part: BucketChange | CauseChange) -> tuple[int, int]:
+def _occurring(times: Mapping[str, Difference[int]]) -> dict[str, Difference[int]]:
+    return {name: time for name, time in times.items() if time.occurs}
+
+
+def _by_change(part: CauseChange) -> tuple[int, int]:
     return -abs(part.time.change), -part.time.after

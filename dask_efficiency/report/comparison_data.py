@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.buckets import cause_name
 from dask_efficiency.report.compare import Comparison, Difference
 from dask_efficiency.report.comparison_findings import caveats, find, headline
 from dask_efficiency.report.frames import findings_frame
@@ -38,28 +37,17 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         **{name: _difference(getattr(comparison, name)) for name in FIGURES},
         "factors": _differences(comparison.factors),
         "gpu": _differences(comparison.gpu),
-        "workers": _difference(comparison.workers),
-        "threads": _difference(comparison.threads),
+        **{name: _difference(getattr(comparison, name)) for name in ("workers", "threads")},
         "tasks": _differences(comparison.tasks),
         "moved_bytes": _differences(comparison.moved),
-        "useful_ns": _difference(comparison.useful),
-        "lost_ns": _difference(comparison.lost),
-        "running_ns": _difference(comparison.running),
+        **{f"{name}_ns": _difference(getattr(comparison, name)) for name in ("useful", "lost", "running")},
         "lost_rise": _known(comparison.lost.rise),
         "causes_ns": {str(cause.bucket): _difference(cause.time) for cause in comparison.causes},
-        "parts_ns": {
-            cause_name(cause.bucket, part.cause): _difference(part.time)
-            for cause in comparison.causes
-            for part in cause.parts
-        },
+        "parts_ns": {part.name: _difference(part.time) for cause in comparison.causes for part in cause.parts},
         "not_by_cause_ns": {"before": before, "after": after},
         "prefixes": {
-            name: {
-                "useful_ns": _difference(change.useful),
-                "lost_ns": _difference(change.lost),
-                "is_new": change.is_new,
-                "is_gone": change.is_gone,
-            }
+            name: {f"{kind}_ns": _difference(getattr(change, kind)) for kind in ("useful", "lost")}
+            | {"is_new": change.is_new, "is_gone": change.is_gone}
             for name, change in comparison.by_prefix.items()
         },
         "environment": {

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from dask_efficiency.accounts.buckets import UNKNOWN, Bucket, cause_name
+from dask_efficiency.accounts.buckets import UNKNOWN, Bucket
 from dask_efficiency.report.compare import CauseChange, Comparison, Difference
 from dask_efficiency.report.comparison_table import ComparisonRow, comparison_table, fine_scale
 from dask_efficiency.report.facts import facts_of
@@ -57,26 +57,24 @@ def _seconds_if_finding(wall: Difference[float], runs: Sequence[EfficiencyReport
 def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
     table = comparison_table(comparison)
     rows = {row.name: row for row in table.rows}
-    for cause in comparison.causes:
-        for part in cause.parts or (CauseChange("", cause.time, cause.by_prefix),):
-            time, wall = part.time, _wall(part.time, comparison)
-            runs = sides[wall.change > 0]
-            most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
-            row = rows.get(cause_name(cause.bucket, part.cause))
-            seconds = _seconds_if_finding(wall, runs, most)
-            # Unmeasured time may have been useful: a caveat covers it.
-            if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
-                continue
-            loss = CauseLoss(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
-            # With different threads, thread time may be equal, or have changed the other way.
-            along = not comparison.threads.change and wall.change * time.change > 0
-            changed = replace(
-                loss_finding(runs[-1], facts_of(runs[-1]), loss),
-                where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
-                + (_main_prefix(part) if along else f", {_before_after(wall)} of the wall clock"),
-                evidence={"thread_seconds_before": time.before / 1e9, "thread_seconds_after": time.after / 1e9},
-            )
-            yield seconds, _with_change(changed, wall, seconds)
+    for part in (part for cause in comparison.causes for part in cause.parts or (cause,)):
+        time, wall = part.time, _wall(part.time, comparison)
+        runs = sides[wall.change > 0]
+        most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
+        row, seconds = rows.get(part.name), _seconds_if_finding(wall, runs, most)
+        # Unmeasured time may have been useful: a caveat covers it.
+        if row is None or not seconds or part.bucket is Bucket.UNMEASURED:
+            continue
+        loss = CauseLoss(part.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
+        # With different threads, thread time may be equal, or have changed the other way.
+        along = not comparison.threads.change and wall.change * time.change > 0
+        changed = replace(
+            loss_finding(runs[-1], facts_of(runs[-1]), loss),
+            where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
+            + (_main_prefix(part) if along else f", {_before_after(wall)} of the wall clock"),
+            evidence={"thread_seconds_before": time.before / 1e9, "thread_seconds_after": time.after / 1e9},
+        )
+        yield seconds, _with_change(changed, wall, seconds)
 
 
 def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
@@ -107,13 +105,10 @@ def _with_change(one: Finding, wall: Difference[float], seconds: float) -> Findi
 
 
 def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
-    both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
-    return Difference(
-        *(
-            tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _comparable(run))
-            for runs, times in both
-        )
-    )
+    def wall(runs: Sequence[EfficiencyReport], times: Sequence[int]) -> tuple[float, ...]:
+        return tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _comparable(run))
+
+    return Difference(wall(comparison.before, time.runs_before), wall(comparison.after, time.runs_after))
 
 
 def _before_after(wall: Difference[float]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TypeAlias
 
-from dask_efficiency.report.compare import BucketChange, Comparison, Difference
+from dask_efficiency.report.compare import CauseChange, Comparison, Difference
 from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
 
@@ -34,7 +35,6 @@ class ComparisonRow:
     percent_before: str
     percent_after: str
     money_change: str
-    #: Bucket of a cause.
     bucket: str = ""
     time: Difference[int] = field(default=Difference((0,), (0,)), compare=False)
 
@@ -53,25 +53,12 @@ class ComparisonTable:
     """
 
     thread_scale: Scale
-    #: None if a side does not know how long its runs took.
+    #: None unless all runs know their runtime, or a price.
     wall_scale: Scale | None
-    #: None unless every run carries a price.
     money_scale: Scale | None
-    causes: tuple[ComparisonRow, ...]
-    #: Rows of causes by bucket, if all runs know them.
-    parts: Mapping[str, tuple[ComparisonRow, ...]]
+    #: Causes, each with its parts below, ``lost``, ``useful``, ``running`` if anything was, and ``total``.
+    rows: tuple[ComparisonRow, ...]
     lost: ComparisonRow
-    useful: ComparisonRow
-    #: None if nothing was running.
-    running: ComparisonRow | None
-    total: ComparisonRow
-
-    @property
-    def rows(self) -> tuple[ComparisonRow, ...]:
-        """All rows in display order."""
-        running = () if self.running is None else (self.running,)
-        causes = (row for cause in self.causes for row in (cause, *self.parts.get(cause.label, ())))
-        return (*causes, self.lost, self.useful, *running, self.total)
 
     @property
     def sums(self) -> tuple[int, ...]:
@@ -79,90 +66,61 @@ class ComparisonTable:
         return self.rows.index(self.lost), len(self.rows) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    label: str
-    time: Difference[int]
-    #: Bucket of a part.
-    whole: str = ""
-
-    @property
-    def name(self) -> str:
-        """Unique name."""
-        return f"{self.whole}/{self.label}" if self.whole else self.label
-
-
-def _sums(before: int, after: int) -> Difference[int]:
-    """Difference of sums, which have no spread."""
-    return Difference((before,), (after,))
-
-
-def _sum(lines: Sequence[_Line]) -> Difference[int]:
-    return _sums(sum(line.time.before for line in lines), sum(line.time.after for line in lines))
+#: Thread time by label; of parts, by the label of their bucket and their own.
+_Times: TypeAlias = Mapping[str, Difference[int]]
+_Parts: TypeAlias = Mapping[str, _Times]
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """One kind of figure, in steps of its scale, by name of a line."""
+class _Column:
+    """One kind of figure, in steps of its scale, by name of a row; without a scale it is empty."""
 
-    scale: Scale
+    scale: Scale | None
     before: Mapping[str, int]
     after: Mapping[str, int]
 
     def texts(self, names: Sequence[str]) -> tuple[str, str, str]:
-        """Sums of some lines before and after, and the change."""
-        before, after = (sum(steps[name] for name in names) for steps in (self.before, self.after))
+        """Sums of some rows before and after, and the change; empty if none of them has such a figure."""
+        known = [name for name in names if name in self.before]
+        if self.scale is None or (names and not known):
+            return "", "", ""
+        before, after = (sum(steps[name] for name in known) for steps in (self.before, self.after))
         return self.scale.text(before), self.scale.text(after), signed(self.scale, after - before)
 
 
 def comparison_table(comparison: Comparison) -> ComparisonTable:
     """Thread time by cause, rounded together."""
-    causes = [_Line(cause.bucket, cause.time) for cause in comparison.causes]
+    causes = {str(cause.bucket): cause.time for cause in comparison.causes}
     if any(rest := comparison.not_by_cause):
-        causes.append(_Line(NOT_BY_CAUSE, _sums(*rest)))
-    finalized = [*causes, _Line("useful", comparison.useful)]
-    lines = [*finalized, *([_Line("running", comparison.running)] if comparison.running.occurs else [])]
-    parts = [part for cause in comparison.causes for part in _part_lines(cause, finalized)]
-    whole = _sum(lines)
+        causes[NOT_BY_CAUSE] = _sums(*rest)
+    finalized = {**causes, "useful": comparison.useful}
+    lines = {**finalized, "running": comparison.running} if comparison.running.occurs else finalized
+    parts = {str(cause.bucket): _parts(cause, sum_of(finalized.values())) for cause in comparison.causes}
+    whole = sum_of(lines.values())
     seconds = [whole.before / 1e9, whole.after / 1e9]
     wall = [comparison.cluster_seconds.before, comparison.cluster_seconds.after]
     price = comparison.price_per_thread_hour
     costs = [math.nan] if price is None else [s * p / 3600 for s, p in zip(seconds, price, strict=True)]
-    time = _steps(lines, parts, fine_scale(max(seconds)), seconds)
-    share = _steps(finalized, parts, _PER_MILLE, [1.0, 1.0])
-    walls = _steps(lines, parts, fine_scale(max(wall)), wall) if all(map(math.isfinite, wall)) else None
-    cost = _steps(lines, parts, money_scale(max(costs)), costs) if all(map(math.isfinite, costs)) else None
+    scale = fine_scale(max(seconds))
+    time = _column(lines, parts, scale, seconds)
+    share = _column(finalized, parts, _PER_MILLE, [1.0, 1.0])
+    walls = _column(lines, parts, fine_scale(max(wall)), wall)
+    cost = _column(lines, parts, money_scale(max(costs)), costs)
 
-    def row(label: str, lines: Sequence[_Line], time_of: Difference[int], bucket: str = "") -> ComparisonRow:
-        names = [line.name for line in lines]
-        shared = [name for name in names if name != "running"]
-        spread = time_of.spread
-        return ComparisonRow(
-            str(label),
-            *time.texts(names),
-            "" if spread is None else time.scale.figure(spread / 1e9),
-            "" if walls is None else walls.texts(names)[-1],
-            *(share.texts(shared)[:2] if shared else ("", "")),
-            "" if cost is None else cost.texts(names)[-1],
-            bucket,
-            time_of,
-        )
+    def row(label: str, time_of: Difference[int], names: Sequence[str], bucket: str = "") -> ComparisonRow:
+        spread = "" if time_of.spread is None else scale.figure(time_of.spread / 1e9)
+        shares = share.texts(names)[:2] if names else ("", "")
+        changes = walls.texts(names)[-1], *shares, cost.texts(names)[-1]
+        return ComparisonRow(label, *time.texts(names), spread, *changes, bucket, time_of)
 
-    by_label = {line.label: row(line.label, [line], line.time) for line in lines}
-    return ComparisonTable(
-        thread_scale=time.scale,
-        wall_scale=None if walls is None else walls.scale,
-        money_scale=None if cost is None else cost.scale,
-        causes=tuple(by_label[line.label] for line in causes),
-        parts={
-            whole: tuple(row(part.label, [part], part.time, whole) for part in parts if part.whole == whole)
-            for whole in dict.fromkeys(part.whole for part in parts)
-        },
-        lost=row("lost", causes, comparison.lost),
-        useful=by_label["useful"],
-        running=by_label.get("running"),
-        total=row("total", lines, whole),
-    )
+    rows = []
+    for cause, of_cause in causes.items():
+        rows.append(row(cause, of_cause, [cause]))
+        rows += [row(label, part, [f"{cause}/{label}"], cause) for label, part in parts.get(cause, {}).items()]
+    lost = row("lost", comparison.lost, list(causes))
+    others = [row(label, time_of, [label]) for label, time_of in lines.items() if label not in causes]
+    rows += [lost, *others, row("total", whole, list(lines))]
+    return ComparisonTable(scale, walls.scale, cost.scale, tuple(rows), lost)
 
 
 def fine_scale(largest_seconds: float) -> Scale:
@@ -175,33 +133,46 @@ def signed(scale: Scale, steps: int) -> str:
     return ("+" if steps > 0 else "-" if steps < 0 else "") + scale.text(abs(steps))
 
 
-def _part_lines(cause: BucketChange, finalized: Sequence[_Line]) -> list[_Line]:
+def _sums(before: int, after: int) -> Difference[int]:
+    """Difference of sums, which have no spread."""
+    return Difference((before,), (after,))
+
+
+def sum_of(times: Collection[Difference[int]]) -> Difference[int]:
+    """Sum of times by the medians of each side."""
+    return _sums(sum(time.before for time in times), sum(time.after for time in times))
+
+
+def _parts(cause: CauseChange, whole: Difference[int]) -> _Times:
     """Parts of a bucket; several that are small on both sides are joined."""
-    bucket, whole = str(cause.bucket), _sum(finalized)
-    parts = [_Line(part.cause, part.time, bucket) for part in cause.parts]
-    small = [
-        line
-        for line in parts
-        if line.time.before < WORTH_A_ROW * whole.before and line.time.after < WORTH_A_ROW * whole.after
-    ]
+
+    def is_small(time: Difference[int]) -> bool:
+        return time.before < WORTH_A_ROW * whole.before and time.after < WORTH_A_ROW * whole.after
+
+    parts = {part.cause: part.time for part in cause.parts}
+    small = [time for time in parts.values() if is_small(time)]
     if len(small) == len(parts):
-        return []
+        return {}
     if len(small) > 1:
-        parts = [*(line for line in parts if line not in small), _Line(f"{len(small)} more", _sum(small), bucket)]
-    known = _sum(parts)
+        parts = {label: time for label, time in parts.items() if not is_small(time)}
+        parts[f"{len(small)} more"] = sum_of(small)
+    known = sum_of(parts.values())
     rest = cause.time.before - known.before, cause.time.after - known.after
-    return [*parts, *([_Line(NOT_BY_CAUSE, _sums(*rest), bucket)] if any(rest) else [])]
+    return {**parts, NOT_BY_CAUSE: _sums(*rest)} if any(rest) else parts
 
 
-def _steps(lines: Sequence[_Line], parts: Sequence[_Line], scale: Scale, totals: Sequence[float]) -> _Steps:
+def _column(times: _Times, parts: _Parts, scale: Scale, totals: Sequence[float]) -> _Column:
+    """Figures that add up to the totals; none if these are unknown."""
+    if not all(map(math.isfinite, totals)):
+        return _Column(None, {}, {})
     sides = []
     for total, side in zip(totals, ("before", "after"), strict=True):
-        steps = rounded({line.label: getattr(line.time, side) for line in lines}, scale.steps(total))
-        for whole in dict.fromkeys(part.whole for part in parts):
-            weights = {part.label: getattr(part.time, side) for part in parts if part.whole == whole}
-            steps |= {f"{whole}/{label}": share for label, share in rounded(weights, steps[whole]).items()}
+        steps = rounded({label: getattr(time, side) for label, time in times.items()}, scale.steps(total))
+        for bucket, rows in parts.items():
+            weights = {label: getattr(time, side) for label, time in rows.items()}
+            steps |= {f"{bucket}/{label}": share for label, share in rounded(weights, steps[bucket]).items()}
         sides.append(steps)
-    return _Steps(scale, *sides)
+    return _Column(scale, *sides)
 
 
 def rounded(weights: Mapping[str, int], whole: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD
-from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, Stack, blamed, is_the_users, place_of
+from dask_efficiency.accounts.lines import EVENT_LOOP, Frame, blamed, is_the_users, place_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import exact_stacks
 from dask_efficiency.report.values import Culprit
@@ -63,25 +63,17 @@ def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
     found: defaultdict[str, Counter[tuple[str, Frame]]] = defaultdict(Counter)
     for row in report.gil_holders:
         found[row.prefix][row.holder, blamed(row.stack)] += row.ns
-    return {prefix: _holder_text(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
+    return {prefix: holder_text(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
 
 
-def holder_text(holder: str, stack: Stack) -> str:
+def holder_text(holder: str, place: Frame) -> str:
     """Holder of the GIL in words: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
-    return _holder_text(holder, blamed(stack))
-
-
-def place_text(stack: Stack) -> str:
-    """Place in words: ```f` in etl.py:12``; empty if unknown."""
-    return _place_text(blamed(stack))
-
-
-def _holder_text(holder: str, place: Frame) -> str:
-    where = _place_text(place)
+    where = place_text(place)
     if holder == EVENT_LOOP:
         return f"the worker's event loop, {where}" if where else "the worker's event loop"
     return f"{where} (prefix {holder})" if where else f"tasks of prefix {holder}"
 
 
-def _place_text(place: Frame) -> str:
+def place_text(place: Frame) -> str:
+    """Place in words: ```f` in etl.py:12``; empty if unknown."""
     return f"`{place.function}` in {place_of(place)}" if place.file else ""

@@ -141,13 +141,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             raise RuntimeError("the client is asynchronous; use `async with efficiency_report()`")
         with self._harmless(_NO_REPORT, but=NotRegisteredError):
             client.sync(self._open)
-            self._observe()
         return self
 
     def __exit__(self, *failure: object) -> None:
         if not self._opened:  # opening failed, with a warning
             return
-        self._unobserve()
         with self._harmless(_NO_REPORT):
             self._client.sync(self._close)  # type: ignore[union-attr]
             with self._harmless(f"the report is here, but not in {self._filename!r}"):
@@ -157,13 +155,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._begin(sys._getframe(1))
         with self._harmless(_NO_REPORT, but=NotRegisteredError):
             await self._open()
-            self._observe()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         if not self._opened:  # opening failed, with a warning
             return
-        self._unobserve()
         with self._harmless(_NO_REPORT):
             await self._close()
             with self._harmless(f"the report is here, but not in {self._filename!r}"):
@@ -185,7 +181,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._ready(), name)
+        return getattr(self.report, name)
 
     def __repr__(self) -> str:
         if self._report is None:
@@ -204,7 +200,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     @property
     def report(self) -> EfficiencyReport:
         """The report itself, a value that outlives the client."""
-        return self._ready()
+        if self._report is None:
+            raise RuntimeError(self._why_not)
+        return self._report
 
     @property
     def profile(self) -> Any:
@@ -228,13 +226,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     @property
     def trace(self) -> RunTrace | None:
         """Record of the block, task by task; None without ``trace=True``."""
-        self._ready()
+        self.report  # noqa: B018  # raises before the end of the block
         return self._trace
-
-    def _ready(self) -> EfficiencyReport:
-        if self._report is None:
-            raise RuntimeError(self._why_not)
-        return self._report
 
     # -- the window --------------------------------------------------------------------------
 
@@ -272,16 +265,22 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             await ask(client, names.RELEASE, client=client.id)
             raise
         self._scaling = ScalingWatch(client.cluster)
-        self._scaling.start()
         self._began = time.monotonic_ns()
         if reply["leased"] and client.id not in _NOTIFIED:
             _NOTIFIED.add(client.id)
             self._notes.append(LEASED)
             logger.info("dask_efficiency: %s", LEASED)
+        self._opened = True
+        with decoration(_OBSERVED, self._notes):
+            (observer := ClientObserver.of(client)).add(self._phases)
+            self._observer = observer
 
     async def _close(self) -> None:
         client = self._client
         assert client is not None
+        if self._observer is not None:
+            with decoration(_OBSERVED, self._notes):
+                self._observer.remove(self._phases)
         stopped = time.monotonic_ns()
         self._scaling.stop()
         try:
@@ -291,7 +290,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._report = await asyncio.to_thread(self._report_from, payload, stopped)
 
     def _report_from(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
-        lines = self._phases.lines
+        lines, sent = self._phases.lines, payload["sent"]
         if not self.holds_source:
             payload["code"] = ()
             lines = {graph: dict.fromkeys(sources, "") for graph, sources in lines.items()}
@@ -302,14 +301,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
                 Decoration("settings", "list of the client's settings", environment.of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place if self.holds_source else None)),
-                Decoration(
-                    "computed_by", "list of lines that sent graphs", lambda: sending_lines(payload["sent"], lines)
-                ),
+                Decoration("computed_by", "list of lines that sent graphs", lambda: sending_lines(sent, lines)),
             ]
         )
         self._trace = trace = found.pop("trace", None)
         notes = (*self._notes, *stays_off(), *missing)
-        report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
+        report = report_of(payload, name=self._name, started=self._started, notes=notes)
+        settings, code = found.pop("settings", {}), report.code or found.pop("code", ())
+        report = replace(report, **{**found, "environment": {**report.environment, **settings}, "code": code})
         return replace(report, trace=trace) if trace is None or self._only else _with_trace(report, trace)
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
@@ -330,7 +329,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _save(self) -> None:
         if self._filename is not None:
-            report, is_page = self._ready(), self._filename.lower().endswith((".html", ".htm"))
+            report, is_page = self.report, self._filename.lower().endswith((".html", ".htm"))
             (report.to_html if is_page else report.save)(self._filename, **self._storage_options)
 
     def _trace_of(self, payload: dict[str, Any] | None) -> RunTrace | None:
@@ -348,17 +347,6 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         uploads = uploads_until_taken_in(self._phases.intervals["upload"], graphs)
         intervals = {**self._phases.intervals, "upload": uploads, "schedule": graphs, "run": running}
         return split_phases(intervals, start=self._began, stop=stopped)
-
-    def _observe(self) -> None:
-        self._opened = True
-        with decoration(_OBSERVED, self._notes):
-            (observer := ClientObserver.of(self._client)).add(self._phases)
-            self._observer = observer
-
-    def _unobserve(self) -> None:
-        if self._observer is not None:
-            with decoration(_OBSERVED, self._notes):
-                self._observer.remove(self._phases)
 
 
 def _shifted(pairs: Iterable[Interval], by: int) -> list[Interval]:

@@ -26,8 +26,6 @@ CHAINED = 0.8
 MAX_CLIENT = 15
 
 _NOTHING_MOVED, _NOTHING_HELD = Amount(0, 0), HeldResult("", "", 0.0, 0.0)
-
-
 _UNKNOWN = math.nan
 
 
@@ -41,7 +39,6 @@ class Facts:
     threads: float = _UNKNOWN
     held_threads: float = _UNKNOWN
     cores: float = _UNKNOWN
-    #: Share of the cores used by other processes.
     others: float = 0.0
     #: Share of the CPU time in libraries' own threads.
     libraries: float = 0.0

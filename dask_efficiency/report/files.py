@@ -8,6 +8,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from types import UnionType
@@ -174,22 +175,22 @@ def _wrong(value: Any, where: str, expected: str) -> ReportFileError:
     return ReportFileError(f"{where!r} is {value!r:.80}; expected {expected}")
 
 
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise _wrong(value, where, "a string")
-    return value
+#: Checks a value and converts it; messages name the value by the second argument.
+Reader = Callable[[Any, str], Any]
 
 
-def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(value, where, "true or false")
-    return value
+def _checked(is_right: Callable[[Any], bool], expected: str) -> Reader:
+    def read_checked(value: Any, where: str) -> Any:
+        if not is_right(value):
+            raise _wrong(value, where, expected)
+        return value
+
+    return read_checked
 
 
-def _whole(value: Any, where: str) -> int:
-    if type(value) is not int or value < 0:
-        raise _wrong(value, where, "a whole number, 0 or more")
-    return value
+_text = _checked(lambda value: isinstance(value, str), "a string")
+_flag = _checked(lambda value: isinstance(value, bool), "true or false")
+_whole = _checked(lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")
 
 
 def _real(value: Any, where: str) -> float:
@@ -197,13 +198,10 @@ def _real(value: Any, where: str) -> float:
         return math.nan
     if type(value) not in (int, float):
         raise _wrong(value, where, "a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise _wrong(value, where, "a finite number")
-    return number
+    with suppress(OverflowError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise _wrong(value, where, "a finite number")
 
 
 def _stack(value: Any, where: str) -> Stack:
@@ -245,9 +243,6 @@ def _timeline(value: Any, where: str) -> Timeline:
                 raise ReportFileError(f"'{where}.{kind}.{name}' has {len(row)} bins; expected {timeline.bins}")
     return timeline
 
-
-#: Checks a value and converts it; messages name the value by the second argument.
-Reader = Callable[[Any, str], Any]
 
 #: Readers by type; other types are read by their fields.
 _READERS: dict[Any, Reader] = {

@@ -163,14 +163,12 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
     known = facts.imports or facts.loop_held
     small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and known)]
     found = [loss_finding(report, facts, part, culprits) for part in worth if part not in small]
-    return [*found, _small_tasks_finding(report, facts, sum(part.ns for part in small) / 1e9)] if small else found
-
-
-def _small_tasks_finding(report: EfficiencyReport, facts: Facts, lost: float) -> Finding:
-    """Cost of small tasks: Dask's work for each also takes cores and the GIL from everything else."""
-    evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
-    found = _beside("small-tasks", facts, lost_seconds=lost, evidence=evidence)
-    return _bounded(found, _largest_saving(report))
+    if small:  # Dask's work for each task also takes cores and the GIL from everything else
+        lost = sum(part.ns for part in small) / 1e9
+        evidence = {"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads}
+        of_all = _beside("small-tasks", facts, lost_seconds=lost, evidence=evidence)
+        found.append(_bounded(of_all, _largest_saving(report)))
+    return found
 
 
 def _beside(kind: str, facts: Facts = NOTHING_KNOWN, **fields: Any) -> Finding:
@@ -284,12 +282,9 @@ def _long_task(report: EfficiencyReport) -> str:
 
 
 def _slow_workers(report: EfficiencyReport) -> list[Finding]:
-    found = []
-    for slow in report.stragglers:
-        one = as_finding(slow)
-        saved = report.savings.get(f"{one.kind}/{slow.subject}")
-        found.append(one if saved is None else _with_replay(report, one, saved))
-    return found
+    savings = report.savings
+    found = [(one := as_finding(slow), savings.get(f"{one.kind}/{slow.subject}")) for slow in report.stragglers]
+    return [one if saved is None else _with_replay(report, one, saved) for one, saved in found]
 
 
 def _repeats(report: EfficiencyReport) -> list[Finding]:

@@ -51,8 +51,7 @@ def _rows(kind: type, values: Iterable[Any], names: Any = None) -> pd.DataFrame:
 def _skew(report: EfficiencyReport) -> pd.DataFrame:
     import pandas as pd
 
-    columns = {each.name: [getattr(one, each.name) for one in report.skew.values()] for each in fields(Skew)}
-    return pd.DataFrame(columns, index=pd.Index([*report.skew], name="prefix", dtype=object))
+    return _rows(Skew, report.skew.values()).set_index(pd.Index([*report.skew], name="prefix", dtype=object))
 
 
 def _by_bucket(report: EfficiencyReport) -> pd.DataFrame:

@@ -38,7 +38,7 @@ class DeviceTime:
 
     @property
     def label(self) -> str:
-        """Model and the beginning of the UUID."""
+        """Name for display."""
         return device_label(self.totals.name, self.totals.uuid)
 
     @property
@@ -75,12 +75,9 @@ class GpuSummary:
     cost: int
     #: Tasks recorded before their use of a GPU was known.
     unknown_tasks: int
-    #: Workers by kind and description of their meter.
     meters: Mapping[tuple[str, str], tuple[str, ...]]
     #: Workers that are not measured, or no longer, by reason.
     refused: Mapping[str, tuple[str, ...]]
-    #: Last values of the sensors by device.
-    readings: Mapping[str, Mapping[str, float]]
 
     @property
     def own(self) -> tuple[DeviceTime, ...]:
@@ -154,12 +151,8 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
     if not measured and not refused:
         return None
     users = Counter(device.uuid for totals in measured.values() for device in totals.devices)
-    devices = [
-        DeviceTime(name, device, users[device.uuid] > 1)
-        for name, totals in measured.items()
-        for device in totals.devices
-        if device.elapsed
-    ]
+    every = [(name, device) for name, totals in measured.items() for device in totals.devices if device.elapsed]
+    devices = [DeviceTime(name, device, users[device.uuid] > 1) for name, device in every]
     everyone = measured.values()
     return GpuSummary(
         devices=tuple(sorted(devices, key=lambda device: (natural(device.worker), device.totals.uuid))),
@@ -171,7 +164,6 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
         **{name: sum(getattr(totals, name) for totals in everyone) for name in _SUMS},
         meters=_grouped({name: (row.meter, row.description) for name, row in measured.items() if row.meter != "none"}),
         refused=_grouped(refused),
-        readings={uuid: row for totals in everyone for uuid, row in totals.readings.items()},
     )
 
 
@@ -192,41 +184,29 @@ def waiting_seconds(details: Mapping[str, float]) -> float:
 
 def device_label(model: str, uuid: str) -> str:
     """Model and the beginning of the UUID, enough to tell GPUs of a kind apart."""
-    return f"{model.removeprefix('NVIDIA ')} {short_uuid(uuid)}".strip()
-
-
-def short_uuid(uuid: str) -> str:
-    """Beginning of a GPU's UUID; other names are left whole."""
     kind, _, rest = uuid.partition("-")
-    return f"{kind}-{rest.split('-')[0]}" if rest and kind in ("GPU", "MIG") else uuid
+    short = f"{kind}-{rest.split('-')[0]}" if rest and kind in ("GPU", "MIG") else uuid
+    return f"{model.removeprefix('NVIDIA ')} {short}".strip()
 
 
 def plain(found: GpuSummary) -> dict[str, Any]:
-    """Headline numbers as plain data, times in integer nanoseconds; unknown numbers are None."""
+    """Headline numbers as plain data, times in integer nanoseconds."""
+
+    def of_device(device: DeviceTime) -> dict[str, Any]:
+        named = {"uuid": device.totals.uuid, "name": device.totals.name, "worker": device.worker}
+        times = {"elapsed_ns": device.totals.elapsed, "activity_ns": device.activity}
+        return {**named, "shared": device.shared, **times}
+
     return {
-        "devices": [
-            {
-                "uuid": device.totals.uuid,
-                "name": device.totals.name,
-                "worker": device.worker,
-                "shared": device.shared,
-                "elapsed_ns": device.totals.elapsed,
-                "activity_ns": device.activity,
-            }
-            for device in found.devices
-        ],
+        "devices": tuple(map(of_device, found.devices)),
         "elapsed_ns": found.elapsed,
         "activity_ns": found.activity,
-        "parallel_efficiency": _known(found.parallel_efficiency),
+        "parallel_efficiency": found.parallel_efficiency,
         "factors": found.factors,
-        "coverage": _known(found.coverage),
-        "shares_ns": dict(found.shares),
+        "coverage": found.coverage,
+        "shares_ns": found.shares,
         "unattributed_ns": found.unattributed,
     }
-
-
-def _known(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 def _summed(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:

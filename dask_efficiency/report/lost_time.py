@@ -27,7 +27,6 @@ class LostTimeRow:
     wall: str
     percent: str
     money: str
-    #: Bucket of a cause.
     bucket: str = ""
 
     @property
@@ -38,36 +37,18 @@ class LostTimeRow:
 
 @dataclass(frozen=True, slots=True)
 class LostTime:
-    """Table of lost time; rows add up to ``total`` in every column, and causes to their bucket."""
+    """Table of lost time; causes add up to the bucket above them, and all other rows to the last one, ``total``."""
 
     thread_scale: Scale
-    #: None if the runtime is unknown.
+    #: None if the runtime, or a price, is unknown.
     wall_scale: Scale | None
-    #: None without a price.
     money_scale: Scale | None
-    useful: LostTimeRow
-    losses: tuple[LostTimeRow, ...]
-    #: Rows of known causes by bucket.
-    causes: Mapping[str, tuple[LostTimeRow, ...]]
-    #: None if nothing was running.
-    running: LostTimeRow | None
-    total: LostTimeRow
+    #: ``useful``, the losses, each with its known causes below, ``running`` if anything was, and ``total``.
+    rows: tuple[LostTimeRow, ...]
     #: Thread time of useful and lost rows together.
     finalized: str
-    #: Useful and lost time by bucket, for a bar or a pie.
+    #: Useful and lost time by bucket.
     parts: tuple[BucketShare, ...]
-
-    @property
-    def rows(self) -> tuple[LostTimeRow, ...]:
-        """All rows in display order."""
-        running = () if self.running is None else (self.running,)
-        losses = (row for loss in self.losses for row in (loss, *self.causes.get(loss.label, ())))
-        return (self.useful, *losses, *running, self.total)
-
-    def row_of(self, bucket: str, cause: str = "") -> LostTimeRow:
-        """Row of a bucket, or of one of its causes."""
-        rows = self.causes[bucket] if cause else self.losses
-        return next(row for row in rows if row.label == (cause or bucket))
 
 
 def lost_time(report: EfficiencyReport) -> LostTime:
@@ -89,19 +70,14 @@ def lost_time(report: EfficiencyReport) -> LostTime:
         _column(finalized, Scale("%", "per cent", 0.01, 1), 1.0),
         _column(parts, priced, price or 0.0),
     )
-    lost = [bucket for bucket in finalized if bucket not in GOOD]
-    return LostTime(
-        thread_scale=thread_scale,
-        wall_scale=wall_scale,
-        money_scale=priced,
-        useful=_row("useful", columns, [bucket for bucket in GOOD if bucket in parts]),
-        losses=tuple(_row(bucket, columns, [bucket]) for bucket in lost),
-        causes={bucket: rows for bucket in lost if (rows := _cause_rows(report, bucket, columns))},
-        running=_row(Bucket.RUNNING, columns, [Bucket.RUNNING]) if Bucket.RUNNING in parts else None,
-        total=_row("total", columns, list(parts)),
-        finalized=columns[0].text(list(finalized)),
-        parts=finalized_parts(report.breakdown),
-    )
+    rows = [_row("useful", columns, [bucket for bucket in GOOD if bucket in parts])]
+    for bucket in parts:
+        if bucket not in GOOD:
+            rows.append(_row(bucket, columns, [bucket]))
+            rows += _cause_rows(report, bucket, columns) if bucket in finalized else ()
+    rows.append(_row("total", columns, list(parts)))
+    whole, shares = columns[0].text(list(finalized)), finalized_parts(report.breakdown)
+    return LostTime(thread_scale, wall_scale, priced, tuple(rows), whole, shares)
 
 
 def worth_a_row(report: EfficiencyReport, bucket: Bucket) -> dict[str, int]:
@@ -164,8 +140,8 @@ def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _
 def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[LostTimeRow, ...]:
     causes = worth_a_row(report, bucket)
     figures = (column.shared(bucket, list(causes.values())) for column in columns)
-    buckets = [str(bucket)] * len(causes)
-    return tuple(LostTimeRow(*row) for row in zip(causes, *figures, buckets, strict=True))
+    rows = zip(causes, *figures, [str(bucket)] * len(causes), strict=True)
+    return tuple(LostTimeRow(*row) for row in rows)
 
 
 def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> LostTimeRow:

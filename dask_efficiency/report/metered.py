@@ -75,21 +75,17 @@ def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]
         elif row.unit == SECONDS and row.label != "idle":
             phase = RECEIVE if row.label == RECEIVE else "disk" if row.prefix == "background-disk" else "send"
             background[phase] += row.value
+    disk = [row for row in background_rows if row.prefix == "background-disk"]
+    pieces = _amount(row for row in disk if row.label == "disk-write").count
     return ShuffleTimes(
         held_ns={phase: held[phase] for phase in order if held.get(phase)},
         background=background,
         sent=_amount(row for row in background_rows if (row.prefix, row.label) == ("background-comms", "process")),
-        written=_written([row for row in background_rows if row.prefix == "background-disk"]),
+        # upstream's bytes of ``disk-write`` miss arrays, as it sums exhausted frames
+        written=Amount(_amount(row for row in disk if row.label == "process").nbytes if pieces else 0, pieces),
         read=_amount(row for row in in_tasks if row.label == "p2p-disk-read"),
         at_barriers=at_barriers,
     )
-
-
-def _written(rows: Iterable[MeteredRow]) -> Amount:
-    """Bytes written to disk; upstream's ``disk-write`` misses arrays, as it sums exhausted frames."""
-    rows = list(rows)
-    pieces = _amount(row for row in rows if row.label == "disk-write").count
-    return Amount(_amount(row for row in rows if row.label == "process").nbytes if pieces else 0, pieces)
 
 
 def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:

@@ -369,18 +369,14 @@ class EfficiencyReport(Printed):
         ValueError
             If the report has no trace.
         """
+        from dask_efficiency.runs.path.path import critical_path
+
         if self.trace is None:
             raise ValueError(
                 f"the report {self.name!r:.80} has no trace; expected one of efficiency_report(trace=True)"
             )
-        from dask_efficiency.runs.path.path import critical_path
 
         return critical_path(self.trace, **scope)
-
-    @property
-    def headline(self) -> str:
-        """Runtime and possible saving, in at most 100 characters."""
-        return str(late("dask_efficiency.report.findings:headline")(self))
 
     @property
     def findings(self) -> tuple[Finding, ...]:

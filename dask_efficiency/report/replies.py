@@ -27,7 +27,7 @@ from dask_efficiency.plugin.client import Caller, ask, sync
 from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.source_files import in_the_script
-from dask_efficiency.report.turnover import Arrival, LostWorker
+from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold, MeteredRow, ProfileRow, Repeat
 from dask_efficiency.straggler.breakdowns import explained, with_lines
 
@@ -39,32 +39,27 @@ def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
     return {**loads(reply["packed"]), **{name: part for name, part in reply.items() if name != "packed"}}
 
 
-def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
-    """Report of a cluster's whole life."""
-    return report_of(payload, name="cluster life", started=float(payload["since"]))
+def life_report(payload: Mapping[str, Any], name: str = "cluster life") -> EfficiencyReport:
+    """Report of the accounts since they began."""
+    return report_of(payload, name=name, started=float(payload["since"]))
 
 
 def report_of(
-    payload: Mapping[str, Any],
-    *,
-    name: str,
-    started: float,
-    phases: Mapping[str, float] | None = None,
-    notes: tuple[str, ...] = (),
-    settings: Mapping[str, str] | None = None,
-    code: tuple[str, ...] = (),
-    arrivals: tuple[Arrival, ...] = (),
-    computed_by: Mapping[str, str] | None = None,
+    payload: Mapping[str, Any], *, name: str, started: float, notes: tuple[str, ...] = ()
 ) -> EfficiencyReport:
-    """Report from a scheduler's reply, the client's own settings, and the code to show if Dask has recorded none."""
+    """Report from a scheduler's reply."""
     by_worker, causes = _breakdowns(payload["workers"]), _cause_fields(payload)
     causes_by_worker = causes["causes_by_worker"]
+
+    def slow() -> tuple[SlowWorker, ...]:
+        return tuple(map(SlowWorker.from_dict, payload.get("stragglers", ())))
+
     parts: list[tuple[str, str, Callable[[], Any]]] = [
-        ("environment", "environment", lambda: {**payload.get("environment", {}), **(settings or {})}),
+        ("environment", "environment", lambda: dict(payload.get("environment", {}))),
         ("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
         ("scheduler_loop", "account of the scheduler's event loop", lambda: _loop(payload.get("scheduler_loop"))),
-        ("code", "source listing", lambda: tuple(payload.get("code") or code)),
-        ("stragglers", "list of stragglers", lambda: explained(_findings(payload), causes_by_worker, by_worker)),
+        ("code", "source listing", lambda: tuple(payload.get("code") or ())),
+        ("stragglers", "list of stragglers", lambda: explained(slow(), causes_by_worker, by_worker)),
         ("gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}),
         ("skew", "comparison of tasks", lambda: {n: Skew(**row) for n, row in payload.get("skew", {}).items()}),
         ("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
@@ -83,12 +78,9 @@ def report_of(
         cluster_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
         no_workers_seconds=payload["no_workers"] / 1e9,
         held_results=tuple(HeldResult(*row) for row in payload.get("held_results", ())),
-        arrivals=arrivals,
-        computed_by=computed_by or {},
         by_worker=by_worker,
         by_prefix=_breakdowns(payload.get("prefixes", {})),
         by_span=_breakdowns(payload.get("spans", {})),
-        phases=dict(phases or {}),
         nthreads=dict(payload["nthreads"]),
         outside=_seconds(payload.get("outside", {})),
         details=_seconds(payload.get("details", {})),
@@ -139,7 +131,6 @@ def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[
 
 
 def _profiles(payload: Mapping[str, Any]) -> list[tuple[str, str, Callable[[], Any]]]:
-
     @cache
     def stacks() -> list[Stack]:
         frames = [in_the_script(Frame(*frame)) for frame in payload.get("frames", ())]
@@ -175,10 +166,6 @@ def _metered(rows: Iterable[Sequence[Any]]) -> tuple[MeteredRow, ...]:
         MeteredRow(worker, context, span, prefix, label, unit, value / 1e9 if unit == SECONDS else float(value))
         for worker, context, span, prefix, label, unit, value in rows
     )
-
-
-def _findings(payload: Mapping[str, Any]) -> tuple[SlowWorker, ...]:
-    return tuple(map(SlowWorker.from_dict, payload.get("stragglers", ())))
 
 
 def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
@@ -231,8 +218,7 @@ def snapshot(client: Client | None = None) -> Any:
 
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """Report of the accounts since they began."""
-    payload = await ask_report(caller, names.LIFE)
-    return report_of(payload, name="snapshot", started=float(payload["since"]))
+    return life_report(await ask_report(caller, names.LIFE), "snapshot")
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:

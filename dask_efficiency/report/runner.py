@@ -49,9 +49,7 @@ class ScriptRun:
 
     script: str
     is_module: bool = False
-    #: True to give the script a client of a LocalCluster.
     local: bool = False
-    #: True to print whole reports, not only the first screen.
     everything: bool = False
     html: str | None = None
     json: str | None = None
@@ -319,8 +317,8 @@ class Runner:
     def _save(self) -> None:
         for number, (report, trace) in enumerate(self._ended, 1):
             began = time.strftime("%Y%m%d-%H%M%S", time.localtime(report.started))
-            stem = os.path.splitext(self._run.name)[0]
-            kept = None if self._run.save_to is None else os.path.join(self._run.save_to, f"{stem}-{began}.json")
+            own = f"{os.path.splitext(self._run.name)[0]}-{began}.json"
+            kept = None if self._run.save_to is None else os.path.join(self._run.save_to, own)
             for path, write in (
                 (self._run.html, report.to_html),
                 (self._run.json, report.save),
@@ -328,7 +326,8 @@ class Runner:
                 (self._run.trace, None if trace is None else trace.save),
             ):
                 if path is not None and write is not None:
-                    self._write(path if number == 1 else _numbered(path, number), write)
+                    stem, extension = os.path.splitext(path)
+                    self._write(path if number == 1 else f"{stem}-{number}{extension}", write)
 
     def _write(self, path: str, write: Callable[[str], Any]) -> None:
         try:
@@ -361,8 +360,3 @@ def _address(client: Any) -> str:
 def _loop(client: Any) -> asyncio.AbstractEventLoop:
     loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
     return loop
-
-
-def _numbered(path: str, number: int) -> str:
-    stem, extension = os.path.splitext(path)
-    return f"{stem}-{number}{extension}"

@@ -85,12 +85,12 @@ def larger_input(report: EfficiencyReport, waited_for: str = "") -> float:
 
     NaN without such a task, if its input is unknown, or if all waited for tasks of another prefix.
     """
-    for recorded in report.long_tail[:1]:
+    if report.long_tail:
+        recorded = report.long_tail[0]
         known = recorded.median_bytes > 0 and waited_for in ("", recorded.prefix)
         return recorded.times_larger if known else math.nan
-    for prefix, longest in list(held_up(report).items())[:1]:
-        return input_of(report, longest) if waited_for in ("", prefix) else math.nan
-    return math.nan
+    prefix, task = next(iter(held_up(report).items()), ("", None))
+    return input_of(report, task) if task is not None and waited_for in ("", prefix) else math.nan
 
 
 def input_of(report: EfficiencyReport, skew: Skew) -> float:

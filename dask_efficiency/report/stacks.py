@@ -30,11 +30,6 @@ class NoStacksError(ValueError):
     """The report has no sampled stacks."""
 
 
-def reason(bucket: str, cause: str) -> str:
-    """Bucket and, if there is one, cause: ``"thread-noncpu/gil"``, ``"spill"``."""
-    return f"{bucket}/{cause}" if cause else bucket
-
-
 def cause_rows(report: EfficiencyReport) -> dict[tuple[str, str], int]:
     """Nanoseconds of the cluster by bucket and cause; the cause is empty for buckets without causes."""
     whole, causes = report.breakdown, _by_cause(report)
@@ -130,14 +125,17 @@ def collapsed(report: EfficiencyReport) -> str:
     lines: Counter[str] = Counter()
     for row in known_stacks(report):
         frames = (f"{each.function} ({place_of(each)})" for each in row.stack)
-        names = (reason(row.bucket, row.cause), row.prefix or NO_PREFIX, *frames)
+        names = (cause_name(row.bucket, row.cause), row.prefix or NO_PREFIX, *frames)
         lines[";".join(harmless(name).replace(";", r"\x3b") for name in names)] += row.ns
     return "".join(f"{line} {ns}\n" for line, ns in lines.items())
 
 
 def save_collapsed(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the text to a local path or any fsspec URL."""
-    text = collapsed(report)
+    _write(collapsed(report), path, **storage_options)
+
+
+def _write(text: str, path: str | os.PathLike[str], **storage_options: Any) -> None:
     with writing(path, compression="infer", **storage_options) as file:
         file.write(text.encode("utf-8"))
 
@@ -156,7 +154,7 @@ def speedscope(report: EfficiencyReport) -> dict[str, Any]:
     for row in known_stacks(report):
         stack = (Frame(row.prefix or NO_PREFIX, "", 0), *row.stack)
         sample = [frames.setdefault(frame, len(frames)) for frame in stack]
-        profiles.setdefault(reason(row.bucket, row.cause), []).append((sample, row.ns))
+        profiles.setdefault(cause_name(row.bucket, row.cause), []).append((sample, row.ns))
     whole = {name: sum(ns for _, ns in rows) for name, rows in profiles.items()}
     version = report.environment.get("dask-efficiency", "")
     return {
@@ -187,6 +185,4 @@ def _speedscope_frame(frame: Frame) -> dict[str, Any]:
 
 def save_speedscope(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the data as JSON to a local path or any fsspec URL."""
-    text = json.dumps(speedscope(report), allow_nan=False, separators=(",", ":")) + "\n"
-    with writing(path, compression="infer", **storage_options) as file:
-        file.write(text.encode("ascii"))
+    _write(json.dumps(speedscope(report), allow_nan=False, separators=(",", ":")) + "\n", path, **storage_options)

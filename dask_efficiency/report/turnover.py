@@ -61,7 +61,6 @@ MAX_NAMED = 3
 class LostWorker:
     """A worker lost during the window, or whose lost results were computed again in it."""
 
-    #: Empty if the worker is unknown.
     worker: str
     #: Reason, or how the loss was noticed if no reason is known.
     reason: str

@@ -119,7 +119,6 @@ class Culprit:
     line: str
     #: Function that the line called, or its own function if it called none.
     function: str
-    #: Thread-seconds.
     seconds: float
     #: Main holder of the GIL for ``gil``: ```f` in etl.py:12 (prefix clean)``. Empty if unknown.
     held_by: str
@@ -151,11 +150,9 @@ class ProfileRow:
 class GilHolder:
     """Nanoseconds for which tasks of one prefix waited for the GIL while one thread had it."""
 
-    #: Prefix of the waiting tasks.
     prefix: str
     #: Prefix of the holder's task, or :data:`~dask_efficiency.accounts.lines.EVENT_LOOP`.
     holder: str
-    #: Stack of the holder.
     stack: Stack
     ns: int
 
@@ -183,7 +180,6 @@ class MeteredRow:
     span: str
     #: Prefix of the tasks; for received results, the sending worker.
     prefix: str
-    #: The user's own, or Dask's.
     label: str
     #: ``seconds``, ``bytes``, ``count`` or the user's own.
     unit: str

@@ -28,11 +28,7 @@ LOOP = (Frame("BaseEventLoop.run_forever", "/usr/lib/python3.12/asyncio/base_eve
 
 def profiled(**fields: Any) -> EfficiencyReport:
     """28 thread-seconds: ``clean`` waits for the GIL, ``load`` for files; two thirds of the GIL's at one line."""
-    noncpu, idle, overhead = (
-        "thread-noncpu",
-        {"idle/parallelism": 3 * SECOND, "idle/scheduler": SECOND},
-        {"overhead/hand-over": 400_000_000, "overhead/event-loop": 600_000_000},
-    )
+    noncpu, overhead = "thread-noncpu", {"overhead/hand-over": 400_000_000, "overhead/event-loop": 600_000_000}
     clean = {f"{noncpu}/gil": 9 * SECOND, f"{noncpu}/core": SECOND}
     load = {f"{noncpu}/file": 3 * SECOND, f"{noncpu}/unknown": SECOND}
     given: dict[str, Any] = {
@@ -45,7 +41,10 @@ def profiled(**fields: Any) -> EfficiencyReport:
             "load": seconds(thread_cpu=1, library_threads=2, thread_noncpu=4),
         },
         "nthreads": {"a": 4, "b": 4},
-        "causes_by_worker": {"a": clean | {"idle/scheduler": SECOND} | overhead, "b": load | idle},
+        "causes_by_worker": {
+            "a": clean | {"idle/scheduler": SECOND} | overhead,
+            "b": load | {"idle/parallelism": 3 * SECOND},
+        },
         "causes_by_prefix": {"clean": clean, "load": load},
         "profile": (
             # as sampled: 200 : 100 of the 9 s, and all of the 3 s
@@ -64,7 +63,6 @@ def profiled(**fields: Any) -> EfficiencyReport:
         "loop_blocks": (LongHold("b", EVENT_LOOP, LOOP, 3.4),),
         "waited_for": {"clean": 2 * SECOND, "load": SECOND},
     }
-    given["causes_by_worker"]["b"]["idle/scheduler"] = 0
     return report_of(**(given | fields))
 
 

@@ -23,6 +23,7 @@ from tests.strategies import any_gpu_totals
 
 SECOND = 1_000_000_000
 
+MODEL = "NVIDIA H100 80GB HBM3"
 KERNEL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
     "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
@@ -115,48 +116,26 @@ def gpu_totals(uuid: str = "GPU-1f0c2d34-aaaa", **fields: Any) -> GpuTotals:
 
     Of the 5 s, ``train`` has 3.5 s, ``load`` 1 s and nobody 0.5 s; kernels of 3.6 s of 4 s are known to be a task's.
     """
-    device = DeviceTotals(
-        uuid,
-        "NVIDIA H100 80GB HBM3",
-        elapsed=10 * SECOND,
-        kernels=4 * SECOND,
-        copies=1 * SECOND,
-        idle=5 * SECOND,
-        shares={"train": 3_500_000_000, "load": SECOND},
-        unattributed=500_000_000,
-        tail=200_000_000,
+    shares = {"train": 3_500_000_000, "load": SECOND}
+    times = (10 * SECOND, 4 * SECOND, 1 * SECOND, 5 * SECOND)
+    device = DeviceTotals(uuid, MODEL, *times, shares=shares, unattributed=500_000_000, tail=200_000_000)
+    kernels = (
+        KernelTotals("train", KERNEL, 1000, 3_000_000_000),
+        KernelTotals("train", "triton_poi_fused_add_0", 500, 600_000_000),
+        KernelTotals("", "(other)", 20, 400_000_000),
     )
-    given: dict[str, Any] = {
-        "meter": "cupti",
-        "description": "CUPTI 13.0",
-        "devices": (device,),
-        "kernels": (
-            KernelTotals("train", KERNEL, 1000, 3_000_000_000),
-            KernelTotals("train", "triton_poi_fused_add_0", 500, 600_000_000),
-            KernelTotals("", "(other)", 20, 400_000_000),
-        ),
-        "hidden": {"train": 300_000_000},
-        "kernel_ns": 4 * SECOND,
-        "attributed_ns": 3_600_000_000,
-        "cost": 50_000_000,
-    }
-    return GpuTotals(**(given | fields))
+    given: dict[str, Any] = {"meter": "cupti", "description": "CUPTI 13.0", "devices": (device,), "kernels": kernels}
+    given |= {"hidden": {"train": 300_000_000}, "kernel_ns": 4 * SECOND, "attributed_ns": 3_600_000_000}
+    return GpuTotals(**(given | {"cost": 50_000_000} | fields))
 
 
 def with_gpus(**fields: Any) -> EfficiencyReport:
     """:func:`by_hand`'s two workers, with a GPU each: the second of half the kernels and no copies."""
-    idle = DeviceTotals(
-        "GPU-77e1b0aa-bbbb",
-        "NVIDIA H100 80GB HBM3",
-        elapsed=10 * SECOND,
-        kernels=2 * SECOND,
-        idle=8 * SECOND,
-        shares={"train": 2 * SECOND},
-    )
+    times = (10 * SECOND, 2 * SECOND, 0, 8 * SECOND)
+    idle = DeviceTotals("GPU-77e1b0aa-bbbb", MODEL, *times, shares={"train": 2 * SECOND})
     kernels = (KernelTotals("train", KERNEL, 500, 2 * SECOND),)
-    second = gpu_totals(
-        devices=(idle,), kernels=kernels, hidden={}, kernel_ns=2 * SECOND, attributed_ns=2 * SECOND, cost=0
-    )
+    whole = {"kernel_ns": 2 * SECOND, "attributed_ns": 2 * SECOND, "hidden": {}, "cost": 0}
+    second = gpu_totals(devices=(idle,), kernels=kernels, **whole)
     given: dict[str, Any] = {
         "by_worker": {
             "a": seconds(thread_cpu=3, gpu=3, spill=3, idle=1),

@@ -168,21 +168,14 @@ def test_graphs_that_a_library_sends_from_the_event_loop_are_of_the_line_that_wa
 
 
 def test_graphs_of_each_line_have_a_span_of_their_own_in_the_reports(monkeypatch):
-    lines = iter(["etl.py:1", "etl.py:2", "etl.py:1", ""])
-    monkeypatch.setattr(client_watch, "users_line", lambda frame: (next(lines), "source"))
     client = FakeClient()
     observed(client)
-    for graph in "abcd":
-        client.compute(graph)
-        if graph == "c":
-            monkeypatch.setattr(client_watch, "users_line", lambda frame: ("", ""))
+    for line in ("etl.py:1", "etl.py:2", "etl.py:1", ""):
+        monkeypatch.setattr(client_watch, "users_line", lambda frame, line=line: (line, "source"))
+        client.compute("graph")
     sent = [annotations["span"] for annotations in client.sent]
-    assert [span["name"] for span in sent] == [
-        ("report", "etl.py:1"),
-        ("report", "etl.py:2"),
-        ("report", "etl.py:1"),
-        ("report",),
-    ]
+    lines = [span["name"][1:] for span in sent]
+    assert lines == [("etl.py:1",), ("etl.py:2",), ("etl.py:1",), ()]
     assert sent[0] == sent[2]
     assert len({span["ids"][-1] for span in sent}) == 3
     assert ClientPhases("report", "id").span_of("") == ""
@@ -229,7 +222,6 @@ def test_requests_for_a_bounded_number_of_workers_are_remembered(clock):
 
     async def scale_up() -> ScalingWatch:
         watch = ScalingWatch(cluster)
-        watch.start()
         cluster.plan = {"here before", *range(1_001)}
         watch.stop()
         return watch

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.report.compare import Difference
-from tests.report.comparison_samples import Side, sides
+from tests.report.comparison_samples import sides
 from tests.report.samples import by_hand, report_of, seconds
 
 whole = st.lists(st.integers(0, 10**18), min_size=1, max_size=5).map(tuple)
@@ -51,12 +51,8 @@ def test_the_comparison_worked_out_by_hand() -> None:
     assert (found.lost.before, found.lost.after) == (7_000_000_000, 10_500_000_000)
     assert found.lost.rise == 0.5
     assert found.useful.change == 0
-    assert [(cause.bucket, cause.time.change / 1e9) for cause in found.causes] == [
-        (Bucket.SPILL, 4.5),
-        (Bucket.IDLE, -1.0),
-        (Bucket.THREAD_NONCPU, 0.0),
-        (Bucket.FAILED, 0.0),
-    ]
+    changes = [(str(cause.bucket), cause.time.change / 1e9) for cause in found.causes]
+    assert changes == [("spill", 4.5), ("idle", -1.0), ("thread-noncpu", 0.0), ("failed", 0.0)]
     assert {name: time.change / 1e9 for name, time in found.causes[0].by_prefix.items()} == {"load": 4.5}
     assert found.causes[1].by_prefix == {}
     assert {name: change.lost.change / 1e9 for name, change in found.by_prefix.items()} == {"load": 4.5, "sum": 0.0}
@@ -75,15 +71,6 @@ def test_the_causes_add_up_to_lost_time_on_both_sides(before, after):
         for side, report in (("before", before[0]), ("after", after[0])):
             total = sum(getattr(time, side) for time in (found.useful, found.lost, found.running))
             assert total == report.breakdown.total_ns - report.breakdown.ns(Bucket.NO_WORK)
-
-
-@given(sides)
-def test_runs_compared_with_themselves_are_the_same(side: Side) -> None:
-    found = compare(side, side)
-    assert found.is_same
-    assert not found.loses_more(0)
-    assert not any(cause.time.change for cause in found.causes)
-    assert not any(change.is_new or change.is_gone for change in found.by_prefix.values())
 
 
 @given(sides, sides)

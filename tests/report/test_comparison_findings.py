@@ -133,8 +133,10 @@ def test_a_change_within_the_spread_of_the_runs_is_called_so() -> None:
 
 @given(sides)
 def test_runs_compared_with_themselves_show_no_difference(side: Side) -> None:
-    assert headline(compare(side, side)).startswith(("No difference", "Nothing to compare"))
-    assert find(compare(side, side)) == ()
+    found = compare(side, side)
+    assert headline(found).startswith(("No difference", "Nothing to compare"))
+    assert (find(found), found.is_same, found.loses_more(0)) == ((), True, False)
+    assert not any(change.is_new or change.is_gone for change in found.by_prefix.values())
 
 
 def test_a_rise_is_signed_and_short() -> None:

@@ -128,39 +128,31 @@ def test_the_culprits_are_those_worked_out_by_hand() -> None:
 
 
 def test_of_a_report_without_causes_the_prefixes_are_named() -> None:
-    assert [(each.bucket, each.prefix, each.line, each.seconds) for each in find_culprits(by_hand())] == [
-        ("spill", "load", "", 3.0),
-        ("thread-noncpu", "sum", "", 2.0),
-        ("failed", "sum", "", 1.0),
-        ("idle", "", "", 1.0),
-    ]
+    found = [(each.bucket, each.prefix, each.line, each.seconds) for each in find_culprits(by_hand())]
+    assert found[:2] == [("spill", "load", "", 3.0), ("thread-noncpu", "sum", "", 2.0)]
+    assert found[2:] == [("failed", "sum", "", 1.0), ("idle", "", "", 1.0)]
     assert report_of().culprits == ()
 
 
 def test_a_librarys_line_has_the_users_line_that_computed_it() -> None:
     theirs = (Frame("make_string", "/site-packages/dask/datasets.py", 33),)
     own = (Frame("load", "/home/me/etl.py", 7),)
-    slept = {"a": 3.0, "b": 2.0}
+    slept = causes(**{"thread-noncpu/sleep": 5.0})
     report = report_of(
-        seconds(thread_noncpu=5),
-        by_prefix={prefix: seconds(thread_noncpu=time) for prefix, time in slept.items()},
-        causes_by_worker={"w0": causes(**{"thread-noncpu/sleep": 5.0})},
-        causes_by_prefix={prefix: causes(**{"thread-noncpu/sleep": time}) for prefix, time in slept.items()},
+        seconds(thread_noncpu=10),
+        by_prefix=dict.fromkeys("ab", seconds(thread_noncpu=5)),
+        causes_by_worker={"w0": causes(**{"thread-noncpu/sleep": 10.0})},
+        causes_by_prefix=dict.fromkeys("ab", slept),
         profile=tuple(ProfileRow("thread-noncpu", "sleep", *row, 1) for row in (("a", theirs), ("b", own))),
-        computed_by={"b": "etl.py:43"},
     )
-    assert [each.computed_by for each in find_culprits(report)] == ["", ""]
-    known = replace(report, computed_by={"a": "etl.py:42", "b": "etl.py:43"})
-    assert [each.computed_by for each in find_culprits(known)] == ["etl.py:42", ""]
+    for lines, shown in (({"b": "etl.py:43"}, ["", ""]), ({"a": "etl.py:42", "b": "etl.py:43"}, ["etl.py:42", ""])):
+        assert [each.computed_by for each in find_culprits(replace(report, computed_by=lines))] == shown
 
 
 def test_many_lines_are_bounded_and_the_most_costly_kept() -> None:
-    rows = tuple(
-        ProfileRow("thread-noncpu", "gil", "clean", (Frame("f", ETL, 1 + line),), 1 + line) for line in range(99)
-    )
-    found = profiled(profile=rows).culprits
+    rows = (ProfileRow("thread-noncpu", "gil", "clean", (Frame("f", ETL, line),), line) for line in range(1, 100))
+    found = profiled(profile=tuple(rows)).culprits
     assert len(found) == MAX_CULPRITS
-    assert [each.seconds for each in found] == sorted((each.seconds for each in found), reverse=True)
     assert [each.line for each in found if each.cause == "gil"][:2] == ["etl.py:99", "etl.py:98"]
 
 
@@ -180,21 +172,18 @@ def test_without_the_bound_culprits_of_a_cause_add_up_to_it_exactly(report: Effi
     assert sums == pytest.approx(lost, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("holder", "stack", "text"),
-    [
+def test_holders_of_the_gil_are_in_words() -> None:
+    for holder, stack, text in (
         ("clean", UPPER, HELD_BY),
         ("clean", (CLEAN,), "`clean` in etl.py:88 (prefix clean)"),
         ("clean", (), "tasks of prefix clean"),
         (EVENT_LOOP, LOOP, "the worker's event loop, `BaseEventLoop.run_forever` in base_events.py:640"),
         (EVENT_LOOP, (), "the worker's event loop"),
-    ],
-)
-def test_holders_of_the_gil_are_in_words(holder: str, stack: tuple[Frame, ...], text: str) -> None:
-    assert holder_text(holder, stack) == text
-    assert profiled(gil_holders=(GilHolder("clean", holder, stack, 5),)).culprits[0].held_by == text
-    assert profiled(gil_holders=(GilHolder("load", holder, stack, 5),)).culprits[0].held_by == ""
-    assert holder_text(holder, stack).find(place_text(stack)) >= 0
+    ):
+        assert holder_text(holder, blamed(stack)) == text
+        assert profiled(gil_holders=(GilHolder("clean", holder, stack, 5),)).culprits[0].held_by == text
+        assert profiled(gil_holders=(GilHolder("load", holder, stack, 5),)).culprits[0].held_by == ""
+        assert place_text(blamed(stack)) in text
 
 
 @given(profiled_reports())

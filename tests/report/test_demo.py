@@ -47,10 +47,8 @@ def test_the_array_is_three_times_what_each_worker_may_keep(monkeypatch):
 
 
 def test_a_part_whose_modules_are_missing_is_skipped_in_a_sentence():
-    part = demo.DemoPart("graphs", demo.retry, ("no_such_module",), "pip install graphs")
-    assert (
-        part.obstacle == "skipped, as no_such_module cannot be imported here; pip install graphs adds what is missing"
-    )
+    part = demo.DemoPart("graphs", demo.retry, ("no_such_module",), "pip install x")
+    assert part.obstacle == "skipped, as no_such_module cannot be imported here; pip install x adds what is missing"
 
 
 @pytest.mark.cluster
@@ -60,9 +58,8 @@ def test_the_demo_saves_its_report_and_prints_the_command_that_shows_it(tmp_path
     output = str(tmp_path / "demo.json")
     report = demo.run_demo(workers=2, threads=1, output=output, scale=SCALE)
     assert load_report(output) == report
-    assert {"array reduction that spills", "failing and retried tasks"} <= {
-        part for span in report.by_span for part in span.split("/")
-    }
+    spans = {part for span in report.by_span for part in span.split("/")}
+    assert {"array reduction that spills", "failing and retried tasks"} <= spans
     printed = capsys.readouterr().out
     assert "can be saved" in printed or "nothing found" in printed
     assert f"dask-efficiency report {output}" in printed

@@ -56,20 +56,15 @@ def test_a_healthy_run_has_no_findings() -> None:
     assert in_a_line(report) == "99 % efficient; Threads idle: 500 ms of thread time"
 
 
-@pytest.mark.parametrize(
-    ("report", "text"),
-    [
+def test_without_anything_to_judge_the_headline_has_the_reason() -> None:
+    unmeasured = report_of(seconds(unmeasured=3), not_measured={"w0": "no snapshot in 30 s"})
+    for report, text in (
         (report_of(), "Nothing was recorded: the window holds no thread time"),
         (report_of(seconds(no_work=3)), "Nothing ran: there was no work in any of 3.0 thread-seconds"),
         (report_of(seconds(running=3)), "Too early to tell: 3.0 thread-seconds are running and nothing has ended"),
-        (
-            report_of(seconds(unmeasured=3), not_measured={"w0": "no snapshot in 30 s"}),
-            "Nothing was measured: all of 3.0 thread-seconds (no snapshot in 30 s)",
-        ),
-    ],
-)
-def test_without_anything_to_judge_the_headline_has_the_reason(report: EfficiencyReport, text: str) -> None:
-    assert headline(report) == in_a_line(report) == text
+        (unmeasured, "Nothing was measured: all of 3.0 thread-seconds (no snapshot in 30 s)"),
+    ):
+        assert headline(report) == in_a_line(report) == text
 
 
 def test_a_client_that_took_most_of_the_time_leads() -> None:
@@ -81,11 +76,8 @@ def test_a_client_that_took_most_of_the_time_leads() -> None:
 
 
 def test_a_cluster_without_workers_is_a_finding_with_the_time_of_the_request() -> None:
-    arrivals = (Arrival("w0", 6.0, 6.1, 6.2),)
-    report = report_of(
-        seconds(thread_cpu=2), cluster_seconds=2.0, window_seconds=8.2, no_workers_seconds=6.1, arrivals=arrivals
-    )
-    assert str(first(report)) == (
+    times = {"cluster_seconds": 2.0, "window_seconds": 8.2, "no_workers_seconds": 6.1}
+    assert str(first(report_of(seconds(thread_cpu=2), arrivals=(Arrival("w0", 6.0, 6.1, 6.2),), **times))) == (
         "No worker was there: saves up to 6.1 s. 1 worker asked for, the first after 6.0 s\n"
         "Start workers before the work, or scale up sooner."
     )
@@ -94,9 +86,8 @@ def test_a_cluster_without_workers_is_a_finding_with_the_time_of_the_request() -
 def test_lost_workers_are_named_with_the_reason() -> None:
     memory = LostWorker("w3", "killed by its nanny at 96% of its memory limit", False, 2 * 10**9, {}, 10**9, 1)
     other = LostWorker("w5", "killed by SIGKILL", False, 10**9, {}, 0, 0)
-    report = report_of(
-        seconds(thread_cpu=4, lost_worker=3, recomputed=1), nthreads={"w": 1}, lost_workers=(other, memory)
-    )
+    whole = seconds(thread_cpu=4, lost_worker=3, recomputed=1)
+    report = report_of(whole, nthreads={"w": 1}, lost_workers=(other, memory))
     found = {one.kind: one for one in find(report)}
     why = "worker w3 was lost (killed by its nanny at 96% of its memory limit)"
     assert (found["lost-worker"].where, found["recomputed"].where) == (f"{why}, and 1 more", why)
@@ -138,8 +129,8 @@ def test_losses_are_findings_with_the_line_the_cure_and_a_bound_of_the_saving() 
 def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
     fields = {"causes_by_worker": {"w0": causes(**{"idle/parallelism": 19})}, "skew": {"join": skew()}}
     report = report_of(seconds(thread_cpu=21, idle=19), cluster_seconds=20.0, window_seconds=20.0, **fields)
-    assert first(report).where == (
-        "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
+    assert (
+        first(report).where == "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
     )
 
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.report.gpu import GpuSummary, offload_efficiency, plain, short_uuid, summary, waiting_seconds
-from tests.report.samples import SECOND, gpu_totals, seconds, with_gpus
+from dask_efficiency.report.files import to_dict
+from dask_efficiency.report.gpu import GpuSummary, offload_efficiency, plain, summary, waiting_seconds
+from tests.report.samples import SECOND, gpu_totals, report_of, seconds, with_gpus
 from tests.strategies import any_gpu_totals
 
 workers = st.dictionaries(st.text(max_size=5), any_gpu_totals(), max_size=4)
@@ -69,7 +70,8 @@ def test_nothing_is_lost_in_the_summary(by_worker: dict[str, GpuTotals]) -> None
     watched = [device.totals for device in found.devices]
     assert found.unattributed + sum(found.shares.values()) == sum(row.kernels + row.copies for row in watched)
     assert sum(kernel.ns for kernel in found.kernels) == sum(row.ns for totals in measured for row in totals.kernels)
-    assert json.loads(json.dumps(plain(found), allow_nan=False))["elapsed_ns"] == found.elapsed
+    data = to_dict(report_of(gpu=by_worker))["summary"]["gpu"]
+    assert json.loads(json.dumps(data, allow_nan=False))["elapsed_ns"] == plain(found)["elapsed_ns"] == found.elapsed
 
 
 def test_a_gpu_of_two_workers_is_flagged_and_in_no_sum() -> None:
@@ -95,9 +97,8 @@ def test_kernels_of_a_name_and_prefix_are_added_up_over_the_workers() -> None:
 
 def test_a_gpu_is_called_by_its_model_and_the_beginning_of_its_uuid() -> None:
     assert of(a=gpu_totals("GPU-1f0c2d34-aaaa-bbbb")).devices[0].label == "H100 80GB HBM3 GPU-1f0c2d34"
-    assert short_uuid("MIG-41b36d12-5b5e") == "MIG-41b36d12"
-    assert short_uuid("no uuid") == "no uuid"
-    assert of(a=device("GPU-x-y", 1, 0, 0)).devices[0].label == "GPU-x"
+    for uuid, label in (("MIG-41b36d12-5b5e", "MIG-41b36d12"), ("no uuid", "no uuid"), ("GPU-x-y", "GPU-x")):
+        assert of(a=device(uuid, 1, 0, 0)).devices[0].label == label
 
 
 def test_the_device_offload_efficiency_by_hand() -> None:

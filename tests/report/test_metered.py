@@ -61,13 +61,8 @@ def shuffled() -> EfficiencyReport:
 def test_a_shuffle_is_listed_by_phase_and_other_work_of_its_tasks_is_the_rest() -> None:
     times = shuffle_times(shuffled().metered, shuffled().by_prefix)
     assert times is not None
-    assert times.held_ns == {
-        "shard": 1_500_000_000,
-        "wait for room to send": 250_000_000,
-        "barrier": 500_000_000,
-        "unpack": 2_000_000_000,
-        "rest": 1_250_000_000,
-    }
+    held = {"shard": 1.5, "wait for room to send": 0.25, "barrier": 0.5, "unpack": 2.0, "rest": 1.25}
+    assert times.held_ns == {phase: took * SECOND for phase, took in held.items()}
     assert times.background == {"send": 3.1, "receive": 0.5, "disk": 0.4}
     assert (times.sent, times.written, times.read) == (Amount(33e6, 12), Amount(31e6, 7), Amount(30e6, 4))
     assert times.at_barriers == {"a": 0.2, "b": 0.7}
@@ -86,11 +81,10 @@ def test_a_shuffle_is_listed_by_phase_and_other_work_of_its_tasks_is_the_rest() 
     assert not shuffles(without).blocks
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["thread-cpu", "thread-noncpu", "overhead", "failed", "cancelled"]), st.integers(0, 10 * SECOND)
-    )
-)
+_buckets = st.sampled_from(["thread-cpu", "thread-noncpu", "overhead", "failed", "cancelled"])
+
+
+@given(st.dictionaries(_buckets, st.integers(0, 10 * SECOND)))
 def test_phases_add_up_to_the_time_held_by_tasks_of_shuffles_for_any_rows(held: dict[str, int]) -> None:
     report = with_rows(*SHUFFLE, shuffle_transfer=held, shuffle_barrier=held, unpack=held)
     times = shuffle_times(report.metered, report.by_prefix)
@@ -111,9 +105,8 @@ def test_memory_is_listed_by_prefix_and_samples_with_others_count_only_without_b
             ("memory", "sum", "managed, shared", "bytes", 2**30),
             ("memory", "sum", "samples, shared", "count", 1),
         ),
-        *counted(
-            ("memory", "load", "process", "bytes", 2 * 2**30), ("memory", "load", "samples", "count", 4), worker="b"
-        ),
+        *counted(("memory", "load", "process", "bytes", 2 * 2**30), worker="b"),
+        *counted(("memory", "load", "samples", "count", 4), worker="b"),
         *counted(("memory", "load", "process", "bytes", 8 * 2**30), worker=""),  # too many workers to keep apart
     ]
     report = with_rows(*rows)
@@ -156,11 +149,8 @@ def test_a_finding_on_waiting_names_the_label_that_covers_nearly_all_of_its_time
 
 
 def test_spilling_is_listed_with_the_bytes_read_back() -> None:
-    spilling = report_of(
-        seconds(thread_cpu=10, spill=30),
-        cluster_seconds=10.0,
-        moved={"spilled": Amount(2**30, 4), "read-back": Amount(3 * 2**30, 12)},
-    )
+    data = {"spilled": Amount(2**30, 4), "read-back": Amount(3 * 2**30, 12)}
+    spilling = report_of(seconds(thread_cpu=10, spill=30), cluster_seconds=10.0, moved=data)
     (found,) = (one for one in find(spilling) if one.kind == "spill")
     assert found.where == "1.0 GiB spilled, 3.0 GiB read back"
     assert found.advice == "Persist less, or use results at once: 1.0 GiB spilled, 3.0 GiB read back (3 times)."

@@ -13,18 +13,9 @@ from tests.strategies import nanoseconds
 
 def reply(**fields: Any) -> dict[str, Any]:
     """Two workers that were idle for 10 ns each, of which 6 and 2 for lack of parallelism."""
-    given: dict[str, Any] = {
-        "window": 100,
-        "outstanding": 100,
-        "no_workers": 0,
-        "workers": {"a": {"idle": 10}, "b": {"idle": 10}},
-        "worker_causes": {
-            "a": {"idle/parallelism": 6, "idle/graph": 4},
-            "b": {"idle/parallelism": 2, "idle/scheduler": 8},
-        },
-        "nthreads": {"a": 1, "b": 1},
-        "price": None,
-    }
+    idle = {"a": {"idle/parallelism": 6, "idle/graph": 4}, "b": {"idle/parallelism": 2, "idle/scheduler": 8}}
+    given: dict[str, Any] = {"window": 100, "outstanding": 100, "no_workers": 0, "price": None}
+    given |= {"workers": {name: {"idle": 10} for name in "ab"}, "nthreads": {"a": 1, "b": 1}, "worker_causes": idle}
     return {**given, **fields}
 
 

@@ -2,6 +2,9 @@ import json
 import math
 import random
 import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +13,11 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown, combine
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
 from dask_efficiency.report.sections.report import page
+from dask_efficiency.report.values import Repeat
 from dask_efficiency.show.document import PAGE
 from dask_efficiency.show.html.render import page as html_page
 from tests.report.profile_samples import profiled_reports
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds, waiting_for_the_gil
-from tests.report.test_fragment import HOSTILE, Reader
 
 #: How a small bar begins.
 BAR = '<svg width="100%" height="12" role="img">'
@@ -22,14 +25,43 @@ BAR = '<svg width="100%" height="12" role="img">'
 VOID = re.compile(r"<(meta|link)[^>]*>|<!DOCTYPE html>")
 
 
+class Reader(HTMLParser):
+    """Collects elements, attributes and text, and checks that every element is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
 def render_page(report: EfficiencyReport) -> str:
     return html_page(page(report))
 
 
-def read(report: EfficiencyReport) -> Reader:
-    """Elements and text that a reader of the page sees."""
-    html = re.sub(r"<(style|script)\b.*?</\1>", "", render_page(report), flags=re.DOTALL)
-    return Reader(VOID.sub("", html))
+def by_notebook(report: EfficiencyReport) -> str:
+    return report._repr_html_()
+
+
+def read(html: str) -> Reader:
+    """Elements and text that a reader of the page or of the notebook sees."""
+    return Reader(VOID.sub("", re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)))
 
 
 def headings(report: EfficiencyReport) -> list[str]:
@@ -80,11 +112,11 @@ def test_a_page_is_in_reading_order() -> None:
     # an empty run has a headline and no section
     report = report_of(window_seconds=0.0, cluster_seconds=0.0)
     assert headings(report) == []
-    assert report.headline in read(report).text
+    assert report.headline in read(render_page(report)).text
 
 
 def test_the_figures_are_the_reports() -> None:
-    text = read(by_hand()).text
+    text = read(render_page(by_hand())).text
     assert "5.0 s, of which up to 750 ms can be saved" in text
     assert "Spilling to disk: saves up to 750 ms." in text
     html = render_page(by_hand())
@@ -137,38 +169,92 @@ def test_few_workers_and_prefixes_have_bars_and_the_rest_strips_and_a_row() -> N
     assert "<details><summary>All" not in render_page(large(1, PAGE.prefixes))
 
 
-def test_hostile_names_are_shown_and_not_run() -> None:
+_HELD = {name: seconds(thread_cpu=2, spill=1) for name in HOSTILE_NAMES}
+#: Fields of a report with names that try to break out.
+HOSTILE: dict[str, Any] = {
+    "name": HOSTILE_NAMES[0],
+    **dict.fromkeys(("by_worker", "by_prefix", "by_span"), _HELD),
+    "not_measured": {name: name for name in HOSTILE_NAMES},
+    **dict.fromkeys(("phases", "outside"), dict.fromkeys(HOSTILE_NAMES, 1.0)),
+    "tasks": dict.fromkeys(HOSTILE_NAMES, 1),
+    "environment": {name: name for name in HOSTILE_NAMES} | {"dask-efficiency": HOSTILE_NAMES[0]},
+    "code": (*HOSTILE_NAMES, "</pre></script><script>alert(2)</script>"),
+    "notes": HOSTILE_NAMES,
+    "repeats": dict.fromkeys(HOSTILE_NAMES, Repeat(3, 4)),
+}
+
+
+@pytest.mark.parametrize(("draw", "scripts", "most"), [(render_page, 2, 150_000), (by_notebook, 0, 60_000)])
+def test_hostile_names_are_shown_and_not_run(draw: Callable[..., str], scripts: int, most: int) -> None:
     rows = HOSTILE["by_worker"]
-    report = by_hand(
-        **HOSTILE,
-        phases=dict.fromkeys(HOSTILE_NAMES, 1.0),
-        tasks=dict.fromkeys(HOSTILE_NAMES, 1),
-        environment={name: name for name in HOSTILE_NAMES} | {"dask-efficiency": HOSTILE_NAMES[0]},
-        code=(*HOSTILE_NAMES, "</pre></script><script>alert(2)</script>"),
-    )
-    for shown in (report, by_hand(by_worker={f"{i}{n}": b for i in range(9) for n, b in rows.items()})):
-        html = render_page(shown)
-        assert html.count("<script") == 2
+    for shown in (by_hand(**HOSTILE), by_hand(by_worker={f"{i}{n}": b for i in range(9) for n, b in rows.items()})):
+        html = draw(shown)
+        assert html.count("<script") == scripts
         assert "<img" not in html
         assert "\x1b" not in html
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
         html.encode("utf-8")
-        assert len(html) < 150_000
-        read(shown)
+        assert len(html) < most
+        read(html)
 
 
 @given(reports | profiled_reports())
 @settings(max_examples=100)
-def test_any_report_makes_a_closed_page_that_asks_for_nothing(report: EfficiencyReport) -> None:
-    page = read(report)
-    attributes = {name for _, given_ in page.elements for name in given_}
-    assert not attributes & {"src", "href", "style", "action"}
-    assert not any(name.startswith("on") for name in attributes)
-    assert not {tag for tag, _ in page.elements} & {"script", "img", "iframe", "object", "form", "a", "input"}
-    render_page(report).encode("utf-8")
+def test_any_report_makes_closed_html_that_asks_for_nothing(report: EfficiencyReport) -> None:
+    for html, styles in ((render_page(report), []), (by_notebook(report), ["display:none"])):
+        shown = read(html)
+        attributes = {name for _, given_ in shown.elements for name in given_}
+        assert not attributes & {"src", "href", "action"}
+        assert not any(name.startswith("on") for name in attributes)
+        assert not {tag for tag, _ in shown.elements} & {"script", "img", "iframe", "object", "form", "a", "input"}
+        assert [given_["style"] for _, given_ in shown.elements if "style" in given_] == styles
+        html.encode("utf-8")
+    allowed = {"div", "b", "span", "svg", "path", "title", "text", "rect", "table", "thead", "tbody"}
+    allowed |= {"ol", "li", "tr", "th", "td", "section", "details", "summary", "pre"}
+    assert {tag for tag, _ in shown.elements} <= allowed
+    assert "id" not in attributes
+    assert not re.search(r"<script|url\(|@import|https?:", html.partition("</style>")[0])
 
 
 @pytest.mark.parametrize("started", [0.0, math.nan, 1e18])
 def test_a_start_that_no_calendar_has_is_left_out(started: float) -> None:
     assert "began" not in render_page(by_hand(started=started))
     assert "began 2026-05-28 20:26:40 UTC" in render_page(by_hand(started=1_780_000_000.0))
+
+
+def test_a_notebook_has_the_report_as_a_closed_piece_of_html_with_pie_bar_table_and_advice() -> None:
+    shown = read(by_notebook(by_hand()))
+    tags = [tag for tag, _ in shown.elements]
+    assert (tags.count("path"), tags.count("table")) == (5, 3)
+    assert by_hand().headline in shown.text
+    assert "more memory, make partitions smaller" in shown.text
+
+
+def test_every_rule_of_the_style_in_a_notebook_is_scoped_to_the_report() -> None:
+    style = re.search(r"<style>(.*?)</style>", by_notebook(by_hand()), re.DOTALL)
+    assert style is not None
+    rules = re.sub(r"@media[^{]*\{(.*?\})\}", r"\1", style.group(1), flags=re.DOTALL)
+    for selectors in re.findall(r"([^{}]+)\{", rules):
+        assert all(selector.strip().startswith(".dask-efficiency") for selector in selectors.split(","))
+
+
+def test_everything_but_caveats_is_folded_in_a_notebook() -> None:
+    html = by_notebook(by_hand(notes=("Idle is an estimate.",)))
+    # without the style the text of the first screen shows
+    text = Reader(re.sub(".*<pre[^>]*>|</pre>.*", "", html, flags=re.DOTALL)).text
+    assert (by_hand().headline in text, "Prefixes" in text) == (True, False)
+    drawn = html.partition("</pre>")[2]
+    assert re.findall(r'<section[^>]*><div class="de-head">([^<]*)</div>', drawn) == ["Notes"]
+    assert re.findall("<summary>([^<]*)</summary>", drawn)[:2] == ["More findings", "Lost time"]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [report_of(), report_of(seconds(no_work=5)), report_of(seconds(running=5)), report_of(seconds(unmeasured=5))],
+    ids=["empty", "no work", "running", "unmeasured"],
+)
+def test_a_special_case_shows_its_headline(report: EfficiencyReport) -> None:
+    page = read(by_notebook(report))
+    assert report.headline in page.text
+    has_pie = any(tag == "path" for tag, _ in page.elements)
+    assert has_pie == (report.breakdown["unmeasured"] > 0)

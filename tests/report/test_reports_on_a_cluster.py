@@ -117,9 +117,8 @@ def test_a_report_holds_no_source_if_the_user_the_client_or_the_scheduler_forbid
     if who == "scheduler":
         client.register_plugin(EfficiencyPlugin(source=False))
     wanted = False if who == "report" else None
-    settings = {"distributed.diagnostics.computations.nframes": 1} | (
-        {"efficiency.source": False} if who == "client" else {}
-    )
+    settings = {"distributed.diagnostics.computations.nframes": 1}
+    settings |= {"efficiency.source": False} if who == "client" else {}
     page = tmp_path / "r.html"
     try:
         with dask.config.set(settings), efficiency_report(page, client=client, source=wanted, trace=True) as found:
@@ -197,9 +196,8 @@ def test_a_recorded_run_is_explained_saved_and_drawn(client: Client, tmp_path: P
     assert_same(loaded, report.trace)
 
     written = loaded.to_chrome(tmp_path / "run.json")
-    slices, flows, faults = query(
-        tmp_path / "run.json", "select count(*) from slice", "select count(*) from flow", FAULTS
-    )
+    counts = [f"select count(*) from {table}" for table in ("slice", "flow")]
+    slices, flows, faults = query(tmp_path / "run.json", *counts, FAULTS)
     assert slices == [[written.slices + written.instants]]
     assert flows == [[written.flows]]
     assert faults == []

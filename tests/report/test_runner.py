@@ -131,14 +131,14 @@ def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["missing.py"], "'missing.py' is no file; expected a Python script, or -m and a module's name"),
-        (["-m", "no_such_module"], "No module named no_such_module"),
-        (["--html", "no/such/folder.html", "neighbour.py"], "no/such"),
-        (["--save-to", "neighbour.py", "neighbour.py"], "neighbour.py"),
+        ("missing.py", "'missing.py' is no file; expected a Python script, or -m and a module's name"),
+        ("-m no_such_module", "No module named no_such_module"),
+        ("--html no/such/folder.html neighbour.py", "no/such"),
+        ("--save-to neighbour.py neighbour.py", "neighbour.py"),
     ],
 )
-def test_errors_of_running_and_writing_are_one_line(folder: Path, arguments: list[str], line: str) -> None:
-    code, output, error = outcome(*RUN, *arguments, cwd=folder)
+def test_errors_of_running_and_writing_are_one_line(folder: Path, arguments: str, line: str) -> None:
+    code, output, error = outcome(*RUN, *arguments.split(), cwd=folder)
     assert code in (1, 2)
     assert not output
     assert line in error.splitlines()[-1]

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -13,11 +14,10 @@ from dask_efficiency.report.scheduler_parts import SEVERAL, HeldResults
 from tests.plugin.watch import eventually
 
 
-class Some:
-    """Anything with these attributes."""
+class Some(SimpleNamespace):
+    """Anything with these attributes, as hashable as a state of the scheduler."""
 
-    def __init__(self, **attributes: Any) -> None:
-        vars(self).update(attributes)
+    __hash__ = object.__hash__
 
 
 def result(prefix: str, nbytes: int, *clients: str, waiters: tuple[str, ...] = ()) -> Any:

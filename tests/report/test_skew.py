@@ -109,8 +109,7 @@ def test_the_longest_task_has_its_input_size_if_known_and_its_time_alone_unless_
     for alone in (0.0, 1.0):
         report = report_of(skew={"join": skew(alone_seconds=alone)}, cluster_seconds=40.0)
         assert longest(report, "join").where.endswith("40 times the median")
-    name = "\x1b[31m" + "x" * 1000
-    assert longest(report_of(skew={name: skew()}), name).where.isprintable()
+    assert longest(report_of(skew={(name := "\x1b[31m" + "x" * 1000): skew()}), name).where.isprintable()
 
 
 def test_with_a_trace_time_and_input_size_are_given_once() -> None:

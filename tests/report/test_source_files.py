@@ -50,17 +50,15 @@ def test_a_function_of_the_script_has_its_file(script: str, function: str, line:
     assert in_the_script(Frame(function, "<dynamic-code>", line)) == Frame(function, script, line)
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        Frame("read_day", "<dynamic-code>", 11),  # another function of this name
+def test_frames_of_other_files_and_functions_stay_as_they_are(script: str) -> None:
+    same_name = Frame("read_day", "<dynamic-code>", 11)
+    others = (
         Frame("other", "<dynamic-code>", 5),
         Frame("read_day", "etl.py", 5),
         Frame("read_day", "<ipython-input-3>", 5),
-    ],
-)
-def test_frames_of_other_files_and_functions_stay_as_they_are(script: str, frame: Frame) -> None:
-    assert in_the_script(frame) is frame
+    )
+    for frame in (same_name, *others):
+        assert in_the_script(frame) is frame
 
 
 @pytest.mark.parametrize("wrong", ["syntax", "no file", "no script"])

@@ -1,6 +1,7 @@
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +141,13 @@ UNITS = {"none", "nanoseconds", "microseconds", "milliseconds", "seconds", "byte
 
 def assert_valid(data: dict[str, Any]) -> None:
     """Check the rules of speedscope's schema for sampled profiles."""
+    assert f"{data['name']}{data['exporter']}".isprintable()
     assert data["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     assert set(data) == {"$schema", "name", "exporter", "activeProfileIndex", "shared", "profiles"}
     assert set(data["shared"]) == {"frames"}
     for frame in data["shared"]["frames"]:
         assert {"name"} <= set(frame) <= {"name", "file", "line", "col"}
-        assert isinstance(frame["name"], str)
+        assert frame["name"].isprintable()
         assert isinstance(frame.get("file", ""), str)
         assert isinstance(frame.get("line", 0), int)
     assert 0 <= data["activeProfileIndex"] < len(data["profiles"])
@@ -163,23 +165,17 @@ def assert_valid(data: dict[str, Any]) -> None:
 def test_there_is_a_profile_for_each_cause_the_longest_first() -> None:
     data = speedscope(profiled(environment={"dask-efficiency": "9.9"}))
     assert_valid(data)
-    assert [(profile["name"], profile["endValue"]) for profile in data["profiles"]] == [
-        ("thread-noncpu/gil", 9.0),
-        ("thread-cpu", 7.0),
-        ("thread-noncpu/file", 3.0),
-        ("library-threads", 2.0),
-        ("thread-noncpu/core", 1.0),
-        ("thread-noncpu/unknown", 1.0),
-    ]
+    times = [(profile["name"].removeprefix("thread-noncpu/"), profile["endValue"]) for profile in data["profiles"]]
+    assert times[:3] == [("gil", 9.0), ("thread-cpu", 7.0), ("file", 3.0)]
+    assert times[3:] == [("library-threads", 2.0), ("core", 1.0), ("unknown", 1.0)]
     assert data["exporter"] == "dask-efficiency 9.9"
     assert data["name"] == "a run"
     # a stack begins with its prefix and ends with the innermost frame
     frames, gil = data["shared"]["frames"], data["profiles"][0]
     stacks = [[frames[index] for index in sample] for sample in gil["samples"]]
-    assert [[frame["name"] for frame in stack] for stack in stacks] == [
-        ["clean", "clean", "StringMethods.upper", "ObjectStringArrayMixin._str_map"],
-        ["clean", "clean", "StringMethods.split"],
-    ]
+    upper, split = (" ".join(frame["name"] for frame in stack) for stack in stacks)
+    assert upper == "clean clean StringMethods.upper ObjectStringArrayMixin._str_map"
+    assert split == "clean clean StringMethods.split"
     assert stacks[0][:2] == [{"name": "clean"}, {"name": "clean", "file": ETL, "line": 88}]
     assert gil["weights"] == [6.0, 3.0]
 
@@ -189,23 +185,7 @@ def test_any_report_with_stacks_makes_a_valid_file_that_holds_all_of_their_time(
     rows = sampled_stacks(report)
     if not rows:
         return
-    data = speedscope(report)
+    data = speedscope(replace(report, name="\x1b]0;title\x07", environment={"dask-efficiency": HOSTILE_NAMES[2]}))
     assert_valid(data)
     assert sum(each["endValue"] for each in data["profiles"]) == pytest.approx(sum(row.ns for row in rows) / 1e9)
-    json.dumps(data, allow_nan=False)
-
-
-def test_hostile_names_are_harmless_in_the_file(tmp_path: Path) -> None:
-    stack = tuple(Frame(name, f"/x/{name}", 1) for name in HOSTILE_NAMES)
-    report = profiled(
-        profile=(ProfileRow("thread-cpu", "", HOSTILE_NAMES[2], stack, 1),),
-        by_prefix={HOSTILE_NAMES[2]: seconds(thread_cpu=7)},
-        name="\x1b]0;title\x07",
-        environment={"dask-efficiency": HOSTILE_NAMES[2]},
-    )
-    report.to_speedscope(tmp_path / "x.json")
-    text = (tmp_path / "x.json").read_text(encoding="ascii")
-    assert "\x1b" not in text
-    data = json.loads(text)
-    assert_valid(data)
-    assert all(frame["name"].isprintable() for frame in data["shared"]["frames"])
+    json.dumps(data, allow_nan=False).encode("ascii")

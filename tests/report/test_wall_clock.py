@@ -10,9 +10,8 @@ CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 1.0, 3.1)
 
 
 def test_the_parts_of_the_wall_clock_add_up_to_it_and_those_below_5_percent_are_left_out() -> None:
-    report = report_of(
-        seconds(thread_cpu=2), window_seconds=8.0, cluster_seconds=2.0, no_workers_seconds=5.0, phases={"run": 2.0}
-    )
+    times = {"window_seconds": 8.0, "cluster_seconds": 2.0, "no_workers_seconds": 5.0}
+    report = report_of(seconds(thread_cpu=2), phases={"run": 2.0}, **times)
     assert wall_clock_parts(report) == {"without any worker": 5.0, "of work on the cluster": 2.0, "on the client": 1.0}
     # a client that is busy with Dask is distinguished from the user's code
     busy = report_of(window_seconds=5.0, cluster_seconds=1.0, phases={"optimize": 3.0, "gather": 0.5})

@@ -16,7 +16,7 @@ from dask_efficiency.show.document import Document, Share, Table, section
 from dask_efficiency.show.drawn_buckets import COLOURS
 from dask_efficiency.show.terminal import BAR_LENGTH, BLOCKS, bar_cells, plain, renderables, show, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds, waiting_for_the_gil
-from tests.report.test_fragment import HOSTILE
+from tests.report.test_report_page import HOSTILE
 
 
 def test_three_percent_of_an_eighty_column_bar_are_two_cells_and_three_eighths() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from dask_efficiency.report.comparison_table import (
     fine_scale,
     rounded,
     signed,
+    sum_of,
 )
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
@@ -142,7 +143,7 @@ def causes(comparison: Comparison) -> Section:
     if table.wall_scale is not None:
         columns[f"wall {table.wall_scale.unit} +/-"] = lambda row: row.wall_change
     columns["share, %"] = lambda row: (
-        f"{row.percent_before} -> {row.percent_after}" if row.percent_before and row is not table.total else ""
+        f"{row.percent_before} -> {row.percent_after}" if row.percent_before and row is not table.rows[-1] else ""
     )
     if table.money_scale is not None:
         columns["money +/-"] = lambda row: row.money_change
@@ -162,7 +163,8 @@ def causes(comparison: Comparison) -> Section:
 
 
 def _changes(table: ComparisonTable) -> tuple[ChangeBar | None, ...]:
-    changes = {row: row.time.change for row in table.causes if row.label in set(Bucket)}
+    causes = [row for row in table.rows[: table.sums[0]] if not row.bucket and row.label in set(Bucket)]
+    changes = {row: row.time.change for row in causes}
     largest = max(map(abs, changes.values()), default=0)
     return tuple(
         ChangeBar(change / largest, COLOURS[Bucket(row.label)]) if (change := changes.get(row)) else None
@@ -251,7 +253,8 @@ def prefixes(comparison: Comparison) -> Section:
     if not ranked or not _largest_change(changes[ranked[0]]):
         return Section("Prefixes that changed most")
     labels = labelled(ranked, "prefix", "prefixes", TOP_GROUPS)
-    scale = fine_scale(max(sum(_sides_of(changes.values(), kind)) for kind in ("useful", "lost")) / 1e9)
+    wholes = [sum_of([getattr(change, kind) for change in changes.values()]) for kind in ("useful", "lost")]
+    scale = fine_scale(max(whole.before + whole.after for whole in wholes) / 1e9)
     cells = _prefix_cells(changes, labels, scale)
     fates = [_new_or_gone(changes[names[0]]) if len(names) == 1 else "" for names in labels.values()]
     heads = ("prefix", "useful", "change", "lost", "change", *([""] if any(fates) else []))
@@ -273,19 +276,14 @@ def _new_or_gone(change: PrefixChange) -> str:
     return "new" if change.is_new else "gone" if change.is_gone else ""
 
 
-def _sides_of(changes: Iterable[PrefixChange], kind: str) -> tuple[int, int]:
-    times = [getattr(change, kind) for change in changes]
-    return sum(time.before for time in times), sum(time.after for time in times)
-
-
 def _prefix_cells(
     changes: Mapping[str, PrefixChange], labels: Mapping[str, Sequence[str]], scale: Scale
 ) -> dict[str, tuple[str, ...]]:
     """Cells of useful time and its change, lost time and its change, by label and in total."""
     cells: dict[str, tuple[str, ...]] = dict.fromkeys((*labels, "total"), ())
     for kind in ("useful", "lost"):
-        sums = {label: _sides_of([changes[name] for name in names], kind) for label, names in labels.items()}
-        sides = [{label: both[side] for label, both in sums.items()} for side in (0, 1)]
+        sums = {label: sum_of([getattr(changes[name], kind) for name in names]) for label, names in labels.items()}
+        sides = ({label: getattr(time, side) for label, time in sums.items()} for side in ("before", "after"))
         before, after = (rounded(side, scale.steps(sum(side.values()) / 1e9)) for side in sides)
         for label in labels:
             cells[label] += _change(scale, before[label], after[label])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket
+from dask_efficiency.accounts.buckets import CAUSE_DESCRIPTIONS, Bucket, cause_name
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
-from dask_efficiency.accounts.lines import Frame, place_of
+from dask_efficiency.accounts.lines import Frame, blamed, place_of
 from dask_efficiency.report.culprits import find_culprits, holder_text, place_text
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.stacks import NO_PREFIX, reason, sampled_stacks
+from dask_efficiency.report.stacks import NO_PREFIX, sampled_stacks
 from dask_efficiency.report.values import Culprit, LongHold, ProfileRow
 from dask_efficiency.show.document import (
     SCREEN,
@@ -81,7 +81,7 @@ def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> 
 
 def _cause_label(culprit: Culprit) -> Label:
     label, known = bucket_label(culprit.bucket), CAUSE_DESCRIPTIONS.get(Bucket(culprit.bucket), {})
-    return replace(label, text=reason(culprit.bucket, culprit.cause), hint=known.get(culprit.cause, label.hint))
+    return replace(label, text=cause_name(culprit.bucket, culprit.cause), hint=known.get(culprit.cause, label.hint))
 
 
 def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
@@ -94,15 +94,12 @@ def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
 
 def flame_graph(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Flame graph of the tasks' threads, by cause and stack."""
-    heading = "By cause and line"
     found = boxes(sampled_stacks(report)) if extent.drawn else ()
-    if not found:
-        return Section(heading)
     text = (
         "All time in tasks by cause, below that by prefix, and below that by what called what, down to the line. The "
         "time of each cause and prefix is exact; how it is divided over lines was sampled."
     )
-    return section(heading, Aside(text), Flames(found))
+    return section("By cause and line", *((Aside(text), Flames(found)) if found else ()))
 
 
 def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -111,7 +108,7 @@ def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     They are part of the time lost to waiting, so they are listed separately from the culprits.
     """
     held = [
-        f"held the GIL for {format_seconds(hold.seconds)}: {holder_text(hold.holder, hold.stack)}, "
+        f"held the GIL for {format_seconds(hold.seconds)}: {holder_text(hold.holder, blamed(hold.stack))}, "
         f"on {name_of(hold.worker)}"
         for hold in _longest(report.gil_holds)
     ]
@@ -122,7 +119,7 @@ def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     blocks += [("the scheduler's event loop", block) for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())]
     blocked = [
         f"blocked {whose} for {format_seconds(block.seconds)}"
-        + (f": {where}" if (where := place_text(block.stack)) else "")
+        + (f": {where}" if (where := place_text(blamed(block.stack))) else "")
         for whose, block in blocks
     ]
     return section("Kept others waiting", *map(sentence, (*held, *blocked)))
@@ -171,7 +168,7 @@ def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
     root = _Node()
     colours: dict[str | Frame, str] = {}
     for row in rows:
-        cause = reason(row.bucket, row.cause)
+        cause = cause_name(row.bucket, row.cause)
         colours[cause] = CAUSE_COLOURS[Bucket.THREAD_NONCPU].get(row.cause) or COLOURS[Bucket(row.bucket)]
         root.ns += row.ns
         node = root

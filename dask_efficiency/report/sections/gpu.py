@@ -194,14 +194,13 @@ def _meters(found: GpuSummary) -> str:
 
 def _by_prefix(found: GpuSummary, extent: Extent) -> Section:
     """GPU time by task prefix; rows add up to all kernels and copies."""
-    heading = "GPU time by prefix"
     labels = labelled(list(found.shares), "prefix", "prefixes", extent.prefixes)
     shares = {label: sum(found.shares[name] for name in names) for label, names in labels.items()}
     if found.unattributed:
         shares[NO_TASK] = found.unattributed
     whole = sum(shares.values())
     if not whole:
-        return Section(heading)
+        return section("")
     scale = time_scale(whole / 1e9)
     steps = apportion(list(shares.values()), scale.steps(whole / 1e9))
     tenths = apportion(list(shares.values()), 1000)
@@ -217,7 +216,7 @@ def _by_prefix(found: GpuSummary, extent: Extent) -> Section:
     )
     heads, drawings = ("prefix", f"GPU-{scale.unit}", "%"), tuple(bars) if extent.drawn else ()
     table = Table(heads, tuple(rows), drawings=drawings, sortable=extent.drawn)
-    return section(heading, *_explained(lines, extent), table)
+    return section("GPU time by prefix", *_explained(lines, extent), table)
 
 
 def _explained(lines: Sequence[str], extent: Extent) -> Sequence[str | Aside]:
@@ -226,19 +225,16 @@ def _explained(lines: Sequence[str], extent: Extent) -> Sequence[str | Aside]:
 
 def _upper_bounds(found: GpuSummary, extent: Extent) -> Section:
     """Upper bounds of GPU time by prefix, from meters that see no kernels."""
-    heading = "GPU time by prefix, at most"
     if not found.bounds:
-        return Section(heading)
+        return section("")
     rows = tuple((name_of(name), format_seconds(ns / 1e9)) for name, ns in [*found.bounds.items()][: SCREEN.prefixes])
     lines = ("between the first and the last work that a task gave to the GPU: an upper bound of its GPU time",)
-    return section(heading, *_explained(lines, extent), Table(("prefix", "time"), rows))
+    return section("GPU time by prefix, at most", *_explained(lines, extent), Table(("prefix", "time"), rows))
 
 
 def _kernels(found: GpuSummary, extent: Extent) -> Section:
-    heading = "GPU kernels by time"
-    shown = list(found.kernels)
-    if not shown:
-        return Section(heading)
+    if not (shown := list(found.kernels)):
+        return section("")
     if rest := shown[extent.kernels - 1 :] if len(shown) > extent.kernels else []:
         launches, ns = sum(kernel.launches for kernel in rest), sum(kernel.ns for kernel in rest)
         shown[extent.kernels - 1 :] = [KernelTotals("", OTHER_KERNELS, launches, ns)]
@@ -256,7 +252,8 @@ def _kernels(found: GpuSummary, extent: Extent) -> Section:
     )
     heads = ("kernel", "prefix", "launches", scale.unit, "%", "mean")
     lines = ("durations are added up, so kernels that run at once may sum to more than the GPU's time",)
-    return section(heading, *_explained(lines, extent), Table(heads, rows, words=(0, 1), sortable=extent.drawn))
+    table = Table(heads, rows, words=(0, 1), sortable=extent.drawn)
+    return section("GPU kernels by time", *_explained(lines, extent), table)
 
 
 def _kernel_label(kernel: KernelTotals, length: int) -> Label:
@@ -293,20 +290,16 @@ def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
             f"GPU {uuid} was used by several workers ({named(users)}): each sees its own work only, "
             "so their times are not added up"
         )
-    if found.coverage < GOOD_COVERAGE:
-        lines.append(f"{format_share(1 - found.coverage)} of the kernel time could not be attributed to tasks")
-    if found.unknown_tasks:
-        lines.append(
-            f"{found.unknown_tasks} tasks were booked before their use of the GPU was known: "
-            "their waiting for it counts as thread-noncpu or thread-cpu"
-        )
-    if found.dropped:
-        lines.append(f"{found.dropped} records of GPU work were lost: GPU time is more than shown")
-    if found.gaps:
-        lines.append(
-            f"The meter gave way to a profiler for {format_seconds(found.gaps / 1e9)}: "
-            "GPU work of that time is not seen"
-        )
-    if found.late:
-        lines.append(f"{format_seconds(found.late / 1e9)} of GPU work became known too late, and counts as idle")
-    return tuple(lines)
+    share, gaps, late = format_share(1 - found.coverage), *(format_seconds(ns / 1e9) for ns in (found.gaps, found.late))
+    as_others = "their waiting for it counts as thread-noncpu or thread-cpu"
+    caveats = (
+        (found.coverage < GOOD_COVERAGE, f"{share} of the kernel time could not be attributed to tasks"),
+        (
+            found.unknown_tasks,
+            f"{found.unknown_tasks} tasks were booked before their use of the GPU was known: {as_others}",
+        ),
+        (found.dropped, f"{found.dropped} records of GPU work were lost: GPU time is more than shown"),
+        (found.gaps, f"The meter gave way to a profiler for {gaps}: GPU work of that time is not seen"),
+        (found.late, f"{late} of GPU work became known too late, and counts as idle"),
+    )
+    return *lines, *(text for holds, text in caveats if holds)

@@ -203,7 +203,7 @@ def _prefix_table(report: EfficiencyReport, ranked: Sequence[str], at_most: int)
     scale = time_scale(max(row.ns(*HELD) for row in groups.values()) / 1e9, report.thread_seconds)
     rows = []
     for label, row in groups.items():
-        causes = _sum_of_causes(report.causes_by_prefix, labels[label], Bucket.THREAD_NONCPU)
+        causes = _causes(report.causes_by_prefix, labels[label], Bucket.THREAD_NONCPU)
         waits = "".join(f"{cause} {format_share(ns / causes.total())}" for cause, ns in causes.most_common(1))
         rows.append((label, *_cells(row, columns, scale, scale.steps(row.ns(*HELD) / 1e9)), waits))
     heads = ("prefix", *columns, "held", "waits for")
@@ -259,12 +259,21 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     scale = time_scale(sum(whole) / 1e9, report.thread_seconds)
     columns = {n: b for n, b in _SPAN_COLUMNS.items() if any(row.ns(*b) for row in groups.values())}
     steps = apportion(whole, scale.steps(sum(whole) / 1e9))
+
+    def row_of(label: str, paths: Sequence[str], total: int) -> tuple[str, ...]:
+        row, causes = (
+            combine(map(report.by_span.__getitem__, paths)),
+            _causes(report.causes_by_span, paths, Bucket.IDLE),
+        )
+        most = next(iter(causes.most_common(1)), ("", 0))
+        return label, *_cells(row, columns, scale, total), _useful_text(row), most[0]
+
     rows = []
     for (label, paths), step in zip(labels.items(), steps, strict=True):
-        rows.append(_span_row(report, label, paths, columns, scale, step))
+        rows.append(row_of(label, paths, step))
         below = [path for path in shown if len(paths) == 1 and path.startswith(paths[0] + SEPARATOR)]
         rows += [
-            _span_row(report, name_of(path[len(paths[0]) :]), [path], columns, scale, scale.steps(times[path] / 1e9))
+            row_of(name_of(path[len(paths[0]) :]), [path], scale.steps(times[path] / 1e9))
             for path in sorted(below, key=lambda path: path.split(SEPARATOR))
         ]
     lines = ["the time of free threads is shared equally by the spans that had work outstanding"]
@@ -275,28 +284,13 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     held = sum(report.by_span[path].ns(*HELD) for path in top)
     if OTHER_WORK in times and held:
         own = sum(report.by_span[path].ns(*HELD) for path in top if path not in (OTHER_WORK, NO_SPAN))
-        lines.append(
-            f"of the time that tasks held, {format_share(own / held)} is of the report's own, the rest of others"
-        )
+        of_own = f"{format_share(own / held)} is of the report's own, the rest of others"
+        lines.append(f"of the time that tasks held, {of_own}")
     heads = ("span", *columns, f"thread-{scale.unit}", "useful", "idle for")
     return section("Spans", *lines, Table(heads, tuple(rows), words=(0, len(heads) - 1)))
 
 
-def _span_row(
-    report: EfficiencyReport,
-    label: str,
-    paths: Sequence[str],
-    columns: Mapping[str, tuple[Bucket, ...]],
-    scale: Scale,
-    total: int,
-) -> tuple[str, ...]:
-    row = combine(report.by_span[path] for path in paths)
-    causes = _sum_of_causes(report.causes_by_span, paths, Bucket.IDLE)
-    most = next(iter(causes.most_common(1)), ("", 0))
-    return label, *_cells(row, columns, scale, total), _useful_text(row), most[0]
-
-
-def _sum_of_causes(causes: Mapping[str, Mapping[str, int]], names: Iterable[str], bucket: Bucket) -> Counter[str]:
+def _causes(causes: Mapping[str, Mapping[str, int]], names: Iterable[str], bucket: Bucket) -> Counter[str]:
     found: Counter[str] = Counter()
     for name in names:
         found.update(causes_of(causes.get(name, {}), bucket))
@@ -312,10 +306,9 @@ def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Repeated results by prefix, those with most repeated tasks first."""
-    heading = "Computed again"
     ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))
     if not ranked:
-        return Section(heading)
+        return section("")
     times = max(repeat.times for repeat in report.repeats.values())
     tasks = format_count(sum(repeat.tasks for repeat in report.repeats.values()), "task")
     text = f"results were computed up to {times} times, on request ({tasks} more): "
@@ -326,4 +319,4 @@ def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         (name_of(name) or "(no prefix)", str(report.repeats[name].tasks), f"{report.repeats[name].times} times")
         for name in ranked[:TOP_GROUPS]
     )
-    return section(heading, *lines, Table(("prefix", "tasks", "computed up to"), rows))
+    return section("Computed again", *lines, Table(("prefix", "tasks", "computed up to"), rows))

@@ -162,10 +162,10 @@ def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str]
         if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
             found.append(("ideally", format_seconds(report.ideal_seconds)))
     if figures.parts:
-        useful = figures.useful.thread_time or "0"
+        useful = figures.rows[0].thread_time or "0"
         found.append((f"useful of all thread-{figures.thread_scale.unit}", f"{useful} of {figures.finalized}"))
     if figures.money_scale is not None:
-        found.append(("cost, useful and lost", figures.total.money))
+        found.append(("cost, useful and lost", figures.rows[-1].money))
     return tuple(found)
 
 
@@ -229,7 +229,7 @@ def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Table of lost time by cause."""
     heading = "Lost time"
     found = lost_time(report)
-    if not found.parts and found.running is None:
+    if not found.parts and not report.breakdown[Bucket.RUNNING]:
         return section(heading, Aside(not_counted(report)))
     heads, cells = loss_cells(found)
     labels = (cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label) for row in found.rows)
@@ -254,13 +254,12 @@ def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         return Section("Factors")
     product = " x ".join(f"{name} {factor:.3f}" for name, factor in report.factors.items())
     lines = [f"efficiency {report.efficiency:.3f} = {product}"]
-    poor: list[str] = []
-    too_short: list[str] = []
-    left = report.thread_seconds - report.breakdown[Bucket.RUNNING]
+    left, low = report.thread_seconds - report.breakdown[Bucket.RUNNING], {}
     for name, factor in report.factors.items():
         if factor < GOOD_FACTOR:
-            (poor if left >= MIN_FACTOR_SECONDS else too_short).append(name)
+            low[name] = left
         left *= factor
+    poor, too_short = ([name for name in low if (low[name] >= MIN_FACTOR_SECONDS) is known] for known in (True, False))
     if poor:
         lines.append(f"below {GOOD_FACTOR}, the mark of a good factor: {', '.join(poor)}")
     if too_short:
@@ -271,10 +270,9 @@ def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Threads by activity through the run, as a figure."""
-    heading = "Through the run"
     timeline = report.timeline
     if not extent.drawn or timeline is None or not any(map(any, timeline.activity.values())):
-        return Section(heading)
+        return section("")
     totals = Breakdown({name: sum(row) for name, row in timeline.activity.items()})
     by_bucket = parts_of({**in_order(totals), Bucket.NO_WORK: totals.ns(Bucket.NO_WORK)})
     slices = slices_of(tuple(part for part in by_bucket if part.nanoseconds))
@@ -282,18 +280,18 @@ def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Sectio
         f"Threads by what they were doing, in steps of {format_seconds(timeline.bin_ns / 1e9)}. A running task counts "
         "as what its thread does: whether it fails, or was done before, is not seen here."
     )
-    return section(heading, Aside(text), Through(timeline, slices), legend_of(slices))
+    return section("Through the run", Aside(text), Through(timeline, slices), legend_of(slices))
 
 
 def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Critical path of a report with a trace, as one section of its page."""
-    heading = "Critical path: why it took so long"
     if report.trace is None or not extent.drawn:
-        return Section(heading)
+        return section("")
     try:
         path = CriticalPath.of(report.trace, Question())
     except EmptyTraceError:  # no task ended in the window
-        return Section(heading)
+        return section("")
+    heading = "Critical path: why it took so long"
     first = (f"{number}. {'. '.join(one.lines)}" for number, one in enumerate(path.findings[:MAX_SHOWN], 1))
     return section(heading, f"{path.headline}.", *first, *path_sections(path), quick_improvements(path))
 

@@ -13,7 +13,7 @@ from dask_efficiency.show.drawn_buckets import GPU_COLOURS
 from dask_efficiency.show.figures import NAME_LENGTH
 from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, KERNEL, SECOND, by_hand, gpu_totals, with_gpus
-from tests.report.test_fragment import Reader
+from tests.report.test_report_page import Reader
 
 
 def parts(report: EfficiencyReport) -> tuple[Section, ...]:
@@ -37,10 +37,8 @@ def test_a_report_without_gpus_has_no_such_section() -> None:
 def test_the_activity_of_gpus_is_in_sentences() -> None:
     lines = section("GPUs").lines
     assert lines[0] == "kernels ran 30 % of the time, copies alone 5.0 %, and the 2 GPUs were idle 65 %"
-    assert lines[1] == (
-        "tasks waited for 4.0 thread-seconds while kernels of their own ran (gpu), and for 1.5 thread-seconds "
-        "while none did"
-    )
+    waited = "4.0 thread-seconds while kernels of their own ran (gpu), and for 1.5 thread-seconds while none did"
+    assert lines[1] == f"tasks waited for {waited}"
     assert lines[2].startswith("of the work on the GPUs, 300 ms ran while the thread of its task did something else")
     assert lines[2].endswith(", and 200 ms ran after its task had ended")
     assert lines[3].startswith("device parallel efficiency 0.300 = load balance 0.750 x communication 0.800 x orch")
@@ -72,11 +70,8 @@ def test_of_a_hundred_gpus_the_least_busy_are_listed() -> None:
 
 
 def test_gpu_time_by_prefix_adds_up_with_time_of_no_task() -> None:
-    assert section("GPU time by prefix").rows == (
-        ("train", "5.50", "78.6"),
-        ("load", "1.00", "14.3"),
-        ("(no task)", "0.50", "7.1"),
-    )
+    shown = (("train", "5.50", "78.6"), ("load", "1.00", "14.3"), ("(no task)", "0.50", "7.1"))
+    assert section("GPU time by prefix").rows == shown
 
 
 def test_kernels_have_short_names_launches_and_a_mean_and_those_beyond_the_eighth_are_one_row() -> None:

@@ -85,9 +85,8 @@ def test_a_row_of_prefixes_adds_up_to_the_time_held_and_those_beyond_the_eighth_
     section = prefixes(by_hand())
     assert section.table.heads == ("prefix", "cpu", "noncpu", "spill", "overhead", "failed", "other", "held")
     assert section.rows[1] == ("sum", "4.00", "2.00", "0.00", "0.00", "1.00", "1.00", "8.00")
-    section = prefixes(
-        report_of(seconds(thread_cpu=66), by_prefix={f"p{i}": seconds(thread_cpu=i) for i in range(1, 12)})
-    )
+    many = {f"p{i}": seconds(thread_cpu=i) for i in range(1, 12)}
+    section = prefixes(report_of(seconds(thread_cpu=66), by_prefix=many))
     assert [row[0] for row in section.rows] == [*(f"p{i}" for i in range(11, 3, -1)), "3 more prefixes"]
     assert section.rows[-1][-1] == "6.0"
 
@@ -166,9 +165,8 @@ def names(report: EfficiencyReport) -> list[str]:
 
 
 def test_each_worker_has_a_cell_in_every_strip_and_the_least_useful_is_first() -> None:
-    report = report_of(
-        seconds(thread_cpu=9, spill=1), seconds(thread_cpu=5, spill=5), seconds(thread_cpu=10), seconds(no_work=4)
-    )
+    spilled = [seconds(thread_cpu=10 - spill, spill=spill) for spill in (1, 5, 0)]
+    report = report_of(*spilled, seconds(no_work=4))
     assert names(report) == ["w1", "w0", "w2"]
     assert cells(report, Bucket.SPILL) == [10, 2, 0]
     assert cells(report, Bucket.THREAD_CPU) == [5, 9, 10]

@@ -43,9 +43,8 @@ def titles(report: EfficiencyReport) -> list[str]:
 def test_empty_sections_are_absent_on_a_screen_and_a_page_which_also_explains_findings() -> None:
     assert titles(report_of()) == []
     assert titles(report_of(seconds(no_work=4))) == ["Lost time"]
-    assert titles(by_hand()) == [
-        *("More findings", "Lost time", "Factors", "Workers", "Prefixes by time held (thread-s)", "Client phases")
-    ]
+    shown = ("More findings", "Lost time", "Factors", "Workers", "Prefixes by time held (thread-s)", "Client phases")
+    assert titles(by_hand()) == [*shown]
     on_page = {part.title: part for part in page(by_hand()).sections}
     found = on_page.pop("What findings mean")
     assert [*on_page] == titles(by_hand())
@@ -60,9 +59,8 @@ def test_the_context_counts_workers_threads_and_tasks_and_time_without_work_is_l
     stayed = {"workers": 2, "most_workers": 2, "most_threads": 4}
     assert context(replace(idle, attendance=stayed)) == "2 workers, 4 threads, a window of 5.0 s"
     went = {"workers": 5, "most_workers": 3, "most_threads": 6}
-    assert context(replace(idle, attendance=went)) == (
-        "5 workers came and went, at most 3 at a time with 6 threads, a window of 5.0 s"
-    )
+    text = "5 workers came and went, at most 3 at a time with 6 threads, a window of 5.0 s"
+    assert context(replace(idle, attendance=went)) == text
     assert not_counted(by_hand()) == "Not counted: 2.0 thread-seconds with no work outstanding (no-work)"
     assert not_counted(idle) == ""
 

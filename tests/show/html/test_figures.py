@@ -39,7 +39,7 @@ from dask_efficiency.show.html.figures import (
 from dask_efficiency.show.html.render import fragment, page
 from tests.report.profile_samples import ETL, profiled
 from tests.report.samples import HOSTILE_NAMES, by_hand, seconds, timelines
-from tests.report.test_fragment import Reader
+from tests.report.test_report_page import Reader
 
 
 def outlines(drawn: Shape) -> list[list[tuple[str, int]]]:

@@ -9,7 +9,7 @@ from jinja2 import UndefinedError
 from dask_efficiency.show.document import Aside, Code, Document, Label, Legend, Table, section
 from dask_efficiency.show.html.render import _environment, fragment, page
 from tests.report.samples import HOSTILE_NAMES
-from tests.report.test_fragment import Reader
+from tests.report.test_report_page import Reader
 
 SCRIPT = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
