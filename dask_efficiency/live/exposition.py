@@ -5,9 +5,9 @@ There are no exemplars: only the OpenMetrics format has them, and Dask answers e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,10 +24,7 @@ _Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 def seconds(
     name: str, meaning: str, label: str, keys: Iterable[str], rows: Mapping[str, Mapping[str, int]], *, of: str = ""
 ) -> CounterMetricFamily:
-    """Counters in seconds, of nanoseconds by key, all from 0 on.
-
-    ``of`` is the label of the rows, without it there is one.
-    """
+    """Counters in seconds, of nanoseconds by key, all from 0 on; ``of`` is the label of the rows, if not only one."""
     family = CounterMetricFamily(f"{PREFIX}_{name}", meaning)
     total = f"{PREFIX}_{name}_total"
     # Not by add_metric, which takes twice as long: nearly all samples are made here.
@@ -39,23 +36,17 @@ def seconds(
     return family
 
 
-def counter(name: str, meaning: str, value: float | Values, *labels: str) -> CounterMetricFamily:
-    """A counter, or one for each value of its labels."""
-    return _family(CounterMetricFamily, name, meaning, value, labels)
-
-
-def gauge(name: str, meaning: str, value: float | Values, *labels: str) -> GaugeMetricFamily:
-    """A gauge, or one for each value of its labels."""
-    return _family(GaugeMetricFamily, name, meaning, value, labels)
-
-
-def _family(kind: type[_Family], name: str, meaning: str, value: float | Values, labels: Sequence[str]) -> _Family:
+def _family(kind: type[_Family], name: str, meaning: str, value: float | Values, *labels: str) -> _Family:
     if not isinstance(value, Mapping):
         return kind(f"{PREFIX}_{name}", meaning, value=float(value))
     family = kind(f"{PREFIX}_{name}", meaning, labels=labels)
     for of, each in value.items():
         family.add_metric([of] if isinstance(of, str) else of, each)
     return family
+
+
+#: A counter or a gauge, or one for each value of its labels.
+counter, gauge = partial(_family, CounterMetricFamily), partial(_family, GaugeMetricFamily)
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -66,10 +57,7 @@ MAX_LABELS = 8_192
 
 
 def text(metrics: Iterable[Metric]) -> bytes:
-    """Text of metrics, equivalent to ``generate_latest``.
-
-    Numbers may be spelled differently, ``1000000.0`` for ``1e+06``.
-    """
+    """Text of metrics, as of ``generate_latest``; numbers may be spelled differently, ``1000000.0`` for ``1e+06``."""
     lines: list[str] = []
     for metric in metrics:
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name
@@ -90,9 +78,7 @@ def _labels(*labels: tuple[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    if "\\" in value or "\n" in value or '"' in value:
-        return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-    return value
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def with_ours(

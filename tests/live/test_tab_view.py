@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.live.last_seconds import Details, window_of
+from dask_efficiency.live.last_seconds import Details, DetailsNow, window_of
 from dask_efficiency.live.tab_view import TabView, binned, tab_view
 from dask_efficiency.plugin.scheduler.accounts import Moment
 from tests.live.bokeh.meter import SECOND, Meter
@@ -88,7 +88,7 @@ def view(meter: Any, then: Details) -> TabView:
 def test_activity_covers_five_minutes_and_the_parts_the_time_since_the_details() -> None:
     meter = Meter()
     meter.run_until(290)
-    then = Details.of(meter.cluster, at=290 * SECOND)
+    then = DetailsNow(290 * SECOND, meter.cluster).read()
     meter.run_until(600)
     found = view(meter, then)
     assert found.at == 600 * SECOND
@@ -100,7 +100,7 @@ def test_activity_covers_five_minutes_and_the_parts_the_time_since_the_details()
 
 def test_figures_are_read_once_and_only_if_a_page_shows_them() -> None:
     meter = Meter()
-    then = Details.of(meter.cluster, at=0)
+    then = DetailsNow(0, meter.cluster).read()
     meter.run_until(20)
     found = view(meter, then)
     assert found.last.prefixes.seconds.sum() == 40
