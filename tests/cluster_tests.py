@@ -98,7 +98,7 @@ PROVES = {
         "test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes": "/metrics",
     },
     "live/bokeh/test_pages.py": {
-        "test_a_tab_that_breaks_takes_nothing_else_with_it": "the tab in Dask's dashboard",
+        "test_registering_again_and_again_leaves_one_route": "the tab in Dask's dashboard",
     },
     "cli/test_inputs.py": {
         "test_a_cluster_that_records_is_explained_and_judged": "commands that take a scheduler's address",

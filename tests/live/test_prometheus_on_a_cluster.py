@@ -5,12 +5,10 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -35,8 +33,7 @@ def metrics_url(cluster: LocalCluster) -> str:
 
 def scrape(url: str) -> str:
     with urllib.request.urlopen(url, timeout=60) as answer:
-        text: str = answer.read().decode()
-        return text
+        return str(answer.read(), "utf-8")
 
 
 def ours(text: str) -> str:
@@ -233,33 +230,25 @@ def test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes(n
         assert "dask_efficiency_nthreads 2.0" in scrape(metrics_url(older))
 
 
-def test_everything_else_works_without_prometheus_client(tmp_path: Path):
-    program = """
-        import logging, sys
+WITHOUT_PROMETHEUS = """
+import logging, sys
+sys.modules["prometheus_client"] = None
+logging.basicConfig(level=logging.INFO)
+from distributed import Client, LocalCluster
+from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister
+with LocalCluster(processes=False, n_workers=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    client.register_plugin(EfficiencyPlugin())
+    with efficiency_report(client) as report:
+        client.submit(sum, range(10)).result()
+    assert report.tasks == {"succeeded": 1}, report.tasks
+    unregister(client)
+print("all of it works")
+"""
 
-        class Blocker:
-            def find_spec(self, name, path=None, target=None):
-                if name.split(".")[0] == "prometheus_client":
-                    raise ModuleNotFoundError(f"{name} is blocked", name=name)
 
-        if __name__ == "__main__":
-            sys.meta_path.insert(0, Blocker())
-            logging.basicConfig(level=logging.INFO)
-            from distributed import Client, LocalCluster
-            from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister
-            with LocalCluster(
-                processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
-            ) as cluster, Client(cluster) as client:
-                client.register_plugin(EfficiencyPlugin())
-                with efficiency_report(client) as report:
-                    client.submit(sum, range(10)).result()
-                assert report.tasks == {"succeeded": 1}, report.tasks
-                unregister(client)
-            print("all of it works")
-    """
-    script = tmp_path / "program.py"
-    script.write_text(textwrap.dedent(program))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200, check=False)
+def test_everything_else_works_without_prometheus_client():
+    command = [sys.executable, "-c", WITHOUT_PROMETHEUS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout.strip() == "all of it works", done.stderr
     logged = [line for line in done.stderr.splitlines() if "prometheus" in line.lower() and "dask_efficiency" in line]
     assert len(logged) == 1
