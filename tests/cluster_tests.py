@@ -101,7 +101,7 @@ PROVES = {
         "test_registering_again_and_again_leaves_one_route": "the tab in Dask's dashboard",
     },
     "cli/test_inputs.py": {
-        "test_a_cluster_that_records_is_explained_and_judged": "commands that take a scheduler's address",
+        "test_a_cluster_that_records_is_reported_on_explained_and_judged": "commands that take a scheduler's address",
     },
     "live/test_top.py": {
         "test_once_as_json_is_one_object_whose_threads_add_up": "dask-efficiency top",
