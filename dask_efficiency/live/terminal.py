@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
@@ -108,8 +108,8 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
-    for text in (_causes_line(view), _gpu_line(view), moved_text(view.last), _events_line(view)):
-        lines += wrapped(f"{text}.") if text else []
+    for text in filter(None, _details(view)):
+        lines += wrapped(f"{text}.")
     life = wrapped(f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}.", "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
@@ -174,21 +174,15 @@ def _headline_line(view: TopView) -> str:
     return f"Last {format_seconds(last.seconds)}: {in_a_line(last.report)}."
 
 
-def _causes_line(view: TopView) -> str:
-    """Causes of lost time by bucket, and the workers that are not sampled."""
-    rows = ((bucket, causes_text(row)) for bucket, row in view.last.cause_shares.items())
+def _details(view: TopView) -> Iterator[str]:
+    """A line each on causes of lost time, GPUs, data that moved, and events; each may be empty."""
+    last = view.last
+    rows = ((bucket, causes_text(row)) for bucket, row in last.cause_shares.items())
     known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
-    sentences = [f"Why {known}" if known else "", not_sampled_text(view.last.not_sampled)]
-    return ". ".join(filter(None, sentences))
-
-
-def _gpu_line(view: TopView) -> str:
-    found = view.last.gpus
-    shares = ", ".join(f"{name} {format_share(share)}" for name, share in found.shares_of_all.items())
-    return f"{format_count(len(found.gpus), 'GPU')}: {shares}" if shares else ""
-
-
-def _events_line(view: TopView) -> str:
+    yield ". ".join(filter(None, (f"Why {known}" if known else "", not_sampled_text(last.not_sampled))))
+    shares = ", ".join(f"{name} {format_share(share)}" for name, share in last.gpus.shares_of_all.items())
+    yield f"{format_count(len(last.gpus.gpus), 'GPU')}: {shares}" if shares else ""
+    yield moved_text(last)
     tasks = ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items())
     events = [f"Tasks {tasks}"] if tasks else []
     for what, names in (("Joined", view.joined), ("Left", view.left)):
@@ -196,7 +190,7 @@ def _events_line(view: TopView) -> str:
             more = f" and {len(names) - NAMES_IN_A_LINE} more" if len(names) > NAMES_IN_A_LINE else ""
             first = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
             events.append(f"{what}: {first}{more}")
-    return ". ".join(events)
+    yield ". ".join(events)
 
 
 def _left_out_line(view: TopView, shown: int) -> str:

@@ -178,23 +178,20 @@ def with_bars(table: Table, character: str, width: int, measure: Callable[[str],
 
 
 def _ruled(table: Table, width: int) -> list[str]:
-    lines = _table(with_bars(table, "#", width), width)
-    for position in sorted(table.sums, reverse=True):
-        lines.insert(position + 1, "-" * len(lines[0]))
-    return lines
-
-
-def _table(table: Table, width: int) -> list[str]:
     """Columns two spaces apart, words to the left and figures to the right; long words are cut."""
+    table = with_bars(table, "#", width)
     cells = [[ascii_text(written_out(cell)) for cell in row] for row in (table.heads, *table.rows)]
     widths = column_widths(cells, table.words, width, len)
-    return [
+    lines = [
         "  ".join(
             shorten(cell, size).ljust(size) if column in table.words else cell.rjust(size)
             for column, (cell, size) in enumerate(zip(row, widths, strict=True))
         )
         for row in cells
     ]
+    for position in sorted(table.sums, reverse=True):
+        lines.insert(position + 1, "-" * len(lines[0]))
+    return lines
 
 
 def written_out(cell: Cell) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,15 @@ def timeline(view: TabView) -> Columns:
     }
 
 
-def few_workers(view: TabView) -> Columns:
-    """One row for each of the :data:`FEW_WORKERS` least useful workers; columns :data:`WORKERS`."""
-    return _workers(view, FEW_WORKERS)
+def _workers(view: TabView, at_most: int) -> Columns:
+    workers = view.last.workers
+    shown = workers.shown(at_most)
+    names = [label(workers.names[worker]) for worker in shown]
+    return _rows(names, ACTIVITIES, workers.shares[shown], nthreads=[workers.nthreads[worker] for worker in shown])
+
+
+#: One row for each of the least useful workers; columns :data:`WORKERS`.
+few_workers = partial(_workers, at_most=FEW_WORKERS)
 
 
 def all_workers(view: TabView) -> Columns:
@@ -94,13 +101,6 @@ def all_workers(view: TabView) -> Columns:
 def too_many_workers(view: TabView) -> bool:
     """True if there are more than :data:`MANY_WORKERS`."""
     return len(view.last.workers.names) > MANY_WORKERS
-
-
-def _workers(view: TabView, at_most: int) -> Columns:
-    workers = view.last.workers
-    shown = workers.shown(at_most)
-    names = [label(workers.names[worker]) for worker in shown]
-    return _rows(names, ACTIVITIES, workers.shares[shown], nthreads=[workers.nthreads[worker] for worker in shown])
 
 
 def _rows(names: Sequence[str], columns: Sequence[str], values: NDArray[np.float64], **more: list[Any]) -> Columns:
@@ -120,21 +120,15 @@ def worker_spread(view: TabView) -> Columns:
     return {**rows, "least": list(found.least), "most": list(found.most)}
 
 
-def few_gpus(view: TabView) -> Columns:
-    """One row for each of the :data:`FEW_GPUS` most idle GPUs; columns :data:`GPUS`."""
-    return _gpus(view, FEW_GPUS)
-
-
-def all_gpus(view: TabView) -> Columns:
-    """One row for each of the :data:`MANY_GPUS` most idle GPUs; columns :data:`GPUS`."""
-    return _gpus(view, MANY_GPUS)
-
-
 def _gpus(view: TabView, at_most: int) -> Columns:
     gpus = view.last.gpus
     shown = gpus.shown(at_most)
     names = [gpu_label(gpus.gpus[gpu]) + " (shared)" * gpus.shared[gpu] for gpu in shown]
     return _rows(names, GPU_ACTIVITIES, gpus.shares[shown])
+
+
+#: One row for each of the most idle GPUs; columns :data:`GPUS`.
+few_gpus, all_gpus = partial(_gpus, at_most=FEW_GPUS), partial(_gpus, at_most=MANY_GPUS)
 
 
 def prefixes(view: TabView) -> Columns:

@@ -12,7 +12,7 @@ from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.sections.report import page as report_page
 from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.report.values import ProfileRow
-from dask_efficiency.show.document import Along, Box, ChangeBar, Curve, Document, Flames, Label, Point, Slice, Stack
+from dask_efficiency.show.document import Along, Box, ChangeBar, Curve, Document, Flames, Label, Point, Slice
 from dask_efficiency.show.document import section as section_of
 from dask_efficiency.show.drawn_buckets import finalized_parts
 from dask_efficiency.show.html.figures import (
@@ -32,7 +32,6 @@ from dask_efficiency.show.html.figures import (
     hint_of,
     in_words,
     pie,
-    stack,
     through,
     ticks,
 )
@@ -186,7 +185,7 @@ def slices(sizes: list[int]) -> tuple[Slice, ...]:
 def test_the_parts_of_a_bar_stand_side_by_side_over_its_part_of_the_longest(sizes: list[int], times: int) -> None:
     for rects, width, off in (
         (bar(slices(sizes)), 100, 0.01),
-        (stack(Stack(slices(sizes), times * sum(sizes))), 100 / times, 0.11),
+        (bar(slices(sizes), times * sum(sizes), decimals=1), 100 / times, 0.11),
     ):
         end = 0.0
         for rect in rects:
