@@ -56,15 +56,14 @@ class Screen(io.TextIOWrapper):
         return buffer.getvalue().decode(self.encoding)
 
 
-def rich_text(
-    shown: Document | EfficiencyReport, width: int, colours: str | None = None, encoding: str = "utf-8"
-) -> str:
-    """A document, or a whole report, as rich prints it."""
+def rich_text(shown: Any, width: int, colours: str | None = None, encoding: str = "utf-8") -> str:
+    """A document, a whole report, or any other value as rich prints it."""
     console = pytest.importorskip("rich.console")
     screen = Screen(encoding)
     printer = console.Console(file=screen, width=width, color_system=colours, legacy_windows=False)
     whole = document(shown) if isinstance(shown, EfficiencyReport) else shown
-    printer.print(console.Group(*renderables(whole, printer, printer.options)))
+    of_document = isinstance(whole, Document)
+    printer.print(console.Group(*renderables(whole, printer, printer.options)) if of_document else whole)
     return screen.shown()
 
 
