@@ -135,10 +135,10 @@ class ClusterCollector:
 
     @contextmanager
     def _counting_cost(self) -> Iterator[None]:
-        began = time.thread_time()
+        exports, began = self._exports, time.thread_time()
         yield
-        if self._exports:
-            self._exports[-1].source.cost_seconds += time.thread_time() - began
+        for export in exports[-1:]:
+            export.source.cost_seconds += time.thread_time() - began
 
     @contextmanager
     def _counting_failures(self) -> Iterator[None]:
