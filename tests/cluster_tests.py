@@ -98,10 +98,10 @@ PROVES = {
         "test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes": "/metrics",
     },
     "live/bokeh/test_pages.py": {
-        "test_a_tab_that_breaks_takes_nothing_else_with_it": "the tab in Dask's dashboard",
+        "test_registering_again_and_again_leaves_one_route": "the tab in Dask's dashboard",
     },
     "cli/test_inputs.py": {
-        "test_a_cluster_that_records_is_explained_and_judged": "commands that take a scheduler's address",
+        "test_a_cluster_that_records_is_reported_on_explained_and_judged": "commands that take a scheduler's address",
     },
     "live/test_top.py": {
         "test_once_as_json_is_one_object_whose_threads_add_up": "dask-efficiency top",

@@ -101,7 +101,6 @@ def test_no_reader_unpacks_a_bomb(tmp_path: Path) -> None:
 def test_an_archive_in_a_compressed_file_is_not_unpacked(name: str, small: None, tmp_path: Path) -> None:
     read, _ = BOMBS[name]
     path = tmp_path / name
-    # Beside the archive, which holds 100 times its size at most, the file would be a bomb.
     path.write_bytes(gzip.compress(deflated("trace.json", bytes(1_000_000), 1)))
     with pytest.raises(ValueError, match=r"not a zip file|no valid JSON|no archive") as refused:
         read(str(path))
@@ -118,24 +117,20 @@ def unusual(*, flags: int = 0, name: bytes = b"r.json") -> bytes:
     return bytes(content)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        unusual(flags=0x1),
-        unusual(flags=0x20),
-        unusual(flags=0x800, name=b"\xff" * 6),
-        storage.ZIP + b"PK\x05\x06" + bytes(18),
-    ],
-    ids=["encrypted", "patched", "misnamed", "empty"],
-)
+UNREADABLE = {
+    "encrypted": unusual(flags=0x1),
+    "patched": unusual(flags=0x20),
+    "misnamed": unusual(flags=0x800, name=b"\xff" * 6),
+    "empty": storage.ZIP + b"PK\x05\x06" + bytes(18),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize("read", [load_trace, load_path, load_report, load_minder])
-def test_an_archive_that_cannot_be_read_is_refused_by_name(
-    read: Callable[[str], object], content: bytes, tmp_path: Path
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"^{path}: "):
-        read(str(path))
+def test_an_archive_that_cannot_be_read_is_refused_by_name(read: Callable[..., object], kind: str, file: Path) -> None:
+    file.write_bytes(UNREADABLE[kind])
+    with pytest.raises(ValueError, match=f"^{file}: "):
+        read(str(file))
 
 
 @pytest.mark.parametrize(("shape", "kind"), [((10**9,), "<U0"), ((10**9,), [("a", "V0")]), ((10**13,), "<f8")])
@@ -174,27 +169,21 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "MAX_BYTES", 10_000)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_file_is_read_as_far_as_it_may_hold(compress: Callable[[bytes], bytes], small: None, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(compress(bytes(10_000)))
-    with reading(path) as file:
-        assert file.read() == bytes(10_000)
-    path.write_bytes(compress(bytes(1_000_000)))
-    with reading(path) as file, pytest.raises(FileTooLargeError, match=r"file: its first \d+ bytes hold more than"):
-        file.read()
-    with reading(path) as file, any_size():
-        assert len(file.read()) == 1_000_000
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "file"
 
 
-def test_a_file_that_is_large_itself_may_hold_more(small: None, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(gzip.compress(bytes(100_000), 0))
-    with reading(path) as file:
-        assert file.read() == bytes(100_000)
-    path.write_bytes(bytes(100_000))
-    with reading(path) as file:
-        assert file.read() == bytes(100_000)
+def content_of(file: Path, stored: bytes) -> bytes:
+    """The bytes that a reader gets where these are stored."""
+    file.write_bytes(stored)
+    with reading(file) as opened:
+        return opened.read()
+
+
+def test_a_file_that_is_large_itself_may_hold_more(small: None, file: Path) -> None:
+    for stored in (gzip.compress(bytes(100_000), 0), bytes(100_000)):
+        assert content_of(file, stored) == bytes(100_000)
 
 
 def test_all_members_together_hold_no_more_than_a_file_may(small: None) -> None:
@@ -218,14 +207,19 @@ def test_a_forged_size_is_not_believed(small: None) -> None:
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_file_that_ends_early_or_is_damaged_is_refused(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    path, content = tmp_path / "file", compress(bytes(range(256)) * 100)
-    path.write_bytes(content[:-5])
-    with reading(path) as file, pytest.raises(DamagedFileError, match=f"ends early, after {len(content) - 5} bytes"):
-        file.read()
-    path.write_bytes(bytes([*content[:20], content[20] ^ 1, *content[21:]]))
-    with reading(path) as file, pytest.raises(DamagedFileError):
-        file.read()
+def test_a_compressed_file_is_read_as_far_as_it_may_hold_unless_it_is_damaged(
+    compress: Callable[[bytes], bytes], small: None, file: Path
+) -> None:
+    assert content_of(file, compress(bytes(10_000))) == bytes(10_000)
+    bomb, content = compress(bytes(1_000_000)), compress(bytes(range(256)) * 39)
+    with pytest.raises(FileTooLargeError, match=r"file: its first \d+ bytes hold more than"):
+        content_of(file, bomb)
+    with any_size():
+        assert content_of(file, bomb) == bytes(1_000_000)
+    with pytest.raises(DamagedFileError, match=f"ends early, after {len(content) - 5} bytes"):
+        content_of(file, content[:-5])
+    with pytest.raises(DamagedFileError):
+        content_of(file, bytes([*content[:20], content[20] ^ 1, *content[21:]]))
 
 
 def test_the_command_line_refuses_a_bomb_in_one_line_unless_any_size_is_allowed(

@@ -1,4 +1,4 @@
-"""What every reader and every handler does with damage: it is refused in one line, or taken, and nothing else breaks.
+"""Every reader and every handler refuses damage in one line, or takes it, and nothing else breaks.
 
 `make fuzz` runs these with many new examples, in a process that may take so much memory and no more.
 """
@@ -70,25 +70,28 @@ KINETO = [json.loads(gzip.decompress((DATA / "kineto" / name).read_bytes())) for
 traces = st.one_of(*[damaged_archive(content, "trace.json") for content in TRACES], damaged_bytes(TRACES[0]))
 
 
+def check_command_on(name: str, content: bytes, *arguments: object) -> None:
+    """Run a command; its arguments name the file, which holds the content."""
+    Path(name).write_bytes(content)
+    check_command(*arguments)
+
+
 @few(4)
 @given(traces, st.sampled_from([["--html", "x.html"], ["--json"], ["--speedups"], ["--without", "transfer"]]))
 def test_a_critical_path_of_a_damaged_trace(content: bytes, arguments: list[str]) -> None:
-    Path("run.trace").write_bytes(content)
-    check_command("critical-path", "run.trace", *arguments)
+    check_command_on("run.trace", content, "critical-path", "run.trace", *arguments)
 
 
 @few(4)
 @given(traces)
 def test_stragglers_in_a_damaged_trace(content: bytes) -> None:
-    Path("run.trace").write_bytes(content)
-    check_command("stragglers", "run.trace")
+    check_command_on("run.trace", content, "stragglers", "run.trace")
 
 
 @few(20)
 @given(damaged_archive(TRACES[1], "trace.json"))
 def test_a_simulation_of_a_damaged_trace_ends(content: bytes) -> None:
-    Path("run.trace").write_bytes(content)
-    check_command("simulate", "run.trace", "--force", "--seeds", 1)
+    check_command_on("run.trace", content, "simulate", "run.trace", "--force", "--seeds", 1)
 
 
 def _saved(value: Any) -> bytes:
@@ -105,8 +108,7 @@ def _paths() -> list[bytes]:
 @given(st.data(), st.sampled_from([["--html", "x.html", "--chrome", "x.json"], ["--json"], ["--what-if", "e=2.0"]]))
 def test_a_damaged_path_of_a_torch_trace(data: st.DataObject, arguments: list[str]) -> None:
     content = data.draw(st.one_of(*[damaged_archive(content, "path.json") for content in _paths()]))
-    Path("x.path").write_bytes(content)
-    check_command("torch", "path", "x.path", *arguments)
+    check_command_on("x.path", content, "torch", "path", "x.path", *arguments)
 
 
 kineto = st.one_of(*[damaged_data(value).map(as_json) for value in KINETO], damaged_bytes(as_json(KINETO[0])))
@@ -115,8 +117,8 @@ kineto = st.one_of(*[damaged_data(value).map(as_json) for value in KINETO], dama
 @few(8)
 @given(kineto, st.booleans(), st.sampled_from([["--html", "x.html", "--chrome", "c.json"], ["--json"]]))
 def test_a_damaged_trace_of_a_profiler(content: bytes, zipped: bool, arguments: list[str]) -> None:
-    Path("rank.json").write_bytes(gzip.compress(content, 1) if zipped else content)
-    check_command("torch", "path", "rank.json", *arguments)
+    stored = gzip.compress(content, 1) if zipped else content
+    check_command_on("rank.json", stored, "torch", "path", "rank.json", *arguments)
     # Of a folder, all ranks are to be there.
     check_command("torch", "path", "rank*.json", "--json")
 
@@ -130,16 +132,14 @@ reports = st.one_of(
 @few(4)
 @given(reports, st.sampled_from([["--all"], ["--html", "x.html"], ["--json"]]))
 def test_a_damaged_report(content: bytes, arguments: list[str]) -> None:
-    Path("r.json").write_bytes(content)
-    check_command("report", "r.json", *arguments)
+    check_command_on("r.json", content, "report", "r.json", *arguments)
     check_command("compare", DATA / "diagnoses" / "spilling.json", "r.json")
 
 
 @few(4)
 @given(st.sampled_from([gzip.compress, lzma.compress]).flatmap(lambda pack: damaged_bytes(pack(as_json(REPORTS[0])))))
 def test_a_damaged_report_that_was_compressed(content: bytes) -> None:
-    Path("r.json.xz").write_bytes(content)
-    check_command("report", "r.json.xz", "--all")
+    check_command_on("r.json.xz", content, "report", "r.json.xz", "--all")
 
 
 #: Each kind of line that a rank's file has.
@@ -172,26 +172,26 @@ PROGRAM = """\
 # not traced: MPI_Put 3
 """
 
-lines = damaged_lines(PROGRAM).map(lambda text: text.encode("utf-8", "surrogatepass"))
-
 
 @few(4)
-@given(lines | damaged_bytes(PROGRAM.encode()), st.booleans())
+@given(damaged_lines(PROGRAM) | damaged_bytes(PROGRAM.encode()), st.booleans())
 def test_a_damaged_trace_of_an_mpi_program(content: bytes, zipped: bool) -> None:
     Path("lab.yaml").write_text(CLUSTER)
-    Path("ranks.txt").write_bytes(gzip.compress(content, 1) if zipped else content)
-    check_command("mpi", "simulate", "ranks.txt", "--cluster", "lab.yaml", "--html", "x.html")
+    stored = gzip.compress(content, 1) if zipped else content
+    check_command_on(
+        "ranks.txt", stored, *["mpi", "simulate", "ranks.txt", "--cluster", "lab.yaml", "--html", "x.html"]
+    )
+
+
+LAB = (DATA / "simulation" / "lab.yaml").read_text()
 
 
 @few(4)
-@given(
-    damaged_lines(CLUSTER) | damaged_lines((DATA / "simulation" / "lab.yaml").read_text()),
-    damaged_lines("pc1:4\npc2:4\n"),
-)
-def test_a_damaged_description_of_a_cluster(text: str, hostfile: str) -> None:
+@given(damaged_lines(CLUSTER) | damaged_lines(LAB), damaged_lines("pc1:4\npc2:4\n"))
+def test_a_damaged_description_of_a_cluster(description: bytes, hostfile: bytes) -> None:
     written(Path(), transposition(2))
-    Path("lab.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
-    Path("hosts").write_bytes(hostfile.encode("utf-8", "surrogatepass"))
+    Path("lab.yaml").write_bytes(description)
+    Path("hosts").write_bytes(hostfile)
     for more in ((), ("--hostfile", "hosts")):
         check_command("mpi", "simulate", "program.txt", "--cluster", "lab.yaml", *more)
 
@@ -223,20 +223,16 @@ METRICS = (
 
 @fuzz
 @given(damaged_lines(SETTINGS), damaged_lines(METRICS))
-def test_damaged_settings_and_metrics_of_a_watch(text: str, metrics: str) -> None:
-    Path("watch.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
-    for read in (lambda: read_settings("watch.yaml"), lambda: parse_metrics_file(metrics, "watch.yaml")):
+def test_damaged_settings_and_metrics_of_a_watch(content: bytes, metrics: bytes) -> None:
+    Path("watch.yaml").write_bytes(content)
+    text = metrics.decode("utf-8", "surrogatepass")
+    for read in (lambda: read_settings("watch.yaml"), lambda: parse_metrics_file(text, "watch.yaml")):
         with contextlib.suppress(ValueError, OSError):
             read()
 
 
-ANSWER = {
-    "status": "success",
-    "data": {
-        "resultType": "matrix",
-        "result": [{"metric": {"instance": name}, "values": [[1.5, "2"], [16.5, "NaN"]]} for name in ("a", "b")],
-    },
-}
+SERIES = [{"metric": {"instance": name}, "values": [[1.5, "2"], [16.5, "NaN"]]} for name in ("a", "b")]
+ANSWER = {"status": "success", "data": {"resultType": "matrix", "result": SERIES}}
 
 
 @fuzz
@@ -266,25 +262,20 @@ def test_a_damaged_window(message: Any) -> None:
             decode_window(each)
 
 
-QUESTION = {
-    "window": "w",
-    "client": "me",
-    "span": "span",
-    "trace": True,
-    "only": True,
-    "last": 3.0,
-    "prefixes": {"a": 1},
-}
+QUESTION = {"window": "w", "client": "me", "span": "span", "trace": True, "only": True, "last": 3.0}
+QUESTION |= {"prefixes": {"a": 1}}
 ACTIONS = [name for key, name in vars(names).items() if key.isupper() and isinstance(name, str)]
+
+
+TOPICS = st.sampled_from([names.FINAL_SNAPSHOT, names.BATCHES])
+REPLY = {"snapshot": payload(), "window": window_payload(), "processors": [1, 2]}
 
 
 @few(2)
 @given(
     st.lists(st.tuples(st.sampled_from(ACTIONS), damaged_data(QUESTION)), min_size=1, max_size=4),
-    st.lists(
-        st.tuples(st.sampled_from([names.FINAL_SNAPSHOT, names.BATCHES]), damaged_data({"windows": {}, "a": []}) | odd)
-    ),
-    st.lists(damaged_data({"snapshot": payload(), "window": window_payload(), "processors": [1, 2]}) | odd, max_size=3),
+    st.lists(st.tuples(TOPICS, damaged_data({"windows": {}, "a": []}) | odd)),
+    st.lists(damaged_data(REPLY) | odd, max_size=3),
 )
 def test_damaged_questions_events_and_replies_leave_the_scheduler_answering(
     questions: list[tuple[str, Any]], events: list[tuple[str, Any]], replies: list[Any]

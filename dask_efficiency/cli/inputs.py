@@ -110,16 +110,15 @@ def is_file(given: str) -> bool:
     import fsspec
 
     file_system, path = fsspec.core.url_to_fs(given)
-    found: bool = file_system.isfile(path)
-    return found
+    return bool(file_system.isfile(path))
 
 
 def _is_kineto(text: str) -> bool:
     """Check if the head of a JSON file is Kineto's; old versions of it begin with the events."""
-    return bool(re.search(r'"(schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:', text)) or (
-        '"traceEvents"' in text
-        and bool(re.search(r'"cat"\s*:\s*"(cpu_op|Operator|cuda_runtime|Runtime|kernel|Kernel)"', text))
-    )
+    events = r'"cat"\s*:\s*"(cpu_op|Operator|cuda_runtime|Runtime|kernel|Kernel)"'
+    if '"traceEvents"' in text and re.search(events, text):
+        return True
+    return bool(re.search(r'"(schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:', text))
 
 
 def _by_members(given: str) -> InputKind:

@@ -49,25 +49,26 @@ class Connection:
     def reply(self, address: str, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
         """Ask without printing a line, for repeated questions."""
         address, security = self.secured(address)
+
+        async def asked() -> Answer:
+            from distributed.core import rpc
+
+            from dask_efficiency.plugin.client import Server, check_answers
+
+            with_security = security.get_connection_args("client")
+            async with rpc(address, timeout=self.timeout_seconds, connection_args=with_security) as scheduler:
+                caller = Server(scheduler)
+                await check_answers(caller, address, seconds=self.timeout_seconds)
+                return await question(caller)
+
         try:
-            return asyncio.run(self._asked(address, security, question))
+            return asyncio.run(asked())
         except RuntimeError as error:  # NotRegisteredError, or raised over there
             raise click.ClickException(" ".join(str(error).split())) from error
 
     def announce(self, address: str) -> None:
         """Print the line about the connection, before waiting."""
         tell(f"connecting to {address}, up to {self.timeout_seconds:g} s", err=True)
-
-    async def _asked(self, address: str, security: Security, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
-        from distributed.core import rpc
-
-        from dask_efficiency.plugin.client import Server, check_answers
-
-        with_security = security.get_connection_args("client")
-        async with rpc(address, timeout=self.timeout_seconds, connection_args=with_security) as scheduler:
-            caller = Server(scheduler)
-            await check_answers(caller, address, seconds=self.timeout_seconds)
-            return await question(caller)
 
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -115,12 +116,15 @@ def numbers_by_name(context: click.Context, parameter: click.Parameter, values: 
     return found
 
 
+def _written(name: str, what: str, **settings: Any) -> Decorator:
+    """An option whose value is a file or URL to write."""
+    return click.option(name, callback=target, metavar="FILE", help=f"{what} to this file or URL.", **settings)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object on each line.")
-
-html_option = click.option(
-    "--html", callback=target, metavar="FILE", help="Write a page that works offline to this file or URL."
-)
+html_option = _written("--html", "Write a page that works offline")
+chrome_option = _written("--chrome", "Write a timeline for ui.perfetto.dev")
 what_if_option = click.option(
     "--what-if",
     "speed_up",
@@ -131,9 +135,6 @@ what_if_option = click.option(
 )
 hostfile_option = click.option(
     "-f", "--hostfile", multiple=True, metavar="FILE", help="Places where this file says; several are compared."
-)
-chrome_option = click.option(
-    "--chrome", callback=target, metavar="FILE", help="Write a timeline for ui.perfetto.dev to this file or URL."
 )
 
 
@@ -167,7 +168,7 @@ def cluster_option(*, required: bool = False) -> Decorator:
 
 def save_option(what: str, **settings: Any) -> Decorator:
     """``--save`` to a file that other commands and functions read."""
-    return click.option("--save", callback=target, metavar="FILE", help=f"Save {what} to this file or URL.", **settings)
+    return _written("--save", f"Save {what}", **settings)
 
 
 def without_option(*parts: str) -> Decorator:

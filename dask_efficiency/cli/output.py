@@ -57,9 +57,8 @@ def stoppable() -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            click.echo(
-                harmless(f"Ctrl-C: stopped while {interrupt}" if interrupt.args else "Ctrl-C: stopped"), err=True
-            )
+            doing = f" while {interrupt}" if interrupt.args else ""
+            click.echo(harmless(f"Ctrl-C: stopped{doing}"), err=True)
             raise SystemExit(STOPPED) from None
         except click.ClickException as error:
             if not stopped:

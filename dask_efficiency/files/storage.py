@@ -127,8 +127,7 @@ def stored(path: str | os.PathLike[str], **storage_options: Any) -> bytes:
     An archive inside a compressed file could hold 100 times what 100 times that file's size is.
     """
     with _opened(path, **storage_options) as file:
-        content: bytes = file.read()
-    return content
+        return bytes(file.read())
 
 
 def _opened(path: str | os.PathLike[str], **storage_options: Any) -> Any:

@@ -83,26 +83,25 @@ class YamlSection:
     def __init__(self, node: yaml.Node | None, path: str | os.PathLike[str], keys: set[str]) -> None:
         self._path = path
         self._line = line_of(node) if node is not None else 0
-        self._keys: dict[str, yaml.Node] = {}
-        self._values: dict[str, yaml.Node] = {}
+        #: Key and value by name.
+        self._pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         if node is None or _is_empty(node):
             return
         if not isinstance(node, yaml.MappingNode):
             raise TextFileError(path, self._line, f"expected some of {sorted(keys)}, got a {node.id}")
         for key, value in node.value:
             name = text_of(key, path)
-            if name not in keys or name in self._keys:
-                known = known_names(name, sorted(keys))
-                wrong = "is given twice" if name in self._keys else f"is unknown here; {known}"
+            if name not in keys or name in self._pairs:
+                wrong = "is given twice" if name in keys else f"is unknown here; {known_names(name, sorted(keys))}"
                 raise TextFileError(path, line_of(key), f"{name[:80]!r} {wrong}")
-            self._keys[name], self._values[name] = key, value
+            self._pairs[name] = key, value
 
     def __contains__(self, name: str) -> bool:
-        return name in self._values
+        return name in self._pairs
 
     def line(self, name: str = "") -> int:
         """Line of a key, or of the section."""
-        return line_of(self._keys[name]) if name in self._keys else self._line
+        return line_of(self._pairs[name][0]) if name in self._pairs else self._line
 
     def error(self, name: str, wrong: str) -> TextFileError:
         """An error at a key."""
@@ -110,11 +109,11 @@ class YamlSection:
 
     def node(self, name: str) -> yaml.Node | None:
         """Node of a key, or None."""
-        return self._values.get(name)
+        return self._pairs[name][1] if name in self._pairs else None
 
     def get(self, name: str, read: Callable[[str], Value], default: Default) -> Value | Default:
         """Value of a key, parsed by ``read``, or the default."""
-        node = self._values.get(name)
+        node = self.node(name)
         if node is None:
             return default
         try:
@@ -133,7 +132,7 @@ class YamlSection:
         return self._each(name, yaml.MappingNode, "names with settings")
 
     def _each(self, name: str, kind: type[yaml.CollectionNode], expected: str) -> Iterator[Any]:
-        node = self._values.get(name)
+        node = self.node(name)
         if node is None or _is_empty(node):
             return
         if not isinstance(node, kind):

@@ -10,7 +10,7 @@ from operator import add, sub
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.rows import OTHER
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
-from dask_efficiency.live.times import WorkerTimes
+from dask_efficiency.live.times import Rows, WorkerTimes
 
 #: Workers exported at each end, the most and the least useful, if there are too many for all. A guess.
 EXTREMES = 10
@@ -26,8 +26,6 @@ ALL_AGAIN = 0.9
 OVERTAKES = 1.25
 _NOTHING = (0,) * len(TASK_BUCKETS)
 
-Rows = Mapping[str, Sequence[int]]
-
 
 class ExportedWorkers:
     """Workers to export: all, or if there are too many, the most and least useful.
@@ -40,7 +38,7 @@ class ExportedWorkers:
         #: True if there are too many to export all.
         self.limited = False
         self._chosen_at: int | None = None
-        self._then: WorkerTimes | None = None
+        self._then = WorkerTimes.of(())
         #: Smoothed useful share of each worker's thread time with work, in [0, 1].
         self._useful: dict[str, float] = {}
         self._most: list[str] = []
@@ -61,12 +59,12 @@ class ExportedWorkers:
         now = WorkerTimes.of(presence for presence in cluster.present.values() if not presence.off)
         lately = now.since(self._then)
         self._then = now
-        useful = {}
+        before, useful = self._useful, {}
         for name, share in zip(lately.names, lately.useful.tolist(), strict=True):
-            before = self._useful.get(name, share)
-            found = before if math.isnan(share) else before + WEIGHT * (share - before)
-            if not math.isnan(found):  # NaN without work
-                useful[name] = found
+            if not math.isnan(share):
+                useful[name] = before.get(name, share) + WEIGHT * (share - before.get(name, share))
+            elif name in before:  # without work
+                useful[name] = before[name]
         self._useful = useful
         self._most = _furthest(useful, self._most, each)
         rest = {name: -share for name, share in useful.items() if name not in self._most}

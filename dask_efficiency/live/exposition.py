@@ -5,9 +5,9 @@ There are no exemplars: only the OpenMetrics format has them, and Dask answers e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,10 +24,7 @@ _Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 def seconds(
     name: str, meaning: str, label: str, keys: Iterable[str], rows: Mapping[str, Mapping[str, int]], *, of: str = ""
 ) -> CounterMetricFamily:
-    """Counters in seconds, of nanoseconds by key, all from 0 on.
-
-    ``of`` is the label of the rows, without it there is one.
-    """
+    """Counters in seconds, of nanoseconds by key, all from 0 on; ``of`` is the label of the rows, if not only one."""
     family = CounterMetricFamily(f"{PREFIX}_{name}", meaning)
     total = f"{PREFIX}_{name}_total"
     # Not by add_metric, which takes twice as long: nearly all samples are made here.
@@ -39,17 +36,7 @@ def seconds(
     return family
 
 
-def counter(name: str, meaning: str, value: float | Values, *labels: str) -> CounterMetricFamily:
-    """A counter, or one for each value of its labels."""
-    return _family(CounterMetricFamily, name, meaning, value, labels)
-
-
-def gauge(name: str, meaning: str, value: float | Values, *labels: str) -> GaugeMetricFamily:
-    """A gauge, or one for each value of its labels."""
-    return _family(GaugeMetricFamily, name, meaning, value, labels)
-
-
-def _family(kind: type[_Family], name: str, meaning: str, value: float | Values, labels: Sequence[str]) -> _Family:
+def _family(kind: type[_Family], name: str, meaning: str, value: float | Values, *labels: str) -> _Family:
     if not isinstance(value, Mapping):
         return kind(f"{PREFIX}_{name}", meaning, value=float(value))
     family = kind(f"{PREFIX}_{name}", meaning, labels=labels)
@@ -58,18 +45,20 @@ def _family(kind: type[_Family], name: str, meaning: str, value: float | Values,
     return family
 
 
+#: A counter or a gauge, or one for each value of its labels.
+counter, gauge = partial(_family, CounterMetricFamily), partial(_family, GaugeMetricFamily)
+
+
 # -- text ------------------------------------------------------------------------------------------
 
 
 #: Cached label sets: those of a hundred workers. A guess.
 MAX_LABELS = 8_192
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def text(metrics: Iterable[Metric]) -> bytes:
-    """Text of metrics, equivalent to ``generate_latest``.
-
-    Numbers may be spelled differently, ``1000000.0`` for ``1e+06``.
-    """
+    """Text of metrics, as of ``generate_latest``; numbers may be spelled differently, ``1000000.0`` for ``1e+06``."""
     lines: list[str] = []
     for metric in metrics:
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name
@@ -86,13 +75,7 @@ def _line(sample: Sample) -> str:
 @lru_cache(maxsize=MAX_LABELS)
 def _labels(*labels: tuple[str, str]) -> str:
     """Label names and values as text; cached, as they repeat at each scrape."""
-    return "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in sorted(labels)]) + "}"
-
-
-def _escaped(value: str) -> str:
-    if "\\" in value or "\n" in value or '"' in value:
-        return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-    return value
+    return "{" + ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels)]) + "}"
 
 
 def with_ours(

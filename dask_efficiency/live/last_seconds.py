@@ -12,11 +12,11 @@ from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.metered import BYTES, READ_UNCOMPRESSED, SPILLED_UNCOMPRESSED, WAYS
 from dask_efficiency.accounts.rows import OTHER, growth
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
-from dask_efficiency.live.times import GpuTimes, PrefixTimes, WorkerTimes, prefix_times
+from dask_efficiency.live.times import GpuTimes, PrefixTimes, Rows, WorkerTimes, prefix_times
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.show.figures import format_bytes, format_share, harmless, shorten
+from dask_efficiency.show.figures import format_bytes, format_count, format_share, harmless, shorten
 from dask_efficiency.show.finding import Finding
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ WINDOW_NS = 300_000_000_000
 def window_of(polls: Iterable[Moment], *, width: int) -> list[Moment]:
     """Polls of the last minutes; the first is on the grid of the bins if there is one that early."""
     known = list(polls)
-    if not known:
-        return []
-    start = (known[-1].at - WINDOW_NS) // width * width
+    start = (known[-1].at - WINDOW_NS) // width * width if known else 0
     return [poll for poll in known if poll.at >= start]
 
 
@@ -40,18 +38,12 @@ class Details:
     """Totals of each worker, GPU and prefix, and of data, at one instant, as of the last heartbeats."""
 
     at: int
-    workers: WorkerTimes
-    gpus: GpuTimes
-    #: Settled nanoseconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
-    prefixes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    workers: WorkerTimes = field(default_factory=lambda: WorkerTimes.of(()))
+    gpus: GpuTimes = field(default_factory=lambda: GpuTimes.of(()))
+    #: Settled, by prefix.
+    prefixes: Rows = field(default_factory=dict)
     #: Bytes and counts of data that moved since the accounts began, by ``way/unit``.
     amounts: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, cluster: ClusterLedger, *, at: int) -> Details:
-        """Details of a cluster now."""
-        now = DetailsNow(at, cluster)
-        return cls(at, now.workers, now.gpus, now.prefixes, now.amounts)
 
 
 @dataclass(frozen=True)
@@ -72,14 +64,18 @@ class DetailsNow:
         return GpuTimes.of(self.cluster.present.values())
 
     @cached_property
-    def prefixes(self) -> Mapping[str, Sequence[int]]:
-        """Settled nanoseconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
+    def prefixes(self) -> Rows:
+        """Settled time by prefix."""
         return self.cluster.finalized_by_prefix()
 
     @cached_property
     def amounts(self) -> Mapping[str, int]:
-        """Bytes and counts of data that moved since the accounts began, by ``way/unit``."""
+        """Data that moved."""
         return self.cluster.extra("amounts")
+
+    def read(self) -> Details:
+        """All of them, to keep."""
+        return Details(self.at, self.workers, self.gpus, self.prefixes, self.amounts)
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ class LastSeconds:
     #: Thread time by activity, from heartbeats; empty without any.
     did: Breakdown
     #: Details at the start and the end. On a dashboard the start is up to a minute before or after that of :attr:`did`.
-    then: Details | None
+    then: Details
     now: Details | DetailsNow
     not_measured: Mapping[str, str] = field(default_factory=dict)
     #: Parts of :attr:`did` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`; those of a bucket add up to it, or
@@ -100,7 +96,7 @@ class LastSeconds:
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cluster: ClusterLedger, polls: Sequence[Moment], *, then: Details | None) -> LastSeconds:
+    def of(cls, cluster: ClusterLedger, polls: Sequence[Moment], *, then: Details) -> LastSeconds:
         """Activity from the first poll to the last of a cluster whose accounts are current."""
         first, last = polls[0], polls[-1]
         did = Breakdown(growth(last.activity, first.activity))
@@ -157,24 +153,24 @@ class LastSeconds:
     @property
     def largest_cause(self) -> CauseShare | None:
         """Largest known cause; None if it is below :data:`MIN_SHARE`."""
-        shares = [one for row in self.cause_shares.values() for one in row if one.cause != UNKNOWN]
-        largest = max(shares, key=lambda one: one.share, default=None)
-        return largest if largest is not None and largest.share >= MIN_SHARE else None
+        shares = [one for row in self.cause_shares.values() for one in row]
+        known = [one for one in shares if one.cause != UNKNOWN and one.share >= MIN_SHARE]
+        return max(known, key=lambda one: one.share, default=None)
 
     @cached_property
     def workers(self) -> WorkerTimes:
         """Time of each worker."""
-        return self.now.workers.since(None if self.then is None else self.then.workers)
+        return self.now.workers.since(self.then.workers)
 
     @cached_property
     def gpus(self) -> GpuTimes:
         """Time of each GPU."""
-        return self.now.gpus.since(None if self.then is None else self.then.gpus)
+        return self.now.gpus.since(self.then.gpus)
 
     @cached_property
     def prefixes(self) -> PrefixTimes:
         """Time of the prefixes' tasks."""
-        return prefix_times({} if self.then is None else self.then.prefixes, self.now.prefixes)
+        return prefix_times(self.then.prefixes, self.now.prefixes)
 
     @property
     def moved_in_all(self) -> dict[str, int]:
@@ -184,8 +180,7 @@ class LastSeconds:
     @property
     def moved(self) -> dict[str, int]:
         """Bytes of data that moved between the instants, by the ways of :attr:`moved_in_all`."""
-        then = {} if self.then is None else self.then.amounts
-        return {way: n - then.get(f"{way}/{BYTES}", 0) for way, n in self.moved_in_all.items()}
+        return {way: n - self.then.amounts.get(f"{way}/{BYTES}", 0) for way, n in self.moved_in_all.items()}
 
 
 def mean_threads(did: Breakdown, nthreads: int) -> dict[str, float]:
@@ -260,14 +255,10 @@ def not_sampled_text(workers: Mapping[str, str]) -> str:
         return ""
     reasons = set(workers.values())
     why = f": {shorten(harmless(reasons.pop()), 80)}" if len(reasons) == 1 else ""
-    which = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
-    return f"Threads of {which} are not sampled{why}"
+    return f"Threads of {format_count(len(workers), 'worker')} are not sampled{why}"
 
 
 # -- findings --------------------------------------------------------------------------------------
-
-
-Rows = Mapping[str, Sequence[int]]
 
 
 def last_findings(cluster: ClusterLedger, polls: Iterable[Moment]) -> list[tuple[Finding, str]]:
@@ -279,7 +270,7 @@ def last_findings(cluster: ClusterLedger, polls: Iterable[Moment]) -> list[tuple
     window = window_of(polls, width=1)
     if len(window) < 2:
         return []
-    last = LastSeconds.of(cluster, window, then=None)
+    last = LastSeconds.of(cluster, window, then=Details(window[0].at))
     then = next((poll.prefixes for poll in window if poll.prefixes is not None), None)
     now = {} if then is None else cluster.finalized_by_prefix()
     found = []

@@ -96,12 +96,11 @@ class ClusterCollector:
 
     def remove(self, source: ClusterAccounts) -> None:
         """Stop exporting this source; does nothing if it is not exported."""
-        found = next((export for export in self._exports if export.source is source), None)
-        if found is not None:
-            self._exports.remove(found)
-            if not self._exports:
-                with suppress(KeyError):  # somebody emptied the registry
-                    prometheus_client.REGISTRY.unregister(self)
+        others = [export for export in self._exports if export.source is not source]
+        if self._exports and not others:
+            with suppress(KeyError):  # somebody emptied the registry
+                prometheus_client.REGISTRY.unregister(self)
+        self._exports = others
 
     def collect(self) -> Iterable[Metric]:
         """Current metrics; groups that fail are left out."""
@@ -111,24 +110,19 @@ class ClusterCollector:
         metrics: list[Metric] = []
         with self._counting_failures():
             export.source.refresh()
-        began = time.thread_time()
-        for group in _GROUPS:
-            with self._counting_failures():
-                metrics += [*group(export)]
-        metrics.append(counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
-        export.source.cost_seconds += time.thread_time() - began
+        with self._counting_cost():
+            for group in _GROUPS:
+                with self._counting_failures():
+                    metrics += [*group(export)]
+            metrics.append(counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
         return metrics
 
     def written(self, write: Callable[[Iterable[Metric]], bytes]) -> bytes | None:
         """Current metrics in a text format; None if they cannot be written."""
-        written = None
         metrics = self.collect()
-        began = time.thread_time()
-        with self._counting_failures():
-            written = write(metrics)
-        if self._exports:
-            self._exports[-1].source.cost_seconds += time.thread_time() - began
-        return written
+        with self._counting_cost(), self._counting_failures():
+            return write(metrics)
+        return None
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
@@ -138,6 +132,13 @@ class ClusterCollector:
             yield
         finally:
             self._left_out = None
+
+    @contextmanager
+    def _counting_cost(self) -> Iterator[None]:
+        exports, began = self._exports, time.thread_time()
+        yield
+        for export in exports[-1:]:
+            export.source.cost_seconds += time.thread_time() - began
 
     @contextmanager
     def _counting_failures(self) -> Iterator[None]:
@@ -184,8 +185,7 @@ def _causes(export: Export) -> Iterator[Metric]:
 
 
 def _tasks(export: Export) -> Iterator[Metric]:
-    tasks = export.source.cluster.tasks
-    by_outcome = {outcome: tasks.get(outcome, 0) for outcome in map(str, Outcome)}
+    by_outcome = dict.fromkeys(map(str, Outcome), 0) | export.source.cluster.tasks
     yield counter("tasks", "Tasks that ended, by outcome", by_outcome, "outcome")
 
 
@@ -200,8 +200,8 @@ def _data(export: Export) -> Iterator[Metric]:
 
 def _stragglers(export: Export) -> Iterator[Metric]:
     findings = export.source.findings
-    count = {str(cause): sum(finding.cause == cause for finding in findings) for cause in Cause}
     meaning = "Workers, or whole hosts, that take longer than their peers for the same work"
+    count = {str(cause): sum(finding.cause == cause for finding in findings) for cause in Cause}
     yield gauge("stragglers", meaning, count, "cause")
     effects = {
         (_label(finding.worker), _label(finding.host), str(finding.cause)): finding.effect
@@ -213,14 +213,13 @@ def _stragglers(export: Export) -> Iterator[Metric]:
 
 
 def _findings(export: Export) -> Iterator[Metric]:
-    found = last_findings(export.source.cluster, export.source.recent)
-    yield gauge(
-        "finding_seconds",
+    meaning = (
         "Wall time of the last 5 minutes that fixing a finding would save at most, for ten findings at most; "
-        "where is the prefix of the tasks with most of the loss, if known",
-        {(one.kind, _label(prefix)): one.saves_seconds for one, prefix in found if one.saves_seconds is not None},
-        *("kind", "where"),
+        "where is the prefix of the tasks with most of the loss, if known"
     )
+    found = last_findings(export.source.cluster, export.source.recent)
+    saved = {(one.kind, _label(prefix)): one.saves_seconds for one, prefix in found if one.saves_seconds is not None}
+    yield gauge("finding_seconds", meaning, saved, "kind", "where")
 
 
 def _plugin(export: Export) -> Iterator[Metric]:
@@ -232,54 +231,45 @@ def _plugin(export: Export) -> Iterator[Metric]:
     unsampled = "Present and measured workers whose threads are not sampled"
     yield gauge("unsampled_workers", unsampled, len(cluster.not_sampled))
     yield gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
-    interval = (
-        "Time between two heartbeats of a worker that are read: it is longer where reading all takes too much CPU"
+    meaning = "Time between two heartbeats of a worker that are read: it is longer where reading all takes too much CPU"
+    yield gauge("heartbeat_read_interval_seconds", meaning, source.read_interval_seconds)
+    meaning = (
+        "CPU time of the plugin itself: polls and scrapes on the scheduler, hooks (sampled) and heartbeats on workers"
     )
-    yield gauge("heartbeat_read_interval_seconds", interval, source.read_interval_seconds)
-    yield counter(
-        "plugin_cpu_seconds",
-        "CPU time of the plugin itself: polls and scrapes on the scheduler, hooks (sampled) and heartbeats on workers",
-        {"scheduler": source.cost_seconds, "workers": cluster.extra("outside").get(OWN_WORK, 0) / 1e9},
-        "process",
-    )
+    costs = {"scheduler": source.cost_seconds, "workers": cluster.extra("outside").get(OWN_WORK, 0) / 1e9}
+    yield counter("plugin_cpu_seconds", meaning, costs, "process")
 
 
 def _prefixes(export: Export) -> Iterator[Metric]:
     rows = export.prefix_rows()
     meaning = "Settled thread time by bucket and prefix of the tasks; over all prefixes it adds up to thread_seconds"
-    yield seconds("prefix_thread_seconds", meaning, "bucket", _TASK_BUCKETS, _by_label(rows, set(rows)), of="prefix")
+    yield seconds("prefix_thread_seconds", meaning, "bucket", _TASK_BUCKETS, _by_label(rows), of="prefix")
 
 
 def _workers(export: Export) -> Iterator[Metric]:
     cluster = export.source.cluster
     names = export.worker_names()
-    yield gauge(
-        "worker_metrics_limited",
-        "1 if there are too many workers to export all one by one: "
-        "then only those that make most and least of their threads are",
-        export.workers.limited,
-    )
+    limited = "1 if there are too many workers to export all one by one: then only those that make most and least of "
+    yield gauge("worker_metrics_limited", f"{limited}their threads are", export.workers.limited)
     meaning = "Thread time of a worker by what each slot was doing; a worker's rates add up to its nthreads"
-    rows = _by_label(cluster.part_by_worker("activity", names), names)
+    rows = _by_label(cluster.part_by_worker("activity", names))
     yield seconds("worker_thread_activity_seconds", meaning, "activity", ACTIVITIES, rows, of="worker")
-    rows = _by_label(cluster.part_by_worker("finalized", names), names)
+    rows = _by_label(cluster.part_by_worker("finalized", names))
     meaning = "Settled thread time of a worker by bucket"
     yield seconds("worker_thread_seconds", meaning, "bucket", _BUCKETS, rows, of="worker")
-    waiting = Bucket.THREAD_NONCPU
-    causes = {
-        label: causes_of(row, waiting)
-        for label, row in _by_label(cluster.part_by_worker("cause_activity", names), names).items()
-    }
+    waiting, rows = Bucket.THREAD_NONCPU, _by_label(cluster.part_by_worker("cause_activity", names))
+    causes = {label: causes_of(row, waiting) for label, row in rows.items()}
     meaning = "Thread time of a worker's tasks off the CPU by cause"
     yield seconds(f"worker_{_CAUSES[waiting][0]}", meaning, "cause", CAUSES[waiting], causes, of="worker")
     here: dict[str, dict[str, int]] = {}
     for presence in cluster.present.values():  # names 1 and "1" are the same here
-        add(here.setdefault(presence.name, {}), {"running": presence.running, "nthreads": presence.nthreads})
-    labelled = _by_label(here, names)
-    running = {label: row["running"] / 1e9 for label, row in labelled.items()}
+        if presence.name in names:
+            add(here.setdefault(presence.name, {}), {"running": presence.running, "nthreads": presence.nthreads})
+    rows = _by_label(here)
     meaning = "Thread time held so far by tasks of a worker that have not ended"
+    running = {label: row["running"] / 1e9 for label, row in rows.items()}
     yield gauge("worker_running_thread_seconds", meaning, running, "worker")
-    nthreads = {label: row["nthreads"] for label, row in labelled.items()}
+    nthreads = {label: row["nthreads"] for label, row in rows.items()}
     yield gauge("worker_nthreads", "Threads of a worker", nthreads, "worker")
 
 
@@ -305,34 +295,22 @@ def _gpus(export: Export) -> Iterator[Metric]:
     yield gauge("gpu_metrics_off", meaning, crowded)
     if crowded:
         return
-    rows = _by_label(devices, set(devices))
-    yield seconds(
-        "gpu_seconds",
-        "Time of a GPU by what it was doing, as the workers saw it",
-        "activity",
-        GPU_ACTIVITIES,
-        rows,
-        of="uuid",
-    )
-    users = cluster.gpu_workers()
-    labelled = _by_label({uuid: {"": number} for uuid, number in users.items()}, set(users))
-    yield gauge("gpu_workers", "Present workers that use a GPU", {u: row[""] for u, row in labelled.items()}, "uuid")
+    meaning = "Time of a GPU by what it was doing, as the workers saw it"
+    yield seconds("gpu_seconds", meaning, "activity", GPU_ACTIVITIES, _by_label(devices), of="uuid")
+    users = _by_label({uuid: {"": number} for uuid, number in cluster.gpu_workers().items()})
+    yield gauge("gpu_workers", "Present workers that use a GPU", {u: row[""] for u, row in users.items()}, "uuid")
     yield from _sensors(here)
-    names = export.worker_names()
     by_worker: dict[str, dict[str, dict[str, int]]] = {}
-    for name in names & workers.keys():
+    for name in export.worker_names() & workers.keys():
         _add_devices(by_worker.setdefault(_label(name), {}), workers[name])
-    yield counter(
-        "worker_gpu_seconds",
-        "Time of a GPU by what it was doing, as seen by one worker, which does not see kernels of others",
-        {
-            (worker, uuid, activity): row[activity] / 1e9
-            for worker, of_worker in by_worker.items()
-            for uuid, row in _by_label(of_worker, set(of_worker)).items()
-            for activity in GPU_ACTIVITIES
-        },
-        *("worker", "uuid", "activity"),
-    )
+    meaning = "Time of a GPU by what it was doing, as seen by one worker, which does not see kernels of others"
+    seen = {
+        (worker, uuid, activity): row[activity] / 1e9
+        for worker, of_worker in by_worker.items()
+        for uuid, row in _by_label(of_worker).items()
+        for activity in GPU_ACTIVITIES
+    }
+    yield counter("worker_gpu_seconds", meaning, seen, "worker", "uuid", "activity")
 
 
 def _sensors(here: Iterable[GpuTotals]) -> Iterator[Metric]:
@@ -350,21 +328,18 @@ def _add_devices(devices: dict[str, dict[str, int]], totals: GpuTotals) -> None:
 
 
 #: Made one by one, so that a failing group costs no other.
-_GROUPS: tuple[Callable[[Export], Iterable[Metric]], ...] = (
-    *(_threads, _causes, _tasks, _data, _stragglers, _findings, _plugin),
-    *(_prefixes, _workers, _gpus),
-)
+_GROUPS = _threads, _causes, _tasks, _data, _stragglers, _findings, _plugin, _prefixes, _workers, _gpus
 
 
 def _label(name: str) -> str:
     return shorten(harmless(name), MAX_LABEL_LENGTH)
 
 
-def _by_label(rows: Mapping[str, Mapping[str, int]], names: set[str]) -> dict[str, Mapping[str, int]]:
+def _by_label(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Mapping[str, int]]:
     """Rows by a label that any text format can carry; names with equal labels are added up."""
     labelled: dict[str, Mapping[str, int]] = {}
-    for name in names & rows.keys():
-        label, row = _label(name), rows[name]
+    for name, row in rows.items():
+        label = _label(name)
         if label in labelled:
             row = dict(row)
             add(row, labelled[label])

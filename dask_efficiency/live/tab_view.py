@@ -23,11 +23,6 @@ MIN_BIN_NS = 5_000_000_000
 HEARTBEATS_PER_BIN = 3
 
 
-def bin_width(heartbeat_seconds: float) -> int:
-    """Nanoseconds of a bin of the timeline, for a heartbeat interval."""
-    return max(MIN_BIN_NS, round(HEARTBEATS_PER_BIN * heartbeat_seconds * 1e9))
-
-
 @dataclass(frozen=True, slots=True)
 class Bins:
     """Threads by activity in bins; in each bin they add up to nthreads."""
@@ -36,8 +31,7 @@ class Bins:
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     nthreads: NDArray[np.float64]
-    #: Mean number of threads by :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`, shape (bins,
-    #: activities).
+    #: Mean number of threads, shape (bins, activities).
     threads: NDArray[np.float64]
 
 
@@ -63,7 +57,12 @@ def binned(polls: Sequence[Moment], *, width: int) -> Bins:
     done = np.maximum.accumulate(done)
     kept = _with_reports(done.sum(axis=1).tolist(), available[cuts].tolist())
     edges = [cuts[i] for i in kept]
-    return _bins(at[edges], available[edges], done[kept])
+    start, stop = at[edges[:-1]], at[edges[1:]]
+    nthreads = np.diff(available[edges]) / (stop - start)
+    ns = np.diff(done[kept], axis=0)
+    whole = ns.sum(axis=1)
+    scale = np.divide(nthreads, whole, out=np.zeros_like(whole), where=whole > 0)
+    return Bins(start, stop, nthreads, ns * scale[:, None])
 
 
 def _cuts(at: Sequence[int], width: int) -> list[int]:
@@ -97,15 +96,6 @@ def _with_reports(done: Sequence[float], available: Sequence[float]) -> list[int
     return kept
 
 
-def _bins(edges: NDArray[np.int64], available: NDArray[np.float64], done: NDArray[np.float64]) -> Bins:
-    start, stop = edges[:-1], edges[1:]
-    nthreads = np.diff(available) / (stop - start)
-    ns = np.diff(done, axis=0)
-    whole = ns.sum(axis=1)
-    scale = np.divide(nthreads, whole, out=np.zeros_like(whole), where=whole > 0)
-    return Bins(start, stop, nthreads, ns * scale[:, None])
-
-
 # -- the view --------------------------------------------------------------------------------------
 
 
@@ -130,8 +120,7 @@ class TabView:
     @property
     def seconds_by_part(self) -> float:
         """Seconds that the times by worker, GPU and prefix go back."""
-        then = self.last.then
-        return 0.0 if then is None else (self.last.now.at - then.at) / 1e9
+        return (self.last.now.at - self.last.then.at) / 1e9
 
     @cached_property
     def bins(self) -> Bins:
@@ -141,7 +130,7 @@ class TabView:
 
 def tab_view(source: ClusterAccounts, then: Details, *, now: float, heartbeat_seconds: float) -> TabView:
     """View of a cluster's last minutes; times by worker, GPU and prefix begin at ``then``."""
-    bin_ns = bin_width(heartbeat_seconds)
+    bin_ns = max(MIN_BIN_NS, round(HEARTBEATS_PER_BIN * heartbeat_seconds * 1e9))
     window = window_of(source.recent, width=bin_ns)
     return TabView(
         last=LastSeconds.of(source.cluster, window, then=then),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
@@ -13,8 +12,8 @@ from dask_efficiency.live.last_seconds import causes_text, moved_text, not_sampl
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.show.drawn_buckets import COLOURS, LETTERS, BucketShare, parts_of
-from dask_efficiency.show.figures import apportion, format_seconds, format_share, harmless, shorten
-from dask_efficiency.show.terminal import bar_cells, bar_letters, packed_lines
+from dask_efficiency.show.figures import apportion, format_count, format_seconds, format_share, harmless, shorten
+from dask_efficiency.show.terminal import ascii_text, bar_letters, coloured_bar, packed_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -56,7 +55,7 @@ class _Ascii:
     """Names and buckets in the style of a plain terminal."""
 
     def clean(self, text: str) -> str:
-        return text.encode("ascii", "backslashreplace").decode("ascii")
+        return ascii_text(text)
 
     def width(self, text: str) -> int:
         return len(text)
@@ -68,7 +67,7 @@ class _Ascii:
         return f"{LETTERS[bucket]} ", ""
 
     def bar(self, parts: Sequence[BucketShare], width: int) -> Line:
-        return [(f"[{bar_letters(parts, width - 2)}]", "")]
+        return [(bar_letters(parts, width), "")]
 
 
 class _Coloured:
@@ -92,11 +91,7 @@ class _Coloured:
         return "■ ", COLOURS[bucket]
 
     def bar(self, parts: Sequence[BucketShare], width: int) -> Line:
-        line: Line = []
-        for cell, run in groupby(bar_cells([part.nanoseconds for part in parts], width)):
-            left, right = COLOURS[parts[cell.left].bucket], COLOURS[parts[cell.right].bucket]
-            line.append((cell.character * len(list(run)), f"{left} on {right}"))
-        return line
+        return coloured_bar(parts, width)
 
 
 _Pen = _Ascii | _Coloured
@@ -113,8 +108,8 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
-    lines += wrapped(_causes_line(view)) + wrapped(_gpu_line(view)) + wrapped(_moved_line(view))
-    lines += wrapped(_events_line(view))
+    for text in filter(None, _details(view)):
+        lines += wrapped(f"{text}.")
     life = wrapped(f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}.", "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
@@ -128,7 +123,7 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
 def _legend(parts: Sequence[BucketShare], nthreads: int, pen: _Pen, width: int) -> list[Line]:
     """Number of threads by activity; adds up to the number of threads."""
     tenths = apportion([part.nanoseconds for part in parts], 10 * nthreads)
-    items: list[Line] = [
+    items = [
         [pen.mark(part.bucket), (f"{part.bucket} {n / 10:.1f}", "")] for part, n in zip(parts, tenths, strict=True)
     ]
     lengths = [sum(len(text) for text, _ in item) for item in items]
@@ -154,23 +149,20 @@ def _table(view: TopView, shown: Sequence[int], pen: _Pen, width: int) -> list[L
 
 def _joined(pieces: Sequence[Line]) -> Line:
     """Pieces separated by gaps."""
-    first, *others = pieces
-    return [*first, *(span for piece in others for span in (("  ", ""), *piece))]
+    return [span for piece in pieces for span in (("  ", ""), *piece)][1:]
 
 
 def _parts(did: Breakdown) -> tuple[BucketShare, ...]:
-    """Thread time in the fixed order of the buckets, so that a bar keeps its order as it changes."""
+    # In the fixed order of the buckets, so that a bar keeps its order as it changes.
     return parts_of({Bucket(bucket): ns for bucket, ns in did.to_nanoseconds().items()})
 
 
 def _head_line(view: TopView) -> str:
-    counts = {
-        "worker": len(view.workers) + view.more_workers,
-        "thread": view.last.nthreads,
-        "task": sum(worker.tasks for worker in view.workers),
-    }
-    text = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in counts.items())
-    return f"{harmless(view.source)}  {text} on them"
+    workers = format_count(len(view.workers) + view.more_workers, "worker")
+    threads, tasks = view.last.nthreads, sum(worker.tasks for worker in view.workers)
+    return (
+        f"{harmless(view.source)}  {workers}, {format_count(threads, 'thread')}, {format_count(tasks, 'task')} on them"
+    )
 
 
 def _headline_line(view: TopView) -> str:
@@ -182,35 +174,23 @@ def _headline_line(view: TopView) -> str:
     return f"Last {format_seconds(last.seconds)}: {in_a_line(last.report)}."
 
 
-def _causes_line(view: TopView) -> str:
-    """Causes of lost time by bucket, and the workers that are not sampled."""
-    rows = ((bucket, causes_text(row)) for bucket, row in view.last.cause_shares.items())
+def _details(view: TopView) -> Iterator[str]:
+    """A line each on causes of lost time, GPUs, data that moved, and events; each may be empty."""
+    last = view.last
+    rows = ((bucket, causes_text(row)) for bucket, row in last.cause_shares.items())
     known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
-    sentences = [f"Why {known}" * bool(known), not_sampled_text(view.last.not_sampled)]
-    return "".join(f"{one}. " for one in sentences if one).rstrip()
-
-
-def _gpu_line(view: TopView) -> str:
-    found = view.last.gpus
-    shares = ", ".join(f"{name} {format_share(share)}" for name, share in found.shares_of_all.items())
-    return f"{len(found.gpus)} GPU{'s' * (len(found.gpus) > 1)}: {shares}." if shares else ""
-
-
-def _moved_line(view: TopView) -> str:
-    text = moved_text(view.last)
-    return f"{text}." if text else ""
-
-
-def _events_line(view: TopView) -> str:
-    events = []
-    if view.tasks:
-        events.append("Tasks " + ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items()))
+    yield ". ".join(filter(None, (f"Why {known}" if known else "", not_sampled_text(last.not_sampled))))
+    shares = ", ".join(f"{name} {format_share(share)}" for name, share in last.gpus.shares_of_all.items())
+    yield f"{format_count(len(last.gpus.gpus), 'GPU')}: {shares}" if shares else ""
+    yield moved_text(last)
+    tasks = ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items())
+    events = [f"Tasks {tasks}"] if tasks else []
     for what, names in (("Joined", view.joined), ("Left", view.left)):
         if names:
             more = f" and {len(names) - NAMES_IN_A_LINE} more" if len(names) > NAMES_IN_A_LINE else ""
-            names_shown = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
-            events.append(f"{what}: {names_shown}{more}")
-    return ". ".join(events) + "." * bool(events)
+            first = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
+            events.append(f"{what}: {first}{more}")
+    yield ". ".join(events)
 
 
 def _left_out_line(view: TopView, shown: int) -> str:
@@ -223,12 +203,9 @@ def _left_out_line(view: TopView, shown: int) -> str:
 def _layout(name_length: int, width: int) -> tuple[list[str], int, int]:
     """Columns that fit, and the widths of the name and of the bar."""
     name = max(min(name_length, MAX_NAME_WIDTH, width // 3), len("worker"))
-    columns = list(_COLUMNS)
-    for dispensable in ("", *_DISPENSABLE):
-        columns = [column for column in columns if column != dispensable]
-        bar = width - name - 2 - sum(2 + _COLUMNS[column] for column in columns)
-        if bar >= MIN_BAR_WIDTH:
-            break
+    columns, dispensable = list(_COLUMNS), list(_DISPENSABLE)
+    while (bar := width - name - 2 - sum(2 + _COLUMNS[column] for column in columns)) < MIN_BAR_WIDTH and dispensable:
+        columns.remove(dispensable.pop(0))
     return columns, name, bar
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,23 @@ from dask_efficiency.report.gpu import device_label
 from dask_efficiency.show.figures import label, natural
 
 
-def gained(now: WorkerTimes | GpuTimes, then: WorkerTimes | GpuTimes | None) -> NDArray[np.int64]:
-    """Gain of each row of ``now`` since ``then``; all of it for new rows, or if ``then`` is None."""
-    if then is None:
-        return now.nanoseconds
-    if then.keys == now.keys:  # the usual case, and far quicker
-        return np.asarray(np.maximum(now.nanoseconds - then.nanoseconds, 0))
-    place = {key: i for i, key in enumerate(then.keys)}
-    before = np.vstack([then.nanoseconds, np.zeros_like(then.nanoseconds, shape=(1, then.nanoseconds.shape[1]))])
-    return np.maximum(now.nanoseconds - before[np.array([place.get(key, -1) for key in now.keys], dtype=np.intp)], 0)
+@dataclass(frozen=True)
+class Times:
+    """Time of workers or GPUs, which are identified by position, since each appeared or since an instant."""
+
+    #: Identity of a worker or GPU; differs from that of an earlier one with its name or address.
+    keys: tuple[Hashable, ...]
+    #: Shape (workers or GPUs, activities); zeros without a heartbeat.
+    nanoseconds: NDArray[np.int64]
+
+    def since(self, then: Self) -> Self:
+        """Gain of each row since an earlier instant; all of it for new rows."""
+        if then.keys == self.keys:  # the usual case, and far quicker
+            return replace(self, nanoseconds=np.maximum(self.nanoseconds - then.nanoseconds, 0))
+        place = {key: i for i, key in enumerate(then.keys)}
+        before = np.vstack([then.nanoseconds, np.zeros_like(self.nanoseconds, shape=(1, self.nanoseconds.shape[1]))])
+        rows = np.array([place.get(key, -1) for key in self.keys], dtype=np.intp)
+        return replace(self, nanoseconds=np.maximum(self.nanoseconds - before[rows], 0))
 
 
 def shares_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -48,16 +56,11 @@ _NO_WORK = ACTIVITIES.index(Bucket.NO_WORK)
 
 
 @dataclass(frozen=True)
-class WorkerTimes:
-    """Time of each worker's threads since it joined, or since an instant; workers are identified by position."""
+class WorkerTimes(Times):
+    """Time of each worker's threads by :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`."""
 
-    #: Identity of a worker; differs from that of an earlier worker with its name or address.
-    keys: tuple[Hashable, ...]
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
-    #: By :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`, shape (workers, activities); zeros without a
-    #: heartbeat.
-    nanoseconds: NDArray[np.int64]
 
     @classmethod
     def of(cls, present: Iterable[Presence]) -> WorkerTimes:
@@ -66,21 +69,14 @@ class WorkerTimes:
         rows = [presence.account[WHERE["activity"]] for presence in here]
         return cls(
             tuple((presence.address, presence.joined) for presence in here),
+            np.array(rows, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
             tuple(presence.name for presence in here),
             tuple(presence.nthreads for presence in here),
-            np.array(rows, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
         )
-
-    def since(self, then: WorkerTimes | None) -> WorkerTimes:
-        """Time of these workers since an earlier instant."""
-        return replace(self, nanoseconds=gained(self, then))
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """Shares of each worker's time with work, shape (workers, activities).
-
-        A row adds up to 1, or to 0 without work.
-        """
+        """Shares of each worker's time with work, shape (workers, activities); a row is zeros without work."""
         with_work = self.nanoseconds.copy()
         with_work[:, _NO_WORK] = 0
         return shares_of(with_work)
@@ -113,7 +109,6 @@ class WorkerTimes:
 class Spread:
     """Spread of the workers' shares of time with work, by activity."""
 
-    #: Activities of any worker, in the order of :data:`~dask_efficiency.accounts.cluster.account.ACTIVITIES`.
     activities: tuple[str, ...]
     #: Quantiles :data:`QUANTILES` of the shares over workers with work, in [0, 1], shape (activities, quantiles).
     quantiles: NDArray[np.float64]
@@ -130,22 +125,14 @@ def spread(workers: WorkerTimes) -> Spread:
         return Spread((), np.zeros((0, len(QUANTILES))), (), ())
     spent = np.flatnonzero(shares.any(axis=0)).tolist()
     shares = shares[:, spent]
-
-    def labels(places: Sequence[int]) -> tuple[str, ...]:
-        return tuple(label(workers.names[with_work[place]]) for place in places)
-
-    return Spread(
-        activities=tuple(ACTIVITIES[i] for i in spent),
-        quantiles=np.quantile(shares, QUANTILES, axis=0).T,
-        least=labels(shares.argmin(axis=0).tolist()),
-        most=labels(shares.argmax(axis=0).tolist()),
+    least, most = (
+        tuple(label(workers.names[worker]) for worker in with_work[places])
+        for places in (shares.argmin(axis=0), shares.argmax(axis=0))
     )
+    return Spread(tuple(ACTIVITIES[i] for i in spent), np.quantile(shares, QUANTILES, axis=0).T, least, most)
 
 
 # -- GPUs ------------------------------------------------------------------------------------------
-
-
-_IDLE = GPU_ACTIVITIES.index("idle")
 
 
 class Gpu(NamedTuple):
@@ -155,29 +142,22 @@ class Gpu(NamedTuple):
     model: str
     uuid: str
 
-    @property
-    def label(self) -> str:
-        """Worker and GPU, short and harmless."""
-        return _label(self)
 
-
+# Cached: it takes longer than the rest of a row, and never changes.
 @lru_cache(maxsize=400)
-def _label(gpu: Gpu) -> str:
-    # Cached: it takes longer than the rest of a row, and never changes.
+def gpu_label(gpu: Gpu) -> str:
+    """Worker and GPU, short and harmless."""
     return f"{label(gpu.worker)} {label(device_label(gpu.model, gpu.uuid))}"
 
 
 @dataclass(frozen=True)
-class GpuTimes:
-    """Time of each GPU since it was watched, or since an instant; GPUs are identified by position.
+class GpuTimes(Times):
+    """Time of each GPU by :data:`~dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`.
 
     A GPU used by several workers has a row for each, and is in no sum: each worker sees its own work only.
     """
 
-    keys: tuple[Hashable, ...]
     gpus: tuple[Gpu, ...]
-    #: By :data:`~dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`, shape (gpus, activities).
-    nanoseconds: NDArray[np.int64]
 
     @classmethod
     def of(cls, present: Iterable[Presence]) -> GpuTimes:
@@ -186,13 +166,9 @@ class GpuTimes:
         rows = [(device.kernels, device.copies, device.idle) for _, device in found]
         return cls(
             tuple((worker.address, worker.joined, device.uuid) for worker, device in found),
-            tuple(Gpu(worker.name, device.name, device.uuid) for worker, device in found),
             np.array(rows, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
+            tuple(Gpu(worker.name, device.name, device.uuid) for worker, device in found),
         )
-
-    def since(self, then: GpuTimes | None) -> GpuTimes:
-        """Time of these GPUs since an earlier instant."""
-        return replace(self, nanoseconds=gained(self, then))
 
     @cached_property
     def shared(self) -> tuple[bool, ...]:
@@ -202,7 +178,7 @@ class GpuTimes:
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """Shares of each GPU's time, shape (gpus, activities); a row adds up to 1, or to 0 if no time passed."""
+        """Shares of each GPU's time, shape (gpus, activities); a row is zeros if no time passed."""
         return shares_of(self.nanoseconds)
 
     @cached_property
@@ -214,15 +190,11 @@ class GpuTimes:
         whole = sum(sums)
         return {name: ns / whole for name, ns in zip(GPU_ACTIVITIES, sums, strict=True)} if whole else {}
 
-    @property
-    def idle(self) -> float:
-        """Idle share of that time, in [0, 1]; NaN if no time passed."""
-        return self.shares_of_all.get("idle", math.nan)
-
     def shown(self, at_most: int) -> list[int]:
         """GPUs to show: all by worker, or if there are more than ``at_most``, the most idle first."""
         if len(self.gpus) > at_most:
-            most_idle: list[int] = np.argsort(-self.shares[:, _IDLE], kind="stable")[:at_most].tolist()
+            idle = self.shares[:, GPU_ACTIVITIES.index("idle")]
+            most_idle: list[int] = np.argsort(-idle, kind="stable")[:at_most].tolist()
             return most_idle
         return sorted(range(len(self.gpus)), key=lambda i: (natural(self.gpus[i].worker), self.gpus[i].uuid))
 
@@ -232,6 +204,8 @@ class GpuTimes:
 
 #: Prefixes shown one by one. By eye.
 MAX_PREFIXES = 10
+#: Nanoseconds by name and :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
+Rows = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +217,7 @@ class PrefixTimes:
     seconds: NDArray[np.float64]
 
 
-def prefix_times(
-    then: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]], *, at_most: int = MAX_PREFIXES
-) -> PrefixTimes:
+def prefix_times(then: Rows, now: Rows, *, at_most: int = MAX_PREFIXES) -> PrefixTimes:
     """Thread time by prefix of the tasks that ended between two instants; the rest is the last row, "(other)"."""
     nothing = (0,) * len(TASK_BUCKETS)
     # Subtract before converting: on a big cluster the nanoseconds of a year are too many for a float.
@@ -257,10 +229,8 @@ def prefix_times(
     gained = np.array(list(grown.values()), dtype=np.float64).reshape(-1, len(TASK_BUCKETS))
     names = list(grown)
     ranked = [i for i in np.argsort(-gained.sum(axis=1), kind="stable").tolist() if names[i] != OTHER]
-    chosen, rest = ranked[:at_most], ranked[at_most:]
-    shown, rows = [label(names[i]) for i in chosen], gained[chosen]
-    if rest or OTHER in grown:
-        folded = gained[[*rest, *(i for i, name in enumerate(names) if name == OTHER)]].sum(axis=0)
+    shown, rows = [label(names[i]) for i in ranked[:at_most]], gained[ranked[:at_most]]
+    if rest := ranked[at_most:] + [i for i, name in enumerate(names) if name == OTHER]:
         shown.append(OTHER)
-        rows = np.vstack([rows, folded])
+        rows = np.vstack([rows, gained[rest].sum(axis=0)])
     return PrefixTimes(tuple(shown), rows / 1e9)

@@ -16,7 +16,7 @@ from distributed.core import rpc
 
 from dask_efficiency.live.terminal import coloured, plain
 from dask_efficiency.live.top_view import HEARTBEATS, Observation, TopView, baseline, read, top_view
-from dask_efficiency.plugin.client import Caller, NotRegisteredError, Server, ask, check_answers
+from dask_efficiency.plugin.client import NotRegisteredError, Server, ask, check_answers
 from dask_efficiency.show.drawn_buckets import DISTINCT_COLOURS
 
 #: Observations kept to compare with; slow heartbeats need more than two. A guess.
@@ -34,13 +34,7 @@ Screen = Callable[[TopView], None]
 
 
 async def show_views(
-    show: Screen,
-    address: str,
-    *,
-    security: Security,
-    interval_seconds: float,
-    timeout_seconds: float,
-    once: bool = False,
+    show: Screen, address: str, *, security: Security, interval_seconds: float, timeout_seconds: float, once: bool
 ) -> None:
     """Show a cluster until interrupted, or ``once``; a view covers an interval, and several heartbeats at least.
 
@@ -53,7 +47,12 @@ async def show_views(
         scheduler = Server(server)
         await check_answers(scheduler, address, seconds=timeout_seconds)
         while True:
-            now = await _observe(scheduler)
+            try:
+                now = read(await ask(scheduler, "live"))
+            except NotRegisteredError:
+                raise
+            except RuntimeError as error:  # raised on the scheduler
+                raise MeterFailedError(f"the plugin cannot answer: {error}") from error
             then = baseline(observations, now, seconds=interval_seconds)
             if then is not None or not once:
                 show(top_view(then, now, source=address))
@@ -62,15 +61,6 @@ async def show_views(
             observations.append(now)
             wait = HEARTBEATS * now.heartbeat_seconds if once else 0.0
             await asyncio.sleep(max(interval_seconds, wait))
-
-
-async def _observe(scheduler: Caller) -> Observation:
-    try:
-        return read(await ask(scheduler, "live"))
-    except NotRegisteredError:
-        raise
-    except RuntimeError as error:  # raised on the scheduler
-        raise MeterFailedError(f"the plugin cannot answer: {error}") from error
 
 
 def blocks(file: IO[str], *, height: int | None = BLOCK_HEIGHT) -> Screen:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import Breakdown, fit_known_causes
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
@@ -29,7 +30,7 @@ class WorkerObservation:
     """A worker as its scheduler knows it."""
 
     nthreads: int
-    #: Nanoseconds by activity since the accounts began; monotone.
+    #: Nanoseconds by activity since the accounts began.
     activity: Mapping[str, int]
     #: Thread-nanoseconds held so far by tasks that have not ended.
     running: int
@@ -40,59 +41,50 @@ class WorkerObservation:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Accounts of a cluster at one instant, as of the last heartbeats."""
+    """Accounts of a cluster at one instant, as of the last heartbeats; times in nanoseconds since they began."""
 
     #: Identity of the accounts; new when the plugin is registered anew.
     session: str
-    #: By the scheduler's monotonic clock, in nanoseconds.
+    #: Now and the start of the accounts, by the scheduler's monotonic clock.
     at: int
-    #: Start of the accounts, by that clock.
     started: int
-    #: Nanoseconds with work outstanding since then.
+    #: With work outstanding.
     outstanding: int
-    #: Seconds between two heartbeats of a worker that are read.
+    #: Between two heartbeats of a worker that are read.
     heartbeat_seconds: float
     nthreads: int
     workers: Mapping[str, WorkerObservation]
     more_workers: int
-    #: Nanoseconds by activity of the whole cluster; monotone.
+    #: Of the whole cluster.
     activity: Mapping[str, int]
-    #: Nanoseconds by bucket since the accounts began, including ``running``.
+    #: Including ``running``.
     buckets: Mapping[str, int]
     tasks: Mapping[str, int]
-    #: By GPU that one worker uses alone, nanoseconds in kernels, copies and idle since it was watched.
+    #: By GPU that one worker uses alone: in kernels, copies and idle since it was watched.
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    #: Nanoseconds with work outstanding and without any worker.
+    #: With work outstanding and without any worker.
     no_workers: int = 0
-    #: Parts of ``activity`` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, for known causes; monotone.
+    #: Parts of ``activity`` and of ``buckets`` by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`, where known.
     causes: Mapping[str, int] = field(default_factory=dict)
-    #: Parts of ``buckets`` by cause.
     bucket_causes: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
-    #: Bytes and counts of data that moved since the accounts began, by ``way/unit``.
+    #: Bytes and counts of data that moved, by ``way/unit``.
     amounts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def details(self) -> Details:
-        """Workers in the order of their names, and GPUs."""
-        names = sorted(self.workers, key=natural)
-        activity = [[self.workers[name].activity.get(a, 0) for a in ACTIVITIES] for name in names]
-        gpus = [[row.get(a, 0) for a in GPU_ACTIVITIES] for row in self.gpus.values()]
-        return Details(
-            self.at,
-            WorkerTimes(
-                tuple(names),
-                tuple(names),
-                tuple(self.workers[name].nthreads for name in names),
-                np.array(activity, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
-            ),
-            GpuTimes(
-                tuple(self.gpus),
-                tuple(Gpu("", "", key) for key in self.gpus),
-                np.array(gpus, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
-            ),
-            amounts=self.amounts,
-        )
+        """Workers in the order of their names, GPUs, and data."""
+        names = tuple(sorted(self.workers, key=natural))
+        activity = _table((self.workers[name].activity for name in names), ACTIVITIES)
+        workers = WorkerTimes(names, activity, names, tuple(self.workers[name].nthreads for name in names))
+        gpus = tuple(Gpu("", "", key) for key in self.gpus)
+        of_gpus = GpuTimes(tuple(self.gpus), _table(self.gpus.values(), GPU_ACTIVITIES), gpus)
+        return Details(self.at, workers, of_gpus, amounts=self.amounts)
+
+
+def _table(rows: Iterable[Mapping[str, int]], columns: Sequence[str]) -> NDArray[np.int64]:
+    table = [[row.get(column, 0) for column in columns] for row in rows]
+    return np.array(table, dtype=np.int64).reshape(-1, len(columns))
 
 
 def read(payload: Mapping[str, Any]) -> Observation:
@@ -130,8 +122,7 @@ class TopView:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite are None."""
-        last, life = self.last, self.life
-        gpus = last.gpus
+        last, life, gpus = self.last, self.life, self.last.gpus
         return {
             "scheduler": self.source,
             "seconds": last.seconds,
@@ -176,9 +167,20 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         seconds=(now.at - start.at) / 1e9,
         nthreads=now.nthreads,
         did=did,
-        then=None if then is None else then.details,
+        then=Details(start.at) if then is None else then.details,
         now=now.details,
         causes=fit_known_causes(growth(now.causes, start.causes), did.to_nanoseconds()),
+        not_sampled=now.not_sampled,
+    )
+    causes = fit_known_causes(now.bucket_causes, now.buckets)
+    life = EfficiencyReport(
+        name="life",
+        started=0.0,
+        window_seconds=(now.at - now.started) / 1e9,
+        cluster_seconds=max(0, now.outstanding - now.no_workers) / 1e9,
+        no_workers_seconds=now.no_workers / 1e9,
+        by_worker={ALL_WORKERS: Breakdown(now.buckets)},
+        causes_by_worker={ALL_WORKERS: causes} if causes else {},
         not_sampled=now.not_sampled,
     )
     return TopView(
@@ -189,21 +191,7 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
         tasks=growth(now.tasks, start.tasks),
         joined=tuple(sorted(now.workers.keys() - start.workers.keys(), key=natural)) if all_named else (),
         left=tuple(sorted(start.workers.keys() - now.workers.keys(), key=natural)) if all_named else (),
-        life=_life(now),
-    )
-
-
-def _life(now: Observation) -> EfficiencyReport:
-    causes = fit_known_causes(now.bucket_causes, now.buckets)
-    return EfficiencyReport(
-        name="life",
-        started=0.0,
-        window_seconds=(now.at - now.started) / 1e9,
-        cluster_seconds=max(0, now.outstanding - now.no_workers) / 1e9,
-        no_workers_seconds=now.no_workers / 1e9,
-        by_worker={ALL_WORKERS: Breakdown(now.buckets)},
-        causes_by_worker={ALL_WORKERS: causes} if causes else {},
-        not_sampled=now.not_sampled,
+        life=life,
     )
 
 

@@ -17,14 +17,12 @@ MAX_ROWS = 250
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Numbers of rows for which a document has room, and whether it has drawings."""
+    """Rows and characters for which there is room, of workers and GPUs for those that did least."""
 
-    #: Of more workers or GPUs, those that did least are listed.
     workers: int
     gpus: int
     prefixes: int
     kernels: int
-    #: Characters of a kernel's name.
     kernel_name: int
     #: True for a page: drawings, and folded details and whole tables.
     drawn: bool
@@ -114,9 +112,8 @@ class Table:
 
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    #: Positions of the columns of words; the others are of figures.
+    #: Positions of the columns of words, not figures; of the rows that are sums; and of others that stand out.
     words: tuple[int, ...] = (0,)
-    #: Positions of the rows that are sums of those above them, and of other rows that stand out.
     sums: tuple[int, ...] = ()
     strong: tuple[int, ...] = ()
     #: One for each row, None for a row without; empty where no row has one.
@@ -154,7 +151,7 @@ class Legend:
 class Sides:
     """Bars above each other, to compare."""
 
-    #: Name of each bar, its length as a share of the longest, and its parts.
+    #: Name, length as a share of the longest, and parts.
     bars: tuple[tuple[str, float, tuple[Slice, ...]], ...]
     legend: Legend
 
@@ -278,8 +275,7 @@ class HasSection(Protocol):
     """A value, such as a prediction, with a section for the page of another."""
 
     @property
-    def section(self) -> Section:
-        """Its section."""
+    def section(self) -> Section: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,12 +76,9 @@ DISTINCT_COLOURS = ("256", "truecolor")
 
 def luminance(colour: str) -> float:
     """Relative luminance of a colour ``#rrggbb``, from 0 (black) to 1 (white), as WCAG 2.2 defines it."""
-    red, green, blue = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
+    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    red, green, blue = (c / 12.92 if c <= 0.04045 else float(((c + 0.055) / 1.055) ** 2.4) for c in channels)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _linear(channel: float) -> float:
-    return channel / 12.92 if channel <= 0.04045 else float(((channel + 0.055) / 1.055) ** 2.4)
 
 
 def ink(colour: str) -> str:

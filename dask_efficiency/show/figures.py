@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 #: Characters of a name; a longer one is cut in the middle. Dask's keys are a prefix of words and a 32-digit token.
 NAME_LENGTH = 40
@@ -59,17 +60,14 @@ def time_scale(largest_seconds: float, whole_seconds: float | None = None) -> Sc
         unit, word, size = "min", "minutes", 60.0
     else:
         unit, word, size = "h", "hours", 3600.0
-    return Scale(unit, word, size, _decimals(largest_seconds / size))
+    largest = largest_seconds / size
+    return Scale(unit, word, size, 2 if largest < 10 else 1 if largest < 1000 else 0)
 
 
 def money_scale(largest: float) -> Scale:
     """Scale for a column of prices: hundredths, or finer where the sum is small."""
     fine = 2 if not 0 < largest < 1 else min(2 - math.floor(math.log10(largest)), 9)
     return Scale("", "", 1.0, fine)
-
-
-def _decimals(largest: float) -> int:
-    return 2 if largest < 10 else 1 if largest < 1000 else 0
 
 
 def apportion(weights: Sequence[int], whole: int) -> list[int]:
@@ -117,10 +115,8 @@ def format_thread_time(ns: int) -> str:
 
 def _in_unit(seconds: float) -> tuple[str, str, str]:
     # the unit is chosen after rounding, so that 0.9999 s is not "1000 ms"
-    if 0 < seconds < 0.0095:
-        return f"{seconds * 1e3:.1f}", "ms", "milliseconds"
     if 0 < seconds < 0.9995:
-        return f"{seconds * 1e3:.0f}", "ms", "milliseconds"
+        return f"{seconds * 1e3:.{int(seconds < 0.0095)}f}", "ms", "milliseconds"
     if seconds < 119.5:
         return _short(seconds), "s", "seconds"
     if seconds < 119.5 * 60:
@@ -157,10 +153,7 @@ def harmless(name: str) -> str:
     Names come from users: an escape sequence would otherwise steer the reader's terminal, and a
     right-to-left override would show another name than the one that is meant.
     """
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in str(name)
-    )
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in str(name))
 
 
 def shorten(text: str, length: int = NAME_LENGTH) -> str:
@@ -253,9 +246,6 @@ def kernel_name(name: str) -> str:
 
 def _without_arguments(name: str) -> str:
     """Cut the name at the parenthesis that opens its arguments: the first one outside of templates."""
-    depth = 0
-    for place, character in enumerate(name):
-        depth += (character == "<") - (character == ">")
-        if character == "(" and depth <= 0 and place:
-            return name[:place]
-    return name
+    depths = accumulate((character == "<") - (character == ">") for character in name)
+    opens = (place for place, depth in enumerate(depths) if name[place] == "(" and depth <= 0 and place)
+    return name[: next(opens, len(name))]

@@ -51,9 +51,8 @@ class ProgressState:
     @property
     def counted(self) -> str:
         """The count in words; empty where nothing is counted."""
-        if not self.unit:
-            return ""
-        return f"{int(self.done):,}{'' if self.of is None else f' of {self.of:,.0f}'} {self.unit}"
+        of = "" if self.of is None else f" of {self.of:,.0f}"
+        return f"{int(self.done):,}{of} {self.unit}" if self.unit else ""
 
     @property
     def in_words(self) -> str:
@@ -137,10 +136,10 @@ class _NotebookLine(Display):
         from IPython.display import display
 
         content = {"text/plain": f"{work.in_words}, {_clock(seconds)}"}
-        if self._shown is None:
-            self._shown = display(content, raw=True, display_id=True)
-        else:
+        if self._shown is not None:
             self._shown.update(content, raw=True)
+        else:
+            self._shown = display(content, raw=True, display_id=True)
 
     def close(self, work: ProgressState, seconds: float) -> None:
         if self._shown is not None:

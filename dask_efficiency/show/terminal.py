@@ -62,9 +62,19 @@ def bar_cells(weights: Sequence[int], width: int) -> list[BarCell]:
 
 
 def bar_letters(parts: Sequence[BucketShare], width: int) -> str:
-    """Bar of one letter a cell."""
-    counts = apportion([part.nanoseconds for part in parts], width)
-    return "".join(LETTERS[part.bucket] * count for part, count in zip(parts, counts, strict=True))
+    """Bar of one letter a cell, in brackets."""
+    counts = apportion([part.nanoseconds for part in parts], width - 2)
+    letters = "".join(LETTERS[part.bucket] * count for part, count in zip(parts, counts, strict=True))
+    return f"[{letters}]"
+
+
+def coloured_bar(parts: Sequence[BucketShare], width: int) -> list[tuple[str, str]]:
+    """Bar of blocks: each text with its style for rich."""
+    colours = [COLOURS[part.bucket] for part in parts]
+    return [
+        (cell.character * len(list(run)), f"{colours[cell.left]} on {colours[cell.right]}")
+        for cell, run in groupby(bar_cells([part.nanoseconds for part in parts], width))
+    ]
 
 
 def packed_lines(lengths: Sequence[int], width: int, gap: int = 2) -> list[list[int]]:
@@ -119,9 +129,8 @@ def ascii_text(text: str) -> str:
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """Wrap the text to ASCII lines, at spaces and not at hyphens."""
-    return textwrap.wrap(
-        ascii_text(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-    )
+    lines = textwrap.wrap(ascii_text(text), width - len(indent), break_on_hyphens=False)
+    return [indent + line for line in lines]
 
 
 def _findings(findings: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -136,7 +145,7 @@ def _findings(findings: Sequence[Sequence[str]], width: int) -> list[str]:
 def _bar(parts: Sequence[BucketShare], width: int) -> list[str]:
     items = [f"{LETTERS[part.bucket]} {part.bucket} {percent_of(part)} %" for part in parts]
     legend = ["  ".join(items[i] for i in line) for line in packed_lines([len(item) for item in items], width)]
-    return [f"[{bar_letters(parts, width - 2)}]", *legend]
+    return [bar_letters(parts, width), *legend]
 
 
 def _section(section: Section, width: int) -> list[str]:
@@ -160,10 +169,8 @@ def with_bars(table: Table, character: str, width: int, measure: Callable[[str],
     bars = [drawing.share for drawing in table.drawings if isinstance(drawing, Share)]
     if not bars:
         return table
-    rest = sum(
-        max(measure(written_out(row[column])) + 2 for row in (table.heads, *table.rows))
-        for column in range(len(table.heads))
-    )
+    columns = zip(table.heads, *table.rows, strict=True)
+    rest = sum(max(measure(written_out(cell)) + 2 for cell in column) for column in columns)
     longest = min(BAR_LENGTH, max(SHORTEST_WORD, width - rest))
     drawn = (character * math.ceil(longest * share) for share in bars)
     rows = tuple((*row, bar) for row, bar in zip(table.rows, drawn, strict=True))
@@ -171,23 +178,20 @@ def with_bars(table: Table, character: str, width: int, measure: Callable[[str],
 
 
 def _ruled(table: Table, width: int) -> list[str]:
-    lines = _table(with_bars(table, "#", width), width)
-    for position in sorted(table.sums, reverse=True):
-        lines.insert(position + 1, "-" * len(lines[0]))
-    return lines
-
-
-def _table(table: Table, width: int) -> list[str]:
     """Columns two spaces apart, words to the left and figures to the right; long words are cut."""
+    table = with_bars(table, "#", width)
     cells = [[ascii_text(written_out(cell)) for cell in row] for row in (table.heads, *table.rows)]
     widths = column_widths(cells, table.words, width, len)
-    return [
+    lines = [
         "  ".join(
             shorten(cell, size).ljust(size) if column in table.words else cell.rjust(size)
             for column, (cell, size) in enumerate(zip(row, widths, strict=True))
         )
         for row in cells
     ]
+    for position in sorted(table.sums, reverse=True):
+        lines.insert(position + 1, "-" * len(lines[0]))
+    return lines
 
 
 def written_out(cell: Cell) -> str:
@@ -249,7 +253,8 @@ def renderables(document: Document, console: Console, options: ConsoleOptions) -
     if isinstance(document.figure, ByBucket):
         parts = document.figure.parts
         yield Text()
-        yield _coloured_bar(parts, width) if coloured else Text(f"[{bar_letters(parts, width - 2)}]")
+        bar = coloured_bar(parts, width) if coloured else [bar_letters(parts, width)]
+        yield Text.assemble(*bar, no_wrap=True, overflow="crop")
         yield _coloured_legend(parts, width, coloured)
     for section in written(document.sections):
         yield Text()
@@ -258,23 +263,13 @@ def renderables(document: Document, console: Console, options: ConsoleOptions) -
         yield Text(f"\n{text}")
 
 
-def _coloured_bar(parts: tuple[BucketShare, ...], width: int) -> Text:
-    from rich.text import Text
-
-    bar = Text(no_wrap=True, overflow="crop")
-    colours = [COLOURS[part.bucket] for part in parts]
-    for cell, run in groupby(bar_cells([part.nanoseconds for part in parts], width)):
-        bar.append(cell.character * len(list(run)), style=f"{colours[cell.left]} on {colours[cell.right]}")
-    return bar
-
-
 def _coloured_legend(parts: tuple[BucketShare, ...], width: int, coloured: bool) -> Text:
     from rich.text import Text
 
-    items = []
-    for part in parts:
-        mark = ("■", COLOURS[part.bucket]) if coloured else LETTERS[part.bucket]
-        items.append(Text.assemble(mark, f" {part.bucket} {percent_of(part)} %"))
+    marks = [("■", COLOURS[part.bucket]) if coloured else LETTERS[part.bucket] for part in parts]
+    items = [
+        Text.assemble(mark, f" {part.bucket} {percent_of(part)} %") for mark, part in zip(marks, parts, strict=True)
+    ]
     lines = packed_lines([len(item) for item in items], width)
     return Text("\n").join(Text("  ").join(items[i] for i in line) for line in lines)
 
@@ -295,8 +290,7 @@ def _coloured_section(section: Section, width: int, coloured: bool) -> Iterator[
             case Aside(text):
                 shown = Text(text, style="dim")
             case Table():
-                room = width - indent
-                shown = _rich_table(with_bars(block, "█", room - len(MARK)), room, coloured)
+                shown = _rich_table(with_bars(block, "█", width - indent - len(MARK)), width - indent, coloured)
         yield Padding(shown, (0, 0, 0, indent)) if indent else shown
 
 

@@ -3,7 +3,6 @@ import os
 
 import pytest
 from click.testing import CliRunner, Result
-from distributed import Client, LocalCluster
 
 import dask_efficiency
 from dask_efficiency import EfficiencyReport, load_report
@@ -11,7 +10,6 @@ from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.cli import main
 from dask_efficiency.cli.inputs import InputKind, is_address, look_at
 from tests.cli.results_of_commands import fails_in_one_line
-from tests.plugin.watch import eventually
 
 REPORT = EfficiencyReport(
     name="nightly",
@@ -47,13 +45,11 @@ def test_a_saved_report_is_shown_as_text_json_page_and_copy(saved, tmp_path):
     text = shown("report", saved)
     assert "nightly" in text
     assert "10.0 s, of which up to 2.0 s can be saved" in text
-    assert "lost time by cause" not in text
-    assert "lost time by cause" in shown("report", saved, "--all")
+    assert ["lost time by cause" in one for one in (text, shown("report", saved, "--all"))] == [False, True]
     assert json.loads(shown("report", saved, "--json")) == REPORT.to_dict()
     page, copy = tmp_path / "run.html", str(tmp_path / "copy.json")
     assert shown("report", saved, "--html", str(page)) == f"{REPORT.headline}.\n"
     assert page.read_text().startswith("<!DOCTYPE html>")
-    assert "nightly" in page.read_text()
     shown("report", saved, "--save", copy)
     assert load_report(copy) == REPORT
     assert shown("--version") == f"dask-efficiency, version {dask_efficiency.__version__}\n"
@@ -62,8 +58,7 @@ def test_a_saved_report_is_shown_as_text_json_page_and_copy(saved, tmp_path):
 def test_a_source_that_cannot_be_read_is_named_in_one_line(tmp_path):
     foreign = tmp_path / "package.json"
     foreign.write_text('{"name": "left-pad"}')
-    named = {str(foreign): str(foreign), str(tmp_path / "nothing.json"): "nothing.json"}
-    named |= {"gopher://host/run.json": "gopher", "tls://127.0.0.1:1": "--tls-cert"}
+    named = {str(foreign): str(foreign), "gopher://host/run.json": "gopher", "tls://127.0.0.1:1": "--tls-cert"}
     for source, name in named.items():
         assert name in fails_in_one_line(run("report", source))
 
@@ -99,21 +94,3 @@ def test_a_file_whose_name_looks_like_an_address_is_a_file(saved, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     os.rename(saved, "host:8786")
     assert look_at("host:8786").kind is InputKind.REPORT
-
-
-@pytest.mark.cluster
-def test_a_scheduler_reports_its_past():
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
-        # A scheduler with its workers in its own process listens on no address for others.
-        cluster.sync(cluster.scheduler.listen, "tcp://127.0.0.1:0")
-        address = cluster.scheduler.listeners[-1].contact_address
-        with Client(cluster) as client:
-            client.register_plugin(dask_efficiency.EfficiencyPlugin())
-            client.submit(sum, range(10)).result()
-
-            def efficiency() -> float | None:
-                return json.loads(shown("report", address, "--last", "30m", "--json"))["summary"]["efficiency"]
-
-            # The past reaches to the last heartbeat.
-            eventually(lambda: efficiency() is not None)
-            assert 0 <= efficiency() <= 1

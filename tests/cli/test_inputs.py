@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,6 +18,7 @@ from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.cli.inputs import InputKind, look_at
 from tests.cli.results_of_commands import fails_in_one_line
+from tests.plugin.watch import eventually
 from tests.report.samples import report_of, seconds
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
@@ -83,12 +85,10 @@ def test_the_findings_in_a_saved_report_are_shown() -> None:
     assert result.exit_code == 0
     assert "Worker w3, 2.50x as long" in result.stdout
     assert "As the scheduler found them during the run" in " ".join(result.stdout.split())
-    assert list(
-        map(SlowWorker.from_dict, json.loads(run("stragglers", "a-report", "--json").stdout)["slow_workers"])
-    ) == [SLOW]
-    assert "--history and --factor judge a recorded run" in fails_in_one_line(
-        run("stragglers", "a-report", "--factor", "1")
-    )
+    plain = json.loads(run("stragglers", "a-report", "--json").stdout)["slow_workers"]
+    assert [*map(SlowWorker.from_dict, plain)] == [SLOW]
+    refused = fails_in_one_line(run("stragglers", "a-report", "--factor", "1"))
+    assert "--history and --factor judge a recorded run" in refused
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,8 @@ def test_a_file_of_no_kind_is_an_error_of_one_line(command: str, name: str) -> N
     assert name in fails_in_one_line(run(command, name))
 
 
-COMMANDS = [
-    ["report"],
-    ["critical-path"],
-    ["stragglers"],
-    *([["top", "--once"]] if find_spec("dask_efficiency.live") else []),
-]
+COMMANDS = [["report"], ["critical-path"], ["stragglers"]]
+COMMANDS += [["top", "--once"]] if find_spec("dask_efficiency.live") else []
 
 
 @pytest.fixture
@@ -172,9 +168,17 @@ def address(client: Client) -> str:
 
 
 @pytest.mark.cluster
-def test_a_cluster_that_records_is_explained_and_judged(client: Client) -> None:
+def test_a_cluster_that_records_is_reported_on_explained_and_judged(client: Client) -> None:
     client.register_plugin(EfficiencyPlugin(trace=True))
     client.gather(client.map(abs, range(-20, 0), pure=False))
+
+    def efficiency() -> Any:
+        past = run("report", address(client), "--last", "30m", "--json")
+        return json.loads(past.stdout)["summary"]["efficiency"]
+
+    # The past reaches to the last heartbeat.
+    eventually(lambda: efficiency() is not None)
+    assert 0 <= efficiency() <= 1
     path = json.loads(run("critical-path", address(client), "--json").stdout)
     assert path["seconds_by_prefix"].keys() >= {"abs"}
     judged = run("stragglers", address(client), "--factor", "2")

@@ -125,21 +125,17 @@ def test_at_the_end_nothing_waits() -> None:
     assert found.work["owner"].tolist() == [NOBODY, NOBODY]
 
 
-def test_a_call_whose_window_is_not_known_yet_waits_for_one_batch() -> None:
+@pytest.mark.parametrize(
+    ("windows", "owner", "waits"), [([TaskWindow(TaskId(A, 25), -1, "key")], 1, [1]), ([], NOBODY, [])]
+)
+def test_a_call_in_no_known_window_waits_for_one_batch(windows: list[TaskWindow], owner: int, waits: list[int]) -> None:
     tasks, attribution = fed((10, 15))
     first = join(attribution, calls=[(30, 31, LOW, 1, BLOCKS)], ops=[(32, 33, 1)], known=40)
     assert (len(first.work), first.complete_until) == (0, 30)
-    tasks.see([TaskWindow(TaskId(A, 25), -1, "key")])
+    tasks.see(windows)
     second = join(attribution, known=50)
-    assert second.work["owner"].tolist() == [1]
-    assert second.waits["owner"].tolist() == [1]
-
-
-def test_a_call_between_two_tasks_is_unattributed_after_a_batch() -> None:
-    _, attribution = fed((10, 15))
-    join(attribution, calls=[(30, 31, LOW, 1, BLOCKS)], ops=[(32, 33, 1)], known=40)
-    found = join(attribution, known=50)
-    assert (found.work["owner"].tolist(), found.complete_until) == ([NOBODY], 50)
+    assert (second.work["owner"].tolist(), second.complete_until) == ([owner], 50)
+    assert second.waits["owner"].tolist() == waits
 
 
 def test_a_call_of_another_thread_is_never_a_wait_of_the_task() -> None:

@@ -229,30 +229,20 @@ def test_a_task_of_long_computing_holds_the_ledger_up_for_a_second_only() -> Non
     assert [totals.devices[0].elapsed for totals in seen] == [0, 4 * SECOND, 6 * SECOND]
 
 
-def test_two_tasks_that_wait_for_one_device_contend_for_it() -> None:
+@pytest.mark.parametrize(("device", "shared"), [(0, {"contention": 20, "wait": 5}), (1, {"wait": 25})])
+def test_tasks_contend_if_they_wait_for_one_device(device: int, shared: dict[str, int]) -> None:
     """A's kernel runs from 10 to 30 and B's, asked for at 5, from 30 to 40; both wait from 6 on."""
     a, b = TaskId(A, 0), TaskId(B, 0)
     calls = [
         Call(1, A, 4, 5, RETURNS, kernel(10, 30)),
-        Call(2, B, 5, 6, RETURNS, kernel(30, 40)),
+        Call(2, B, 5, 6, RETURNS, kernel(30, 40, device=device)),
         Call(3, A, 6, 31, BLOCKS),
         Call(4, B, 6, 41, SPINS),
     ]
     ledger, seen = run(calls, {a: (32, "x"), b: (42, "y")})
     assert ledger.use(a) == GpuUse(kernel=20, wait=5)
-    assert ledger.use(b) == GpuUse(kernel=10, contention=20, wait=5, spun=35)
-    assert seen[-1].devices[0].shares == {"x": 20, "y": 10}
-
-
-def test_another_tasks_kernel_on_a_device_without_queued_work_is_no_contention() -> None:
-    a, b = TaskId(A, 0), TaskId(B, 0)
-    calls = [
-        Call(1, A, 4, 5, RETURNS, kernel(10, 30)),
-        Call(2, B, 5, 6, RETURNS, kernel(30, 40, device=1)),
-        Call(4, B, 6, 41, SPINS),
-    ]
-    ledger, _ = run(calls, {a: (32, "x"), b: (42, "x")})
-    assert ledger.use(b) == GpuUse(kernel=10, wait=25, spun=35)
+    assert ledger.use(b) == GpuUse(kernel=10, spun=35, **shared)
+    assert seen[-1].devices[0].shares == ({"x": 20} if device else {"x": 20, "y": 10})
 
 
 def test_kernels_that_run_at_once_share_their_time() -> None:
@@ -360,22 +350,22 @@ def test_names_that_are_not_in_the_list_or_beyond_the_bound_are_other(monkeypatc
     assert table.numbered(operations([0]), ["b"])["name"].tolist() == [2]
 
 
+def table_of(kernels: int) -> KernelTable:
+    """Kernels k1, k2, ..., each launched twice, and for as many nanoseconds as its number says."""
+    table = KernelTable()
+    table.numbered(operations([]), [f"k{number}" for number in range(1, kernels + 1)])
+    for number in range(1, kernels + 1):
+        table.add("x", number, 2, number)
+    return table
+
+
 def test_pairs_beyond_the_bound_are_other_kernels_of_their_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "MAX_PAIRS", 2)
-    table = KernelTable()
-    table.numbered(operations([]), ["a", "b", "c"])
-    for name in (1, 2, 3):
-        table.add("x", name, 1, 10 * name)
-    found = table.totals()
-    assert [(row.name, row.ns) for row in found] == [(OTHER, 30), ("b", 20), ("a", 10)]
+    assert [(row.name, row.ns) for row in table_of(3).totals()] == [(OTHER, 3), ("k2", 2), ("k1", 1)]
 
 
 def test_the_rest_below_the_top_is_one_sum() -> None:
-    table = KernelTable()
-    table.numbered(operations([]), [f"k{index}" for index in range(MAX_LISTED + 5)])
-    for name in range(1, MAX_LISTED + 6):
-        table.add("x", name, 2, name)
-    found = table.totals()
+    found = table_of(MAX_LISTED + 5).totals()
     assert len(found) == MAX_LISTED + 1
     assert found[-1] == (OTHER, OTHER, 10, 1 + 2 + 3 + 4 + 5)
     assert found[0].ns == MAX_LISTED + 5

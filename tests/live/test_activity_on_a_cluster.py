@@ -50,9 +50,7 @@ def now(client: Client) -> Observation:
 
 def timed_now(client: Client) -> tuple[float, Observation, float]:
     """With the instants before and after it."""
-    before = time.monotonic()
-    reading = now(client)
-    return before, reading, time.monotonic()
+    return time.monotonic(), now(client), time.monotonic()
 
 
 def activity(payload: Mapping[str, Any]) -> dict[str, int]:
@@ -91,10 +89,10 @@ def scrape(client: Client) -> Scrape:
 def watched(client: Client, diary: Diary) -> list[Scrape]:
     """Some scrapes, all while the one task that there is waits for the word to end."""
     eventually(lambda: diary.read("start"))
-    seen = []
-    for _ in range(SCRAPES):
-        seen.append(scrape(client))
+    seen = [scrape(client)]
+    while len(seen) < SCRAPES:
         time.sleep(INTERVAL)
+        seen.append(scrape(client))
     diary.write(event="go")
     return seen
 

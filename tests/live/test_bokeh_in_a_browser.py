@@ -70,15 +70,15 @@ class Page:
         return eventually(lambda: self.page.wait_for_timeout(100) or condition())
 
 
+#: Options of a cluster with a dashboard.
+SERVED = {"dashboard_address": ":0"}
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, dashboard_address=":0", silence_logs=logging.CRITICAL
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        client.register_plugin(EfficiencyPlugin())
+    with LocalCluster(n_workers=2, threads_per_worker=2, silence_logs=logging.CRITICAL, **SERVED) as cluster:
+        with Client(cluster, set_as_default=False) as client:
+            client.register_plugin(EfficiencyPlugin())
         yield cluster
 
 
@@ -189,7 +189,7 @@ def test_its_values_are_the_accounts(page: Page, client: Client) -> None:
     assert columns["nthreads"][-1] == 4
 
 
-def test_data_that_was_made_is_what_dask_counts(page: Page, client: Client) -> None:
+def test_bytes_made_are_those_that_dask_counts(page: Page, client: Client) -> None:
     results = client.map(bytes, range(100_000, 100_010), pure=False)
     wait(results)
     made = format_bytes(sum(client.nbytes().values()))
@@ -293,15 +293,9 @@ def test_in_a_panel_of_jupyterlab_nothing_is_cut_off(
 
 def test_names_of_workers_are_text(chromium: Any) -> None:
     names = ["<img src=x onerror=alert(1)>", r"$$\alpha$$", r"\[x\]", "n" * 200, "\u202egnp.exe", "1"]
-    options = {"nthreads": 1, "dashboard": False}
-    with (
-        SpecCluster(
-            workers={name: {"cls": Worker, "options": options} for name in names},
-            scheduler={"cls": Scheduler, "options": {"dashboard_address": ":0"}},
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    workers = {name: {"cls": Worker, "options": {"nthreads": 1, "dashboard": False}} for name in names}
+    scheduler = {"cls": Scheduler, "options": SERVED}
+    with SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
         with open_page(chromium, url_of(cluster)) as page:
             page.until(lambda: len(page.workers) == len(names))

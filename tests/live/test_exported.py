@@ -136,17 +136,18 @@ def test_workers_that_come_and_go_around_the_limit_do_not_take_all_series_with_t
 
 
 class Totals:
-    """As much of a ledger as is read: what tasks of each prefix took, and free slots beside."""
+    """As much of a ledger as is read: time of tasks by prefix, and of free slots that spill."""
 
     def __init__(self) -> None:
         self.rows: dict[str, tuple[int, ...]] = {}
         self.free = 0
         self.exported = ExportedPrefixes()
 
-    def take(self, prefix: str, ns: int, bucket: Bucket = Bucket.THREAD_CPU) -> None:
-        row = [*self.rows.get(prefix, [0] * len(TASK_BUCKETS))]
-        row[TASK_BUCKETS.index(bucket)] += ns
-        self.rows[prefix] = tuple(row)
+    def take(self, bucket: Bucket = Bucket.THREAD_CPU, **taken: int) -> None:
+        for prefix, ns in taken.items():
+            row = [*self.rows.get(prefix, [0] * len(TASK_BUCKETS))]
+            row[TASK_BUCKETS.index(bucket)] += ns
+            self.rows[prefix] = tuple(row)
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
         return dict(self.rows)
@@ -168,20 +169,18 @@ class Totals:
 def test_each_prefix_is_exported_as_it_is_while_there_is_room_unless_it_has_a_name_of_ours() -> None:
     totals = Totals()
     assert totals.cpu() == {OTHER: 0}
-    totals.take("read", 10)
+    totals.take(read=10)
     assert totals.cpu() == {"read": 10, OTHER: 0}
-    totals.take("sum", 1)
-    totals.take("read", 5)
+    totals.take(sum=1, read=5)
     assert totals.cpu() == {"read": 15, "sum": 1, OTHER: 0}
     totals = Totals()
-    totals.take("(former 1)", 5)
+    totals.take(**{"(former 1)": 5})
     assert totals.cpu() == {OTHER: 5}
 
 
 def test_those_that_took_most_are_exported_and_free_slots_that_spill_are_among_the_others() -> None:
     totals = Totals()
-    for prefix, ns in {"a": 1, "b": 30, "c": 2, "d": 20, OTHER: 100}.items():
-        totals.take(prefix, ns)
+    totals.take(a=1, b=30, c=2, d=20, **{OTHER: 100})
     totals.free = 7
     rows = totals.read()
     assert {name: row[0] for name, row in rows.items()} == {"b": 30, "d": 20, OTHER: 103}
@@ -190,36 +189,32 @@ def test_those_that_took_most_are_exported_and_free_slots_that_spill_are_among_t
 
 def test_an_overtaking_prefix_starts_a_new_series_and_the_overtaken_one_stops_growing() -> None:
     totals = Totals()
-    totals.take("a", 100)
-    totals.take("b", 40)
-    totals.take("c", 10)
+    totals.take(a=100, b=40, c=10)
     assert totals.cpu() == {"a": 100, "b": 40, OTHER: 10}
-    totals.take("c", 35)  # 45 is not a quarter more than 40
+    totals.take(c=35)  # 45 is not a quarter more than 40
     assert totals.cpu() == {"a": 100, "b": 40, OTHER: 45}
-    totals.take("c", 15)
-    totals.take("b", 3)
+    totals.take(c=15, b=3)
     assert totals.cpu() == {"a": 100, "c": 15, "(former 1)": 40, OTHER: 48}
-    totals.take("b", 157)
+    totals.take(b=157)
     assert totals.cpu() == {"a": 100, "b": 157, "(former 2)": 55, OTHER: 48}
 
 
 PREFIXES = st.sampled_from("abcdefg")
-GROWTH = st.tuples(PREFIXES, st.integers(0, 10**6) | st.integers(0, 10**15), st.sampled_from(TASK_BUCKETS))
+TAKEN = st.dictionaries(PREFIXES, st.integers(0, 10**6) | st.integers(0, 10**15))
+GROWTH = st.tuples(st.sampled_from(TASK_BUCKETS), TAKEN)
 
 
-@given(st.integers(1, 4), st.lists(st.lists(GROWTH | st.integers(0, 100), max_size=6), max_size=30))
+@given(st.integers(1, 4), st.lists(st.tuples(st.lists(GROWTH, max_size=3), st.integers(0, 100)), max_size=30))
 def test_all_series_add_up_to_the_totals_and_none_falls_or_counts_time_twice(
-    at_most: int, scrapes: list[list[tuple[str, int, Bucket] | int]]
+    at_most: int, scrapes: list[tuple[list[tuple[Bucket, dict[str, int]]], int]]
 ) -> None:
     totals = Totals()
     before: dict[str, list[int]] = {}
     then = totals.finalized()
-    for grown in scrapes:
-        for one in grown:
-            if isinstance(one, int):
-                totals.free += one
-            else:
-                totals.take(*one)
+    for grown, free in scrapes:
+        totals.free += free
+        for bucket, taken in grown:
+            totals.take(bucket, **taken)
         rows, now = totals.read(at_most), totals.finalized()
         assert len(rows) <= at_most + 2
         for i, bucket in enumerate(TASK_BUCKETS):

@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ from tests.live.bokeh.meter import SECOND
 
 
 def last_seconds(did: Mapping[str, int], causes: Mapping[str, int] | None = None) -> LastSeconds:
-    nobody = Details.of(ClusterLedger(at=0), at=0)
-    return LastSeconds(seconds=9.0, nthreads=4, did=Breakdown(did), then=None, now=nobody, causes=causes or {})
+    nobody = Details(0)
+    return LastSeconds(seconds=9.0, nthreads=4, did=Breakdown(did), then=nobody, now=nobody, causes=causes or {})
 
 
 def test_a_line_has_the_useful_share_and_the_largest_loss() -> None:
@@ -45,13 +46,8 @@ def test_there_is_a_sentence_for_every_cause_that_is_known() -> None:
 def test_shares_are_of_the_time_with_work_the_largest_first_and_the_unknown_last() -> None:
     causes = {"thread-noncpu/unknown": 40, "thread-noncpu/lock": 5, "thread-noncpu/gil": 15, "idle/unknown": 40}
     last = last_seconds({"thread-noncpu": 60, "idle": 40, "no-work": 900}, causes)
-    assert last.cause_shares == {
-        WAITING: (
-            CauseShare(WAITING, "gil", 0.15),
-            CauseShare(WAITING, "lock", 0.05),
-            CauseShare(WAITING, UNKNOWN, 0.4),
-        )
-    }
+    expected = {"gil": 0.15, "lock": 0.05, UNKNOWN: 0.4}
+    assert last.cause_shares == {WAITING: tuple(CauseShare(WAITING, *one) for one in expected.items())}
     assert causes_text(last.cause_shares[WAITING]) == "gil 15 %, lock 5.0 %, unknown 40 %"
     assert last.largest_cause == CauseShare(WAITING, "gil", 0.15)
 
@@ -69,14 +65,13 @@ def test_the_number_of_workers_without_samples_is_given_with_the_reason() -> Non
     assert not_sampled_text({"a": "x", "b": "y"}) == "Threads of 2 workers are not sampled"
 
 
-def test_data_that_moved_stands_by_way_as_it_was_in_between_and_in_all() -> None:
+def test_data_that_moved_is_given_by_way_in_between_and_in_all() -> None:
     nothing = last_seconds({})
     assert moved_text(nothing) == ""
     amounts = {"sent/bytes": 17, "sent/count": 1, "made/bytes": 5 * 2**20, "made/count": 3, "shuffled/count": 2}
-    amounts |= {"spilled-uncompressed/bytes": 7}
-    first = replace(nothing, now=replace(Details.of(ClusterLedger(at=0), at=0), amounts=amounts))
+    first = replace(nothing, now=Details(0, amounts=amounts | {"spilled-uncompressed/bytes": 7}))
     assert moved_text(first) == "Data moved: made 5.0 MiB, sent 17 B"
-    then = Details(0, nothing.now.workers, nothing.now.gpus, amounts={"sent/bytes": 17, "made/bytes": 2**20})
+    then = Details(0, amounts={"sent/bytes": 17, "made/bytes": 2**20})
     assert moved_text(replace(first, then=then)) == "Data moved (in all): made 4.0 MiB (5.0 MiB), sent 0 B (17 B)"
 
 
@@ -98,27 +93,23 @@ def row(seconds: Seconds) -> tuple[int, ...]:
     return tuple(round(seconds.get(bucket, 0) * SECOND) for bucket in TASK_BUCKETS)
 
 
+NOTHING: Mapping[str, Any] = {}
+
+
 def found(
-    did: Seconds,
-    causes: Seconds | None = None,
-    *,
-    prefixes: Mapping[str, Seconds] | None = None,
-    before: Mapping[str, Seconds] | None = None,
+    did: Seconds, causes: Seconds = NOTHING, *, prefixes: Mapping[str, Seconds] = NOTHING, before: Any = NOTHING
 ) -> dict[str, tuple[float, str]]:
     """By kind, what could be saved and the prefix, where two threads did this in the last hundred seconds."""
-    then = {prefix: row(seconds) for prefix, seconds in (before or {}).items()}
-    now = {bucket: round(1e9 * seconds) for bucket, seconds in did.items()}
-    why = {name: round(1e9 * seconds) for name, seconds in (causes or {}).items()}
+    then = {prefix: row(seconds) for prefix, seconds in before.items()}
+    now, why = ({name: round(1e9 * seconds) for name, seconds in of.items()} for of in (did, causes))
     polls = [Moment(0, dict.fromkeys(now, 0), 2, {}, then), Moment(100 * SECOND, now, 2, why)]
-    findings = last_findings(Settled(prefixes or {}), polls)
+    findings = last_findings(Settled(prefixes), polls)
     return {one.kind: (one.saves_seconds or 0.0, prefix) for one, prefix in findings}
 
 
 def test_the_time_of_all_threads_with_work_may_be_saved() -> None:
-    assert found({Bucket.THREAD_CPU: 150, Bucket.SPILL: 40, Bucket.IDLE: 10}) == {
-        "spill": (20.0, ""),
-        "idle": (5.0, ""),
-    }
+    all_with_work = {Bucket.THREAD_CPU: 150, Bucket.SPILL: 40, Bucket.IDLE: 10}
+    assert found(all_with_work) == {"spill": (20.0, ""), "idle": (5.0, "")}
     # Two seconds are less than 3 % of the hundred, and more of the fifty in which there was work.
     assert found({Bucket.THREAD_CPU: 96, Bucket.IDLE: 4, Bucket.NO_WORK: 100}) == {"idle": (2.0, "")}
     assert found({Bucket.NO_WORK: 200}) == {}
@@ -127,9 +118,9 @@ def test_the_time_of_all_threads_with_work_may_be_saved() -> None:
 
 
 def test_a_cause_whose_saving_is_not_known_is_left_out() -> None:
-    assert found({Bucket.THREAD_CPU: 100, Bucket.THREAD_NONCPU: 100}) == {}
-    known = found({Bucket.THREAD_CPU: 100, Bucket.THREAD_NONCPU: 100}, {"thread-noncpu/gil": 100})
-    assert known == {"thread-noncpu/gil": (50.0, "")}
+    did = {Bucket.THREAD_CPU: 100, Bucket.THREAD_NONCPU: 100}
+    assert found(did) == {}
+    assert found(did, {"thread-noncpu/gil": 100}) == {"thread-noncpu/gil": (50.0, "")}
 
 
 def test_the_prefix_is_named_that_lost_more_than_half_since_the_window_began() -> None:

@@ -5,13 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Self
+from contextlib import contextmanager
+from itertools import chain, pairwise
+from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster, wait
@@ -35,8 +35,7 @@ def metrics_url(cluster: LocalCluster) -> str:
 
 def scrape(url: str) -> str:
     with urllib.request.urlopen(url, timeout=60) as answer:
-        text: str = answer.read().decode()
-        return text
+        return str(answer.read(), "utf-8")
 
 
 def ours(text: str) -> str:
@@ -58,33 +57,23 @@ def total(url: str, name: str) -> float:
     return sum(value for (series, *_), value in counters(scrape(url)).items() if series == f"dask_efficiency_{name}")
 
 
-class Scraper:
-    """Scrapes all the time in a thread of its own, and notes every counter that falls or goes."""
+@contextmanager
+def scraper(url: str) -> Iterator[list[dict[tuple[Any, ...], float]]]:
+    """All counters at each scrape of a thread that scrapes all the time."""
+    scrapes: list[dict[tuple[Any, ...], float]] = []
+    stop = threading.Event()
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.scrapes = 0
-        self.fallen: list[str] = []
+    def run() -> None:
+        while not stop.wait(0.05):
+            scrapes.append(counters(scrape(url)))
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        before: dict[tuple[Any, ...], float] = {}
-        while not self._stop.wait(0.05):
-            now = counters(scrape(self._url))
-            self.scrapes += 1
-            self.fallen += [
-                f"{series}: {n} to {now.get(series)}" for series, n in before.items() if not now.get(series, -1) >= n
-            ]
-            before = now
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield scrapes
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.fixture
@@ -133,7 +122,7 @@ def test_the_rates_of_the_activity_view_add_up_to_the_threads_however_long_tasks
 
 @needs_prometheus
 def test_no_counter_falls_when_workers_die_the_plugin_is_replaced_and_the_cluster_restarts(client, url, prometheus):
-    with Scraper(url) as first, Scraper(url) as second:
+    with scraper(url) as first, scraper(url) as second:
         futures = client.map(half_and_half, [0.4] * 20, pure=False, retries=5)
         time.sleep(1)
         victim = next(iter(client.run(os.getpid).values()))
@@ -147,8 +136,9 @@ def test_no_counter_falls_when_workers_die_the_plugin_is_replaced_and_the_cluste
         wait(client.map(half_and_half, [0.2] * 4, pure=False))
         time.sleep(2)
     assert total(url, "thread_seconds_total") > lost
-    assert first.scrapes > 3
-    assert (first.fallen, second.fallen) == ([], [])
+    assert len(first) > 3
+    for before, after in chain(pairwise(first), pairwise(second)):
+        assert {series: n for series, n in before.items() if not after.get(series, -1) >= n} == {}
     names = {name for name, *_ in counters(scrape(url))}
     assert len(names) >= 10
     for name in names:
@@ -233,33 +223,25 @@ def test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes(n
         assert "dask_efficiency_nthreads 2.0" in scrape(metrics_url(older))
 
 
-def test_everything_else_works_without_prometheus_client(tmp_path: Path):
-    program = """
-        import logging, sys
+WITHOUT_PROMETHEUS = """
+import logging, sys
+sys.modules["prometheus_client"] = None
+logging.basicConfig(level=logging.INFO)
+from distributed import Client, LocalCluster
+from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister
+with LocalCluster(processes=False, n_workers=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    client.register_plugin(EfficiencyPlugin())
+    with efficiency_report(client) as report:
+        client.submit(sum, range(10)).result()
+    assert report.tasks == {"succeeded": 1}, report.tasks
+    unregister(client)
+print("all of it works")
+"""
 
-        class Blocker:
-            def find_spec(self, name, path=None, target=None):
-                if name.split(".")[0] == "prometheus_client":
-                    raise ModuleNotFoundError(f"{name} is blocked", name=name)
 
-        if __name__ == "__main__":
-            sys.meta_path.insert(0, Blocker())
-            logging.basicConfig(level=logging.INFO)
-            from distributed import Client, LocalCluster
-            from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister
-            with LocalCluster(
-                processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
-            ) as cluster, Client(cluster) as client:
-                client.register_plugin(EfficiencyPlugin())
-                with efficiency_report(client) as report:
-                    client.submit(sum, range(10)).result()
-                assert report.tasks == {"succeeded": 1}, report.tasks
-                unregister(client)
-            print("all of it works")
-    """
-    script = tmp_path / "program.py"
-    script.write_text(textwrap.dedent(program))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200, check=False)
+def test_everything_else_works_without_prometheus_client():
+    command = [sys.executable, "-c", WITHOUT_PROMETHEUS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout.strip() == "all of it works", done.stderr
     logged = [line for line in done.stderr.splitlines() if "prometheus" in line.lower() and "dask_efficiency" in line]
     assert len(logged) == 1

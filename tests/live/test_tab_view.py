@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
-from dask_efficiency.live.last_seconds import Details, window_of
+from dask_efficiency.live.last_seconds import DetailsNow, window_of
 from dask_efficiency.live.tab_view import TabView, binned, tab_view
 from dask_efficiency.plugin.scheduler.accounts import Moment
 from tests.live.bokeh.meter import SECOND, Meter
@@ -81,28 +81,24 @@ def test_the_window_is_five_minutes_and_begins_on_the_grid() -> None:
     assert window_of([], width=WIDTH) == []
 
 
-def view(meter: Any, then: Details) -> TabView:
+def view(meter: Any, *, start: int, stop: int) -> TabView:
+    """At ``stop`` seconds, with details since ``start``."""
+    meter.run_until(start)
+    then = DetailsNow(start * SECOND, meter.cluster).read()
+    meter.run_until(stop)
     return tab_view(meter, then, now=0.0, heartbeat_seconds=1.0)
 
 
 def test_activity_covers_five_minutes_and_the_parts_the_time_since_the_details() -> None:
-    meter = Meter()
-    meter.run_until(290)
-    then = Details.of(meter.cluster, at=290 * SECOND)
-    meter.run_until(600)
-    found = view(meter, then)
-    assert found.at == 600 * SECOND
-    assert found.last.seconds == 300
+    found = view(Meter(), start=290, stop=600)
+    assert (found.at, found.last.seconds, found.seconds_by_part) == (600 * SECOND, 300, 310)
     assert found.last.did.total_ns == 4 * 300 * SECOND
-    assert found.seconds_by_part == 310
     assert found.last.workers.nanoseconds.sum() == 4 * 310 * SECOND
 
 
 def test_figures_are_read_once_and_only_if_a_page_shows_them() -> None:
     meter = Meter()
-    then = Details.of(meter.cluster, at=0)
-    meter.run_until(20)
-    found = view(meter, then)
+    found = view(meter, start=0, stop=20)
     assert found.last.prefixes.seconds.sum() == 40
     meter.run_until(30)
     assert found.last.prefixes.seconds.sum() == 40

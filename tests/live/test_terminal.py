@@ -42,7 +42,7 @@ CAUSES = {"thread-noncpu/gil": SECOND, "idle/parallelism": 2 * SECOND, "idle/gra
         ({"not_sampled": dict.fromkeys("ab", "no /proc")}, "Threads of 2 workers are not sampled: no /proc."),
     ],
 )
-def test_what_is_known_beside_the_threads_has_a_line(known, line):
+def test_each_further_figure_has_a_line(known, line):
     view = top_view(THEN, replace(NOW, **known), source="x")
     assert f"\n{line}\n" in plain(view, width=100)
     assert f"\n{line}\n" in str(coloured(view, width=100, height=24))
@@ -53,12 +53,9 @@ def test_what_is_known_beside_the_threads_has_a_line(known, line):
 def test_no_view_is_larger_than_the_screen(width, height):
     view = many(60)
     lines = plain(view, width=width, height=height).splitlines()
-    assert len(lines) <= height
-    assert max(map(len, lines)) <= max(width, 30)
-    text = coloured(view, width=width, height=height)
-    rows = text.split("\n")
-    assert len(rows) <= height
-    assert max(row.cell_len for row in rows) <= max(width, 30)
+    rows = coloured(view, width=width, height=height).split("\n")
+    assert max(len(lines), len(rows)) <= height
+    assert max(*map(len, lines), *(row.cell_len for row in rows)) <= max(width, 30)
 
 
 def test_where_not_all_workers_fit_the_least_useful_are_shown():
@@ -79,22 +76,22 @@ def test_a_wide_screen_has_every_column_and_a_narrow_one_the_bar():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_neither_steers_the_terminal_nor_breaks_the_table(name):
     view = top_view(None, observation(1, {name: worker(thread_cpu=1, idle=1)}), source="tcp://\x1b[31m")
-    lines = plain(view, width=80).splitlines()
+    lines, rows = plain(view, width=80).splitlines(), coloured(view, width=80, height=24).split("\n")
     assert all(line.isascii() and line.isprintable() for line in lines)
-    assert max(map(len, lines)) <= 80
-    rows = coloured(view, width=80, height=24).split("\n")
     assert all(row.plain.isprintable() for row in rows)
-    assert max(row.cell_len for row in rows) <= 80
+    assert max(*map(len, lines), *(row.cell_len for row in rows)) <= 80
 
 
 def test_joins_departures_silence_and_workers_without_work_are_shown_as_such():
-    view = top_view(THEN, replace(NOW, workers={f"n{i}": worker() for i in range(5)}), source="")
-    assert "Joined: n0, n1, n2 and 2 more. Left: a, b." in plain(view)
-    view = top_view(THEN, replace(NOW, workers=THEN.workers, activity=THEN.activity), source="")
-    assert "No heartbeat came in 2.0 s." in plain(view)
-    assert "no heartbeat" in plain(view)
-    view = top_view(THEN, replace(NOW, workers={"a": worker(thread_cpu=5, idle=15, no_work=4)}), source="")
-    assert plain(view).splitlines()[-1].split()[-4:] == ["2", "-", "no-work", "0"]
+    def shown(**changed):
+        return plain(top_view(THEN, replace(NOW, **changed), source=""))
+
+    assert "Joined: n0, n1, n2 and 2 more. Left: a, b." in shown(workers={f"n{i}": worker() for i in range(5)})
+    silent = shown(workers=THEN.workers, activity=THEN.activity)
+    assert "No heartbeat came in 2.0 s." in silent
+    assert "no heartbeat" in silent
+    without_work = shown(workers={"a": worker(thread_cpu=5, idle=15, no_work=4)})
+    assert without_work.splitlines()[-1].split()[-4:] == ["2", "-", "no-work", "0"]
 
 
 def test_the_first_view_and_that_of_an_empty_cluster_are_shown():

@@ -55,13 +55,13 @@ def bare_address(cluster: LocalCluster) -> str:
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster) as client:
-        client.register_plugin(EfficiencyPlugin())
         yield client
 
 
 @pytest.fixture
 def address(client: Client, bare_address: str) -> str:
     """Of a scheduler that has the plugin."""
+    client.register_plugin(EfficiencyPlugin())
     return bare_address
 
 
@@ -69,13 +69,11 @@ def address(client: Client, bare_address: str) -> str:
 def running(*arguments: str, command: list[str] = COMMAND, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """The command with its output in a pipe."""
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([*command, *arguments], env={**os.environ, **environment}, **pipes)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
+    with subprocess.Popen([*command, *arguments], env={**os.environ, **environment}, **pipes) as process:
+        try:
+            yield process
+        finally:
             process.kill()
-            process.communicate()
 
 
 def read_until(descriptor: int, pattern: str, *, seconds: float = 90) -> str:
@@ -111,9 +109,8 @@ def test_the_interval_must_be_a_length_of_time(interval):
 
 
 @pytest.mark.cluster
-def test_a_scheduler_without_the_plugin_is_an_error_with_its_remedy(bare_address, cluster):
-    with Client(cluster) as client:
-        unregister(client)
+def test_a_scheduler_without_the_plugin_is_an_error_with_its_remedy(bare_address, client):
+    unregister(client)
     assert "register_plugin(EfficiencyPlugin())" in fails_in_one_line(run(bare_address, "--once"))
 
 
@@ -132,13 +129,12 @@ def test_once_as_json_is_one_object_whose_threads_add_up(client, address, tmp_pa
     futures = client.map(wait_for_word, diaries, pure=False)
     eventually(lambda: all(diary.read("start") for diary in diaries))
     snapshot(client)
-    found = eventually(
-        lambda: (
-            now
-            if sum((now := json.loads(run(address, "--once", "--json", "--interval", "1s").stdout))["threads"].values())
-            else None
-        )
-    )
+
+    def with_heartbeats() -> Any:
+        now = json.loads(run(address, "--once", "--json", "--interval", "1s").stdout)
+        return now if now["threads"] else None
+
+    found = eventually(with_heartbeats)
     assert found["life"]["moved_bytes"]["made"] >= sum(client.nbytes().values())
     for diary in diaries:
         diary.write(event="go")
@@ -248,9 +244,8 @@ def test_the_answer_on_very_many_workers_is_bounded():
     cluster = ClusterLedger(at=0)
     for i in range(MAX_LIVE_WORKERS + 5):
         cluster.worker_joined(f"tcp://{i}", f"w{i}", 2, at=0)
-    accounts: Any = SimpleNamespace(
-        cluster=cluster, scheduler=SimpleNamespace(workers={}), session="s", read_interval_seconds=0.5
-    )
+    scheduler = SimpleNamespace(workers={})
+    accounts: Any = SimpleNamespace(cluster=cluster, scheduler=scheduler, session="s", read_interval_seconds=0.5)
     found = of_live(accounts)
     assert (len(found["workers"]), found["more_workers"]) == (MAX_LIVE_WORKERS, 5)
     assert found["nthreads"] == 2 * (MAX_LIVE_WORKERS + 5)

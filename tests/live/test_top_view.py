@@ -16,7 +16,7 @@ def worker(nthreads: int = 2, tasks: int = 0, running: float = 0.0, **seconds: f
     return WorkerObservation(nthreads, activity, round(running * SECOND), tasks, "running")
 
 
-def observation(at: float, workers: dict[str, WorkerObservation], *, session: str = "s", more: int = 0) -> Observation:
+def observation(at: float, workers: dict[str, WorkerObservation], *, session: str = "s") -> Observation:
     activity: Counter[str] = Counter()
     for row in workers.values():
         activity.update(row.activity)
@@ -28,7 +28,7 @@ def observation(at: float, workers: dict[str, WorkerObservation], *, session: st
         heartbeat_seconds=0.5,
         nthreads=sum(row.nthreads for row in workers.values()),
         workers=workers,
-        more_workers=more,
+        more_workers=0,
         activity=dict(activity),
         buckets=dict(activity),
         tasks={"succeeded": round(10 * at)},
@@ -43,9 +43,8 @@ VIEW = top_view(THEN, NOW, source="tcp://host:8786")
 def test_the_baseline_is_the_youngest_observation_of_these_accounts_that_is_old_enough():
     observations = [observation(at, {}) for at in (1, 2, 3, 4)]
     now = observation(4.5, {})
-    assert baseline(observations, now, seconds=2) == observations[1]
-    assert baseline(observations, now, seconds=0.1) == observations[2]  # two heartbeats at least
-    assert baseline(observations, now, seconds=60) == observations[0]
+    for seconds, at in ((2, 1), (0.1, 2), (60, 0)):  # two heartbeats at least
+        assert baseline(observations, now, seconds=seconds) == observations[at]
     assert baseline([], now, seconds=2) is None
     assert baseline([observation(1, {}, session="old")], observation(4, {}), seconds=1) is None
 
@@ -111,20 +110,13 @@ def test_plain_data_for_scripts_holds_every_figure():
 
 def test_causes_are_those_gained_in_between_and_the_rest_is_unknown():
     then = replace(THEN, causes={"idle/graph": SECOND, "thread-noncpu/gil": 0})
-    now = replace(
-        NOW,
-        causes={"idle/graph": 2 * SECOND, "idle/scheduler": SECOND, "thread-noncpu/gil": 3 * SECOND},
-        bucket_causes={"idle/graph": 18 * SECOND},
-        not_sampled={"b": "no /proc"},
-    )
+    causes = {"idle/graph": 2 * SECOND, "idle/scheduler": SECOND, "thread-noncpu/gil": 3 * SECOND}
+    of_buckets = {"idle/graph": 18 * SECOND}
+    now = replace(NOW, causes=causes, bucket_causes=of_buckets, not_sampled={"b": "no /proc"})
     view = top_view(then, now, source="")
     # One second of waiting and three of idle time: what is more than that is of another heartbeat.
-    assert view.last.causes == {
-        "thread-noncpu/gil": SECOND,
-        "idle/graph": SECOND,
-        "idle/scheduler": SECOND,
-        "idle/unknown": SECOND,
-    }
+    gained = ("thread-noncpu/gil", "idle/graph", "idle/scheduler", "idle/unknown")
+    assert view.last.causes == dict.fromkeys(gained, SECOND)
     assert view.to_dict()["threads_by_cause"]["idle/scheduler"] == 0.5
     assert view.last.report.waiting == {"gil": 1}
     assert view.life.idle_causes == {"graph": 18}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.last_seconds import causes_text
 from dask_efficiency.live.tab_view import TabView
-from dask_efficiency.live.times import QUANTILES, spread
+from dask_efficiency.live.times import QUANTILES, gpu_label, spread
 from dask_efficiency.show.drawn_buckets import COLOURS, Wedge, ink, label_point, radians, wedges
 from dask_efficiency.show.figures import label
 
@@ -61,21 +62,13 @@ def causes_of(view: TabView, name: str) -> str:
 
 def pie(view: TabView) -> Columns:
     """One row per wedge; columns :data:`PIE`."""
-    slices = wedges(with_work(view))
-    points = [label_point(wedge, 0.68) for wedge in slices]
-    return {
-        "label": [wedge.label for wedge in slices],
-        "start": [radians(wedge.start) for wedge in slices],
-        "stop": [radians(wedge.stop) for wedge in slices],
-        "colour": [wedge.colour for wedge in slices],
-        "x": [x for x, _ in points],
-        "y": [-y for _, y in points],
-        "percent": [percent_of(wedge) for wedge in slices],
-        "text": [percent_of(wedge) if wedge.share >= LABELLED_SHARE else "" for wedge in slices],
-        "ink": [ink(wedge.colour) for wedge in slices],
-        "seconds": [wedge.nanoseconds / 1e9 for wedge in slices],
-        "causes": [causes_of(view, wedge.label) for wedge in slices],
-    }
+    rows = []
+    for wedge in wedges(with_work(view)):
+        (x, y), percent = label_point(wedge, 0.68), percent_of(wedge)
+        place = (wedge.label, radians(wedge.start), radians(wedge.stop), wedge.colour, x, -y)
+        text = percent if wedge.share >= LABELLED_SHARE else ""
+        rows.append((*place, percent, text, ink(wedge.colour), wedge.nanoseconds / 1e9, causes_of(view, wedge.label)))
+    return {name: [row[i] for row in rows] for i, name in enumerate(PIE)}
 
 
 def timeline(view: TabView) -> Columns:
@@ -89,9 +82,15 @@ def timeline(view: TabView) -> Columns:
     }
 
 
-def few_workers(view: TabView) -> Columns:
-    """One row for each of the :data:`FEW_WORKERS` least useful workers; columns :data:`WORKERS`."""
-    return _workers(view, FEW_WORKERS)
+def _workers(view: TabView, at_most: int) -> Columns:
+    workers = view.last.workers
+    shown = workers.shown(at_most)
+    names = [label(workers.names[worker]) for worker in shown]
+    return _rows(names, ACTIVITIES, workers.shares[shown], nthreads=[workers.nthreads[worker] for worker in shown])
+
+
+#: One row for each of the least useful workers; columns :data:`WORKERS`.
+few_workers = partial(_workers, at_most=FEW_WORKERS)
 
 
 def all_workers(view: TabView) -> Columns:
@@ -102,13 +101,6 @@ def all_workers(view: TabView) -> Columns:
 def too_many_workers(view: TabView) -> bool:
     """True if there are more than :data:`MANY_WORKERS`."""
     return len(view.last.workers.names) > MANY_WORKERS
-
-
-def _workers(view: TabView, at_most: int) -> Columns:
-    workers = view.last.workers
-    shown = workers.shown(at_most)
-    names = [label(workers.names[worker]) for worker in shown]
-    return _rows(names, ACTIVITIES, workers.shares[shown], nthreads=[workers.nthreads[worker] for worker in shown])
 
 
 def _rows(names: Sequence[str], columns: Sequence[str], values: NDArray[np.float64], **more: list[Any]) -> Columns:
@@ -128,25 +120,18 @@ def worker_spread(view: TabView) -> Columns:
     return {**rows, "least": list(found.least), "most": list(found.most)}
 
 
-def few_gpus(view: TabView) -> Columns:
-    """One row for each of the :data:`FEW_GPUS` most idle GPUs; columns :data:`GPUS`."""
-    return _gpus(view, FEW_GPUS)
-
-
-def all_gpus(view: TabView) -> Columns:
-    """One row for each of the :data:`MANY_GPUS` most idle GPUs; columns :data:`GPUS`."""
-    return _gpus(view, MANY_GPUS)
-
-
 def _gpus(view: TabView, at_most: int) -> Columns:
     gpus = view.last.gpus
     shown = gpus.shown(at_most)
-    names = [gpus.gpus[gpu].label + " (shared)" * gpus.shared[gpu] for gpu in shown]
+    names = [gpu_label(gpus.gpus[gpu]) + " (shared)" * gpus.shared[gpu] for gpu in shown]
     return _rows(names, GPU_ACTIVITIES, gpus.shares[shown])
+
+
+#: One row for each of the most idle GPUs; columns :data:`GPUS`.
+few_gpus, all_gpus = partial(_gpus, at_most=FEW_GPUS), partial(_gpus, at_most=MANY_GPUS)
 
 
 def prefixes(view: TabView) -> Columns:
     """One row for each prefix with most thread time, in thread-seconds; columns :data:`PREFIXES`."""
-    found = view.last.prefixes
-    buckets = [*map(str, TASK_BUCKETS)]
-    return _rows(found.names, buckets, found.seconds, total=found.seconds.sum(axis=1).tolist())
+    names, seconds = view.last.prefixes.names, view.last.prefixes.seconds
+    return _rows(names, [*map(str, TASK_BUCKETS)], seconds, total=seconds.sum(axis=1).tolist())

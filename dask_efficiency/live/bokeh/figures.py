@@ -33,6 +33,8 @@ from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS
 #: Nanoseconds between updates of slow figures, such as shares of five minutes. A guess.
 SLOW_NS = 5_000_000_000
 
+MakesColumns = Callable[[TabView], Columns]
+
 
 class PagePart(ABC):
     """A figure or text of a page: a Bokeh model that draws a function of the view, every so many nanoseconds."""
@@ -63,30 +65,18 @@ class Figure(PagePart):
     """A figure of named columns."""
 
     def __init__(
-        self,
-        name: str,
-        made_by: Callable[[TabView], Columns],
-        names: Sequence[str],
-        *,
-        every_ns: int = 0,
-        **options: Any,
+        self, name: str, made_by: MakesColumns, names: Sequence[str], *, every_ns: int = 0, **options: Any
     ) -> None:
         self.source = ColumnDataSource(columns.empty(names), name=name)
         root = figure(toolbar_location=None, tools="", outline_line_color=None, **options)
         super().__init__(root, made_by, every_ns)
 
     def draw(self, made: Columns) -> None:
-        """Show the columns."""
-        send(self.source, made)
-
-
-def send(source: ColumnDataSource, made: Columns) -> None:
-    """Send the viewer the columns that changed: most activities stay at zero."""
-    shown = source.data
-    # Copies: the values are shared by all viewers, and Bokeh patches columns in place.
-    changed = {name: list(values) for name, values in made.items() if values != shown[name]}
-    if changed:
-        shown.update(changed)
+        """Send the viewer the columns that changed: most activities stay at zero."""
+        shown = self.source.data
+        # Copies: the values are shared by all viewers, and Bokeh patches columns in place.
+        if changed := {name: list(values) for name, values in made.items() if values != shown[name]}:
+            shown.update(changed)
 
 
 # -- growth of a table -----------------------------------------------------------------------------
@@ -179,8 +169,8 @@ class TimelineFigure(Figure):
         if grown is None:
             super().draw(made)
             return
+        rows = slice(grown.since, len(self.source.data["left"]))
         if grown.changed:
-            rows = slice(grown.since, len(self.source.data["left"]))
             self.source.patch({name: [(rows, values)] for name, values in grown.changed.items()})
         if grown.added["left"]:
             self.source.stream(grown.added, rollover=grown.rows)
@@ -204,24 +194,14 @@ BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode":
 
 
 class NamedRows(Figure):
-    """Figure with one named row per row of its columns, of shares by default.
-
-    Hidden without rows, and may grow with them.
-    """
+    """Figure with one named row per row of its columns, of shares by default; hidden without rows."""
 
     def __init__(
-        self,
-        name: str,
-        made_by: Callable[[TabView], Columns],
-        names: Sequence[str],
-        *,
-        grows: bool = False,
-        x_range: Any = None,
-        **options: Any,
+        self, name: str, made_by: MakesColumns, names: Sequence[str], *, grows: bool = False, **options: Any
     ) -> None:
         self._grows = grows
         self._min_rows = 1 if grows else MIN_ROWS
-        options["x_range"] = x_range or Range1d(0, 1)
+        options.setdefault("x_range", Range1d(0, 1))
         options["y_range"] = Range1d(self._min_rows - 0.5, -0.5)
         # The last tick's label is half beyond the axis.
         super().__init__(name, made_by, names, every_ns=SLOW_NS, min_border_right=24, visible=False, **options)
@@ -253,7 +233,7 @@ class NamedRows(Figure):
         self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
 
 
-def worker_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+def worker_bars(made_by: MakesColumns, **options: Any) -> NamedRows:
     """One bar per worker, by activity."""
     rows = NamedRows("workers", made_by, columns.WORKERS, **options)
     colours = {name: COLOURS[Bucket(name)] for name in ACTIVITIES}
@@ -261,7 +241,7 @@ def worker_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedR
     return rows
 
 
-def gpu_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+def gpu_bars(made_by: MakesColumns, **options: Any) -> NamedRows:
     """One bar per GPU, by activity."""
     rows = NamedRows("gpus", made_by, columns.GPUS, **options)
     rows.stack(GPU_COLOURS, "<b>$name</b> @$name{0.0 %}<br>@name")
@@ -271,7 +251,7 @@ def gpu_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows
 def prefix_bars(**options: Any) -> NamedRows:
     """One bar per prefix, by bucket."""
     x_range = DataRange1d(start=0, range_padding=0.04)
-    rows = NamedRows("prefixes", columns.prefixes, columns.PREFIXES, x_range=x_range, **options)
+    rows = NamedRows("prefixes", columns.prefixes, columns.PREFIXES, **options, x_range=x_range)
     colours = {str(bucket): COLOURS[bucket] for bucket in TASK_BUCKETS}
     rows.stack(colours, "<b>$name</b> @$name{0,0.0} of @total{0,0.0} thread-seconds<br>@name")
     rows.root.xaxis.formatter = NumeralTickFormatter(format="0.[0]a")

@@ -12,7 +12,7 @@ from distributed.scheduler import heartbeat_interval
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS
-from dask_efficiency.live.last_seconds import WINDOW_NS, Details
+from dask_efficiency.live.last_seconds import WINDOW_NS, Details, DetailsNow
 from dask_efficiency.live.tab_view import TabView, tab_view
 from dask_efficiency.show.log import logger
 
@@ -123,4 +123,4 @@ class Tab:
         source = self._source
         if source is not None and source.off is None:
             at = max((poll.at for poll in source.recent), default=source.cluster.started)
-            self._kept.append(Details.of(source.cluster, at=at))
+            self._kept.append(DetailsNow(at, source.cluster).read())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
 from dask_efficiency.show.drawn_buckets import COLOURS, GPU_COLOURS, OTHER, OTHER_COLOUR, wedges
-from dask_efficiency.show.figures import format_share, format_times, name_of
+from dask_efficiency.show.figures import format_count, format_share, format_times, name_of
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: Rows of the table of stragglers. By eye.
@@ -58,8 +57,8 @@ def largest_cause(view: TabView) -> str:
 
 def data_moved(view: TabView) -> str:
     """Data that moved by way, in the last minutes and in all; may be empty."""
-    text = _broken_at_commas(moved_text(view.last))
-    return _since(view.seconds_by_part, text) if text else ""
+    text = moved_text(view.last)
+    return _since(view.seconds_by_part, _broken_at_commas(text)) if text else ""
 
 
 def timeline_title(view: TabView) -> str:
@@ -108,9 +107,9 @@ def _which_gpus(view: TabView, at_most: int) -> str:
     number = len(gpus.gpus)
     if not number:
         return ""
-    text = f"{number} GPU{'s' * (number > 1)}"
-    if not math.isnan(gpus.idle):
-        text += f", idle {escape(format_share(gpus.idle))} of the time"
+    text = format_count(number, "GPU")
+    if gpus.shares_of_all:
+        text += f", idle {escape(format_share(gpus.shares_of_all['idle']))} of the time"
     return f"The {at_most} of {text}, that are idle most" if number > at_most else text
 
 
@@ -126,8 +125,7 @@ def time_span(seconds: float) -> str:
 # -- keys ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     colour: str
     name: str
     percent: str
@@ -136,7 +134,7 @@ class _Entry:
 
 def key_table(view: TabView) -> str:
     """Key of the pie: colour and per cent of each activity, as a table."""
-    return _table(_row(entry) for entry in _entries(view))
+    return _table(map(_row, _entries(view)))
 
 
 def key_with_causes(view: TabView) -> str:
@@ -167,19 +165,15 @@ def _broken_at_commas(text: str) -> str:
 
 def timeline_key(view: TabView) -> str:
     """Key of the timeline, in lines."""
-    return "".join(
-        _chip(entry.colour, f"{entry.name} {entry.percent}".rstrip(), entry.description)
-        for entry in _entries(view)
-        if entry.colour != OTHER_COLOUR
-    )
+    entries = (entry for entry in _entries(view) if entry.colour != OTHER_COLOUR)
+    return "".join(_chip(one.colour, f"{one.name} {one.percent}".rstrip(), one.description) for one in entries)
 
 
 def workers_key(view: TabView) -> str:
     """Colours of the workers' bars; empty for a spread, whose rows are named."""
-    if too_many_workers(view):
-        return ""
-    entries = [entry for entry in _entries(view) if entry.percent and entry.colour != OTHER_COLOUR]
-    return "".join(_chip(entry.colour, entry.name, entry.description) for entry in entries)
+    entries = () if too_many_workers(view) else _entries(view)
+    spent = (entry for entry in entries if entry.percent and entry.colour != OTHER_COLOUR)
+    return "".join(_chip(entry.colour, entry.name, entry.description) for entry in spent)
 
 
 def prefixes_key(view: TabView) -> str:
@@ -198,18 +192,13 @@ def _entries(view: TabView) -> list[_Entry]:
     """Entries of the key: the activities in order, then the pie's collective wedge."""
     spent = with_work(view)
     percent = {wedge.label: percent_of(wedge) for wedge in wedges(spent, at_most=len(ACTIVITIES))}
-    entries = [
-        _Entry(COLOURS[Bucket(name)], name, percent.get(name, ""), _described(view, Bucket(name)))
-        for name in view.last.did
-    ]
+    entries = []
+    for bucket in map(Bucket, view.last.did):
+        description = "\n".join(filter(None, (BUCKET_DESCRIPTIONS[bucket], causes_of(view, bucket))))
+        entries.append(_Entry(COLOURS[bucket], str(bucket), percent.get(bucket, ""), description))
     folded = [wedge for wedge in wedges(spent) if wedge.label == OTHER]
     small = "what is too small for a wedge of its own"
     return entries + [_Entry(OTHER_COLOUR, "in the pie: other", percent_of(wedge), small) for wedge in folded]
-
-
-def _described(view: TabView, bucket: Bucket) -> str:
-    """Meaning of a bucket, and its causes if known."""
-    return "\n".join(filter(None, (BUCKET_DESCRIPTIONS[bucket], causes_of(view, bucket))))
 
 
 def _chip(colour: str, text: str, description: str) -> str:

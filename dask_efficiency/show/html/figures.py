@@ -17,7 +17,6 @@ from dask_efficiency.show.document import (
     Label,
     Peers,
     Slice,
-    Stack,
     Strip,
     bucket_label,
 )
@@ -213,18 +212,9 @@ def hint_of(label: Label, percent: str) -> str:
     return f"{label.text} {percent} %" + (f": {label.hint}" if label.hint else "")
 
 
-def bar(slices: Sequence[Slice]) -> Iterator[Shape]:
-    """Slices side by side over the whole width, each with its hint."""
-    return _rects(slices, sum(each.size for each in slices), 3)
-
-
-def stack(drawing: Stack) -> Iterator[Shape]:
-    """Slices side by side in a row of a table."""
-    return _rects(drawing.slices, drawing.whole, 1)
-
-
-def _rects(slices: Sequence[Slice], whole: int, decimals: int) -> Iterator[Shape]:
-    before = 0
+def bar(slices: Sequence[Slice], whole: int = 0, *, decimals: int = 3) -> Iterator[Shape]:
+    """Slices side by side, each with its hint, over their part of the whole, which they fill by default."""
+    whole, before = whole or sum(each.size for each in slices), 0
     for each in slices:
         left, width = (f"{100 * size / whole:.{decimals}f}" for size in (before, each.size))
         yield {"left": left, "width": width, "colour": each.label.colour, "hint": hint_of(each.label, each.percent)}

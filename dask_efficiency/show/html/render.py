@@ -97,13 +97,9 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.globals |= {"numbers": figures, "slices_of": slices_of, "legend_of": legend_of}
-    environment.filters |= {"kind": _kind, "typeset": _typeset, "hints": _hints}
+    environment.filters.update(kind=lambda value: type(value).__name__.lower(), typeset=_typeset, hints=_hints)
     environment.tests["narrow"] = lambda block: isinstance(block, Section) and block.narrow
     return environment
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__.lower()
 
 
 def _typeset(figure: Cell) -> str:

@@ -18,18 +18,17 @@ def view_of(tab: Tab, meter: Meter, seconds: int = 20) -> TabView:
 @pytest.mark.parametrize("workers", [0, 2, 150])
 def test_every_figures_columns_are_of_one_length(tab: Tab, workers: int) -> None:
     now = view_of(tab, Meter(workers))
-    for found, names in (
-        (columns.pie(now), columns.PIE),
-        (columns.timeline(now), columns.TIMELINE),
-        (columns.few_workers(now), columns.WORKERS),
-        (columns.all_workers(now), columns.WORKERS),
-        (columns.worker_spread(now), columns.SPREAD),
-        (columns.prefixes(now), columns.PREFIXES),
-        (columns.few_gpus(now), columns.GPUS),
-        (columns.all_gpus(now), columns.GPUS),
+    for names, *makers in (
+        (columns.PIE, columns.pie),
+        (columns.TIMELINE, columns.timeline),
+        (columns.WORKERS, columns.few_workers, columns.all_workers),
+        (columns.SPREAD, columns.worker_spread),
+        (columns.PREFIXES, columns.prefixes),
+        (columns.GPUS, columns.few_gpus, columns.all_gpus),
     ):
-        assert tuple(found) == names
-        assert len({len(column) for column in found.values()}) == 1
+        for found in (make(now) for make in makers):
+            assert tuple(found) == names
+            assert len({len(column) for column in found.values()}) == 1
 
 
 def test_the_figures_are_the_accounts_by_hand(tab: Tab) -> None:

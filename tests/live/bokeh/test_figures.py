@@ -1,6 +1,7 @@
 from collections import deque
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,8 +51,8 @@ def test_as_the_window_moves_on_only_new_bins_are_sent() -> None:
     assert grown.added == {"left": [4], "value": [4], "zero": [0]}
 
 
-def test_rows_that_only_go_or_have_little_in_common_are_sent_whole() -> None:
-    assert growth(columns(0, [5, 6, 7, 8]), columns(1, [6, 7, 8]), order="left") is None
-    assert growth(columns(0, [1, 2]), columns(7, [1, 2]), order="left") is None
-    assert growth(columns(0, [1, 2, 3]), columns(0, [4, 5, 6]), order="left") is None
-    assert growth(columns(0, []), columns(0, [1]), order="left") is None
+@pytest.mark.parametrize(
+    ("then", "start", "now"), [([5, 6, 7, 8], 1, [6, 7, 8]), ([1, 2], 7, [1, 2]), ([1, 2], 0, [4, 5]), ([], 0, [1])]
+)
+def test_rows_that_only_go_or_have_little_in_common_are_sent_whole(then: list[int], start: int, now: list[int]) -> None:
+    assert growth(columns(0, then), columns(start, now), order="left") is None

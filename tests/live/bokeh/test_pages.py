@@ -13,16 +13,12 @@ from distributed import Client, Scheduler
 from distributed.dashboard.scheduler import template_variables
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
-from dask_efficiency import EfficiencyPlugin, snapshot, unregister
+from dask_efficiency import EfficiencyPlugin, unregister
 from dask_efficiency.live import bokeh
 from dask_efficiency.live.bokeh import columns, pages
 from dask_efficiency.live.bokeh.pages import PAGES, Page, timeline, whole
 from dask_efficiency.live.bokeh.tab import GONE, Tab
 from tests.live.bokeh.meter import Meter, busy_gpu
-
-
-def shown(page: Page, name: str) -> dict[str, list[object]]:
-    return dict(page.root.select_one({"name": name}).data)
 
 
 def headline(page: Page) -> str:
@@ -116,14 +112,12 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     page = whole(tab)
     page.update()
     title, figure = page.root.children[5:7]
-    assert not title.visible
-    assert not figure.visible
+    assert (title.visible, figure.visible) == (False, False)
     meter.gpu = busy_gpu
     meter.run_until(20)
     page.update()
-    assert title.visible
-    assert figure.visible
-    assert shown(page, "gpus")["idle"] == [0.4, 0.4]
+    assert (title.visible, figure.visible) == (True, True)
+    assert page.root.select_one({"name": "gpus"}).data["idle"] == [0.4, 0.4]
     assert "2 GPUs, idle 40 % of the time" in title.text
 
 
@@ -166,15 +160,10 @@ def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
         meter = Meter()
         bokeh.show(scheduler, meter)
         ours = json.loads(await fetch(scheduler, path))
-        assert {name: url for name, url in ours.items() if "Efficiency" in name} == {
-            "Individual Efficiency": "/individual-efficiency",
-            "Individual Efficiency Gpus": "/individual-efficiency-gpus",
-            "Individual Efficiency Pie": "/individual-efficiency-pie",
-            "Individual Efficiency Prefixes": "/individual-efficiency-prefixes",
-            "Individual Efficiency Timeline": "/individual-efficiency-timeline",
-            "Individual Efficiency Workers": "/individual-efficiency-workers",
-        }
-        assert ours.items() > json.loads(theirs).items()
+        names = ["Individual Efficiency"]
+        names += [f"{names[0]} {part}" for part in ("Gpus", "Pie", "Prefixes", "Timeline", "Workers")]
+        added = {name: f"/{name.lower().replace(' ', '-')}" for name in names}
+        assert ours == json.loads(theirs) | added
         for page in ("efficiency", *PAGES):
             assert "Bokeh" in await fetch(scheduler, f"{prefix.rstrip('/')}/{page}")
         bokeh.hide(scheduler, meter)
@@ -183,60 +172,46 @@ def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
     on_a_scheduler(check, http_prefix=prefix)
 
 
+@pytest.mark.parametrize(
+    ("lacking", "line"),
+    [
+        ("a dashboard", "dask_efficiency adds no tab to the dashboard: the scheduler serves none"),
+        ("Bokeh", "dask_efficiency adds no tab to the dashboard: import of dask_efficiency.live.bokeh halted"),
+        ("its place in Dask", "dask_efficiency could not add its tab to the dashboard"),
+    ],
+)
+def test_without_its_tab_the_plugin_logs_a_line_and_goes_on(
+    lacking: str, line: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(scheduler: Scheduler) -> None:
+        plugin = EfficiencyPlugin()
+        await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+        assert "dask_efficiency_nthreads" in await fetch(scheduler, "/metrics")
+        with pytest.raises(HTTPClientError, match="404"):
+            await fetch(scheduler, "/efficiency")
+        await scheduler.unregister_scheduler_plugin(plugin.name)
+        await plugin._meter.stop()
+
+    if lacking == "Bokeh":
+        monkeypatch.delattr("dask_efficiency.live.bokeh")
+        monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
+    if lacking == "its place in Dask":
+        monkeypatch.setattr(pages, "_install", lambda scheduler: scheduler.no_such_attribute)
+    with caplog.at_level(logging.INFO, "dask_efficiency"):
+        on_a_scheduler(check, dashboard=lacking != "a dashboard")
+    assert [r.message[: len(line)] for r in caplog.records if "dashboard" in r.message and "efficiency" in r.name] == [
+        line
+    ]
+
+
 # -- on a cluster ----------------------------------------------------------------------------
-
-
-#: One worker of one thread in this process.
-ONE = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
 
 
 @pytest.fixture
 def client(new_cluster: Any) -> Iterator[Client]:
     """A client of a cluster with a dashboard."""
-    with new_cluster(**ONE) as found, Client(found) as client:
+    with new_cluster(n_workers=1, threads_per_worker=1, processes=False) as found, Client(found) as client:
         yield client
-
-
-@pytest.mark.cluster
-def test_without_a_dashboard_there_is_no_tab_but_one_line_in_the_log(new_cluster: Any, caplog: Any) -> None:
-    caplog.set_level(logging.INFO, "dask_efficiency")
-    with new_cluster(**ONE, dashboard_address=None) as found, Client(found) as client:
-        client.register_plugin(EfficiencyPlugin())
-        assert [r.message for r in caplog.records if r.name == "dask_efficiency" and "dashboard" in r.message] == [
-            "dask_efficiency adds no tab to the dashboard: the scheduler serves none"
-        ]
-        assert client.submit(sum, (1, 2)).result() == 3
-        assert snapshot(client).thread_seconds > 0
-        with pytest.raises(HTTPClientError, match="404"):
-            client.sync(fetch, found.scheduler, "/efficiency")
-        unregister(client)
-
-
-@pytest.mark.cluster
-def test_without_bokeh_everything_else_works(
-    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.delattr("dask_efficiency.live.bokeh")
-    monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
-    with caplog.at_level(logging.INFO, "dask_efficiency"):
-        client.register_plugin(EfficiencyPlugin())
-    assert len([r for r in caplog.records if "adds no tab to the dashboard" in r.message]) == 1
-    assert snapshot(client).thread_seconds >= 0
-    unregister(client)
-
-
-@pytest.mark.cluster
-def test_a_tab_that_breaks_takes_nothing_else_with_it(
-    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(scheduler: Any) -> Any:
-        raise AttributeError("Dask has changed")
-
-    monkeypatch.setattr(pages, "_install", broken)
-    client.register_plugin(EfficiencyPlugin())
-    assert "could not add its tab" in caplog.text
-    assert client.submit(sum, (1, 2)).result() == 3
-    assert snapshot(client).thread_seconds > 0
 
 
 @pytest.mark.cluster

@@ -1,3 +1,5 @@
+import pytest
+
 from dask_efficiency.live.bokeh.tab import GONE, KEEP_MS, Tab
 from dask_efficiency.live.tab_view import TabView
 from tests.live.bokeh.meter import SECOND, Meter
@@ -9,9 +11,19 @@ def view_of(tab: Tab) -> TabView:
     return tab.view
 
 
-def test_a_view_is_taken_anew_once_there_is_news(tab: Tab) -> None:
+@pytest.fixture
+def meter(tab: Tab) -> Meter:
+    """A source that the tab shows."""
     meter = Meter()
     tab.show(meter)
+    return meter
+
+
+def second_of(view: TabView) -> int:
+    return view.at // SECOND
+
+
+def test_a_view_is_taken_anew_once_there_is_news(tab: Tab, meter: Meter) -> None:
     meter.run_until(10)
     first = view_of(tab)
     meter.run_until(11)
@@ -20,15 +32,13 @@ def test_a_view_is_taken_anew_once_there_is_news(tab: Tab) -> None:
     assert view_of(tab).at == 12 * SECOND
 
 
-def test_a_view_s_figures_are_made_once_for_all_pages(tab: Tab) -> None:
+def test_a_view_s_figures_are_made_once_for_all_pages(tab: Tab, meter: Meter) -> None:
     made: list[int] = []
 
     def second(view: TabView) -> int:
-        made.append(view.at // SECOND)
+        made.append(second_of(view))
         return made[-1]
 
-    meter = Meter()
-    tab.show(meter)
     for seconds in (10, 10, 12):
         meter.run_until(seconds)
         view_of(tab)
@@ -36,40 +46,29 @@ def test_a_view_s_figures_are_made_once_for_all_pages(tab: Tab) -> None:
     assert made == [10, 12]
 
 
-def test_slow_figures_are_made_less_often_and_anew_for_another_source(tab: Tab) -> None:
-    def second(view: TabView) -> int:
-        return view.at // SECOND
-
-    meter = Meter()
-    tab.show(meter)
+def test_slow_figures_are_made_less_often_and_anew_for_another_source(tab: Tab, meter: Meter) -> None:
     drawn = []
     for seconds in range(10, 22, 2):
         meter.run_until(seconds)
         view_of(tab)
-        drawn.append(tab.drawn(second, every_ns=5 * SECOND))
+        drawn.append(tab.drawn(second_of, every_ns=5 * SECOND))
     assert drawn == [10, 10, 10, 16, 16, 16]
     other = Meter()
     tab.show(other)
     other.run_until(2)
     view_of(tab)
-    assert tab.drawn(second, every_ns=5 * SECOND) == 2
+    assert tab.drawn(second_of, every_ns=5 * SECOND) == 2
 
 
-def test_the_last_minutes_begin_at_the_oldest_that_was_kept(tab: Tab) -> None:
-    meter = Meter()
-    tab.show(meter)
+def test_the_last_minutes_begin_at_the_oldest_that_was_kept(tab: Tab, meter: Meter) -> None:
     for minute in range(1, 20):
         meter.run_until(60 * minute)
         tab._keep()
-    then = view_of(tab).last.then
-    assert then is not None
-    assert then.at == 14 * 60 * SECOND
+    assert view_of(tab).last.then.at == 14 * 60 * SECOND
     assert len(tab._kept) * KEEP_MS <= 6 * 60_000
 
 
-def test_a_missing_source_and_a_failed_meter_have_a_notice(tab: Tab) -> None:
-    meter = Meter()
-    tab.show(meter)
+def test_a_missing_source_and_a_failed_meter_have_a_notice(tab: Tab, meter: Meter) -> None:
     view = view_of(tab)
     tab.hide(meter)
     assert view_of(tab) is view

@@ -26,10 +26,9 @@ def test_each_key_names_the_colours_in_its_figure(tab: Tab) -> None:
     meter.cluster.work.set(False, at=10 * SECOND)
     now = view_of(tab, meter)
     names, percent = ["thread-cpu", "thread-noncpu", "idle"], ["16.7 %", "50.0 %", "33.3 %"]
-    assert seen(texts.key_table(now)) == [text for pair in zip(names, percent, strict=True) for text in pair] + [
-        "no-work"
-    ]
-    assert seen(texts.timeline_key(now)) == [*map(" ".join, zip(names, percent, strict=True)), "no-work"]
+    pairs = [*zip(names, percent, strict=True)]
+    assert seen(texts.key_table(now)) == [*(text for pair in pairs for text in pair), "no-work"]
+    assert seen(texts.timeline_key(now)) == [*map(" ".join, pairs), "no-work"]
     assert seen(texts.workers_key(now)) == names
     assert seen(texts.prefixes_key(now)) == names[:2]
 
@@ -47,15 +46,10 @@ def test_the_largest_cause_is_named_and_the_keys_hold_all_causes(tab: Tab, monke
     now = view_of(tab, meter)
     assert texts.largest_cause(now) == "Threads wait for the GIL, 30 % of the last 20 s."
     titles = re.findall(r'title="([^"]*)"', texts.key_table(now))
-    assert [title.partition("\n")[2] for title in titles] == [
-        "",
-        "gil 30 %, unknown 7.5 %",
-        "parallelism 12 %, scheduler 6.2 %, unknown 31 %",
-    ]
-    assert [text for text in seen(texts.key_with_causes(now)) if text not in seen(texts.key_table(now))] == [
-        "gil&nbsp;30&nbsp;%, unknown&nbsp;7.5&nbsp;%",
-        "parallelism&nbsp;12&nbsp;%, scheduler&nbsp;6.2&nbsp;%, unknown&nbsp;31&nbsp;%",
-    ]
+    causes = ["gil 30 %, unknown 7.5 %", "parallelism 12 %, scheduler 6.2 %, unknown 31 %"]
+    assert [title.partition("\n")[2] for title in titles] == ["", *causes]
+    more = [text for text in seen(texts.key_with_causes(now)) if text not in seen(texts.key_table(now))]
+    assert [text.replace("&nbsp;", " ") for text in more] == causes
     assert titles == re.findall(r'title="([^"]*)"', texts.timeline_key(now))
 
 
@@ -86,7 +80,7 @@ def seen(html: str) -> list[str]:
     return [text for text in re.findall(r">([^<>]+)<", html) if text != "&emsp;"]
 
 
-def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab: Tab) -> None:
+def test_stragglers_are_listed_with_their_cause_if_there_are_any(tab: Tab) -> None:
     meter = Meter()
     assert texts.straggler_table(view_of(tab, meter)) == ""
     meter.findings = (
@@ -94,13 +88,10 @@ def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab:
         *(SlowWorker("", f"h{i}", Cause.GIL, 2.0, 0.97, 0.0, 3.0) for i in range(texts.MAX_STRAGGLERS)),
     )
     text = texts.straggler_table(view_of(tab, meter, seconds=40))
-    assert "worker &lt;b&gt;w3&lt;/b&gt;" in text
-    assert "takes 1.52x" in text
-    assert "disk: its disk is slow" in text
-    assert "97 % sure" in text
-    assert "all workers of" in text
+    told = ["worker &lt;b&gt;w3&lt;/b&gt;", "takes 1.52x", "disk: its disk is slow", "97 % sure"]
+    told += ["all workers of", "and 1 more"]
+    assert [words for words in told if words not in text] == []
     assert text.count("<tr>") == texts.MAX_STRAGGLERS
-    assert "and 1 more" in text
 
 
 def test_with_many_workers_or_gpus_the_title_gives_the_choice_and_its_measure(tab: Tab) -> None:

@@ -42,20 +42,22 @@ def test_columns_are_equal_to_the_json(path: Path) -> None:
     check(read(text, block=SMALL_BLOCK), text)
 
 
+def recorded(name: str) -> RankTrace:
+    with (TESTS / "data" / "kineto" / f"{name}.json.gz").open("rb") as file:
+        return read_rank(file, name)
+
+
 def test_rank_job_and_process_groups_are_read_from_the_file() -> None:
-    with (TESTS / "data" / "kineto" / "cpu_only.json.gz").open("rb") as file:
-        trace = read_rank(file, "cpu_only")
-    assert (trace.rank, trace.world_size) == (34, 300)
+    trace = recorded("cpu_only")
+    assert (trace.rank, trace.world_size, trace.about["username"]) == (34, 300, "mojif")
     assert trace.groups["0"] == tuple(range(300))
-    assert trace.about["username"] == "mojif"
     assert "traceEvents" not in trace.about
 
 
 def test_threads_and_streams_have_the_names_that_the_file_gives_them() -> None:
-    with (TESTS / "data" / "kineto" / "event_sync.json.gz").open("rb") as file:
-        trace = read_rank(file, "event_sync")
-    assert trace.threads[0, 7] == "stream 7 "
-    assert any(name.startswith("thread 948300") for name in trace.threads.values())
+    threads = recorded("event_sync").threads
+    assert threads[0, 7] == "stream 7 "
+    assert any(name.startswith("thread 948300") for name in threads.values())
 
 
 def test_a_group_is_also_known_from_its_collectives() -> None:
@@ -83,30 +85,22 @@ def test_no_digit_of_an_instant_is_lost(ts: str, start: int) -> None:
     assert read(text[:-1] + ', "baseTimeNanoseconds": 7}').events.stop.tolist() == [start + 7 + 5_000]
 
 
+NO_NUMBERS = (None, float("nan"))
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"ts": None}, "no start"),
-        ({"ts": "soon"}, "no start"),
-        ({"ts": 1 << 60}, "no start"),
-        ({"ts": float("nan")}, "no start"),
-        ({"dur": None}, "no duration"),
-        ({"dur": float("nan")}, "no duration"),
-        ({"dur": float("inf")}, "no duration"),
-        ({"dur": -1}, "negative duration"),
-        ({"dur": -0.001}, "negative duration"),
+        *((event(ts=ts), "no start") for ts in (*NO_NUMBERS, "soon", 1 << 60)),
+        *((event(dur=dur), "no duration") for dur in (*NO_NUMBERS, float("inf"))),
+        *((event(dur=dur), "negative duration") for dur in (-1, -0.001)),
+        *((value, "not an object") for value in (1, None, [])),
     ],
 )
-def test_events_without_a_place_in_time_are_left_out_and_counted(bad: dict[str, Any], reason: str) -> None:
-    trace = read(events_of(event(), event(**bad), event(ts=20)))
+def test_values_that_are_no_events_with_a_place_in_time_are_left_out_and_counted(bad: Any, reason: str) -> None:
+    trace = read(events_of(event(), bad, event(ts=20)))
     assert trace.events.index.tolist() == [0, 2]
     assert trace.left_out == {reason: 1}
-
-
-def test_values_that_are_no_events_are_left_out_and_counted() -> None:
-    trace = read('{"traceEvents": [1, null, [], ' + json.dumps(event()) + "]}")
-    assert trace.events.index.tolist() == [3]
-    assert trace.left_out == {"not an object": 3}
 
 
 @pytest.mark.parametrize("category", [None, 3, [], {"a": 1}])
@@ -164,21 +158,17 @@ def test_other_files_than_traces_are_refused_with_the_file_and_the_place(data: b
 
 
 @pytest.mark.parametrize("block", [100, 1 << 18])
-def test_the_error_of_gzip_that_ends_early_has_its_length(block: int) -> None:
+def test_gzip_that_ends_early_or_is_damaged_is_refused_with_its_length(block: int) -> None:
     text = events_of(*(event(ts=number) for number in range(1000))).encode()
-    data = gzip.compress(text)
+    data = bytearray(gzip.compress(text))
     for kept in (2, 18, len(data) // 2, len(data) - 1):
         with pytest.raises(KinetoFileError, match=f"rank.json: the compressed file ends early, after {kept} bytes"):
-            read(data[:kept], block=block)
+            read(bytes(data[:kept]), block=block)
     with pytest.raises(KinetoFileError, match=f"they hold the first {len(text)} of its content"):
-        read(data[:-4], block=block)
-
-
-def test_damaged_gzip_is_refused() -> None:
-    data = bytearray(gzip.compress(events_of(*(event(ts=number) for number in range(1000))).encode()))
+        read(bytes(data[:-4]), block=block)
     data[len(data) // 2] ^= 0xFF
     with pytest.raises(KinetoFileError, match=r"rank.json: (the compressed file|.* at character)"):
-        read(bytes(data))
+        read(bytes(data), block=block)
 
 
 def test_an_error_far_behind_the_first_block_has_its_place() -> None:
