@@ -7,10 +7,9 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.stragglers.long_tail import MIN_TASKS, TIMES_LONGER
-from dask_efficiency.runs.trace.clients import ClientLog
-from dask_efficiency.runs.trace.run_causes import RunCauses, rows_by_value
+from dask_efficiency.runs.trace.run_causes import RunCauses, client_waits
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import RunOutcome
+from dask_efficiency.runs.trace.schema import RunOutcome, values_at
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -19,7 +18,7 @@ def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     """By task: nanoseconds in its thread within a scope, and its start, of its first success; else 0 and MISSING."""
     runs, tasks = trace.runs, len(trace.tasks)
     begin, end = np.maximum(runs.start, scope.start), np.minimum(runs.stop, scope.stop)
-    good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task >= 0) & (runs.task < tasks)
+    good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task != MISSING)
     rows = np.flatnonzero(good & (begin <= end))[::-1]
     work, start = np.zeros(tasks, np.int64), np.full(tasks, MISSING, np.int64)
     # The rows go backwards, so that the first success of a task is the one that stays.
@@ -32,8 +31,7 @@ def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     """Compute :func:`work_ns` with only the time in which a task's thread computed or waited for its work on a GPU."""
     work, start = work_ns(trace, scope)
     runs = trace.runs
-    good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks))
-    rows = np.flatnonzero(good)[::-1]
+    rows = np.flatnonzero((runs.outcome == RunOutcome.SUCCEEDED) & (runs.task != MISSING))[::-1]
     useful = np.zeros_like(work)
     useful[runs.task[rows]] = (np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0))[rows]
     return np.minimum(useful, work), start
@@ -48,7 +46,7 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
     if not len(rows):
         return False
     runs = trace.runs
-    there = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.worker >= 0)
+    there = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.worker != MISSING)
     workers = np.unique(runs.worker[there & np.isin(runs.task, rows)])
     alike = bool(work[rows].min() >= work[rows].max() / 2)
     return alike and len(rows) == len(workers) == len(np.unique(runs.worker[there])) > 1
@@ -137,10 +135,13 @@ def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int6
     last = last_input.copy()
     last[caused] = np.maximum(last[caused], runs.reported[causes.run[caused]])
     holding, held = _slot_order(trace)
+    # A client that waited for one result before it asked for another.
+    waited_for = values_at(client_waits(trace), causes.graph)
+    asked = np.flatnonzero(waited_for != MISSING)
+    waiting = waited_for[asked]
     bound = runs.after[held] != MISSING
     freed = np.where(runs.seceded[holding] != MISSING, runs.seceded[holding], runs.ended[holding])
     gap = np.where(bound, 0, np.maximum(runs.executing[held] - freed, 0))
-    waiting, asked = _client_order(trace, causes)
     sources = np.concatenate([making, causes.run[caused], holding, waiting])
     targets = np.concatenate([needing, caused, held, asked])
     spare = np.concatenate(
@@ -152,20 +153,6 @@ def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int6
 def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
-    place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
-    rows = rows[np.lexsort((runs.executing[rows], place))]
-    place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
-    same = place[1:] == place[:-1]
+    rows = rows[np.lexsort((runs.executing[rows], runs.slot[rows], runs.worker[rows]))]
+    same = (np.diff(runs.worker[rows]) == 0) & (np.diff(runs.slot[rows]) == 0)
     return rows[:-1][same], rows[1:][same]
-
-
-def _client_order(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64]:
-    """List pairs of a run whose result a client waited for, and a run that it asked for next."""
-    clients = ClientLog(trace)
-    pairs: list[tuple[int, int]] = []
-    for graph, asked in rows_by_value(causes.graph).items():
-        _, run = clients.back(int(trace.graphs.client[graph]), int(trace.graphs.received[graph]), trace.start)
-        if run != MISSING:
-            pairs += [(run, other) for other in asked]
-    both = np.array(pairs, np.int64).reshape(-1, 2)
-    return both[:, 0], both[:, 1]

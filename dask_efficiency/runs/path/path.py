@@ -24,6 +24,7 @@ from dask_efficiency.runs.replay.changes import Changes, Speedup, changes, repla
 from dask_efficiency.runs.replay.replay import replay_with
 from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.runs.trace.schema import values_at
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Paged, late
@@ -140,11 +141,9 @@ class CriticalPath(Paged):
         if by == "kind":
             return segments.kind.astype(np.int64), [str(kind) for kind in KINDS]
         if by == "prefix":
-            task = _within(segments.task, len(trace.tasks))
-            prefix = np.append(trace.tasks.prefix, MISSING)[task]  # of no task: none
-            return _within(prefix, len(trace.prefixes)), list(trace.prefixes)
+            return values_at(trace.tasks.prefix, segments.task), list(trace.prefixes)
         names = [worker.name if by == "worker" else worker.host for worker in trace.workers]
-        return _within(segments.worker, len(names)), names
+        return segments.worker.astype(np.int64), names
 
     def summary(self) -> pd.Series[float]:
         """Share of the makespan by kind, in (0, 1]; largest first. Needs pandas."""
@@ -183,7 +182,7 @@ class CriticalPath(Paged):
         frame = pd.DataFrame({"kind": [str(KINDS[i]) for i in segments.kind.tolist()]})
         frame["start"], frame["stop"] = segments.start, segments.stop
         frame["duration_seconds"] = (segments.stop - segments.start) / 1e9
-        named: dict[str, tuple[Int64, Sequence[str]]] = {"key": (_within(segments.task, len(keys)), keys)}
+        named: dict[str, tuple[Int32 | Int64, Sequence[str]]] = {"key": (segments.task, keys)}
         named |= {by: self._grouped(by) for by in ("prefix", "worker", "host")}
         for column, (positions, names) in named.items():
             frame[column] = [names[i] if i != MISSING else None for i in positions.tolist()]
@@ -250,7 +249,7 @@ class CriticalPath(Paged):
         import pandas as pd
 
         runs, keys = self.trace.runs, list(self.trace.keys)
-        rows = np.flatnonzero((self.run_slack_ns != MISSING) & (runs.task >= 0) & (runs.task < len(keys)))
+        rows = np.flatnonzero((self.run_slack_ns != MISSING) & (runs.task != MISSING))
         slack = pd.Series(self.run_slack_ns[rows] / 1e9, name="slack").groupby(runs.task[rows]).min()
         slack.index = pd.Index([keys[task] for task in slack.index], name="key")
         return slack
@@ -449,8 +448,3 @@ def _expanded(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str,
         return segments, (NOT_EXPANDED,)
     found: tuple[Segments, tuple[str, ...]] = expand(segments, trace)
     return found
-
-
-def _within(position: Int32 | Int64, length: int) -> Int64:
-    """Replace positions that are out of range by MISSING."""
-    return np.where((position >= 0) & (position < length), position, MISSING).astype(np.int64)

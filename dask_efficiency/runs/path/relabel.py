@@ -114,7 +114,7 @@ def presence(trace: RunTrace, scope: Scope) -> list[list[TimeRange]]:
     found: list[list[TimeRange]] = [[] for _ in trace.workers]
     events = trace.worker_events
     for at, worker, change in zip(events.at.tolist(), events.worker.tolist(), events.change.tolist(), strict=True):
-        if not 0 <= worker < len(here):
+        if worker == MISSING:
             continue
         at = min(max(at, scope.start), scope.stop)
         since = here[worker]

@@ -103,7 +103,7 @@ def _scope_of_tasks(trace: RunTrace, chosen: Bool, what: str) -> Scope:
     run = _latest(runs.reported, good if good.any() else done)
     stop = int(runs.reported[run])
     brought = trace.tasks.graph[chosen]
-    first = int(brought[(brought >= 0) & (brought < len(graphs))].min(initial=len(graphs)))
+    first = int(brought[brought != MISSING].min(initial=len(graphs)))
     begin = trace.start
     if first < len(graphs):
         # The client's own work on the first of the graphs counts too.

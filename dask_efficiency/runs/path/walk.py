@@ -114,11 +114,7 @@ def walk(trace: RunTrace, scope: Scope, causes: RunCauses) -> Segments:
 
 
 #: By stage: the kind of the time since the one before, where nothing else can have happened.
-_BETWEEN = {
-    _RECEIVED: Kind.SCHEDULER_TO_WORKER,
-    _START: Kind.EXECUTOR_HANDOFF,
-    _REPORTED: Kind.REPORT,
-}
+_BETWEEN = {_RECEIVED: Kind.SCHEDULER_TO_WORKER, _START: Kind.EXECUTOR_HANDOFF, _REPORTED: Kind.REPORT}
 
 
 class _Walk:
@@ -147,8 +143,7 @@ class _Walk:
     def _queued(self) -> Int64:
         """By task: the transition by which it was queued."""
         transitions, found = self._trace.transitions, np.full(len(self._trace.tasks), MISSING, np.int64)
-        entered = np.flatnonzero(np.isin(transitions.finish, _WAITS) & (transitions.task >= 0))
-        entered = entered[transitions.task[entered] < len(found)]
+        entered = np.flatnonzero(np.isin(transitions.finish, _WAITS) & (transitions.task != MISSING))
         found[transitions.task[entered]] = entered
         return found
 
@@ -322,7 +317,7 @@ class _Walk:
 
     def _needed(self, task: int) -> Int32:
         trace = self._trace
-        if not 0 <= task < len(trace.tasks):
+        if task == MISSING:
             return np.empty(0, np.int32)
         return trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]]
 
@@ -375,9 +370,9 @@ class _Walk:
             return self._inferred(task)
         self._to(int(transitions.at[entry]), Kind.SCHEDULER_QUEUE, run)
         stimulus = int(transitions.stimulus[entry])
-        if not 0 <= stimulus < len(stimuli):
+        if stimulus == MISSING:
             return self._inferred(task)
-        if 0 <= stimuli.graph[stimulus] < len(self._trace.graphs):
+        if stimuli.graph[stimulus] != MISSING:
             return self._graph(int(stimuli.graph[stimulus]), run)
         first = int(self._causes.first[stimulus])
         if transitions.start[first] != STATES.index("processing"):
@@ -389,7 +384,7 @@ class _Walk:
     def _inferred(self, task: int) -> tuple[int, int] | None:
         """Go on with the last input that was there, or with the graph, as no transition shows the cause."""
         trace = self._trace
-        if not 0 <= task < len(trace.tasks):
+        if task == MISSING:
             return None
         needed = self._needed(task)
         making = self._causes.by_task.latest(needed, trace.runs.reported, np.full(len(needed), self.at))
@@ -401,9 +396,7 @@ class _Walk:
                 self._to(int(trace.runs.reported[last]), Kind.SCHEDULER_TRANSITION)
                 return last, _REPORTED
         graph = int(trace.tasks.graph[task])
-        if not len(needed) and 0 <= graph < len(trace.graphs):
-            return self._graph(graph, MISSING)
-        return None
+        return self._graph(graph, MISSING) if not len(needed) and graph != MISSING else None
 
     def _graph(self, graph: int, run: int) -> tuple[int, int] | None:
         self._to(int(self._trace.graphs.received[graph]), Kind.GRAPH_UPDATE, run)

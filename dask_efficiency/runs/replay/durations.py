@@ -12,7 +12,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
 from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import RUN_INSTANTS
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS, values_at
 
 #: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks, and far below
 #: what runs differ by.
@@ -142,13 +142,8 @@ def _by_prefix(trace: RunTrace, changes: Changes) -> Float64:
 
 
 def prefix_of_runs(trace: RunTrace) -> Int32:
-    """By run: the position of its prefix; -1 where it has none."""
-    task, tasks = trace.runs.task, trace.tasks
-    inside = (task >= 0) & (task < len(tasks))
-    prefix = np.full(len(task), -1, np.int32)
-    prefix[inside] = tasks.prefix[task[inside]]
-    prefix[(prefix < 0) | (prefix >= len(trace.prefixes))] = -1
-    return prefix
+    """By run: the position of its prefix; MISSING where it has none."""
+    return values_at(trace.tasks.prefix, trace.runs.task).astype(np.int32)
 
 
 def scaled(ns: Int64, factor: float | NDArray[np.float64]) -> Int64:
@@ -202,8 +197,8 @@ def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
     """By worker and prefix: number of runs, and sums of the logarithms of their times and of the squares."""
     runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
     took, prefix = runs.stop - runs.start, prefix_of_runs(trace)
-    there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker >= 0) & (runs.worker < workers)
-    rows = np.flatnonzero(there & (prefix >= 0))
+    there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker != MISSING)
+    rows = np.flatnonzero(there & (prefix != MISSING))
     logs = np.log(np.maximum(took[rows], 1))
     found = np.zeros((3, workers, prefixes + 1))
     for table, weights in zip(found, (1.0, logs, logs**2), strict=True):

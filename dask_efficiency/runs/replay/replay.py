@@ -24,7 +24,7 @@ from dask_efficiency.runs.replay.schedule import Schedule, VirtualCluster
 from dask_efficiency.runs.trace import schema
 from dask_efficiency.runs.trace.run_causes import Constraints, RunCauses, constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Runs, instants
+from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Runs, instants, values_at
 
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
 _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
@@ -176,12 +176,10 @@ class _ClientClock:
 
     def __init__(self, trace: RunTrace, schedule: Schedule) -> None:
         runs, tasks, graphs = trace.runs, trace.tasks, trace.graphs
-        inside = (runs.task >= 0) & (runs.task < len(tasks))
-        rows = np.flatnonzero(inside & (runs.reported != MISSING) & (schedule.reported != MISSING))
-        rows = rows[tasks.wanted[runs.task[rows]]]
-        graph = tasks.graph[runs.task[rows]]
-        sent = (graph >= 0) & (graph < len(graphs))
-        rows, graph = rows[sent], graph[sent]
+        graph = values_at(tasks.graph, runs.task)
+        known = (graph != MISSING) & (runs.reported != MISSING) & (schedule.reported != MISSING)
+        rows = np.flatnonzero(known & tasks.wanted[runs.task])
+        graph = graph[rows]
         client = np.concatenate([graphs.client[graph], graphs.client])
         before = np.concatenate([runs.reported[rows], graphs.received])
         after = np.concatenate([schedule.reported[rows], schedule.received])

@@ -49,12 +49,7 @@ class VirtualCluster:
     """
 
     def __init__(
-        self,
-        trace: RunTrace,
-        times: Durations,
-        limits: Constraints,
-        recorded_times: Float64,
-        changed_times: Float64,
+        self, trace: RunTrace, times: Durations, limits: Constraints, recorded_times: Float64, changed_times: Float64
     ) -> None:
         runs, count = trace.runs, len(trace.runs)
         self._trace, self._limits = trace, limits

@@ -57,13 +57,12 @@ def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
     """Find the longest task of each prefix that took far longer than the others and a good part of the run."""
     runs = trace.runs
     ended = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.stop > runs.start)
-    ended &= (runs.task >= 0) & (runs.task < len(trace.tasks)) & (runs.worker >= 0)
-    rows = np.flatnonzero(ended & (runs.worker < len(trace.workers)))
+    rows = np.flatnonzero(ended & (runs.task != MISSING) & (runs.worker != MISSING))
     seconds = (runs.stop[rows] - runs.start[rows]) / 1e9
     prefixes = trace.tasks.prefix[runs.task[rows]]
     nbytes = sizes_of_work(trace)[runs.task[rows]]
     found = []
-    for prefix in np.unique(prefixes[(prefixes >= 0) & (prefixes < len(trace.prefixes))]).tolist():
+    for prefix in np.unique(prefixes[prefixes != MISSING]).tolist():
         own = np.flatnonzero(prefixes == prefix)
         longest = own[np.argmax(seconds[own])]
         row = rows[longest]

@@ -178,11 +178,7 @@ def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> J
 
 
 def _finding(
-    run: ObservedRun,
-    worker: int,
-    scores: Mapping[str, Scores],
-    limits: Mapping[str, float],
-    disks: DiskVerdict | None,
+    run: ObservedRun, worker: int, scores: Mapping[str, Scores], limits: Mapping[str, float], disks: DiskVerdict | None
 ) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
     high = {

@@ -123,17 +123,14 @@ def run_of_trace(trace: RunTrace) -> ObservedRun:
     runs = trace.runs
     names = tuple(spec.name for spec in trace.workers)
     hosts = tuple(spec.host for spec in trace.workers)
-    ran = (runs.start != MISSING) & (runs.worker >= 0) & (runs.worker < len(names))
-    ran &= (runs.task >= 0) & (runs.task < len(trace.tasks))
+    ran = (runs.start != MISSING) & (runs.worker != MISSING) & (runs.task != MISSING)
     ended = ran & (runs.outcome == RunOutcome.SUCCEEDED) & (runs.stop >= runs.start)
     rows = np.flatnonzero(ended | (ran & (runs.outcome == RunOutcome.RUNNING)))
     rows = rows[np.argsort(runs.start[rows], kind="stable")]
     groups = [f"{spec.nthreads} {spec.memory_limit} {sorted(spec.resources.items())}" for spec in trace.workers]
     prefix = trace.tasks.prefix[runs.task[rows]]
     worker = runs.worker[rows].astype(np.int64)
-    of_prefix = [
-        trace.prefixes[position] if 0 <= position < len(trace.prefixes) else "" for position in prefix.tolist()
-    ]
+    of_prefix = [trace.prefixes[position] if position != MISSING else "" for position in prefix.tolist()]
     kinds, kind = _positions([f"{name} {groups[w]}" for name, w in zip(of_prefix, worker.tolist(), strict=True)])
     place = kind * max(len(names), 1) + worker
     first = np.zeros(len(rows), np.bool_)
@@ -172,8 +169,7 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
     ):
         took = (moved.stop - moved.start) / 1e9
         rows = known & (moved.nbytes >= MIN_TRANSFER_BYTES) & (moved.start != MISSING) & (took > 0)
-        low, high = (either(moved.sender, moved.receiver) for either in (np.minimum, np.maximum))
-        rows &= (low >= 0) & (high < len(names))
+        rows &= (moved.sender != MISSING) & (moved.receiver != MISSING)
         cost, at = np.log(took[rows] / moved.nbytes[rows]), moved.start[rows] / 1e9
         sender, receiver = moved.sender[rows].astype(np.int64), moved.receiver[rows].astype(np.int64)
         senders, receivers = ([names[worker] for worker in column.tolist()] for column in (sender, receiver))
@@ -186,7 +182,7 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
 
 def _of_series(trace: RunTrace) -> list[Observations]:
     series = trace.series
-    rows = (series.worker >= 0) & (series.worker < len(trace.workers))
+    rows = series.worker != MISSING
     worker, at = series.worker[rows].astype(np.int64), series.at[rows] / 1e9
     alike = ["worker"] * len(worker)
     busy = sum(

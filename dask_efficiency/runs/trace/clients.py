@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import PHASES, RunOutcome
+from dask_efficiency.runs.trace.schema import PHASES, RunOutcome, values_at
 
 _GATHER = PHASES.index("gather")
 _LARGEST = np.iinfo(np.int64).max
@@ -39,16 +39,12 @@ class ClientLog:
         for activities in self._activities.values():
             activities.sort()
         done = np.flatnonzero(heard_by_clients(trace))
-        graph = tasks.graph[runs.task[done]]
-        known = (graph >= 0) & (graph < len(graphs))
-        clients = np.full(len(done), MISSING, np.int64)
-        clients[known] = graphs.client[graph[known]]
+        clients = values_at(graphs.client, tasks.graph[runs.task[done]])
         #: Results that any client asked for, and those of each.
         self._all: list[_Result] = []
         self._results: defaultdict[int, list[_Result]] = defaultdict(list)
-        for reported, run, client in sorted(
-            zip(runs.reported[done].tolist(), done.tolist(), clients.tolist(), strict=True)
-        ):
+        rows = zip(runs.reported[done].tolist(), done.tolist(), clients.tolist(), strict=True)
+        for reported, run, client in sorted(rows):
             self._all.append((reported, run))
             self._results[client].append((reported, run))
 
@@ -86,11 +82,10 @@ class ClientLog:
 
 def heard_by_clients(trace: RunTrace) -> Bool:
     """Mark the runs whose end a client heard of, as a result that it wanted or as the last failure of its task."""
-    runs, tasks = trace.runs, len(trace.tasks)
-    found = np.zeros(len(runs), np.bool_)
-    rows = np.flatnonzero((runs.task >= 0) & (runs.task < tasks) & (runs.reported != MISSING))
+    runs, found = trace.runs, np.zeros(len(trace.runs), np.bool_)
+    rows = np.flatnonzero((runs.task != MISSING) & (runs.reported != MISSING))
     task, reported, outcome = runs.task[rows], runs.reported[rows], runs.outcome[rows]
-    last = np.full(tasks, MISSING, np.int64)
+    last = np.full(len(trace.tasks), MISSING, np.int64)
     np.maximum.at(last, task, reported)
     # A failure fails all that needs the task, so the client hears of it even if it did not ask for this one.
     failed = (outcome == RunOutcome.FAILED) & (reported == last[task])
@@ -129,8 +124,8 @@ class Nested:
                     self._parents[graph] = int(rows[np.argmax(runs.start[rows])])
         if not self._parents:
             return
-        inside = (runs.task >= 0) & (runs.task < len(tasks)) & (runs.outcome == RunOutcome.SUCCEEDED)
-        rows = np.flatnonzero(inside & (runs.reported != MISSING))
+        done = (runs.task != MISSING) & (runs.outcome == RunOutcome.SUCCEEDED) & (runs.reported != MISSING)
+        rows = np.flatnonzero(done)
         rows = rows[tasks.wanted[runs.task[rows]] & np.isin(tasks.graph[runs.task[rows]], list(self._parents))]
         rows = rows[np.argsort(runs.reported[rows], kind="stable")]
         for run, graph in zip(rows.tolist(), tasks.graph[runs.task[rows]].tolist(), strict=True):

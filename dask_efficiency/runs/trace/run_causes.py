@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.runs.trace.clients import ClientLog
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Runs
+from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Runs, values_at
 
-_PROCESSING = STATES.index("processing")
-_QUEUED = STATES.index("queued")
-_NO_WORKER = STATES.index("no-worker")
+_PROCESSING, _QUEUED, _NO_WORKER = map(STATES.index, ("processing", "queued", "no-worker"))
 
 
 class RunsByTask:
@@ -23,36 +21,31 @@ class RunsByTask:
 
     def __init__(self, runs: Runs, tasks: int) -> None:
         self._runs = runs
-        valid = np.flatnonzero((runs.task >= 0) & (runs.task < tasks))
-        self._rows = valid[np.argsort(runs.task[valid], kind="stable")]
+        known = np.flatnonzero(runs.task != MISSING)
+        self._rows = known[np.argsort(runs.task[known], kind="stable")]
         self._starts = np.searchsorted(runs.task[self._rows], np.arange(tasks + 1))
-        #: The only run of a task; MISSING if there is none, or more than one.
-        first = np.append(self._rows, MISSING)[self._starts[:-1]]
-        self.only: Int64 = np.where(np.diff(self._starts) == 1, first, MISSING)
+        #: By task: its only run; MISSING if there is none, or more than one, and in one more row for the task MISSING.
+        counts = np.diff(self._starts, append=self._starts[-1])
+        self.only: Int64 = np.where(counts == 1, np.append(self._rows, MISSING)[self._starts], MISSING)
 
     def of(self, task: int) -> list[int]:
         """List the positions of a task's runs."""
-        known = 0 <= task < len(self.only)
-        return self._rows[self._starts[task] : self._starts[task + 1]].tolist() if known else []
+        return self._rows[self._starts[task] : self._starts[task + 1]].tolist() if task != MISSING else []
 
     def before(self, run: int) -> int:
         """Find the run of the same task before this one; MISSING if this is the first."""
         runs = self.of(int(self._runs.task[run]))
-        position = runs.index(run) if run in runs else 0
-        return runs[position - 1] if position else MISSING
+        return runs[runs.index(run) - 1] if runs and runs[0] != run else MISSING
 
     def latest(self, tasks: NDArray[np.integer], column: Int64, at: Int64) -> Int64:
         """Find each task's last run whose ``column`` is no later than ``at``, or else its first run that has one."""
-        found = np.full(len(tasks), MISSING, np.int64)
-        inside = (tasks >= 0) & (tasks < len(self.only))
-        found[inside] = self.only[tasks[inside]]
-        several = np.flatnonzero(inside & (found == MISSING))
+        found: Int64 = self.only[tasks]
+        several = np.flatnonzero((tasks != MISSING) & (found == MISSING))
         found[(found != MISSING) & (column[found] == MISSING)] = MISSING
         for i in several.tolist():
             runs = [run for run in self.of(int(tasks[i])) if column[run] != MISSING]
             if runs:
-                times = [int(column[run]) for run in runs]
-                found[i] = runs[max(bisect_right(times, int(at[i])) - 1, 0)]
+                found[i] = runs[max(bisect_right(runs, at[i], key=column.__getitem__) - 1, 0)]
         return found
 
 
@@ -73,46 +66,33 @@ class RunCauses:
 
     def __init__(self, trace: RunTrace) -> None:
         runs, transitions = trace.runs, trace.transitions
-        tasks = len(trace.tasks)
-        self.by_task = RunsByTask(runs, tasks)
+        self.by_task = RunsByTask(runs, len(trace.tasks))
         #: The transition that assigned the run.
         self.transition = _assigning_transitions(trace, self.by_task)
         #: By stimulus: its first transition.
         self.first = np.full(len(trace.stimuli), MISSING, np.int64)
-        known = np.flatnonzero((transitions.stimulus >= 0) & (transitions.stimulus < len(trace.stimuli)))
+        known = np.flatnonzero(transitions.stimulus != MISSING)
         self.first[transitions.stimulus[known][::-1]] = known[::-1]
-
-        found = self.transition != MISSING
-        row = self.transition[found]
-        stimulus = np.where(transitions.stimulus[row] < len(trace.stimuli), transitions.stimulus[row], MISSING)
-        start = np.full(len(runs), MISSING, np.int64)
-        start[found] = transitions.start[row]
         #: True if it waited on the scheduler for a worker with room.
-        self.queued: Bool = (start == _QUEUED) | (start == _NO_WORKER)
+        self.queued: Bool = np.isin(values_at(transitions.start, self.transition), (_QUEUED, _NO_WORKER))
+        stimulus = values_at(transitions.stimulus, self.transition)
         #: The graph whose arrival assigned it.
-        self.graph = np.full(len(runs), MISSING, np.int64)
+        self.graph = values_at(trace.stimuli.graph, stimulus)
+        first = values_at(self.first, stimulus)
+        ended = (values_at(transitions.start, first) == _PROCESSING) & (self.graph == MISSING)
+        cause = np.where(ended, first, MISSING)
+        at, task = values_at(transitions.at, cause), values_at(transitions.task, cause)
         #: The run whose end, good or bad, assigned it.
-        self.run = np.full(len(runs), MISSING, np.int64)
-        if len(row) and len(trace.stimuli):
-            graph = np.where(stimulus >= 0, trace.stimuli.graph[stimulus], MISSING)
-            self.graph[found] = np.where((graph >= 0) & (graph < len(trace.graphs)), graph, MISSING)
-            first = np.where(stimulus >= 0, self.first[stimulus], MISSING)
-            ended = (first >= 0) & (transitions.start[first] == _PROCESSING) & (graph == MISSING)
-            at = np.where(ended, transitions.at[first], MISSING)
-            task = np.where(ended, transitions.task[first], MISSING)
-            self.run[found] = self.by_task.latest(task, runs.assigned, at - 1)
-            own = self.run == np.arange(len(runs))
-            self.run[own] = MISSING
+        self.run = self.by_task.latest(task, runs.assigned, at - 1)
+        self.run[self.run == np.arange(len(runs))] = MISSING
 
     def inputs(self, trace: RunTrace) -> tuple[Int64, Int64]:
         """List pairs of the run that made an input, and the run that needed it."""
         runs, starts = trace.runs, trace.dependency_starts
-        inside = np.flatnonzero((runs.task >= 0) & (runs.task < len(trace.tasks)))
-        first, last = starts[runs.task[inside]], starts[runs.task[inside] + 1]
-        counts = last - first
-        needing = np.repeat(inside, counts)
-        offsets = np.arange(len(needing)) - np.repeat(np.cumsum(counts) - counts, counts)
-        needed = trace.dependencies[np.repeat(first, counts) + offsets]
+        known = np.flatnonzero(runs.task != MISSING)
+        first, counts = starts[runs.task[known]], np.diff(starts)[runs.task[known]]
+        needing = np.repeat(known, counts)
+        needed = trace.dependencies[np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(len(needing))]
         done = np.where(runs.outcome == RunOutcome.SUCCEEDED, runs.reported, MISSING)
         making = self.by_task.latest(needed, done, runs.assigned[needing])
         known = making != MISSING
@@ -122,24 +102,19 @@ class RunCauses:
 def _assigning_transitions(trace: RunTrace, by_task: RunsByTask) -> Int64:
     """By run: its transition to ``processing``. A stolen task's second run has none."""
     runs, transitions = trace.runs, trace.transitions
-    tasks = len(trace.tasks)
-    given = np.flatnonzero((transitions.finish == _PROCESSING) & (transitions.task >= 0) & (transitions.task < tasks))
-    of_task = np.full(tasks, MISSING, np.int64)
+    given = np.flatnonzero((transitions.finish == _PROCESSING) & (transitions.task != MISSING))
+    of_task = np.full(len(by_task.only), MISSING, np.int64)
     of_task[transitions.task[given]] = given
-    counts = np.bincount(transitions.task[given], minlength=tasks)
-    row = np.full(len(runs), MISSING, np.int64)
-    inside = (runs.task >= 0) & (runs.task < tasks)
-    simple = inside.copy()
-    simple[inside] = (by_task.only[runs.task[inside]] != MISSING) & (counts[runs.task[inside]] == 1)
-    row[simple] = of_task[runs.task[simple]]
-
-    left = np.flatnonzero(inside & ~simple)
+    counts = np.bincount(transitions.task[given], minlength=len(of_task))
+    simple = (by_task.only[runs.task] != MISSING) & (counts[runs.task] == 1)
+    row = np.where(simple, of_task[runs.task], MISSING)
+    left = np.flatnonzero((runs.task != MISSING) & ~simple)
     given = given[np.isin(transitions.task[given], runs.task[left])]
     several = rows_by_value(transitions.task[given])
     for run in left.tolist():
         candidates = given[several.get(int(runs.task[run]), [])]
         times = transitions.at[candidates].tolist()
-        found = bisect_right(times, int(runs.assigned[run])) - 1
+        found = bisect_right(times, runs.assigned[run]) - 1
         earlier = by_task.before(run)
         # A transition no later than the assignment of the run before belongs to that one.
         if found >= 0 and (earlier == MISSING or times[found] > runs.assigned[earlier]):
@@ -185,10 +160,8 @@ def constraints(trace: RunTrace, causes: RunCauses, inputs: tuple[Int64, Int64])
     np.maximum.at(last, target, runs.reported[source])
     last = np.maximum(last, np.where(opener != MISSING, runs.reported[opener], MISSING))
     graph = np.where(opener == MISSING, causes.graph, MISSING)
-    if len(graphs):
-        received = graphs.received[graph]
-        graph = np.where((graph != MISSING) & (received <= runs.assigned), graph, MISSING)
-        last = np.maximum(last, np.where(graph != MISSING, received, MISSING))
+    graph = np.where(values_at(graphs.received, graph) <= runs.assigned, graph, MISSING)
+    last = np.maximum(last, values_at(graphs.received, graph))
     stolen_from = np.full(len(runs), MISSING, np.int64)
     for run in np.flatnonzero((causes.transition == MISSING) & (last == MISSING)).tolist():
         before = causes.by_task.before(run)
@@ -197,19 +170,13 @@ def constraints(trace: RunTrace, causes: RunCauses, inputs: tuple[Int64, Int64])
             last[run] = runs.assigned[before]
     # A run without any known cause is assigned at its recorded time.
     lag = np.where(last != MISSING, runs.assigned - last, 0)
-    waited_for, thinking = _client_waits(trace)
+    waited_for = client_waits(trace)
+    thinking = np.where(waited_for != MISSING, graphs.received - values_at(runs.reported, waited_for), 0)
     return Constraints(source, target, stolen_from, graph, waited_for, thinking, opener, np.maximum(lag, 0))
 
 
-def _client_waits(trace: RunTrace) -> tuple[Int64, Int64]:
-    """By graph: the run whose result its client waited for before, and the time until the graph came."""
+def client_waits(trace: RunTrace) -> Int64:
+    """By graph: the run whose result its client waited for before; MISSING where it waited for none."""
     clients = ClientLog(trace)
-    waited_for = np.full(len(trace.graphs), MISSING, np.int64)
-    thinking = np.zeros(len(trace.graphs), np.int64)
-    columns = (trace.graphs.client.tolist(), trace.graphs.received.tolist())
-    for graph, (client, received) in enumerate(zip(*columns, strict=True)):
-        _, run = clients.back(client, received, trace.start)
-        if run != MISSING:
-            waited_for[graph] = run
-            thinking[graph] = received - int(trace.runs.reported[run])
-    return waited_for, thinking
+    sent = zip(trace.graphs.client.tolist(), trace.graphs.received.tolist(), strict=True)
+    return np.array([clients.back(client, received, trace.start)[1] for client, received in sent], np.int64)

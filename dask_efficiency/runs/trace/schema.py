@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import (
+    MISSING,
     Bool,
     Clock,
     Column,
@@ -323,6 +327,12 @@ def instants(table: type[ColumnTable], *clocks: Clock) -> tuple[str, ...]:
 def from_worker(table: type[ColumnTable]) -> tuple[str, ...]:
     """List the columns of a table that workers report in their batches, in the order in which they travel."""
     return tuple(name for name, column in table.schema().items() if column.from_worker)
+
+
+def values_at(column: NDArray[Any], positions: NDArray[np.integer]) -> Int64:
+    """Look up whole numbers by position; MISSING where the position is."""
+    found: Int64 = np.append(column, MISSING)[positions]
+    return found
 
 
 #: Instants of a run in order; it may also secede at any time before its end.

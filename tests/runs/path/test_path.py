@@ -82,11 +82,7 @@ def test_a_path_can_be_asked_for_a_window_and_a_what_if_of_it_keeps_its_scope() 
     [
         (UnknownNameError, {"target": "lod-1"}, "no task 'lod-1' in this trace; there is: 'load-0', 'load-1'"),
         (UnknownNameError, {"span": "x"}, "no span 'x' in this trace; there is: 'default'"),
-        (
-            ValueError,
-            {"target": "load-0", "span": "default"},
-            "target and span are given; expected one of them",
-        ),
+        (ValueError, {"target": "load-0", "span": "default"}, "target and span are given; expected one of them"),
         (ValueError, {"window": (5, 5)}, "expected its start before its stop"),
         (EmptyTraceError, {"window": (1, 2)}, "no task ended between 1 and 2"),
     ],

@@ -144,8 +144,10 @@ def test_whatever_workers_come_and_go_the_segments_tile_the_makespan(trace, even
     scope = critical_path(trace).scope
     if not events:
         return
-    span = scope.stop - scope.start
-    path = with_events(trace, *sorted((scope.start + int(span * share), w, c) for share, w, c in events))
+    span, number = scope.stop - scope.start, len(trace.workers)
+    path = with_events(
+        trace, *sorted((scope.start + int(span * share), min(w, number - 1), c) for share, w, c in events)
+    )
     assert path.scope == scope
     assert tiles(path)
     assert path.slots >= 0

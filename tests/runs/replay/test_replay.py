@@ -172,10 +172,7 @@ def test_a_killed_worker_dies_when_it_did() -> None:
     ("changes", "message"),
     [
         ({"speed_up": {"laod": 2.0}}, "no prefix 'laod' in this trace; there is: 'load', 'sum'"),
-        (
-            {"without": ["disk"]},
-            "no part to leave out 'disk' in this trace; there is: 'transfer', 'spill', ",
-        ),
+        ({"without": ["disk"]}, "no part to leave out 'disk' in this trace; there is: 'transfer', 'spill', "),
         ({"repair": ["w9"]}, "no worker 'w9' in this trace; there is: 'w0', 'w1', 'w2', 'w3'"),
         *(({"speed_up": {"load": speed}}, "speed_up['load'] is") for speed in (0, -1.0, float("nan"), "2")),
     ],

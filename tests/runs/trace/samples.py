@@ -10,6 +10,8 @@ from benchmarks.simulated_cluster import SECOND
 from benchmarks.simulated_traces import MS, SAMPLES, US, random_graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.files import check_positions
+from dask_efficiency.runs.trace.run_trace import POINTS_INTO
 
 
 @st.composite
@@ -40,7 +42,7 @@ def traces(draw: st.DrawFn) -> RunTrace:
 
 @st.composite
 def damaged_traces(draw: st.DrawFn) -> RunTrace:
-    """A run of which parts were not recorded, or contradict each other, or are of nothing that exists."""
+    """A run of which parts were not recorded, or contradict each other: any that can be read from a file."""
     trace = draw(st.sampled_from(sorted(SAMPLES)).map(lambda name: SAMPLES[name]()) | traces())
     rng = np.random.default_rng(draw(st.integers(0, 9999)))
     share = draw(st.sampled_from([0.0, 0.02, 0.3, 1.0]))
@@ -58,9 +60,19 @@ def damaged_traces(draw: st.DrawFn) -> RunTrace:
             if column.dtype == np.int64 and jitter:
                 column[hit] += rng.integers(-jitter, jitter, hit.sum())
             elif wild and column.dtype == np.int32:
-                column[hit] = rng.integers(-3, 300, hit.sum())
+                column[hit] = rng.integers(MISSING, 300, hit.sum())
             elif column.dtype != np.int8:
                 column[hit] = MISSING
         return type(table)(**columns)
 
-    return replace(trace, **{name: damage(getattr(trace, name)) for name in sorted(tables)})
+    damaged = replace(trace, **{name: damage(getattr(trace, name)) for name in sorted(tables)})
+    for name, columns in POINTS_INTO.items():
+        table = getattr(damaged, name)
+        within = {
+            column: np.where(getattr(table, column) < len(getattr(damaged, target)), getattr(table, column), MISSING)
+            for column, target in columns.items()
+            if isinstance(target, str)
+        }
+        damaged = replace(damaged, **{name: replace(table, **within)})
+    check_positions(damaged)
+    return damaged

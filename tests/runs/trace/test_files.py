@@ -20,12 +20,7 @@ from benchmarks.simulated_traces import SAMPLES, lost_worker, random_graph, simu
 from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.tables import MISSING, Column, Texts
 from dask_efficiency.runs.trace import archive as archives
-from dask_efficiency.runs.trace.files import (
-    MAX_NS,
-    MAX_NUMBER,
-    TraceFileError,
-    check_positions,
-)
+from dask_efficiency.runs.trace.files import MAX_NS, MAX_NUMBER, TraceFileError, check_positions
 from dask_efficiency.runs.trace.run_trace import POINTS_INTO, TABLES, WorkerSpec
 from dask_efficiency.runs.trace.schema import Blocked, Releases, Series, Shuffled
 from dask_efficiency.show import progress
