@@ -21,7 +21,7 @@ from dask_efficiency.runs.path.scope import Question, Scope
 from dask_efficiency.runs.path.segments import CODES, Segments
 from dask_efficiency.runs.path.walk import walk
 from dask_efficiency.runs.replay.changes import Changes, Speedup, changes, replays, speedups
-from dask_efficiency.runs.replay.replay import replay_with
+from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import values_at
@@ -324,7 +324,7 @@ class CriticalPath(Paged):
         ValueError
             If a speed-up is not a positive number.
         """
-        again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)
+        again = replay(self.trace, changes(self.trace, speed_up, without, repair), self.causes)
         return type(self).of(again, self._question_of_a_replay())
 
     def speedups(self, percent: float = 10.0) -> pd.DataFrame:
@@ -369,7 +369,7 @@ class CriticalPath(Paged):
 
     def makespan_with(self, changed: Changes) -> float:
         """Makespan of a replay with changes, in seconds."""
-        again = replay_with(self.trace, changed, self.causes)
+        again = replay(self.trace, changed, self.causes)
         scope = self._question_of_a_replay().scope(again)
         return (scope.stop - scope.start) / 1e9
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock, get_ident
 from time import monotonic_ns, process_time_ns, thread_time_ns
 from types import FunctionType
@@ -29,6 +30,29 @@ _OF_DUMPS = ("msg", "serializers", "on_error", "context", "frame_split_size")
 _OF_LOADS = ("frames", "deserialize", "deserializers")
 
 
+class _SchedStat:
+    """File in which Linux counts this thread's time on a core and waiting for one; both are 0 elsewhere."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        with suppress(OSError):
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> tuple[int, int]:
+        """Nanoseconds that the thread ran, up to some milliseconds ago, and waited for a core; on any thread."""
+        file = self._file
+        if file is not None:
+            with suppress(OSError, ValueError):  # no reason to fail a message
+                ran, waited, _ = os.pread(file, 100, 0).split()
+                return int(ran), int(waited)
+        return 0, 0
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
 class DataMoves:
     """Adds up the time in which an event loop's thread moves data, or waits for a thread that does.
 
@@ -41,7 +65,7 @@ class DataMoves:
     def __init__(self) -> None:
         self._long_ns = 0
         self._thread = get_ident()
-        self._schedstat = _open_schedstat()
+        self._schedstat = _SchedStat()
         self._ran_ns = self._turned_ns = self._ran()
         with _lock:
             if not _loops:
@@ -62,9 +86,8 @@ class DataMoves:
             if not _loops:
                 _replacements.put_back()
                 while _others:
-                    _others.popitem()[1].close()
-        _close(self._schedstat)
-        self._schedstat = None
+                    _others.popitem()[1].schedstat.close()
+        self._schedstat.close()
 
     def turn(self, took_ns: int) -> int:
         """Nanoseconds of the event loop's last turn, of ``took_ns``, that went to data.
@@ -87,18 +110,17 @@ class DataMoves:
 
     def waited_ns(self) -> int:
         """Time in which the thread has waited for a core."""
-        return _scheduled(self._schedstat)[1]
+        return self._schedstat.read()[1]
 
     def _ran(self) -> int:
         return thread_time_ns() + self.waited_ns()
 
 
 class _Loop:
-    """Thread of an event loop, with one :class:`DataMoves` for each server that runs on it."""
+    """Thread of an event loop: its users, one for each server that runs on it, and nanoseconds of all short calls."""
 
     def __init__(self) -> None:
         self.users: list[DataMoves] = []
-        #: Nanoseconds of all short calls.
         self.short_ns = 0
 
 
@@ -106,25 +128,21 @@ class _Elsewhere:
     """Time in which a thread other than an event loop's (de)serialised: Dask has one for large messages."""
 
     def __init__(self) -> None:
-        self._schedstat = _open_schedstat()
+        self.schedstat = _SchedStat()
         self._total_ns = 0
         self._since: int | None = None
 
-    def begin(self) -> None:
-        self._since = sum(_scheduled(self._schedstat))
-
-    def end(self) -> None:
-        self._total_ns = self.total_ns()
-        self._since = None
+    def timed(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._since = sum(self.schedstat.read())
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self._total_ns, self._since = self.total_ns(), None
 
     def total_ns(self) -> int:
         """Total with the call that goes on; may be read on any thread."""
         total, since = self._total_ns, self._since
-        return total if since is None else total + max(0, sum(_scheduled(self._schedstat)) - since)
-
-    def close(self) -> None:
-        _close(self._schedstat)
-        self._schedstat = None
+        return total if since is None else total + max(0, sum(self.schedstat.read()) - since)
 
 
 #: By thread.
@@ -180,13 +198,10 @@ def _loading(loads: Callable[..., Any]) -> FunctionType:
 
 
 def _offloading(offload: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap Dask's ``offload``, which (de)serialises a large message in another thread."""
     return lambda call, *args, **kwargs: offload(_timed_elsewhere, call, *args, **kwargs)
 
 
 def _streaming(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a stream's function that reads into a buffer, or writes one."""
-
     def timed(stream: Any, data: Any) -> Any:
         return call(stream, data) if len(data) <= _MIN_BYTES else _timed(call, stream, data)
 
@@ -223,35 +238,7 @@ def _timed_elsewhere(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         if not _loops or len(_others) >= _MAX_OTHERS:
             return call(*args, **kwargs)
         other = _others.setdefault(thread, _Elsewhere())
-    other.begin()
-    try:
-        return call(*args, **kwargs)
-    finally:
-        other.end()
-
-
-def _open_schedstat() -> int | None:
-    """Open the file in which Linux counts this thread's time on a core and waiting for one; None elsewhere."""
-    try:
-        return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def _close(file: int | None) -> None:
-    if file is not None:
-        os.close(file)
-
-
-def _scheduled(schedstat: int | None) -> tuple[int, int]:
-    """Nanoseconds that a thread ran, up to some milliseconds ago, and waited for a core; 0 where unknown."""
-    if schedstat is None:
-        return 0, 0
-    try:
-        ran, waited, _ = os.pread(schedstat, 100, 0).split()
-        return int(ran), int(waited)
-    except (OSError, ValueError):  # no reason to fail a message
-        return 0, 0
+    return other.timed(call, *args, **kwargs)
 
 
 #: Nanoseconds by which a tick must be late to be reported: half of Dask's own interval.

@@ -29,18 +29,26 @@ class Changes:
         return self.parts.get(name, 1.0)
 
 
-def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]) -> Changes:
-    """Check a user's changes and translate them."""
+#: No change.
+UNCHANGED = Changes()
+
+
+def changes(
+    trace: RunTrace,
+    speed_up: Mapping[str, float] | None = None,
+    without: Collection[str] = (),
+    repair: Iterable[str] = (),
+) -> Changes:
+    """Check a user's changes, as of :meth:`.CriticalPath.what_if`, and translate them."""
     without = (without,) if isinstance(without, str) else without
     repair = (repair,) if isinstance(repair, str) else repair
     factors = {}
-    for prefix, speed in speed_up.items():
+    for prefix, speed in (speed_up or {}).items():
         if prefix not in trace.prefixes:
             raise UnknownNameError("prefix", prefix, trace.prefixes)
         if not (isinstance(speed, int | float) and speed > 0 and not math.isnan(speed)):
-            raise ValueError(
-                f"speed_up[{prefix!r}] is {speed!r}; expected a number above 0, such as 2.0 for half the time"
-            )
+            expected = "expected a number above 0, such as 2.0 for half the time"
+            raise ValueError(f"speed_up[{prefix!r}] is {speed!r}; {expected}")
         factors[prefix] = 1.0 / speed
     for name in without:
         if name not in REMOVABLE:

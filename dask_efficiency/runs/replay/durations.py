@@ -19,13 +19,6 @@ from dask_efficiency.runs.trace.schema import RUN_INSTANTS, values_at
 NOISE = 0.01
 
 
-def ordered_instants(trace: RunTrace) -> Int64:
-    """Instants of each run, shape (9, runs): a missing one is set to the one before it, so that they never decrease."""
-    known = np.stack([getattr(trace.runs, name) for name in RUN_INSTANTS])
-    found: Int64 = np.maximum.accumulate(np.maximum(known, 0), axis=0)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Durations:
     """By run, in nanoseconds: durations of its parts. All changes are in, except repairs of workers."""
@@ -56,7 +49,10 @@ class Durations:
 def durations(trace: RunTrace, causes: RunCauses, moved: RunTransfers, changes: Changes) -> Durations:
     """Compute the recorded durations with changes."""
     runs = trace.runs
-    assigned, received, ready, executing, submitted, start, stop, ended, reported = ordered_instants(trace)
+    known = np.stack([getattr(runs, name) for name in RUN_INSTANTS])
+    # A missing instant is set to the one before it, so that they never decrease.
+    in_order = np.maximum.accumulate(np.maximum(known, 0), axis=0)
+    assigned, received, ready, executing, submitted, start, stop, ended, reported = in_order
     scheduler, disk = changes.part("scheduler"), changes.part("spill")
     bound, freed = _slot_waits(trace, causes, ready, executing)
     unspill = np.clip(runs.unspill_ns, 0, submitted - executing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Clock, Int32, Int64
-from dask_efficiency.runs.replay.changes import Changes, changes
+from dask_efficiency.runs.replay.changes import UNCHANGED, Changes
 from dask_efficiency.runs.replay.durations import (
     Durations,
     RunTransfers,
@@ -26,10 +26,8 @@ from dask_efficiency.runs.trace.run_causes import Constraints, RunCauses, constr
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Runs, instants, values_at
 
-_WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
-_MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
-#: Instants of a run that its worker recorded.
-_ON_WORKER = instants(Runs, Clock.WORKER)
+_WAITING, _QUEUED, _PROCESSING = map(STATES.index, ("waiting", "queued", "processing"))
+_MEMORY, _RELEASED = map(STATES.index, ("memory", "released"))
 
 
 def _rebuild(
@@ -51,16 +49,16 @@ def _rebuild(
         "spill_ns": np.rint(runs.spill_ns * changed.part("spill")).astype(np.int64),
     }
     stimuli, transitions = _scheduler(trace, limits, schedule)
-    clock = _ClientClock(trace, schedule)
-    graphs, phases = trace.graphs, trace.phases
+    anchors = _client_anchors(trace, schedule)
+    graphs, phases, releases = trace.graphs, trace.phases, trace.releases
     taking_in = scaled(graphs.taken_in - graphs.received, changed.part("scheduler"))
     taken_in = np.where(graphs.taken_in == MISSING, MISSING, schedule.received + taking_in)
-    start, stop = clock.moved(phases.client, phases.start), clock.moved(phases.client, phases.stop)
+    start, stop = (_moved(anchors, phases.client, at) for at in (phases.start, phases.stop))
     again = replace(
         trace,
         runs=Runs(**{name: column[order] for name, column in columns.items()}),
         graphs=replace(graphs, received=schedule.received, taken_in=taken_in),
-        releases=replace(trace.releases, at=clock.moved(trace.releases.client, trace.releases.at)),
+        releases=replace(releases, at=_moved(anchors, releases.client, releases.at)),
         transitions=transitions,
         stimuli=stimuli,
         transfers=_transfers(trace, new["received"], schedule, moved, changed.part("transfer")),
@@ -70,7 +68,8 @@ def _rebuild(
         profiles=(),
         notes=(*trace.notes, "A replay: its times are worked out, not recorded."),
     )
-    return replace(again, stop=max(again.start, _last_instant(again) + trace.stop - _last_instant(trace)))
+    last = [max(run.runs.reported.max(initial=0), run.phases.stop.max(initial=0)) for run in (trace, again)]
+    return replace(again, stop=max(again.start, int(last[1]) + trace.stop - int(last[0])))
 
 
 def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str, Int64]:
@@ -89,7 +88,7 @@ def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str
         "reported": schedule.reported,
         "seceded": schedule.freed,
     }
-    for name in _ON_WORKER:
+    for name in instants(Runs, Clock.WORKER):
         # An instant that was not recorded is unknown in the replay too.
         known = getattr(runs, name) != MISSING
         if name not in ("received", "ready"):
@@ -171,49 +170,34 @@ def _transfers(
     return again.take(np.argsort(again.stop, kind="stable"))
 
 
-class _ClientClock:
-    """Moves a client's instants along with its graphs and with the results that it waited for."""
-
-    def __init__(self, trace: RunTrace, schedule: Schedule) -> None:
-        runs, tasks, graphs = trace.runs, trace.tasks, trace.graphs
-        graph = values_at(tasks.graph, runs.task)
-        known = (graph != MISSING) & (runs.reported != MISSING) & (schedule.reported != MISSING)
-        rows = np.flatnonzero(known & tasks.wanted[runs.task])
-        graph = graph[rows]
-        client = np.concatenate([graphs.client[graph], graphs.client])
-        before = np.concatenate([runs.reported[rows], graphs.received])
-        after = np.concatenate([schedule.reported[rows], schedule.received])
-        order = np.lexsort((before, client))
-        client, before, after = client[order], before[order], after[order]
-        #: By client: recorded instants, and those of the replay.
-        self._anchors = {
-            int(name): (before[client == name], np.maximum.accumulate(after[client == name]))
-            for name in np.unique(client)
-        }
-
-    def moved(self, client: Int32, at: Int64) -> Int64:
-        """Shift the instants of clients."""
-        found = at.copy()
-        for name, (before, after) in self._anchors.items():
-            mine = np.flatnonzero((client == name) & (at != MISSING))
-            # An instant before the client's first graph moves by as much as that graph.
-            row = np.maximum(np.searchsorted(before, at[mine], side="right") - 1, 0)
-            found[mine] = at[mine] - before[row] + after[row]
-        return found
+def _client_anchors(trace: RunTrace, schedule: Schedule) -> dict[int, tuple[Int64, Int64]]:
+    """By client: instants of its graphs and of the results that it wanted, as recorded and as replayed."""
+    runs, tasks, graphs = trace.runs, trace.tasks, trace.graphs
+    graph = values_at(tasks.graph, runs.task)
+    known = (graph != MISSING) & (runs.reported != MISSING) & (schedule.reported != MISSING)
+    rows = np.flatnonzero(known & tasks.wanted[runs.task])
+    client = np.concatenate([graphs.client[graph[rows]], graphs.client])
+    before = np.concatenate([runs.reported[rows], graphs.received])
+    after = np.concatenate([schedule.reported[rows], schedule.received])
+    order = np.lexsort((before, client))
+    client, before, after = client[order], before[order], after[order]
+    each = {int(name): client == name for name in np.unique(client)}
+    return {name: (before[own], np.maximum.accumulate(after[own])) for name, own in each.items()}
 
 
-def _last_instant(trace: RunTrace) -> int:
-    return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
+def _moved(anchors: Mapping[int, tuple[Int64, Int64]], client: Int32, at: Int64) -> Int64:
+    """Shift instants of clients along with their graphs and results."""
+    found = at.copy()
+    for name, (before, after) in anchors.items():
+        mine = np.flatnonzero((client == name) & (at != MISSING))
+        # An instant before the client's first graph moves by as much as that graph.
+        row = np.maximum(np.searchsorted(before, at[mine], side="right") - 1, 0)
+        found[mine] = at[mine] - before[row] + after[row]
+    return found
 
 
-def replay(
-    trace: RunTrace,
-    *,
-    speed_up: Mapping[str, float] | None = None,
-    without: Collection[str] = (),
-    repair: Iterable[str] = (),
-) -> RunTrace:
-    """Replay a recorded trace with changes, as of :meth:`.CriticalPath.what_if`; without any, at its recorded times.
+def replay(trace: RunTrace, changed: Changes = UNCHANGED, causes: RunCauses | None = None) -> RunTrace:
+    """Replay a recorded trace with changes; without any, at its recorded times. ``causes`` saves finding them again.
 
     Computing times and all other recorded delays are kept. The start of a task is computed again: from its inputs, the
     slots of its worker, and the scheduler's queue. Tasks stay on their workers, except those that waited in the
@@ -222,11 +206,6 @@ def replay(
     become ready in another order, and a long task may get its slot late (Graham's anomalies). The metric series and the
     times in which event loops were blocked do not follow from the changes, and are left out.
     """
-    return replay_with(trace, changes(trace, speed_up or {}, without, repair))
-
-
-def replay_with(trace: RunTrace, changed: Changes, causes: RunCauses | None = None) -> RunTrace:
-    """Replay a trace with changes of any kind; ``causes`` saves finding them again."""
     if not len(trace.runs):
         return trace
     causes = causes or RunCauses(trace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from heapq import heappop, heappush
 
 import numpy as np
@@ -44,8 +44,7 @@ class VirtualCluster:
 
     Runs stay on the workers on which they were recorded, except those that waited in the scheduler's queue: the first
     worker that has room takes the next of them, as with Dask's scheduler. Of the runs that are ready on a worker, the
-    one with the smallest priority starts first. ``recorded_times`` and ``changed_times`` are by worker
-    and prefix.
+    one with the smallest priority starts first. ``recorded_times`` and ``changed_times`` are by worker and prefix.
     """
 
     def __init__(
@@ -113,9 +112,7 @@ class VirtualCluster:
                 self._missing[run] = 0
                 self._assign(run, max(recorded[run], self._latest[run]))
                 self._turn()
-        names = ("assigned", "executing", "start", "compute", "freed", "reported", "worker", "slot", "after", "opener")
-        columns = {name: np.array(getattr(self, name), np.int64) for name in names}
-        return Schedule(**columns, received=np.array(self.received, np.int64))
+        return Schedule(*(np.array(getattr(self, column.name), np.int64) for column in fields(Schedule)))
 
     def _turn(self) -> None:
         events = self._events
@@ -144,25 +141,22 @@ class VirtualCluster:
     def _assign(self, run: int, at: int) -> None:
         self.assigned[run] = at
         worker = self.worker[run]
-        if 0 <= worker < len(self._processing) and run not in self._counted:
+        if worker != MISSING and run not in self._counted:
             self._processing[worker] += 1
         if self._ran[run]:
             heappush(self._events, (at + self._reach[run], _READY, run))
         elif self._done[run]:
-            self._end_without_running(run, at)
+            runs = self._trace.runs
+            reported = int(runs.reported[run])
+            # The worker of a lost run dies at the recorded time.
+            ends = max(at, reported) if run in self._lost else at + max(reported - int(runs.assigned[run]), 0)
+            heappush(self._events, (ends, _REPORT, run))
         for thief in self._thieves.get(run, ()):
             self._resolve(thief, at)
 
-    def _end_without_running(self, run: int, at: int) -> None:
-        runs = self._trace.runs
-        reported = int(runs.reported[run])
-        # The worker of a lost run dies at the recorded time.
-        ends = max(at, reported) if run in self._lost else at + max(reported - int(runs.assigned[run]), 0)
-        heappush(self._events, (ends, _REPORT, run))
-
     def _ready(self, run: int, at: int) -> None:
         worker = self.worker[run]
-        if not 0 <= worker < len(self._open):
+        if worker == MISSING:
             self._execute(run, at, MISSING)
         elif self._open[worker]:
             self._execute(run, at, heappop(self._open[worker]))
@@ -171,7 +165,7 @@ class VirtualCluster:
 
     def _free(self, run: int, at: int) -> None:
         worker = self.worker[run]
-        if not 0 <= worker < len(self._open):
+        if worker == MISSING:
             return
         if self._waiting[worker]:
             following = self._at_rank[heappop(self._waiting[worker])]
@@ -184,10 +178,8 @@ class VirtualCluster:
         self.executing[run], self.slot[run] = at, slot
         start = self.start[run] = at + self._prepare[run]
         worker, before = self.worker[run], self._recorded_worker[run]
-        factor = 1.0
-        if 0 <= worker < len(self._changed_times) and 0 <= before < len(self._recorded_times):
-            prefix = self._prefix[run]
-            factor = float(self._changed_times[worker, prefix] / self._recorded_times[before, prefix])
+        prefix, known = self._prefix[run], worker != MISSING and before != MISSING
+        factor = float(self._changed_times[worker, prefix] / self._recorded_times[before, prefix]) if known else 1.0
         if factor != 1.0:
             self.compute[run] = round(self.compute[run] * factor)
             if self._secede[run] != MISSING:
@@ -206,14 +198,14 @@ class VirtualCluster:
         for graph in self._graphs_after.get(run, ()):
             self._receive(graph, at + int(self._limits.thinking[graph]))
         worker = self.worker[run]
-        if 0 <= worker < len(self._processing):
+        if worker != MISSING:
             self._processing[worker] -= 1
         if at != self._recorded_reports[run]:
             self._as_recorded = False
         if self._as_recorded:
             for _ in range(min(self._opens[run], len(self._queue))):
                 self._from_queue(run, self._recorded_worker[self._queue[0]], at)
-        elif 0 <= worker < len(self._room) and run not in self._lost:
+        elif worker != MISSING and run not in self._lost:
             while self._queue and self._processing[worker] < self._room[worker]:
                 self._from_queue(run, worker, at)
 
@@ -221,7 +213,7 @@ class VirtualCluster:
         following = self._queue.popleft()
         self.opener[following], self.worker[following] = opener, worker
         self._resolve(following, at)
-        if self.assigned[following] == MISSING and 0 <= worker < len(self._processing):
+        if self.assigned[following] == MISSING and worker != MISSING:
             # It takes up room on the worker, although it still waits for something else.
             self._processing[worker] += 1
             self._counted.add(following)
@@ -234,7 +226,7 @@ def room(trace: RunTrace, opener: Int64) -> list[int]:
     of other workers with as many threads.
     """
     runs, workers = trace.runs, len(trace.workers)
-    rows = np.flatnonzero((runs.worker >= 0) & (runs.worker < workers))
+    rows = np.flatnonzero(runs.worker != MISSING)
     ended = rows[runs.reported[rows] != MISSING]
     at = np.concatenate([runs.reported[ended], runs.assigned[rows]])
     step = np.repeat([-1, 1], [len(ended), len(rows)])
@@ -254,7 +246,7 @@ def room(trace: RunTrace, opener: Int64) -> list[int]:
 def _order(trace: RunTrace) -> Int64:
     """Sort runs by priority, and by recorded execution where priorities are equal or unknown."""
     runs, tasks = trace.runs, trace.tasks
-    task = np.where((runs.task >= 0) & (runs.task < len(tasks)), runs.task, 0)
+    task = np.maximum(runs.task, 0)
     priorities = (tasks.priority_order, tasks.priority_graph, tasks.priority_user)
     columns = [priority[task] for priority in priorities] if len(tasks) else []
     return np.lexsort((runs.assigned, np.where(runs.executing != MISSING, runs.executing, runs.start), *columns))

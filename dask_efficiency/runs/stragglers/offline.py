@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64
+from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table, run_of_trace
@@ -307,9 +308,9 @@ def _levels_of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float
 
 def seconds_lost(trace: RunTrace, finding: SlowWorker) -> float:
     """Replay a run with a worker, or all of a host, as fast as its peers; returns the seconds saved."""
-    on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
-    names = {finding.worker} if finding.worker else on_host
-    return max(_makespan(replay(trace)) - _makespan(replay(trace, repair=sorted(names))), 0.0)
+    on_host = (spec.name for spec in trace.workers if spec.host == finding.host)
+    repaired = Changes(repaired=frozenset([finding.worker] if finding.worker else on_host))
+    return max(_makespan(replay(trace)) - _makespan(replay(trace, repaired)), 0.0)
 
 
 def _makespan(trace: RunTrace) -> float:

@@ -10,7 +10,7 @@ from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS
 from dask_efficiency.runs.replay.changes import Changes
-from dask_efficiency.runs.replay.replay import replay_with
+from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
 from dask_efficiency.show.finding import MAX_HEADLINE
@@ -136,6 +136,6 @@ def test_a_task_that_uses_up_its_slack_does_not_delay_the_end_and_more_does() ->
     trace = simulate(diamond(), workers=1, nthreads=2, **NO_DELAYS)
     makespan = critical_path(trace).makespan_seconds
     # 5 ms and 25 ms of slack: six times as long is just as good.
-    longer = {times: replay_with(trace, Changes(prefixes={"c": float(times)})) for times in (6, 7)}
+    longer = {times: replay(trace, Changes(prefixes={"c": float(times)})) for times in (6, 7)}
     assert critical_path(longer[6]).makespan_seconds == makespan
     assert critical_path(longer[7]).makespan_seconds == pytest.approx(makespan + 0.005)

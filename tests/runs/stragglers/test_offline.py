@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.simulated_traces import MS, Graph, simulate, transfer_bound
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers import offline
 from dask_efficiency.runs.stragglers.offline import cause_of, find_stragglers, judge, seconds_lost, usual
@@ -212,7 +213,7 @@ def test_the_slow_worker_of_a_recorded_run_is_found_with_the_time_that_its_repai
     [found] = find_stragglers(trace)
     assert found.worker == trace.workers[2].name
     assert found.effect == pytest.approx(2.5, rel=0.15)
-    repaired = replay(trace, repair=[found.worker])
+    repaired = replay(trace, Changes(repaired=frozenset([found.worker])))
     saved = (trace.runs.reported.max() - repaired.runs.reported.max()) / 1e9
     assert found.seconds_lost == pytest.approx(saved, rel=0.05)
     assert 0 < seconds_lost(trace, found) < (trace.stop - trace.start) / 1e9
