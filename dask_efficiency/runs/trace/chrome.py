@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.files.storage import writing
 from dask_efficiency.runs.trace.events import TraceEvents, Written, WrittenSlice, lanes
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, RunOutcome, Runs, Shuffled, WorkerChange
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, RunOutcome, Runs, Shuffled, WorkerChange, values_at
 from dask_efficiency.show.progress import progress
 
 #: A longer key is cut.
@@ -64,8 +64,7 @@ _COUNTERS: dict[str, dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PathSlice:
+class PathSlice(NamedTuple):
     """Segment of the critical path."""
 
     kind: str
@@ -111,10 +110,15 @@ class _Export:
     """Writes a trace, slices before the arrows between them."""
 
     def __init__(self, trace: RunTrace, events: TraceEvents, chosen: Bool) -> None:
-        self.trace = trace
-        self.events = events
-        runs = trace.runs
-        self.left = _left(trace)
+        self.trace, self.events, runs = trace, events, trace.runs
+        #: By run: name of its prefix. The position MISSING is that of the last in a list of names.
+        prefixes, prefix = [*trace.prefixes, "unknown"], values_at(trace.tasks.prefix, runs.task)
+        self.prefix_names = [prefixes[position] for position in prefix.tolist()]
+        self.worker_names = [*(worker.name for worker in trace.workers), "unknown"]
+        unknown = np.where(runs.reported != MISSING, runs.reported, trace.stop)
+        ended = np.where(runs.ended != MISSING, runs.ended, unknown)
+        #: By run: the instant at which it left its slot.
+        self.left = np.where(runs.seceded != MISSING, runs.seceded, ended)
         self.runs = chosen & (runs.executing != MISSING) & (self.left >= runs.executing) & (runs.worker != MISSING)
         self.transfers = _whole(trace.transfers)
         if not chosen.all():
@@ -128,16 +132,16 @@ class _Export:
             return
         process = self.events.process("critical path")
         track = self.events.track(process, "by kind")
-        for part in critical:
-            args = self._about(part.run) if part.run != MISSING else None
-            self.events.slice(process, track, part.start, part.stop, part.kind, "critical-path", args=args)
+        for kind, start, stop, run in critical:
+            args = self._about(run) if run != MISSING else None
+            self.events.slice(process, track, start, stop, kind, "critical-path", args=args)
 
     def clients(self) -> None:
         phases = self.trace.phases
         for client, name in enumerate(self.trace.clients):
             own = phases.take((phases.client == client) & _whole(phases))
             if len(own):
-                names = [PHASES[phase] if 0 <= phase < len(PHASES) else "unknown" for phase in own.phase.tolist()]
+                names = [(*PHASES, "unknown")[phase] for phase in own.phase.tolist()]
                 self._slices(self.events.process(f"client {name}"), "phases", own.start, own.stop, names, "client")
 
     def scheduler(self) -> None:
@@ -158,11 +162,15 @@ class _Export:
         self._outgoing(process, self.trace.shuffled.take(self.messages & (self.trace.shuffled.sender == worker)))
         self._blocked(process, worker)
         self._changes(process, worker)
-        self._counters(process, worker)
+        series = self.trace.series
+        own = series.take((series.worker == worker) & (series.at != MISSING))
+        for name, lines in _COUNTERS.items():
+            for at, *values in _rows(own.at, *(getattr(own, column) for column in lines.values())):
+                self.events.counter(process, at, name, dict(zip(lines, values, strict=True)))
 
     def _slots(self, process: int, rows: NDArray[np.intp]) -> None:
         runs, positions = self.trace.runs, rows.tolist()
-        names, args = list(map(self._prefix, positions)), map(self._about, positions)
+        names, args = [self.prefix_names[row] for row in positions], map(self._about, positions)
         buckets = [_bucket(runs, row) for row in positions]
         slots, span = runs.slot[rows].astype(np.int64), (runs.executing[rows], self.left[rows])
         places = self._slices(process, "slot", *span, names, buckets, args=args, wanted=slots)
@@ -193,7 +201,7 @@ class _Export:
         moved = self.trace.transfers.take(rows)
         queued = np.where(moved.queued != MISSING, np.maximum(moved.start - moved.queued, 0) / 1e6, 0)
         args = (
-            {"key": self._key(task), "from": self._worker_name(sender), "nbytes": nbytes, "queued, ms": milliseconds}
+            {"key": self._key(task), "from": self.worker_names[sender], "nbytes": nbytes, "queued, ms": milliseconds}
             for task, sender, nbytes, milliseconds in _rows(moved.task, moved.sender, moved.nbytes, queued)
         )
         names = ["transfer" if arrived else "transfer that failed" for arrived in moved.arrived.tolist()]
@@ -202,7 +210,7 @@ class _Export:
 
     def _outgoing(self, process: int, sent: Shuffled) -> None:
         args = (
-            {"shuffle": self._key(task), "to": self._worker_name(receiver), "nbytes": nbytes}
+            {"shuffle": self._key(task), "to": self.worker_names[receiver], "nbytes": nbytes}
             for task, receiver, nbytes in _rows(sent.task, sent.receiver, sent.nbytes)
         )
         self._slices(process, "shuffle", sent.start, sent.stop, ["shuffle message"] * len(sent), "transfer", args=args)
@@ -213,15 +221,7 @@ class _Export:
             track = self.events.track(process, "state")
             for at, change in _rows(changes.at, changes.change):
                 # It may have joined long before the recording.
-                at = max(at, self.trace.start)
-                self.events.instant(process, track, at, _name_of(WorkerChange, change), "worker")
-
-    def _counters(self, process: int, worker: int) -> None:
-        series = self.trace.series
-        own = series.take((series.worker == worker) & (series.at != MISSING))
-        for name, lines in _COUNTERS.items():
-            for at, *values in _rows(own.at, *(getattr(own, column) for column in lines.values())):
-                self.events.counter(process, at, name, dict(zip(lines, values, strict=True)))
+                self.events.instant(process, track, max(at, self.trace.start), _names(WorkerChange)[change], "worker")
 
     def _blocked(self, process: int, worker: int) -> None:
         own = self.trace.blocked.take((self.trace.blocked.worker == worker) & _whole(self.trace.blocked))
@@ -251,10 +251,8 @@ class _Export:
         tracks = {n: self.events.track(process, f"{what} {n}" if several else what) for n in numbers}
         each = repeat(categories) if isinstance(categories, str) else categories
         return [
-            self.events.slice(
-                process, tracks[n], at, until, name, category, colour=_COLOURS.get(category, ""), args=about
-            )
-            for n, at, until, name, category, about in zip(lane, start.tolist(), stop.tolist(), names, each, args)  # noqa: B905  # of which two may have no end
+            self.events.slice(process, tracks[n], at, until, name, kind, colour=_COLOURS.get(kind, ""), args=about)
+            for n, at, until, name, kind, about in zip(lane, start.tolist(), stop.tolist(), names, each, args)  # noqa: B905  # of which two may have no end
         ]
 
     def transfer_arrows(self) -> None:
@@ -285,20 +283,12 @@ class _Export:
             elif before is not None and part.start >= before.stop:
                 between[part.kind] = between.get(part.kind, 0) + part.stop - part.start
 
-    def _prefix(self, row: int) -> str:
-        task = int(self.trace.runs.task[row])
-        prefix = int(self.trace.tasks.prefix[task]) if task != MISSING else MISSING
-        return self.trace.prefixes[prefix] if prefix != MISSING else "unknown"
-
     def _key(self, task: int) -> str:
         return self.trace.keys[task][:_KEY_LENGTH] if task != MISSING else "unknown"
 
-    def _worker_name(self, worker: int) -> str:
-        return self.trace.workers[worker].name if worker != MISSING else "unknown"
-
     def _about(self, row: int) -> dict[str, Any]:
         runs = self.trace.runs
-        outcome = _name_of(RunOutcome, int(runs.outcome[row]))
+        outcome = _names(RunOutcome)[runs.outcome[row]]
         about: dict[str, Any] = {"key": self._key(int(runs.task[row])), "outcome": outcome}
         for name, column in (("cpu, ms", runs.cpu_ns), ("gpu, ms", runs.gpu_ns)):
             if column[row] > 0:
@@ -314,14 +304,6 @@ def _whole(table: Any) -> Bool:
     """Mark the intervals whose start is known and no later than their stop."""
     found: Bool = (table.start != MISSING) & (table.stop >= table.start)
     return found
-
-
-def _left(trace: RunTrace) -> Int64:
-    """By run: the instant at which it left its slot."""
-    runs = trace.runs
-    unknown = np.where(runs.reported != MISSING, runs.reported, trace.stop)
-    ended = np.where(runs.ended != MISSING, runs.ended, unknown)
-    return np.where(runs.seceded != MISSING, runs.seceded, ended)
 
 
 def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:
@@ -353,5 +335,6 @@ def _bucket(runs: Runs, row: int) -> Bucket:
     return max((cpu, Bucket.THREAD_CPU), (gpu, Bucket.GPU), (computed - cpu - gpu, Bucket.THREAD_NONCPU))[1]
 
 
-def _name_of(kind: type[IntEnum], number: int) -> str:
-    return kind(number).name.lower() if number != MISSING else "unknown"
+@cache
+def _names(kind: type[IntEnum]) -> tuple[str, ...]:
+    return (*(member.name.lower() for member in kind), "unknown")

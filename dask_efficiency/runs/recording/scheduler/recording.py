@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import decoration
-from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
-from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
 
@@ -33,12 +31,9 @@ class RecordingPart(SchedulerPart):
     """Records while the option asks for it, or a window is open that wants a trace."""
 
     def __init__(self, meter: Any) -> None:
+        self._meter = meter
         self._scheduler: Scheduler = meter.scheduler
         self._workers: WorkerHalves = meter.workers
-        self._accounts: ClusterAccounts = meter.accounts
-        self._options: Callable[[], Options] = lambda: meter.options
-        #: To be called when :meth:`hook` gives another hook.
-        self._rebind: Callable[[], object] = meter.rebind
         self._always = False
         #: Windows that want a trace, with the reasons why each cannot have one.
         self._windows: dict[str, list[str]] = {}
@@ -55,7 +50,9 @@ class RecordingPart(SchedulerPart):
     def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
         """Make the hook that the scheduler calls for every transition of every task: it calls the meter's own, too."""
         recorder = self.recorder
-        return metered if recorder is None or recorder.off is not None else recorder.hook(metered, self._accounts.work)
+        if recorder is None or recorder.off is not None:
+            return metered
+        return recorder.hook(metered, self._meter.accounts.work)
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:  # noqa: D102
         if action == names.TRACE:
@@ -65,10 +62,9 @@ class RecordingPart(SchedulerPart):
 
     async def configured(self) -> None:
         """Record always, or only for windows."""
-        options = self._options()
-        self._always = options.trace
+        self._always = self._meter.options.trace
         if self.recorder is not None:
-            self.recorder.limit(options.trace_max_tasks)
+            self.recorder.limit(self._meter.options.trace_max_tasks)
         await self._adjust()
 
     async def window_opens(self, window: str, wanted: Mapping[str, Any]) -> None:
@@ -95,19 +91,11 @@ class RecordingPart(SchedulerPart):
         self._profile[window] = asked | {prefix: asked.get(prefix, 0) + count for prefix, count in prefixes.items()}
         await self._adjust()
 
-    def _profiles(self) -> dict[str, dict[str, int]]:
-        asked = {OF_THE_PLUGIN: self._options().profile, **self._profile}
-        return {who: dict(prefixes) for who, prefixes in asked.items() if prefixes}
-
     def window_forgotten(self, window: str) -> None:
         """Stop recording for this window."""
         if self._windows.pop(window, None) is not None:
             self._profile.pop(window, None)
             self._scheduler._ongoing_background_tasks.call_soon(self._adjust)
-
-    def meter_failed(self) -> None:
-        """Stop recording."""
-        self.stop()
 
     def stop(self) -> None:
         """Stop recording on the scheduler; :meth:`_adjust` stops the workers."""
@@ -115,7 +103,9 @@ class RecordingPart(SchedulerPart):
             self.recorder.stop()
             self.recorder = None
             self._workers.recording = None
-            self._rebind()
+            self._meter.rebind()
+
+    meter_failed = stop
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
         """Note a worker that joined; its clock is read as soon as it answers."""
@@ -145,7 +135,7 @@ class RecordingPart(SchedulerPart):
     def round_over(self, unread: Container[str]) -> None:
         """Note the workers' heartbeats, but for those whose last one is unread."""
         if self.recorder is not None:
-            cluster = self._accounts.cluster
+            cluster = self._meter.accounts.cluster
             self.recorder.take_heartbeats(cluster.part_by_worker("activity"), cluster.gpu_readings, unread)
 
     async def _adjust(self) -> None:
@@ -155,16 +145,17 @@ class RecordingPart(SchedulerPart):
             if self.recorder is not None and (not wanted or self.recorder.off is not None):
                 self.stop()
                 tell = not wanted
-            profile = self._profiles()
+            asked = {OF_THE_PLUGIN: self._meter.options.profile, **self._profile}
+            profile = {who: dict(prefixes) for who, prefixes in asked.items() if prefixes}
             if self._workers.profile != profile:
                 self._workers.profile = profile
                 tell = tell or (wanted and self.recorder is not None)
             begins = wanted and self.recorder is None
             if begins:
-                max_tasks = self._options().trace_max_tasks
-                self.recorder = ClusterRecorder(self._scheduler, self._rebind, max_tasks=max_tasks)
+                max_tasks = self._meter.options.trace_max_tasks
+                self.recorder = ClusterRecorder(self._scheduler, self._meter.rebind, max_tasks=max_tasks)
                 self._workers.recording = self.recorder.id
-                self._rebind()
+                self._meter.rebind()
             if (tell or begins) and not self._workers.removed:
                 self._workers.update()
                 await self._workers.ask(names.RECORD, self._workers.recording or "")
@@ -192,8 +183,7 @@ class RecordingPart(SchedulerPart):
             )
         notes = await self._flush(recorder)
         await self._read_clocks()
-        pack = recorder.freeze(notes, self._accounts.cluster.processors)
-        return await asyncio.to_thread(pack)
+        return await asyncio.to_thread(recorder.freeze(notes, self._meter.accounts.cluster.processors))
 
     async def _flush(self, recorder: ClusterRecorder) -> list[str]:
         """Have the workers send their rows, and wait for these; returns notes on missing ones."""
@@ -208,7 +198,7 @@ class RecordingPart(SchedulerPart):
             else:
                 otherwise = str(answer) if isinstance(answer, Exception) else "it is not metered"
                 missing[address] = str(known.get("recorder_off", otherwise))
-        until = monotonic_ns() + round(self._options().report_timeout * 1e9)
+        until = monotonic_ns() + round(self._meter.options.report_timeout * 1e9)
         # Batches travel on another connection than the answers. A recorder that failed does not take them.
         while recorder.off is None and monotonic_ns() < until:
             there = {address: seq for address, seq in awaited.items() if address in self._scheduler.workers}
