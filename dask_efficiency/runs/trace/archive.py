@@ -50,33 +50,34 @@ def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, by
     column takes a few whole-array operations.
     """
     values = column.astype(np.int64)
-    there = _present_rows(values)
+    known = values != MISSING
+    # Gaps are marked if the values are narrower without them.
+    has_gaps = known.any() and not known.all() and _width_of(values[known]) < _width_of(values)
+    there = known if has_gaps else None
     middle = max((len(values) - _SAMPLE) // 2, 0)
     part = slice(middle, middle + _SAMPLE)
-    sample = {name: other[part] for name, other in others.items()}
-    there_in_part = None if there is None else there[part]
-    against = min(
-        ("", ROW_BEFORE, *others),
-        key=lambda name: len(zlib.compress(_packed(values[part], there_in_part, name, sample)[1], 1)),
-    )
-    return _packed(values, there, against, others)
+    sample = values[part], None if there is None else there[part], {name: other[part] for name, other in others.items()}
+
+    def size(against: str) -> int:
+        return len(zlib.compress(_packed(*sample, against)[1], 1))
+
+    return _packed(values, there, others, min(("", ROW_BEFORE, *others), key=size))
 
 
-def _present_rows(values: Int64) -> NDArray[np.bool_] | None:
-    """Mark the rows with a value, if the values are narrower without the MISSING ones; else None."""
-    there = values != MISSING
-    if there.all() or not there.any():
-        return None
-    narrow, wide = (_width(int(some.max()) - int(some.min())) for some in (values[there], values))
-    return there if narrow < wide else None
+def _width_of(values: Int64) -> int:
+    return _width(int(values.max()) - int(values.min()))
 
 
 def _packed(
-    values: Int64, there: NDArray[np.bool_] | None, against: str, others: Mapping[str, Int64]
+    values: Int64, there: NDArray[np.bool_] | None, others: Mapping[str, Int64], against: str
 ) -> tuple[Packing, bytes, Int64]:
     bits = b"" if there is None else np.packbits(there).tobytes()
-    if there is not None:
-        values = _filled(values, there, others.get(against))
+    # Each gap is filled so that its difference is 0, and those before the first value with that.
+    if there is not None and against in others:
+        values = np.where(there, values, others[against])
+    elif there is not None:
+        source = np.maximum.accumulate(np.where(there, np.arange(len(values)), -1))
+        values = values[np.where(source < 0, there.argmax(), source)]
     # Sums and differences wrap around, so that every number survives them.
     differences = values.view(np.uint64)
     first = 0
@@ -111,15 +112,6 @@ def unpack(packing: Packing, content: bytes, rows: int, others: Mapping[str, Int
         return filled, filled
     there = np.unpackbits(np.frombuffer(content, np.uint8, -(-rows // 8)), count=rows).view(np.bool_)
     return np.where(there, filled, MISSING), filled
-
-
-def _filled(values: Int64, there: NDArray[np.bool_], other: Int64 | None) -> Int64:
-    """Fill each gap so that its difference is 0."""
-    if other is not None:
-        return np.where(there, values, other)
-    source = np.maximum.accumulate(np.where(there, np.arange(len(values)), -1))
-    # Gaps before the first value are filled with it.
-    return values[np.where(source < 0, there.argmax(), source)]
 
 
 def _unsigned(value: int) -> np.uint64:
@@ -204,9 +196,8 @@ def read_archive(
         except form.error as error:
             raise form.error(f"{target}: {error}") from error.__cause__
         except (zipfile.BadZipFile, DamagedFileError, NotImplementedError, RuntimeError, OSError) as error:
-            raise form.error(
-                f"{target}: foreign, damaged or truncated ({error}); expected a {form.name!r} file"
-            ) from error
+            problem = f"foreign, damaged or truncated ({error}); expected a {form.name!r} file"
+            raise form.error(f"{target}: {problem}") from error
 
 
 def _description(file: Members, form: Format) -> dict[str, Any]:
@@ -220,11 +211,10 @@ def _description(file: Members, form: Format) -> dict[str, Any]:
     found = described.get("format") if isinstance(described, dict) else described
     if not isinstance(described, dict) or found != form.name:
         raise form.error(f"found format {found!r:.80}; expected {form.name!r}")
-    if described.get("version") != form.version:
-        raise form.error(
-            f"found version {described.get('version')!r:.80} of {form.name!r}; expected {form.version}: "
-            "another dask-efficiency has written it"
-        )
+    version = described.get("version")
+    if version != form.version:
+        expected = f"expected {form.version}: another dask-efficiency has written it"
+        raise form.error(f"found version {version!r:.80} of {form.name!r}; {expected}")
     return described
 
 

@@ -58,7 +58,10 @@ def encode(
     **about: str | int,
 ) -> dict[str, Any]:
     """Encode rows as a message of bytes, texts and keys; ``about`` is the recording, worker, seq and wall."""
-    tables = {name: _pack(rows) for name, rows in zip(_TABLES, (runs, transfers, blocked), strict=True)}
+    tables = {}
+    for name, rows in zip(_TABLES, (runs, transfers, blocked), strict=True):
+        values = list(chain.from_iterable(rows))
+        tables[name] = struct.pack(f"<{len(values)}q", *values)  # an array takes twice as long to make
     message: dict[str, Any] = {"schema": SCHEMA, **about, **tables, "keys": list(keys), "senders": list(senders)}
     if profiles:
         message["profiles"] = [astuple(profile) for profile in profiles]
@@ -109,11 +112,6 @@ def _check_positions(name: str, column: Int64, known: Sequence[str]) -> None:
 def _nbytes(value: Any) -> int | str:
     """Length of bytes; the type's name of anything else."""
     return len(value) if isinstance(value, bytes | bytearray | memoryview) else type(value).__name__
-
-
-def _pack(rows: Collection[Sequence[int]]) -> bytes:
-    values = list(chain.from_iterable(rows))
-    return struct.pack(f"<{len(values)}q", *values)  # an array takes twice as long to make
 
 
 def _unpack(name: str, packed: Any, columns: int) -> Int64:

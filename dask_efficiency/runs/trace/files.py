@@ -32,9 +32,14 @@ MAX_NUMBER = 1 << 62
 
 def check_positions(trace: RunTrace) -> None:
     """Check that all parts of a trace fit each other; a position may be ``MISSING``."""
-    if len(trace.keys) != len(trace.tasks):
-        raise ValueError(f"there are {len(trace.keys)} keys; expected one for each of {len(trace.tasks)} tasks")
-    _check_dependencies(trace)
+    starts, edges, tasks = trace.dependency_starts, trace.dependencies, len(trace.tasks)
+    if len(trace.keys) != tasks:
+        raise ValueError(f"there are {len(trace.keys)} keys; expected one for each of {tasks} tasks")
+    if len(starts) != tasks + 1:
+        raise ValueError(f"dependency_starts has {len(starts)} rows; expected {tasks + 1}, one more than tasks")
+    if starts[0] != 0 or starts[-1] != len(edges) or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"dependency_starts does not rise from 0 to the {len(edges)} dependencies")
+    _check_range("dependencies", edges, tasks, "tasks", lowest=0)
     for table, columns in POINTS_INTO.items():
         for column, target in columns.items():
             size = len(getattr(trace, target) if isinstance(target, str) else target)
@@ -43,8 +48,8 @@ def check_positions(trace: RunTrace) -> None:
     for profile in trace.profiles:
         if not 0 <= profile.run < len(trace.runs):
             raise ValueError(f"a profile is of run {profile.run}; expected 0 to {len(trace.runs) - 1}, as of runs")
-    if trace.constraints and not 0 <= min(trace.constraints) <= max(trace.constraints) < len(trace.tasks):
-        raise ValueError(f"constraints name a task that is none of {len(trace.tasks)}")
+    if trace.constraints and not 0 <= min(trace.constraints) <= max(trace.constraints) < tasks:
+        raise ValueError(f"constraints name a task that is none of {tasks}")
 
 
 def check_numbers(trace: RunTrace) -> None:
@@ -69,24 +74,12 @@ def check_numbers(trace: RunTrace) -> None:
                 raise ValueError(f"{table}.{name} is {column[row]} in row {row}; expected {lowest} to {highest}")
 
 
-def _check_dependencies(trace: RunTrace) -> None:
-    starts, edges, tasks = trace.dependency_starts, trace.dependencies, len(trace.tasks)
-    if len(starts) != tasks + 1:
-        raise ValueError(f"dependency_starts has {len(starts)} rows; expected {tasks + 1}, one more than tasks")
-    if starts[0] != 0 or starts[-1] != len(edges) or (starts[1:] < starts[:-1]).any():
-        raise ValueError(f"dependency_starts does not rise from 0 to the {len(edges)} dependencies")
-    _check_range("dependencies", edges, tasks, "tasks", lowest=0)
-
-
 def _check_range(name: str, column: NDArray[Any], size: int, target: object, lowest: int = MISSING) -> None:
     if not len(column) or (column.min() >= lowest and column.max() < size):
         return
     row = int(((column < lowest) | (column >= size)).argmax())
     raise ValueError(f"{name} is {column[row]} in row {row}; expected {lowest} to {size - 1}, as of {target}")
 
-
-#: Name and version of the file format.
-FORMAT, VERSION = "dask-efficiency-trace", 3
 
 #: Columns of the file that are not those of a table.
 _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
@@ -111,44 +104,32 @@ class TraceFileError(ValueError):
     """The file is not a trace that this version understands."""
 
 
-_FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
+_FORM = Format("dask-efficiency-trace", 3, "trace.json", TraceFileError)
 
 
 def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Save a trace, as :meth:`RunTrace.save <dask_efficiency.RunTrace.save>`, if its parts fit each other."""
     check_positions(trace)
-    profiles = [(_PROFILE.format(i), profile.content) for i, profile in enumerate(trace.profiles)]
-    write_archive(path, _FORM, _description(trace), _columns(trace), profiles, **storage_options)
-
-
-def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
-    yield from ((name, getattr(trace, name).columns()) for name in TABLES)
-    yield "keys", {"block": trace.keys.block}
-    yield "key_offsets", {"offsets": trace.keys.offsets}
-    yield "dependency_starts", {"starts": trace.dependency_starts}
-    yield "dependencies", {"tasks": trace.dependencies}
-    number = {text: i for i, text in enumerate(_distinct(trace))}
-    tasks, numbers = list(trace.constraints), [number[_text(each)] for each in trace.constraints.values()]
-    yield "constraints", {"task": np.array(tasks, np.int64), "constraint": np.array(numbers, np.int64)}
-
-
-def _distinct(trace: RunTrace) -> list[str]:
-    return list(dict.fromkeys(map(_text, trace.constraints.values())))
-
-
-def _text(constraint: Mapping[str, Any]) -> str:
-    return json.dumps(constraint, sort_keys=True, default=to_json)
-
-
-def _description(trace: RunTrace) -> dict[str, Any]:
-    return {
+    texts = [json.dumps(constraint, sort_keys=True, default=to_json) for constraint in trace.constraints.values()]
+    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    numbers = np.array([number[text] for text in texts], np.int64)
+    columns = {name: getattr(trace, name).columns() for name in TABLES} | {
+        "keys": {"block": trace.keys.block},
+        "key_offsets": {"offsets": trace.keys.offsets},
+        "dependency_starts": {"starts": trace.dependency_starts},
+        "dependencies": {"tasks": trace.dependencies},
+        "constraints": {"task": np.array(list(trace.constraints), np.int64), "constraint": numbers},
+    }
+    described = {
         **{name: getattr(trace, name) for name in ("name", "start", "stop")},
         **{name: list(getattr(trace, name)) for name in _NAMES},
         "workers": [asdict(worker) | {"resources": dict(worker.resources)} for worker in trace.workers],
-        "constraints": [json.loads(text) for text in _distinct(trace)],
+        "constraints": [json.loads(text) for text in number],
         **{name: dict(getattr(trace, name)) for name in _MAPPINGS},
         "profiles": [{name: getattr(profile, name) for name in _OF_PROFILE} for profile in trace.profiles],
     }
+    profiles = [(_PROFILE.format(i), profile.content) for i, profile in enumerate(trace.profiles)]
+    write_archive(path, _FORM, described, columns.items(), profiles, **storage_options)
 
 
 def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace:
@@ -202,7 +183,7 @@ def _trace(archive: Archive) -> RunTrace:
 
 
 def _constraints(columns: Mapping[str, NDArray[Any]], distinct: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    tasks, numbers = columns["task"].tolist(), columns["constraint"].tolist()
+    tasks, numbers = (columns[name].tolist() for name in ("task", "constraint"))
     if numbers and not 0 <= min(numbers) <= max(numbers) < len(distinct):
         raise TraceFileError(f"'constraints' has numbers up to {max(numbers)}; expected those of {len(distinct)}")
     return {task: distinct[number] for task, number in zip(tasks, numbers, strict=True)}
@@ -216,10 +197,9 @@ def _profiles(archive: Archive) -> Iterator[TaskProfile]:
         for field, number in numbers.items():
             if not 0 <= number <= MAX_NUMBER:
                 raise TraceFileError(f"{f'{name}.{field}'!r} is {number}; expected 0 to {MAX_NUMBER}")
-        if numbers["stop"] < numbers["start"]:
-            raise TraceFileError(
-                f"{name!r} stops at {numbers['stop']}; expected at least {numbers['start']}, where it starts"
-            )
+        start, stop = numbers["start"], numbers["stop"]
+        if stop < start:
+            raise TraceFileError(f"{name!r} stops at {stop}; expected at least {start}, where it starts")
         content = archive.content(name, min(room, MAX_PROFILE_BYTES))
         room -= len(content)
         yield TaskProfile(content=content, **numbers)
@@ -227,7 +207,8 @@ def _profiles(archive: Archive) -> Iterator[TaskProfile]:
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
     kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float}
-    found = {name: archive.part(described, name, kinds.get(name, int), "workers") for name in _SPEC}
+    names = [field.name for field in fields(WorkerSpec)]
+    found = {name: archive.part(described, name, kinds.get(name, int), "workers") for name in names}
     for name, value in found.items():
         lowest = -MAX_NUMBER if name == "clock_offset" else 0
         highest = {"nthreads": _MAX_THREADS, "resources": math.inf}.get(name, MAX_NUMBER)
@@ -236,6 +217,3 @@ def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
             if type(number) not in (int, float) or not lowest <= number <= highest:
                 raise TraceFileError(f"'workers.{name}' has {number!r:.80}; expected {lowest} to {highest}")
     return WorkerSpec(**found)
-
-
-_SPEC = tuple(field.name for field in fields(WorkerSpec))

@@ -147,7 +147,11 @@ class TraceRecorder:
         chapter, first = self._newer, len(self._newer.keys)
         prefixes, spans = self.prefixes.numbers(facts.prefixes), self.spans.numbers(facts.spans)
         priorities, graphs = facts.priorities, [graph] * len(keys)
-        new = self._new_keys(keys, facts.dependencies) if facts.dependencies else keys
+        new = keys
+        if facts.dependencies:
+            each_and_its_own = chain.from_iterable(zip(zip(keys, strict=True), facts.dependencies, strict=True))
+            unnumbered = filterfalse(self.ids.__contains__, dict.fromkeys(chain.from_iterable(each_and_its_own)))
+            new = list(filterfalse(self._unread.__contains__, unnumbered))
         numbers = dict(zip(new, count(first), strict=False))
         if new != keys:
             position = dict(zip(keys, count(), strict=False))
@@ -163,12 +167,6 @@ class TraceRecorder:
         chapter.keys += new
         self.ids.update(numbers)
         self._know(keys, facts)
-
-    def _new_keys(self, keys: list[Any], dependencies: Sequence[Sequence[Any]]) -> list[Any]:
-        """List the keys without a number, each followed by its dependencies."""
-        each_and_its_own = chain.from_iterable(zip(zip(keys, strict=True), dependencies, strict=True))
-        unnumbered = filterfalse(self.ids.__contains__, dict.fromkeys(chain.from_iterable(each_and_its_own)))
-        return list(filterfalse(self._unread.__contains__, unnumbered))
 
     def _know(self, keys: Sequence[Any], facts: TaskFacts) -> None:
         ids, unread = self.ids, self._unread
@@ -266,8 +264,10 @@ class TraceRecorder:
             rows = list(compress(count(first), computed))
             if rows:
                 self._write_computed(rows, list(filter(None, computed)))
-        if self._releases:
-            self._write_releases()
+        for at, client, keys in self._releases:
+            known = [task for key in keys if (task := self.ids.get(key, self._unread.get(key))) is not None]
+            self._newer.tables["releases"].extend([at] * len(known), [self.clients[client]] * len(known), known)
+        self._releases = []
 
     def _write_computed(self, rows: list[int], startstops: list[Sequence[Mapping[str, Any]]]) -> None:
         """Write Dask's start and stop of runs, with the row of the log that ends each."""
@@ -305,16 +305,6 @@ class TraceRecorder:
         self._releases.append((at, client, keys))
         if len(self._releases) >= MAX_KEPT or len(keys) >= MAX_KEPT:
             self.catch_up()
-
-    def _write_releases(self) -> None:
-        rows: list[tuple[int, int, int]] = []
-        for at, client, keys in self._releases:
-            number = self.clients[client]
-            tasks = (self.ids.get(key, self._unread.get(key)) for key in keys)
-            rows += [(at, number, task) for task in tasks if task is not None]
-        self._releases = []
-        if rows:
-            self._newer.tables["releases"].extend(*zip(*rows, strict=True))
 
     def worker_changed(self, at: int, worker: int, change: int, *, stimulus_id: str | None = None) -> None:
         """Note a worker that joined, left, paused or resumed; the stimulus is the one that removed it."""
