@@ -19,11 +19,8 @@ MEMBERS: dict[str, tuple[Kind, ...]] = {
     "path/no-workers": (Kind.NO_WORKERS,),
     "path/transfer": (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
     SCHEDULER: (
-        Kind.GRAPH_UPDATE,
-        Kind.SCHEDULER_TRANSITION,
-        Kind.SCHEDULER_QUEUE,
-        Kind.SCHEDULER_TO_WORKER,
-        Kind.REPORT,
+        *(Kind.GRAPH_UPDATE, Kind.SCHEDULER_TRANSITION, Kind.SCHEDULER_QUEUE),
+        *(Kind.SCHEDULER_TO_WORKER, Kind.REPORT),
     ),
     SPILL: (Kind.SPILL, Kind.UNSPILL),
     EVENT_LOOPS: (Kind.WORKER_LOOP, Kind.EXECUTOR_HANDOFF),

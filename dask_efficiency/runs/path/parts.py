@@ -17,19 +17,13 @@ SHARE = "share_of_wall_clock"
 
 @dataclass(frozen=True, slots=True)
 class PathSummary:
-    """Main figures of the critical path of a recorded run."""
+    """Main figures of the critical path of a recorded run, see :class:`~dask_efficiency.CriticalPath`."""
 
-    #: One sentence, without a full stop.
     headline: str
-    #: Seconds from the client's first activity to the last result.
     makespan_seconds: float
-    #: Seconds of the makespan by :class:`~dask_efficiency.runs.path.kinds.Kind`, largest first.
     seconds_by_kind: Mapping[str, float]
-    #: Seconds of the longest path of pure computing through the graph.
     floor_seconds: float
-    #: Seconds of the longest task on that path.
     longest_task_seconds: float
-    #: Useful seconds on the longest chain of tasks that need one another.
     chain_seconds: float
     #: True if tasks could be smaller: not where each worker has one, or where they compute in threads of their own.
     divisible: bool = True

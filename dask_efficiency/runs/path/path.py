@@ -32,7 +32,6 @@ from dask_efficiency.show.shown import Paged, late
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.runs.trace.chrome import PathSlice
     from dask_efficiency.runs.trace.events import Written
 
 #: Groupings of segments.
@@ -85,15 +84,7 @@ class CriticalPath(Paged):
 
     @classmethod
     def of(cls, trace: RunTrace, question: Question) -> Self:
-        """Find the path that answers a question about a run.
-
-        Raises
-        ------
-        EmptyTraceError
-            If no task ended in what was asked for.
-        UnknownNameError
-            If there is no such task or span.
-        """
+        """Find the path that answers a question about a run; raises as :func:`critical_path` does."""
         scope = question.scope(trace)
         causes = RunCauses(trace)
         walked, notes = _expanded(walk(trace, scope, causes), trace)
@@ -194,15 +185,10 @@ class CriticalPath(Paged):
 
     @cached_property
     def loop_causes(self) -> dict[str, float]:
-        """Seconds of ``worker-loop`` by recorded cause of the blocked event loop; largest first.
-
-        Names are those of :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`: ``computing`` itself, as a coroutine
-        or a callback does; waiting for a ``core``, or for the ``gil`` while other threads of the process computed; and
-        standing in a ``call`` that blocks.
-        """
+        """Seconds of ``worker-loop`` by the cause, in :data:`.schema.BLOCKED_BY`; largest first."""
         return loop_causes(self.segments, self.trace)
 
-    @cached_property
+    @property
     def floor_seconds(self) -> float:
         """Seconds that the longest chain of tasks computes: no cluster, however large, is faster with these tasks."""
         return self._chain[0] / 1e9
@@ -280,10 +266,7 @@ class CriticalPath(Paged):
         return is_uneven(self.trace, self._work[0])
 
     def to_summary(self, own_threads: Collection[str] = ()) -> PathSummary:
-        """Summarise the path for a report.
-
-        ``own_threads`` are prefixes whose tasks also compute in threads of libraries, which are not in traces.
-        """
+        """Summarise for a report; tasks of ``own_threads`` also compute in threads that are not in traces."""
         longest = next(iter(self.seconds_computing()), "")
         return PathSummary(
             headline=self.headline,
@@ -365,20 +348,13 @@ class CriticalPath(Paged):
         parts = [name for name, members in PARTS.items() if any(kind in kinds for kind in members)]
         tried = {name: Changes(prefixes={name: factor}) for name in prefixes}
         tried |= {f"({name})": Changes(parts={name: factor}) for name in parts}
-        return speedups(self.makespan_with, tried, replays(len(self.trace.runs)))
+        question = self._question_of_a_replay()
 
-    def makespan_with(self, changed: Changes) -> float:
-        """Makespan of a replay with changes, in seconds."""
-        again = replay(self.trace, changed, self.causes)
-        scope = self._question_of_a_replay().scope(again)
-        return (scope.stop - scope.start) / 1e9
+        def makespan(changed: Changes) -> float:
+            scope = question.scope(replay(self.trace, changed, self.causes))
+            return (scope.stop - scope.start) / 1e9
 
-    def slices(self) -> list[PathSlice]:
-        """Convert the segments for :func:`~dask_efficiency.runs.trace.chrome.save_chrome`."""
-        from dask_efficiency.runs.trace.chrome import PathSlice
-
-        rows = self.segments.rows()
-        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, _, run, _, _ in rows]
+        return speedups(makespan, tried, replays(len(self.trace.runs)))
 
     def to_chrome(
         self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
@@ -390,9 +366,11 @@ class CriticalPath(Paged):
         path, only_critical, **storage_options
             As of :meth:`.RunTrace.to_chrome`.
         """
-        from dask_efficiency.runs.trace.chrome import save_chrome
+        from dask_efficiency.runs.trace.chrome import PathSlice, save_chrome
 
-        return save_chrome(self.trace, path, critical=self.slices(), only_critical=only_critical, **storage_options)
+        rows = self.segments.rows()
+        slices = [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, _, run, _, _ in rows]
+        return save_chrome(self.trace, path, critical=slices, only_critical=only_critical, **storage_options)
 
     def _question_of_a_replay(self) -> Question:
         if self.question.window is None:

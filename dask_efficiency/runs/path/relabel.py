@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind
@@ -53,9 +55,8 @@ def relabel(segments: Segments, trace: RunTrace) -> Segments:
         for intervals, of, to, blamed in cuts:
             parts = [cut for part in parts for cut in _cut(part, intervals, of, to, blamed)]
         for name, by_worker in disk.items():
-            parts = [
-                cut for part in parts for cut in _cut(part, by_worker.get(part[5]), Kind.WORKER_LOOP, name, part[5])
-            ]
+            loops = ((part, by_worker.get(part[5]), Kind.WORKER_LOOP, name, part[5]) for part in parts)
+            parts = [cut for loop in loops for cut in _cut(*loop)]
         rows += parts
     return Segments.from_rows(rows)
 
@@ -81,10 +82,10 @@ def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
     return {cause: ns / 1e9 for cause, ns in sorted(found.items(), key=lambda item: -item[1])}
 
 
-def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]) -> dict[int, list[TimeRange]]:
+def _by_process(worker: NDArray[Any], start: NDArray[Any], stop: NDArray[Any]) -> dict[int, list[TimeRange]]:
     """Sort and merge the intervals of each worker."""
     found: dict[int, list[TimeRange]] = {}
-    for process, first, last in sorted(zip(map(int, worker), map(int, start), map(int, stop), strict=True)):
+    for process, first, last in sorted(zip(worker.tolist(), start.tolist(), stop.tolist(), strict=True)):
         intervals = found.setdefault(process, [])
         if intervals and first <= intervals[-1][1]:
             intervals[-1] = (intervals[-1][0], max(last, intervals[-1][1]))
@@ -99,9 +100,8 @@ def _disk(trace: RunTrace, cause: str, duration: str, until: str) -> dict[int, l
     seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))
     took, stop = getattr(runs, duration), getattr(runs, until)
     rows = np.flatnonzero((took > 0) & (stop != MISSING))
-    return _by_process(
-        [*seen.worker, *runs.worker[rows]], [*seen.start, *(stop[rows] - took[rows])], [*seen.stop, *stop[rows]]
-    )
+    start = np.append(seen.start, stop[rows] - took[rows])
+    return _by_process(np.append(seen.worker, runs.worker[rows]), start, np.append(seen.stop, stop[rows]))
 
 
 #: Kinds that need no worker, and the time that was lost with one.

@@ -43,9 +43,15 @@ class Question:
     def scope(self, trace: RunTrace) -> Scope:
         """Find the interval of a trace that answers it."""
         if self.target is not None:
-            return scope_of_task(trace, self.target)
-        if self.span is not None:
-            return scope_of_span(trace, self.span)
+            task = next((i for i, key in enumerate(trace.keys) if key == self.target), None)
+            if task is None:
+                raise UnknownNameError("task", self.target, trace.keys[:21])
+            return _scope_of_tasks(trace, np.arange(len(trace.tasks)) == task, f"the task {self.target[:80]!r}")
+        if self.span is not None:  # with the spans in it
+            found = [i for i, span in enumerate(trace.spans) if f"{span}/".startswith(f"{self.span}/")]
+            if not found:
+                raise UnknownNameError("span", self.span, trace.spans)
+            return _scope_of_tasks(trace, np.isin(trace.tasks.span, found), f"the span {self.span[:80]!r}")
         return whole_scope(trace) if self.window is None else scope_of_window(trace, *self.window)
 
 
@@ -59,16 +65,14 @@ def whole_scope(trace: RunTrace) -> Scope:
 def scope_of_window(trace: RunTrace, start: int, stop: int) -> Scope:
     """Find the scope from a client's first activity in a window, or its start if work went on, to the last result."""
     if not start < stop:
-        raise ValueError(
-            f"window is ({start}, {stop}); expected its start before its stop, nanoseconds since the epoch"
-        )
+        expected = "expected its start before its stop, nanoseconds since the epoch"
+        raise ValueError(f"window is ({start}, {stop}); {expected}")
     reported, phases = trace.runs.reported, trace.phases
     done = (reported > start) & (reported <= stop)
     gathers = (phases.phase == _GATHER) & (phases.stop > start) & (phases.stop <= stop)
     if not done.any():
-        if not len(trace.runs):
-            raise EmptyTraceError(f"no task ran in the trace {trace.name[:80]!r}")
-        raise EmptyTraceError(f"no task ended between {start} and {stop} in the trace {trace.name[:80]!r}")
+        what = f"ended between {start} and {stop}" if len(trace.runs) else "ran"
+        raise EmptyTraceError(f"no task {what} in the trace {trace.name[:80]!r}")
     heard = done & heard_by_clients(trace)
     run = _latest(reported, heard if heard.any() else done)
     gather = _latest(phases.stop, gathers) if gathers.any() else MISSING
@@ -78,23 +82,8 @@ def scope_of_window(trace: RunTrace, start: int, stop: int) -> Scope:
     return Scope(_begin(trace, start, end), end, run, gather)
 
 
-def scope_of_task(trace: RunTrace, key: str) -> Scope:
-    """Find the scope that ends with the report of one task."""
-    task = next((i for i, name in enumerate(trace.keys) if name == key), None)
-    if task is None:
-        raise UnknownNameError("task", key, trace.keys[:21])
-    return _scope_of_tasks(trace, np.arange(len(trace.tasks)) == task, f"the task {key[:80]!r}")
-
-
-def scope_of_span(trace: RunTrace, span: str) -> Scope:
-    """Find the scope that ends with the last report of the tasks of a span and of the spans in it."""
-    found = [i for i, name in enumerate(trace.spans) if name == span or name.startswith(f"{span}/")]
-    if not found:
-        raise UnknownNameError("span", span, trace.spans)
-    return _scope_of_tasks(trace, np.isin(trace.tasks.span, found), f"the span {span[:80]!r}")
-
-
 def _scope_of_tasks(trace: RunTrace, chosen: Bool, what: str) -> Scope:
+    """Find the scope that ends with the last report of some tasks."""
     runs, graphs, phases = trace.runs, trace.graphs, trace.phases
     done = np.isin(runs.task, np.flatnonzero(chosen)) & (runs.reported != MISSING)
     if not done.any():
@@ -118,9 +107,9 @@ def _begin(trace: RunTrace, start: int, stop: int) -> int:
     runs = trace.runs
     if ((runs.assigned != MISSING) & (runs.assigned <= start) & (runs.reported > start)).any():
         return start
-    instants = [trace.phases.start, trace.graphs.received, runs.assigned]
-    inside = [column[(column >= start) & (column <= stop)] for column in instants]
-    return min((int(column.min()) for column in inside if len(column)), default=start)
+    instants = np.concatenate([trace.phases.start, trace.graphs.received, runs.assigned])
+    inside = instants[(instants >= start) & (instants <= stop)]
+    return int(inside.min()) if len(inside) else start
 
 
 def _latest(column: np.ndarray[tuple[int], np.dtype[np.int64]], among: Bool) -> int:

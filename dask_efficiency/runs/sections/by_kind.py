@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -63,7 +62,6 @@ TORCH_MEANINGS: Mapping[Kind, str] = {
 #: Meanings in a PyTorch program without work on a GPU.
 TORCH_CPU_MEANINGS = {**TORCH_MEANINGS, Kind.COMPUTE_CPU: "a thread of the program runs operators or Python"}
 
-
 #: Rows of a table by name; the rest is one row.
 TOP_NAMES = 8
 #: Steps of the strip along the run, each drawn as the kind that fills most of it: about two pixels a step on a page.
@@ -85,10 +83,9 @@ def along(
         first, last = since * STEPS / length, until * STEPS / length
         for step in range(int(first), min(int(np.ceil(last)), STEPS)):
             filled[step, kind] += min(last, step + 1) - max(first, step)
-    found = []
-    for position, run in groupby(enumerate(filled.argmax(axis=1).tolist()), key=itemgetter(1)):
-        steps = [step for step, _ in run]
-        found.append((kind_label(KINDS[position], meanings), steps[0], steps[-1] + 1))
+    most = filled.argmax(axis=1)
+    edges = [0, *(np.flatnonzero(np.diff(most)) + 1).tolist(), STEPS]
+    found = ((kind_label(KINDS[most[first]], meanings), first, last) for first, last in pairwise(edges))
     return Along(tuple(found), STEPS, format_seconds(length / 1e9))
 
 

@@ -48,9 +48,8 @@ class LongTask:
 
     def finding(self, alone_seconds: float = 0.0) -> Finding:
         """Make the finding; ``alone_seconds`` is the time in which nothing else ran."""
-        who = f"Task {shorten(name_of(self.key), MAX_KEY)}"
-        times, larger = self.times_longer, self.times_larger
-        return long_task(who, self.seconds, times, times_larger=larger, alone_seconds=alone_seconds)
+        who, larger = f"Task {shorten(name_of(self.key), MAX_KEY)}", self.times_larger
+        return long_task(who, self.seconds, self.times_longer, times_larger=larger, alone_seconds=alone_seconds)
 
 
 def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:

@@ -163,20 +163,16 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
     found = []
     results, messages = trace.transfers, trace.shuffled
     # A receiver of a shuffle's message may write it to disk before it answers: they are compared among themselves.
-    for moved, known, what in (
-        (results, results.arrived, ""),
-        (messages, messages.sender != messages.receiver, "shuffled "),
-    ):
+    shuffled = messages, messages.sender != messages.receiver, "shuffled "
+    for moved, known, what in ((results, results.arrived, ""), shuffled):
         took = (moved.stop - moved.start) / 1e9
         rows = known & (moved.nbytes >= MIN_TRANSFER_BYTES) & (moved.start != MISSING) & (took > 0)
         rows &= (moved.sender != MISSING) & (moved.receiver != MISSING)
         cost, at = np.log(took[rows] / moved.nbytes[rows]), moved.start[rows] / 1e9
         sender, receiver = moved.sender[rows].astype(np.int64), moved.receiver[rows].astype(np.int64)
         senders, receivers = ([names[worker] for worker in column.tolist()] for column in (sender, receiver))
-        found += [
-            compare_by("receive", receiver, [f"{what}from {name}" for name in senders], cost, at),
-            compare_by("send", sender, [f"{what}to {name}" for name in receivers], cost, at),
-        ]
+        found.append(compare_by("receive", receiver, [f"{what}from {name}" for name in senders], cost, at))
+        found.append(compare_by("send", sender, [f"{what}to {name}" for name in receivers], cost, at))
     return found
 
 
@@ -185,9 +181,8 @@ def _of_series(trace: RunTrace) -> list[Observations]:
     rows = series.worker != MISSING
     worker, at = series.worker[rows].astype(np.int64), series.at[rows] / 1e9
     alike = ["worker"] * len(worker)
-    busy = sum(
-        getattr(series, name)[rows] for name in ("thread_cpu", "thread_noncpu", "waiting_on_data", "paused", "spill")
-    )
+    active = ("thread_cpu", "thread_noncpu", "waiting_on_data", "paused", "spill")
+    busy = sum(getattr(series, name)[rows] for name in active)
     paused = np.where(busy > 0, series.paused[rows] / np.where(busy > 0, busy, 1.0), np.nan)
     lag = np.log(np.maximum(series.loop_interval[rows], 1e-3))
     return [
