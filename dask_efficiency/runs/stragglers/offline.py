@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
-from dask_efficiency.accounts.tables import MISSING, Bool, Float64
+from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
@@ -111,11 +111,9 @@ def judge(
     if not isinstance(source, RunTrace):
         return found
     # The event loop of a worker with one thread lags, but no other thread holds the lock.
-    alone = {worker.name for worker in source.workers if worker.nthreads == 1}
-    slow = (
-        replace(one, cause=Cause.UNKNOWN) if one.cause is Cause.GIL and one.worker in alone else one
-        for one in found.slow_workers
-    )
+    alone = {(worker.name, Cause.GIL) for worker in source.workers if worker.nthreads == 1}
+    causes = (Cause.UNKNOWN if (one.worker, one.cause) in alone else one.cause for one in found.slow_workers)
+    slow = (replace(one, cause=cause) for one, cause in zip(found.slow_workers, causes, strict=True))
     return replace(found, slow_workers=with_cost(source, slow), long_tasks=long_tail(source))
 
 
@@ -182,17 +180,12 @@ def _finding(
     run: ObservedRun, worker: int, scores: Mapping[str, Scores], limits: Mapping[str, float], disks: DiskVerdict | None
 ) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
-    high = {
-        signal: float(one.z[worker])
-        for signal, one in scores.items()
-        if one.z[worker] >= limits[signal]
-        and not FINISHED[signal].only_evidence
-        and not (waits_for_disk and FINISHED[signal].rises_with_disk)
-    }
-    if not high:
-        return None
+    spared = {s for s in scores if FINISHED[s].only_evidence or (waits_for_disk and FINISHED[s].rises_with_disk)}
+    high = {s: float(one.z[worker]) for s, one in scores.items() if one.z[worker] >= limits[s] and s not in spared}
     levels = {signal: float(one.level[worker]) for signal, one in scores.items() if one.enough[worker]}
-    if max(levels.get(signal, 0.0) for signal in _slowed(high)) < LONGER:
+    # Being off the CPU for longer is no slowdown by itself.
+    slowed = high.keys() - {"non_cpu"} | ({"duration", "cpu_share"} if "non_cpu" in high else set())
+    if max((levels.get(signal, 0.0) for signal in slowed), default=-math.inf) < LONGER:
         return None
     lagging = "loop_lag" in scores and float(scores["loop_lag"].z[worker]) >= limits["loop_lag"]
     at_the_disk = AT_THE_DISK & high.keys()
@@ -208,12 +201,6 @@ def _finding(
         effect=disks.effect(worker) if at_the_disk and disks is not None else _effect(high, levels),
         evidence=_evidence(worker, scores),
     )
-
-
-def _slowed(high: Collection[str]) -> set[str]:
-    """Select the signals that measure a slowdown; being off the CPU for longer alone does not."""
-    off_the_cpu = {"non_cpu"} & set(high)
-    return set(high) - off_the_cpu | ({"duration", "cpu_share"} if off_the_cpu else set())
 
 
 def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging: bool) -> Cause:
@@ -271,7 +258,7 @@ def _note_on_two(run: ObservedRun) -> tuple[str, ...]:
         return ("There is one worker, and nobody to compare it with.",) if run.workers else ()
     level = score(longest, 2, Usual()).level
     slow = int(np.argmax(level))
-    slower, faster = run.workers[slow][:80], run.workers[1 - slow][:80]
+    slower, faster = (run.workers[worker][:80] for worker in (slow, 1 - slow))
     ratio = f"{math.exp(float(level[slow])):.2f} times as long as {faster!r} for the same work"
     end = "A third worker, or an earlier run, would tell which of them is normal."
     return (f"Of two workers, {slower!r} takes {ratio}. {end}",)
@@ -284,26 +271,23 @@ def _with_hosts(
     names = sorted({host for host in run.hosts if host})
     of_host = {name: np.array([host == name for host in run.hosts]) for name in names}
     for name in names if len(names) >= MIN_HOSTS else ():
-        blamed = [one for one in found if one.host == name and one.worker]
+        blamed = [each for each in found if each.host == name and each.worker]
         if len(blamed) < max(MIN_SLOW_OF_HOST * of_host[name].sum(), 2):
             continue
-        level, scale = _levels_of_hosts(scores[blamed[0].evidence[0].signal], list(of_host.values()))
+        one = scores[blamed[0].evidence[0].signal]
+        # Distance of each host's median worker from the median of the hosts, and the spread of the healthy ones.
+        judged = [one.level[host & one.enough] for host in of_host.values()]
+        middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
+        level = middle - float(np.median(middle))
+        scale = math.hypot(healthy_spread(level), FINISHED[one.signal].floor)
         above = level[names.index(name)] / scale / threshold(len(names), len(scores), factor)
         if above >= 1.0:
-            worst = max(blamed, key=lambda one: one.score)
-            effect = math.exp(float(np.mean([math.log(one.effect or 1.0) for one in blamed])))
-            since = min(one.since for one in blamed)
+            worst = max(blamed, key=lambda each: each.score)
+            effect = math.exp(float(np.mean([math.log(each.effect or 1.0) for each in blamed])))
+            since = min(each.since for each in blamed)
             host = replace(worst, worker="", score=above, confidence=confidence_of(above), since=since, effect=effect)
-            found = [one for one in found if one not in blamed] + [host]
+            found = [each for each in found if each not in blamed] + [host]
     return found
-
-
-def _levels_of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
-    """Distance of each host's median worker from the median of the hosts, and the spread of the healthy ones."""
-    judged = [one.level[host & one.enough] for host in hosts]
-    middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
-    level = middle - float(np.median(middle))
-    return level, math.hypot(healthy_spread(level), FINISHED[one.signal].floor)
 
 
 def seconds_lost(trace: RunTrace, finding: SlowWorker) -> float:

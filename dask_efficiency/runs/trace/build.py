@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -54,6 +55,8 @@ def build(
     transfers, shuffled = _messages(recorded)
     profiles = _profiles(recorded, runs)
     of_no_run = {"profiles": len(columns["profiles.run"]) - len(profiles)}
+    missing = sorted(facts.get("not_profiled", {}).items())
+    not_profiled = [f"not profiled, though asked for: {number} runs, as {why}" for why, number in missing]
     late = [] if start is None or start >= began else [f"the recording began {(began - start) / 1e9:.3g} s {_LATE}"]
     plain: dict[str, Any] = {name: TABLES[name](**recorded.table(name, TABLES[name])) for name in _PLAIN}
     trace = RunTrace(
@@ -76,11 +79,14 @@ def build(
         blocked=_blocked(recorded),
         phases=_phases(phases or {}, client, clients, recorded),
         clients=tuple(clients),
-        constraints={int(task): _plain(value) for task, value in facts["constraints"].items()},
+        constraints={
+            int(task): {name: list(value) if isinstance(value, tuple) else value for name, value in each.items()}
+            for task, each in facts["constraints"].items()  # lists arrive as tuples
+        },
         config=facts["config"],
         versions=facts["versions"],
         dropped=dict(Counter(facts["dropped"]) + Counter(of_no_run)),
-        notes=(*facts["notes"], *late, *moved, *cost_note(profiles), *_not_profiled(facts.get("not_profiled", {}))),
+        notes=(*facts["notes"], *late, *moved, *cost_note(profiles), *not_profiled),
         profiles=profiles,
         **plain,
     )
@@ -88,10 +94,6 @@ def build(
         trace = since_start(trace)
     read = offered("gpu-times/torch") if trace.profiles else None
     return trace if read is None else read(trace)
-
-
-def _not_profiled(reasons: Mapping[str, int]) -> list[str]:
-    return [f"not profiled, though asked for: {count} runs, as {why}" for why, count in sorted(reasons.items())]
 
 
 class _Recorded:
@@ -130,11 +132,6 @@ def _worker(worker: Mapping[str, Any], epoch: int) -> WorkerSpec:
     return WorkerSpec(**known, clock_offset=offset, clock_error=worker["error"], cores=cores)
 
 
-def _plain(constraints: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo what travelling does: lists arrive as tuples."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in constraints.items()}
-
-
 def _tasks(columns: Mapping[str, NDArray[Any]], count: int) -> schema.Tasks:
     nbytes = np.full(count, MISSING, np.int64)
     there = columns["log.code"] % len(STATES) == _MEMORY
@@ -152,11 +149,9 @@ def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int6
 
 
 def _transitions(recorded: _Recorded) -> schema.Transitions:
-    columns = recorded.columns
-    own = columns["log.stimulus"] != MISSING  # else: tasks that were processing when the recording began
-    code = columns["log.code"][own]
-    table = {name: column[own] for name, column in recorded.table("log", schema.Transitions).items()}
-    return schema.Transitions(**table, start=code // len(STATES), finish=code % len(STATES))
+    start, finish = np.divmod(recorded.columns["log.code"], len(STATES))
+    table = schema.Transitions(**recorded.table("log", schema.Transitions), start=start, finish=finish)
+    return table.take(table.stimulus != MISSING)  # else: tasks that were processing when the recording began
 
 
 def _messages(recorded: _Recorded) -> tuple[schema.Transfers, schema.Shuffled]:
@@ -201,13 +196,13 @@ def _profiles(recorded: _Recorded, runs: Runs) -> tuple[TaskProfile, ...]:
         columns[name] = recorded.put(recorded.columns[f"profiles.{name}"], Clock.WORKER, columns["worker"])
     end = np.cumsum(recorded.columns["profiles.nbytes"])
     row_of = dict(zip(zip(runs.run_id.tolist(), runs.worker.tolist(), strict=True), range(len(runs)), strict=True))
-    rows = zip(*(columns[name].tolist() for name in columns), [0, *end[:-1].tolist()], end.tolist(), strict=True)
-    found = []
-    for run, worker, thread, started, start, stop, first, last in rows if len(end) else ():
-        row = row_of.get((run, worker))
-        if row is not None:
-            content = recorded.columns["profiles.content"][first:last].tobytes()
-            found.append(TaskProfile(row, thread, start, stop, started, content))
+    rows = zip(*(column.tolist() for column in columns.values()), pairwise([0, *end.tolist()]), strict=True)
+    content = recorded.columns["profiles.content"]
+    found = [
+        TaskProfile(row_of[run, worker], thread, start, stop, started, content[first:last].tobytes())
+        for run, worker, thread, started, start, stop, (first, last) in rows
+        if (run, worker) in row_of
+    ]
     return tuple(sorted(found, key=attrgetter("start")))
 
 
@@ -280,16 +275,14 @@ def _join(table: dict[str, NDArray[Any]], recorded: _Recorded) -> None:
 
 def _fill_in(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], end: NDArray[Any]) -> None:
     """Fill in start and stop from the message that ended the run, where a worker's row was lost with it."""
-    computed = np.full((len(columns["log.at"]) + 1, 2), MISSING, np.int64)
-    for i, name in enumerate(("start", "stop")):
-        seconds = columns[f"computed.{name}"]
-        computed[columns["computed.row"], i] = np.rint(seconds * 1e9)
-    reported = computed[end]
-    use = (table["start"] == MISSING) & (end != MISSING) & (reported[:, 0] != MISSING)
+    computed = np.full((2, len(columns["log.at"]) + 1), MISSING, np.int64)
+    computed[:, columns["computed.row"]] = [np.rint(columns[f"computed.{name}"] * 1e9) for name in ("start", "stop")]
+    start, stop = computed[:, end]
+    use = (table["start"] == MISSING) & (end != MISSING) & (start != MISSING)
     # Upstream converts these to the scheduler's clock by an estimate that may be off by more than the run took.
     low, high = table["assigned"][use], table["reported"][use]
-    took = np.minimum(reported[use, 1] - reported[use, 0], high - low)
-    table["start"][use] = np.clip(reported[use, 0], low, high - took)
+    took = np.minimum((stop - start)[use], high - low)
+    table["start"][use] = np.clip(start[use], low, high - took)
     table["stop"][use] = table["start"][use] + took
 
 
@@ -323,8 +316,8 @@ def since_start(trace: RunTrace) -> RunTrace:
     kept |= {name: np.flatnonzero(getattr(trace, name).at >= start) for name in ("transitions", "releases", "series")}
     kept |= {name: np.flatnonzero(getattr(trace, name).stop >= start) for name in ("transfers", "shuffled", "blocked")}
     stimuli, graphs = trace.transitions.stimulus[kept["transitions"]], np.flatnonzero(trace.graphs.taken_in >= start)
-    kept["stimuli"] = np.arange(stimuli.min() if len(stimuli) else len(trace.stimuli), len(trace.stimuli))
-    kept["graphs"] = np.arange(graphs[0] if len(graphs) else len(trace.graphs), len(trace.graphs))
+    kept["stimuli"] = np.arange(stimuli.min(initial=len(trace.stimuli)), len(trace.stimuli))
+    kept["graphs"] = np.arange(graphs.min(initial=len(trace.graphs)), len(trace.graphs))
     used = np.zeros(tasks + 1, np.bool_)
     for name, rows in kept.items():
         for column, target in POINTS_INTO[name].items():

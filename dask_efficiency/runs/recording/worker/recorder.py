@@ -185,35 +185,35 @@ class WorkerRecorder:
             self._ready[key] = at
         elif start == "released" and finish == "waiting":
             self._received[key] = at
-            if self._moves:
-                self._moves.pop(key, None)
+            self._moves.pop(key, None)
         elif finish == "waiting":
             if entry.state == "waiting":  # else its thread is running, or its result on the way
                 self._received[key] = at
                 self._ready.pop(key, None)
                 self._moves.pop(key, None)
         elif start in WITHOUT_SLOT:
-            self._give_up(entry)
+            if key in self._received:
+                self._never_ran.append(self._without_slot(key, entry.run_id))
+                del self._received[key]
+            self._ready.pop(key, None)
         elif key in self._running:
             pass
         elif start == "flight" or (start in MAYBE_IN_FLIGHT and key in self._moves):
             self._landed(entry)
         elif finish == "flight":
-            self._asked(entry)
+            move = self._wanted(entry)
+            move[_ASKED] = entry.at
+            if entry.sender:
+                move[_SENDER] = self._senders.setdefault(entry.sender, len(self._senders))
         elif finish == "fetch":
             self._wanted(entry)
         elif finish == "released":
             self._moves.pop(key, None)
 
-    def _give_up(self, entry: Noted) -> None:
-        key = entry.key
-        if key in self._received:
-            self._never_ran.append((self._without_slot(key, entry.run_id), MISSING, _NOT_IN_THREAD, 0.0))
-            del self._received[key]
-        self._ready.pop(key, None)
-
-    def _without_slot(self, key: Any, run_id: int) -> _Taken:
-        return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None, "", ""
+    def _without_slot(self, key: Any, run_id: int) -> _Ended:
+        """Run of a task that was received and has no slot."""
+        instants = self._received[key], self._ready.get(key, MISSING)
+        return (run_id, *instants, None, MISSING, MISSING, None, "", ""), MISSING, _NOT_IN_THREAD, 0.0
 
     def _take(self, entry: Taken) -> None:
         key = entry.key
@@ -277,21 +277,13 @@ class WorkerRecorder:
         """The transfer of a result that is wanted, and that may not be asked for yet."""
         return self._moves.setdefault(entry.key, [MISSING, 0, entry.at, MISSING, MISSING, 0])
 
-    def _asked(self, entry: Noted) -> None:
-        move = self._wanted(entry)
-        move[_ASKED] = entry.at
-        if entry.sender:
-            move[_SENDER] = self._senders.setdefault(entry.sender, len(self._senders))
-
     def _landed(self, entry: Noted) -> None:
         """Note a transfer that may be over; the task's state tells if it arrived."""
         if entry.in_flight:
             return
         move = self._moves.pop(entry.key, None)
         if move is not None and move[_ASKED] != MISSING:
-            move[_STOPPED] = entry.at
-            move[_NBYTES] = entry.nbytes
-            move[_ARRIVED] = int(entry.state == "memory")
+            move[_STOPPED], move[_NBYTES], move[_ARRIVED] = entry.at, entry.nbytes, int(entry.state == "memory")
             self._moved.append(move)
             self._moved_keys.append(entry.key)
         if entry.state == "fetch":
@@ -317,9 +309,7 @@ class WorkerRecorder:
             going_on = self._running.values()
             ended += [(run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in going_on]
             tasks = self._state.tasks
-            for key in self._received:
-                run_id = tasks[key].run_id if key in tasks else MISSING
-                ended.append((self._without_slot(key, run_id), MISSING, _NOT_IN_THREAD, 0.0))
+            ended += [self._without_slot(k, tasks[k].run_id if k in tasks else MISSING) for k in self._received]
         profiles, not_profiled = ([], {}) if self.profiles is None else self.profiles.take(closing=closing)
         if ended or self._moved or self._blocked or profiles or not_profiled:
             self._seq += 1
