@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from benchmarks.simulated_cluster import EPOCH
 from benchmarks.simulated_traces import MS, Graph, simulate
@@ -14,9 +14,7 @@ from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
 from dask_efficiency.show.finding import MAX_HEADLINE
-from tests.runs.trace.samples import damaged_traces, traces
-
-NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
+from tests.runs.trace.samples import NO_DELAYS, damaged_traces, traces
 
 
 def diamond() -> Graph:
@@ -69,7 +67,6 @@ def test_a_worker_has_slots_only_while_it_is_there() -> None:
 
 
 @given(traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_run_is_faster_than_its_floor_and_its_slots_allow(trace: RunTrace) -> None:
     path = critical_path(trace)
     assert path.floor_seconds <= path.makespan_seconds
@@ -79,7 +76,6 @@ def test_no_run_is_faster_than_its_floor_and_its_slots_allow(trace: RunTrace) ->
 
 
 @given(traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_tasks_that_compute_on_the_path_have_no_slack(trace: RunTrace) -> None:
     path = critical_path(trace)
     computing = np.isin(path.segments.kind, [KINDS.index(kind) for kind in COMPUTE])
@@ -90,7 +86,6 @@ def test_tasks_that_compute_on_the_path_have_no_slack(trace: RunTrace) -> None:
 
 
 @given(damaged_traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_slack_and_bounds_of_a_damaged_trace_are_at_least_sane(trace: RunTrace) -> None:
     try:
         path = critical_path(trace)

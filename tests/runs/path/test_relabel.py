@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.simulated_cluster import EPOCH
@@ -92,7 +92,6 @@ def test_the_causes_of_a_busy_loop_are_counted_where_the_path_waited_for_it() ->
     ),
     st.sampled_from(sorted(SAMPLES)),
 )
-@settings(max_examples=100, deadline=None)
 def test_whatever_was_blocked_the_segments_tile(intervals: list[tuple[int, int, int, int]], name: str) -> None:
     trace = SAMPLES[name]()
     worker, start, length, moving = (np.array([row[i] for row in intervals], np.int64) for i in range(4))
@@ -139,7 +138,6 @@ def test_gaps_are_found_between_workers_that_come_and_go() -> None:
 
 
 @given(traces(), st.lists(st.tuples(st.floats(0, 1), st.integers(-1, 5), st.sampled_from(WorkerChange)), max_size=8))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_workers_come_and_go_the_segments_tile_the_makespan(trace, events):
     scope = critical_path(trace).scope
     if not events:

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from benchmarks.simulated_cluster import EPOCH
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
@@ -28,7 +28,6 @@ def tiles(path: CriticalPath) -> bool:
 
 
 @given(traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_segments_tile_the_makespan_to_the_nanosecond_and_leave_nothing_unexplained(trace: RunTrace) -> None:
     path = critical_path(trace)
     assert tiles(path)
@@ -36,7 +35,6 @@ def test_segments_tile_the_makespan_to_the_nanosecond_and_leave_nothing_unexplai
 
 
 @given(damaged_traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_segments_tile_whatever_was_not_recorded_or_contradicts_itself(trace: RunTrace) -> None:
     try:
         path = critical_path(trace)

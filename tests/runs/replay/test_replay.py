@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
@@ -11,12 +11,8 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.replay.changes import changes
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.runs.trace.schema import Runs
-from tests.runs.trace.samples import damaged_traces, traces
-
-#: A cluster whose only delays are those of the tasks.
-NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
-INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported", "seceded")
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS, Runs
+from tests.runs.trace.samples import NO_DELAYS, damaged_traces, traces
 
 
 def seconds(trace: RunTrace) -> float:
@@ -37,7 +33,7 @@ def test_with_nothing_changed_every_instant_is_as_it_was(name: str) -> None:
     trace = SAMPLES[name]()
     again = replay(trace)
     before, after = in_order(trace.runs), in_order(again.runs)
-    for column in (*INSTANTS, "worker", "task", "outcome", "after", "cpu_ns", "spill_ns"):
+    for column in (*RUN_INSTANTS, "seceded", "worker", "task", "outcome", "after", "cpu_ns", "spill_ns"):
         np.testing.assert_array_equal(getattr(before, column), getattr(after, column), err_msg=column)
     assert again.name == f"{trace.name} (replayed)"
     assert "replay" in again.notes[-1]
@@ -45,14 +41,12 @@ def test_with_nothing_changed_every_instant_is_as_it_was(name: str) -> None:
 
 
 @given(traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_with_nothing_changed_any_run_takes_as_long_as_it_did(trace: RunTrace) -> None:
     before, after = critical_path(trace), critical_path(replay(trace))
     assert after.makespan_seconds == pytest.approx(before.makespan_seconds, rel=0.02)
 
 
 @given(damaged_traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_run_of_a_damaged_trace_is_replayed_once_and_in_order(trace: RunTrace) -> None:
     again = replayed(trace, speed_up=dict.fromkeys(trace.prefixes, 2.0), without=("transfer", "spill", "scheduler"))
     assert sorted(again.runs.run_id.tolist()) == sorted(trace.runs.run_id.tolist())
@@ -65,7 +59,6 @@ def test_every_run_of_a_damaged_trace_is_replayed_once_and_in_order(trace: RunTr
 
 
 @given(traces())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_slot_holds_two_runs_at_once_and_no_run_starts_before_its_inputs(trace: RunTrace) -> None:
     again = replayed(trace, speed_up=dict.fromkeys(trace.prefixes[:1], 3.0), repair=[trace.workers[0].name])
     runs = again.runs

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.report.sections.stragglers import document
@@ -47,7 +47,6 @@ def runs(draw: st.DrawFn) -> pd.DataFrame:
     return without(frame, draw(columns))
 
 
-@settings(max_examples=60, deadline=None)
 @given(run=runs(), history=st.lists(runs(), max_size=3), factor=st.sampled_from([0.1, 1.0]))
 def test_a_run_can_be_judged_whatever_is_known_of_it(run, history, factor):
     found = judge(run, history=history, factor=factor)

@@ -13,6 +13,9 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.files import check_positions
 from dask_efficiency.runs.trace.run_trace import POINTS_INTO
 
+#: A cluster whose only delays are those of the tasks.
+NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
+
 
 @st.composite
 def traces(draw: st.DrawFn) -> RunTrace:

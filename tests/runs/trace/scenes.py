@@ -7,6 +7,7 @@ from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode, encode
 from dask_efficiency.runs.trace.build import build
+from dask_efficiency.runs.trace.files import check_positions
 from dask_efficiency.runs.trace.recorder import TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.recording import Recording
 
@@ -104,7 +105,9 @@ class Scene:
         return frozen.pack()
 
     def trace(self, **options: Any) -> RunTrace:
-        return build(self.recording(), name="scene", **options)
+        trace = build(self.recording(), name="scene", **options)
+        check_positions(trace)
+        return trace
 
 
 def runs_of(trace: RunTrace, key: Any) -> list[dict[str, Any]]:

@@ -4,14 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.schema import SHUFFLED, RunOutcome, WorkerChange
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS, SHUFFLED, RunOutcome, WorkerChange
 from tests.runs.trace.scenes import EPOCH, Scene, needs_of, runs_of
-
-INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 
 
 def instants(run):
-    return [run[name] for name in INSTANTS]
+    return [run[name] for name in RUN_INSTANTS]
 
 
 def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker_of_which_the_later_counts():
@@ -24,7 +22,7 @@ def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker_of_which_the_later
     (run,) = runs_of(trace, "a")
     assert (run["worker"], run["slot"], run["thread"], run["cpu_ns"]) == (1, 3, 99, 7)
     assert instants(run) == sorted(instants(run))
-    assert len(set(instants(run))) == len(INSTANTS)
+    assert len(set(instants(run))) == len(RUN_INSTANTS)
     assert run["assigned"] > EPOCH
     assert trace.tasks.nbytes.tolist() == [28]
 
@@ -163,11 +161,9 @@ def test_a_lost_row_is_replaced_by_the_scheduler_s_message():
 @given(st.lists(st.integers(-5_000_000, 5_000_000), min_size=7, max_size=7))
 def test_an_effect_never_comes_before_its_cause(errors):
     scene = Scene()
-    stimulus = scene.submit({"a": ()})
-    run_id = scene.process("a", 0, stimulus)
-    names = INSTANTS[1:-1]
+    run_id = scene.process("a", 0, scene.submit({"a": ()}))
     scene.tick(8_000)
-    reported = {name: scene.now + error for name, error in zip(names, errors, strict=True)}
+    reported = {name: scene.now + error for name, error in zip(RUN_INSTANTS[1:-1], errors, strict=True)}
     scene.send(0, scene.on_worker(0, run_id, **reported))
     scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
     trace = scene.trace()

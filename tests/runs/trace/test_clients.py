@@ -7,7 +7,18 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING, Texts
 from dask_efficiency.runs.trace.clients import ClientLog, Nested, heard_by_clients
-from dask_efficiency.runs.trace.schema import PHASES, Graphs, Phases, RunOutcome, Runs, Stimuli, Tasks, Transitions
+from dask_efficiency.runs.trace.schema import (
+    PHASES,
+    RUN_INSTANTS,
+    Graphs,
+    Phases,
+    RunOutcome,
+    Runs,
+    Stimuli,
+    Tasks,
+    Transitions,
+)
+from tests.runs.trace.samples import NO_DELAYS
 
 OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))
 
@@ -87,16 +98,13 @@ def test_a_failure_that_was_the_last_of_its_task_was_waited_for() -> None:
     assert ClientLog(twice).back(0, 310, 0)[1] == MISSING
 
 
-NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
-
-
 def asking() -> RunTrace:
     """A task of 100 ms that secedes at 50 and asks at 60 for another one of 30 ms, which ends at 90."""
     graph = Graph(["asks", "asked"], [[], []], [100 * MS, 30 * MS], [1, 1], {0, 1})
     trace = simulate(graph, workers=1, nthreads=2, saturation=2.0, seceding=frozenset({0}), **NO_DELAYS)
     runs, start = trace.runs, int(trace.runs.start[0])
     columns = {name: column.copy() for name, column in runs.columns().items()}
-    for name in ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported"):
+    for name in RUN_INSTANTS:
         columns[name][1] += 60 * MS
     received = np.array([trace.graphs.received[0], start + 60 * MS])
     return replace(

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import RunTrace
@@ -13,7 +13,6 @@ from tests.runs.trace.samples import damaged_traces, traces
 
 
 @given(traces())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_run_comes_after_a_graph_or_after_a_run_that_was_reported_by_then(trace: RunTrace) -> None:
     causes = RunCauses(trace)
     assert ((causes.graph != MISSING) ^ (causes.run != MISSING)).all()
@@ -46,7 +45,6 @@ def test_runs_of_queued_tasks_are_marked_as_queued(name: str) -> None:
 
 
 @given(damaged_traces())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_causes_of_a_damaged_trace_are_runs_and_graphs_that_exist(trace: RunTrace) -> None:
     causes = RunCauses(trace)
     making, needing = causes.inputs(trace)
