@@ -134,7 +134,11 @@ def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int6
     caused = np.flatnonzero((causes.run != MISSING) & (causes.queued | (runs.reported[causes.run] > last_input)))
     last = last_input.copy()
     last[caused] = np.maximum(last[caused], runs.reported[causes.run[caused]])
-    holding, held = _slot_order(trace)
+    # One run after the other in each slot.
+    rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
+    rows = rows[np.lexsort((runs.executing[rows], runs.slot[rows], runs.worker[rows]))]
+    same = (np.diff(runs.worker[rows]) == 0) & (np.diff(runs.slot[rows]) == 0)
+    holding, held = rows[:-1][same], rows[1:][same]
     # A client that waited for one result before it asked for another.
     waited_for = values_at(client_waits(trace), causes.graph)
     asked = np.flatnonzero(waited_for != MISSING)
@@ -142,17 +146,7 @@ def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int6
     bound = runs.after[held] != MISSING
     freed = np.where(runs.seceded[holding] != MISSING, runs.seceded[holding], runs.ended[holding])
     gap = np.where(bound, 0, np.maximum(runs.executing[held] - freed, 0))
+    late = last[needing] - runs.reported[making] + waited[needing]
     sources = np.concatenate([making, causes.run[caused], holding, waiting])
     targets = np.concatenate([needing, caused, held, asked])
-    spare = np.concatenate(
-        [last[needing] - runs.reported[making] + waited[needing], waited[caused], gap, waited[asked]]
-    )
-    return sources, targets, np.maximum(spare, 0)
-
-
-def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
-    runs = trace.runs
-    rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
-    rows = rows[np.lexsort((runs.executing[rows], runs.slot[rows], runs.worker[rows]))]
-    same = (np.diff(runs.worker[rows]) == 0) & (np.diff(runs.slot[rows]) == 0)
-    return rows[:-1][same], rows[1:][same]
+    return sources, targets, np.maximum(np.concatenate([late, waited[caused], gap, waited[asked]]), 0)

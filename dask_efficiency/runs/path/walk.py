@@ -108,13 +108,13 @@ _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _RE
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
+#: By stage: the kind of the time since the one before, where nothing else can have happened.
+_BETWEEN = {_RECEIVED: Kind.SCHEDULER_TO_WORKER, _START: Kind.EXECUTOR_HANDOFF, _REPORTED: Kind.REPORT}
+
+
 def walk(trace: RunTrace, scope: Scope, causes: RunCauses) -> Segments:
     """Find the critical path of a scope, as segments that tile it exactly."""
     return _Walk(trace, scope, causes).segments()
-
-
-#: By stage: the kind of the time since the one before, where nothing else can have happened.
-_BETWEEN = {_RECEIVED: Kind.SCHEDULER_TO_WORKER, _START: Kind.EXECUTOR_HANDOFF, _REPORTED: Kind.REPORT}
 
 
 class _Walk:
@@ -162,7 +162,9 @@ class _Walk:
 
     def segments(self) -> Segments:
         """Walk to the start of the scope."""
-        following = self._end()
+        following: tuple[int, int] | None = (self._scope.run, _REPORTED) if self._scope.run != MISSING else None
+        if self._scope.gather != MISSING:
+            following = self._client(int(self._trace.phases.client[self._scope.gather]))
         while self.at > self._scope.start:
             if following is None:
                 following = self._without_cause()
@@ -190,12 +192,6 @@ class _Walk:
         self._rows.append((CODES[kind], since, self.at, task, run, worker, sender))
         self.at = since
 
-    def _end(self) -> tuple[int, int] | None:
-        scope = self._scope
-        if scope.gather != MISSING:
-            return self._client(int(self._trace.phases.client[scope.gather]))
-        return (scope.run, _REPORTED) if scope.run != MISSING else None
-
     def _without_cause(self) -> tuple[int, int] | None:
         """Go on with the last run that was reported before and was not visited, as no cause is known."""
         while self._reports:
@@ -219,15 +215,13 @@ class _Walk:
             before = stage - 1
             while before > _ASSIGNED and row[before] == MISSING:
                 before -= 1
-            if before < stage - 1 or row[before] == MISSING:
+            if row[before] == MISSING:
+                return None
+            if before < stage - 1:
                 # An instant was not recorded, so nobody knows what the time between its neighbours was spent on.
-                if row[before] == MISSING:
-                    return None
                 self._to(row[before], Kind.UNATTRIBUTED, run)
-            else:
-                holder = self._step(run, stage, row)
-                if holder is not None:
-                    return holder
+            elif (holder := self._step(run, stage, row)) is not None:
+                return holder
             stage = before
         return self._cause(run)
 

@@ -59,13 +59,15 @@ class TaskReader:
         if not all(found):
             return None
         span_ids = [*map(_SPAN, found)]
-        known = [*map(self._span_names.get, span_ids)]
-        spans = cast("list[str]", known) if None not in known else [*map(self._name_of_span, span_ids)]
+        names = [*map(self._span_names.get, span_ids)]
+        spans = cast("list[str]", names) if None not in names else [*map(self._name_of_span, span_ids)]
         priorities = [*map(_PRIORITY, found)]
         # The second part is a float for tasks that a task submits.
         usual = {*map(type, priorities)} == {tuple} and {*map(len, priorities)} == {3}
         if not usual or {*map(type, chain.from_iterable(priorities))} != {int}:
-            priorities = [*map(_priority, priorities)]
+            # Zeros for scattered data, or where upstream changed them.
+            known = [given if given is not None and len(given) == 3 else (0, 0, 0) for given in priorities]
+            priorities = [tuple(map(int, parts)) for parts in known]
         needs = [*map(_DEPENDENCIES, found)]
         dependencies = [[*map(_KEY, needed or ())] for needed in needs] if any(needs) else ()
         constraints = {}
@@ -80,14 +82,6 @@ class TaskReader:
                 self._span_names.clear()
             self._span_names[span_id] = "/".join(span.name) if span is not None else ""
         return self._span_names[span_id]
-
-
-def _priority(priority: Any) -> tuple[int, int, int]:
-    """Three parts of a priority; zeros for scattered data, or where upstream changed them."""
-    if priority is None or len(priority) != 3:
-        return 0, 0, 0
-    user, graph, order = map(int, priority)
-    return user, graph, order
 
 
 def _constraints(ts: Any) -> dict[str, Any]:
@@ -225,7 +219,7 @@ class ClusterRecorder:
         return transition
 
     def _note_recomputed(self, ts: TaskState) -> None:
-        """Note that the run that was just sent to a worker computes a lost result again, if it does."""
+        """Note if the run that was just sent to a worker computes a lost result again."""
         if ts.annotations and RECOMPUTED in ts.annotations:
             self._recorder.recomputed(ts.run_id or 0)
 
@@ -297,9 +291,8 @@ class ClusterRecorder:
 
     def status_changed(self, worker: str, status: object) -> None:
         """Note a worker that pauses, resumes or retires."""
-        change, number = _CHANGES.get(str(status)), self._numbers.get(worker)
-        if change is not None and number is not None:
-            self._recorder.worker_changed(monotonic_ns(), number, change)
+        if str(status) in _CHANGES and worker in self._numbers:
+            self._recorder.worker_changed(monotonic_ns(), self._numbers[worker], _CHANGES[str(status)])
 
     @_guarded
     def take_batch(self, message: Any) -> None:
