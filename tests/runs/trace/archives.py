@@ -19,8 +19,8 @@ def archive(**members: str) -> bytes:
     return buffer.getvalue()
 
 
-def forged(content: bytes, description: str, change: Change) -> bytes:
-    """Change the description or columns of a file, with right checksums."""
+def forged(content: bytes, description: str, change: Change, **sizes: int) -> bytes:
+    """Change the description or columns of a file, with right checksums; and the sizes that its directory claims."""
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         members = {name: file.read(name) for name in file.namelist()}
     described = json.loads(members[description])
@@ -30,6 +30,8 @@ def forged(content: bytes, description: str, change: Change) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         for name, member in members.items():
             file.writestr(name, member)
+        for name, size in sizes.items():
+            file.getinfo(name).file_size = size
     return buffer.getvalue()
 
 

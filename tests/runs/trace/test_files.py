@@ -1,9 +1,6 @@
-import io
-import json
 import math
 import os
 import pickle
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -226,18 +223,10 @@ def test_a_forged_file_is_refused_by_name_and_fault(tmp_path: Path, content: byt
 
 
 def test_a_file_that_claims_more_than_it_can_hold_takes_no_memory(tmp_path: Path, content: bytes) -> None:
-    rows = 1 << 40
-    path = tmp_path / "run.trace"
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        members = {name: file.read(name) for name in file.namelist()}
-    described = json.loads(members["trace.json"])
-    described["columns"]["runs"]["rows"] = rows
-    described["columns"]["runs"]["columns"]["task"] = ["", False, 0, 0, 1]
-    members["trace.json"] = json.dumps(described).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, member in members.items():
-            file.writestr(name, member)
-        file.getinfo("runs/task").file_size = rows
+    rows, path = 1 << 40, tmp_path / "run.trace"
+    change = set_to(*RUNS, "rows", to=rows)
+    claimed = forged(content, "trace.json", set_to(*RUNS, "columns", "task", to=["", False, 0, 0, 1]))
+    path.write_bytes(forged(claimed, "trace.json", change, **{"runs/task": rows}))
     with pytest.raises(TraceFileError, match=f"'runs/task' has {rows} bytes in"):
         load_trace(path)
 

@@ -110,8 +110,7 @@ class Reference:
             return task
         span = self.scheduler.extensions["spans"].spans.get(ts.group.span_id)
         row = [self.named("prefixes", ts.prefix.name), self.named("spans", "/".join(span.name) if span else ""), graph]
-        priority = (0, 0, 0) if ts.priority is None else tuple(map(int, ts.priority))
-        self.tasks[task] = [*row, priority]
+        self.tasks[task] = [*row, tuple(map(int, ts.priority or (0, 0, 0)))]
         if ts.retries:
             self.constraints[str(task)] = {"retries": ts.retries}
         for dependency in ts.dependencies:
@@ -155,11 +154,14 @@ class Reference:
         self.rows["releases"] += [(at, number, self.numbers[key]) for key in keys if key in self.numbers]
 
 
+CLOCK = SimpleNamespace(now=1_000)
+
+
 class Cluster:
     """A scheduler that is recorded, and the reference that hears the same."""
 
     def __init__(self, max_tasks: int) -> None:
-        self.now = 1_000
+        CLOCK.now = 1_000
         self.scheduler = FakeScheduler()
         for key in ("old-0", "old-1", "old-2"):
             self.scheduler.add(key, ("old-0",))
@@ -176,8 +178,9 @@ class Cluster:
         self.runs = itertools.count(1)
         self.stimulus = self.cause("begin")
 
-    def clock(self) -> int:
-        return self.now
+    def tick(self) -> int:
+        CLOCK.now += 1
+        return CLOCK.now
 
     def cause(self, kind: str) -> str:
         # Some say when they were made.
@@ -188,17 +191,15 @@ class Cluster:
         for key in sorted(keys):
             if key not in self.scheduler.tasks:
                 self.scheduler.add(key, needs.get(key, ()))
-        self.now += 1
-        self.stimulus = self.cause("graph")
+        at, self.stimulus = self.tick(), self.cause("graph")
         self.recorder.graph_taken_in("client", keys, wanted, self.stimulus)
-        self.reference.graph(keys, wanted, "client", self.stimulus, self.now, self.now)
+        self.reference.graph(keys, wanted, "client", self.stimulus, at, at)
 
     def move(self, key: str, which: int, same_stimulus: bool, variant: int) -> None:
         ts = self.scheduler.tasks.get(key)
         if ts is None:
             return
-        self.now += 1
-        start = ts.state
+        at, start = self.tick(), ts.state
         finish = ts.state = MOVES[start][which % len(MOVES[start])]
         reported: dict[str, Any] = {}
         worker = extra = MISSING
@@ -213,15 +214,10 @@ class Cluster:
         elif finish == "memory":
             ts.nbytes = extra = 28 + variant
         if start == "processing":
-            transfer, compute = (
-                {"action": name, "start": i, "stop": i + 0.5} for i, name in enumerate(("get", "compute"))
-            )
+            get, compute = ({"action": name, "start": i, "stop": i + 0.5} for i, name in enumerate(("get", "compute")))
             worker = variant % len(WORKERS)
-            reported = {
-                "worker": WORKERS[worker],
-                "thread": 1,
-                "startstops": ((compute,), (), (transfer, compute), (compute, transfer), (transfer,))[variant % 5],
-            }
+            measured = ((compute,), (), (get, compute), (compute, get), (get,))[variant % 5]
+            reported = {"worker": WORKERS[worker], "thread": 1, "startstops": measured}
             if finish == "memory":
                 startstops = reported["startstops"]
                 reported |= {"nbytes": extra, "type": b""}
@@ -231,7 +227,7 @@ class Cluster:
                 worker, reported = MISSING, {}
         if not same_stimulus:
             self.stimulus = self.cause("task-finished" if reported else "cleanup")
-        self.reference.transition(self.now, key, start, finish, self.stimulus, worker, extra, startstops)
+        self.reference.transition(at, key, start, finish, self.stimulus, worker, extra, startstops)
         self.hook(key, start, finish, stimulus_id=self.stimulus, **reported)
         self.moved.append((key, start, finish, self.stimulus, reported.get("worker", "")))
         if finish == "forgotten":
@@ -244,27 +240,26 @@ class Cluster:
                 self.move(key, which, same_stimulus, variant)
 
     def release(self, keys: list[str]) -> None:
-        self.now += 1
+        at = self.tick()
         self.scheduler.stream_handlers["client-releases-keys"](client="client", keys=keys)
-        self.reference.released(self.now, "client", keys)
+        self.reference.released(at, "client", keys)
 
     def steal(self, key: str) -> None:
         ts = self.scheduler.tasks.get(key)
         if ts is not None and ts.state == "processing":
-            self.now += 1
-            ts.run_id = next(self.runs)
-            self.stimulus = self.cause("steal")
-            self.recorder._sent(ts, self.now, self.stimulus)
+            at, ts.run_id, self.stimulus = self.tick(), next(self.runs), self.cause("steal")
+            self.recorder._sent(ts, at, self.stimulus)
             if RECOMPUTED in (ts.annotations or ()):
                 self.reference.rows["recomputed"].append((ts.run_id,))
             thief = WORKERS.index(ts.processing_on.address)
-            self.reference.transition(self.now, key, "processing", "processing", self.stimulus, thief, ts.run_id)
+            self.reference.transition(at, key, "processing", "processing", self.stimulus, thief, ts.run_id)
 
     def columns(self) -> tuple[dict[str, list[Any]], Any]:
         packed = self.recorder._recorder.freeze().pack()
         return {name: column.tolist() for name, column in packed.columns.items()}, packed
 
 
+LOG = ("at", "task", "worker", "code", "extra", "stimulus")
 KEYS = [f"{name}-{i}" for name in ("inc", "sum") for i in range(5)] + ["old-0", "old-1", "old-2"]
 keys = st.sampled_from(KEYS)
 variants = st.integers(0, 59)
@@ -285,7 +280,8 @@ steps = st.one_of(
 )
 
 
-def play(cluster: Cluster, program: list[tuple[Any, ...]]) -> None:
+def play(program: list[tuple[Any, ...]], max_tasks: int) -> Cluster:
+    cluster = Cluster(max_tasks)
     for action, *args in program:
         if action == "freeze":
             cluster.recorder.freeze()
@@ -295,30 +291,22 @@ def play(cluster: Cluster, program: list[tuple[Any, ...]]) -> None:
             getattr(cluster, action)(*args)
         assert cluster.recorder.off is None
         assert len(cluster.recorder._recorder.kept) <= trace_recorder.VALUES_KEPT * (module.MAX_KEPT + 2 * len(KEYS))
+    return cluster
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "monotonic_ns", lambda: CLOCK.now)
     monkeypatch.setattr(module, "MAX_KEPT", 20)
     monkeypatch.setattr(trace_recorder, "MAX_KEPT", 20)
     monkeypatch.setattr(trace_recorder, "_PIECE", 5)
-
-
-def recorded(monkeypatch: pytest.MonkeyPatch, program: list[tuple[Any, ...]], max_tasks: int) -> Cluster:
-    now = [lambda: 1_000]
-    monkeypatch.setattr(module, "monotonic_ns", lambda: now[0]())
-    cluster = Cluster(max_tasks)
-    now[0] = cluster.clock
-    play(cluster, program)
-    return cluster
 
 
 @pytest.mark.usefixtures("small")
 @given(program=st.lists(steps, max_size=60))
 @settings(max_examples=150)
 def test_rows_are_those_of_a_reference_that_writes_each_at_once(program: list[tuple[Any, ...]]) -> None:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        cluster = recorded(monkeypatch, program, 10_000)
+    cluster = play(program, 10_000)
     columns, packed = cluster.columns()
     reference = cluster.reference
     assert list(packed.keys) == list(reference.numbers)
@@ -332,7 +320,7 @@ def test_rows_are_those_of_a_reference_that_writes_each_at_once(program: list[tu
         assert packed.facts[name] == list(numbers)
     for table, names in (
         ("edges", ("task", "dependency")),
-        ("log", ("at", "task", "worker", "code", "extra", "stimulus")),
+        ("log", LOG),
         ("stimuli", ("kind", "at", "graph", "worker")),
         ("computed", ("row", "start", "stop")),
         ("recomputed", ("run_id",)),
@@ -348,8 +336,7 @@ def test_rows_are_those_of_a_reference_that_writes_each_at_once(program: list[tu
 @given(program=st.lists(steps, max_size=60), max_tasks=st.integers(2, 20))
 @settings(max_examples=150)
 def test_a_recording_in_little_memory_is_the_end_of_it(program: list[tuple[Any, ...]], max_tasks: int) -> None:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        cluster = recorded(monkeypatch, program, max_tasks)
+    cluster = play(program, max_tasks)
     columns, packed = cluster.columns()
     reference = cluster.reference
     names = list(reference.numbers)
@@ -359,14 +346,13 @@ def test_a_recording_in_little_memory_is_the_end_of_it(program: list[tuple[Any, 
         (at, names[task], worker, code, extra, kinds[reference.rows["stimuli"][stimulus][0]])
         for at, task, worker, code, extra, stimulus in reference.rows["log"]
     ]
+    rows = zip(*(columns[f"log.{name}"] for name in LOG), strict=True)
     kept = [
         (at, packed.keys[task], worker, code, extra, packed.facts["kinds"][columns["stimuli.kind"][stimulus]])
-        for at, task, worker, code, extra, stimulus in zip(
-            *(columns[f"log.{name}"] for name in ("at", "task", "worker", "code", "extra", "stimulus")), strict=True
-        )
+        for at, task, worker, code, extra, stimulus in rows
     ]
     forgotten = {i * len(STATES) + STATES.index("forgotten") for i in range(len(STATES))}
-    least = kept[0][0] if kept else cluster.now + 1
+    least = kept[0][0] if kept else CLOCK.now + 1
     assert [row for row in written if row[0] >= least and row[3] not in forgotten] == [
         row for row in kept if row[3] not in forgotten
     ]
@@ -381,9 +367,8 @@ def test_transitions_that_the_meter_misses_while_recording_mean_nothing_to_it(mo
     cluster = Cluster(100)
     ts = cluster.scheduler.tasks["old-0"]
     ts.processing_on, ts.run_id, ts.nbytes = cluster.scheduler.workers[WORKERS[0]], 1, 28
-    scheduler: Any = Fake(
-        tasks={}, workers={}, task_prefixes={}, stream_handlers={}, _task_prefix_count_global={"inc": 1}
-    )
+    nothing: Any = {key: {} for key in ("tasks", "workers", "task_prefixes", "stream_handlers")}
+    scheduler: Any = Fake(**nothing, _task_prefix_count_global={"inc": 1})
     work = WorkTracker(scheduler, ClusterLedger(at=0), {})
     assert (work.steady, work.watched) == (True, set())
     called: set[tuple[str, str]] = set()
