@@ -39,9 +39,7 @@ class PathChange:
     @property
     def moved(self) -> str:
         """``onto`` if it is new on the path, ``off`` if it is gone from it, else an empty string."""
-        if not self.before:
-            return "onto"
-        return "" if self.after else "off"
+        return "onto" if not self.before else "" if self.after else "off"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

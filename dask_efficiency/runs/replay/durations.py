@@ -54,10 +54,16 @@ def durations(trace: RunTrace, causes: RunCauses, moved: RunTransfers, changes: 
     in_order = np.maximum.accumulate(np.maximum(known, 0), axis=0)
     assigned, received, ready, executing, submitted, start, stop, ended, reported = in_order
     scheduler, disk = changes.part("scheduler"), changes.part("spill")
-    bound, freed = _slot_waits(trace, causes, ready, executing)
+    # The run that held the slot before, and when that was free.
+    left = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
+    holder = causes.by_task.latest(runs.after, left, executing)
+    freed = np.where((holder != MISSING) & (runs.worker[holder] == runs.worker), left[holder], MISSING)
+    bound = (freed > ready) & (freed <= executing)
     unspill = np.clip(runs.unspill_ns, 0, submitted - executing)
     spill = np.clip(runs.spill_ns, 0, ended - stop)
-    faster = _by_prefix(trace, changes)
+    faster = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])[prefix_of_runs(trace)]
+    if changes.seed is not None:
+        faster *= np.exp(np.random.default_rng(changes.seed).normal(0.0, NOISE, len(faster)))
     moving = moved.last_stop - np.maximum(moved.first_start, received)
     moving = np.where(moved.any, np.clip(moving, 0, ready - received), 0)
     return Durations(
@@ -115,26 +121,6 @@ def run_transfers(trace: RunTrace, inputs: tuple[Int64, Int64]) -> RunTransfers:
     np.minimum.at(first_start, needing, began)
     np.maximum.at(last_stop, needing, transfers.stop[row])
     return RunTransfers(last_stop != MISSING, first_start, last_stop, run)
-
-
-def _slot_waits(trace: RunTrace, causes: RunCauses, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
-    """Mark the runs that waited for a slot, and find when the slot that they got was free."""
-    runs = trace.runs
-    freed = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
-    holder = causes.by_task.latest(runs.after, freed, executing)
-    known = holder != MISSING
-    known[known] = runs.worker[holder[known]] == runs.worker[known]
-    free = np.where(known, freed[holder], MISSING)
-    bound = known & (free > ready) & (free <= executing)
-    return bound, free
-
-
-def _by_prefix(trace: RunTrace, changes: Changes) -> Float64:
-    """By run: factor of its computing time."""
-    factors = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])[prefix_of_runs(trace)]
-    if changes.seed is None:
-        return factors
-    return factors * np.exp(np.random.default_rng(changes.seed).normal(0.0, NOISE, len(factors)))
 
 
 def prefix_of_runs(trace: RunTrace) -> Int32:

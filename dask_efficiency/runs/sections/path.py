@@ -47,9 +47,8 @@ def page(path: CriticalPath) -> Document:
         stats.append((f"at least, on {round(path.slots)} slots", format_seconds(path.slot_bound_seconds)))
     if path.floor_seconds:
         stats.append(("at least, on any cluster", format_seconds(path.floor_seconds)))
-    shown = document(path)
-    shown_sections = with_content(*shown.sections, quick_improvements(path))
-    return replace(shown, sections=shown_sections, stats=tuple(stats), data=to_dict(path))
+    shown = with_content(*sections(path), quick_improvements(path))
+    return replace(document(path), sections=shown, stats=tuple(stats), data=to_dict(path))
 
 
 def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) -> Document:

@@ -103,15 +103,15 @@ def _positions(values: Any) -> tuple[list[str], Int64]:
 
 def _within_hosts(found: Sequence[Observations], hosts: Sequence[str]) -> tuple[Observations, ...]:
     """Compare the disk within hosts of several workers, which share it."""
-    counts = Counter(hosts)
+    counts, compared = Counter(hosts), []
     of_worker = [host if host and counts[host] >= MIN_WORKERS_OF_HOST else "" for host in hosts]
-    return tuple(_by_host(one, of_worker) if one.signal == "disk" and any(of_worker) else one for one in found)
-
-
-def _by_host(observations: Observations, hosts: Sequence[str]) -> Observations:
-    rows = zip(observations.work.tolist(), observations.worker.tolist(), strict=True)
-    kinds, work = _positions([f"{observations.kinds[kind]} {hosts[worker]}".rstrip() for kind, worker in rows])
-    return replace(observations, work=work, kinds=tuple(kinds))
+    for one in found:
+        if one.signal == "disk" and any(of_worker):
+            rows = zip(one.work.tolist(), one.worker.tolist(), strict=True)
+            kinds, work = _positions([f"{one.kinds[kind]} {of_worker[worker]}".rstrip() for kind, worker in rows])
+            one = replace(one, work=work, kinds=tuple(kinds))
+        compared.append(one)
+    return tuple(compared)
 
 
 def run_of_trace(trace: RunTrace) -> ObservedRun:

@@ -115,14 +115,12 @@ class TraceRecorder:
 
     def _meet(self, key: Any, graph: int = MISSING) -> int:
         """Number a task that is new in this chapter, and read its facts; also of one known only as a dependency."""
-        facts = self._read((key,))
-        task = self._unread.get(key)
-        if facts is None:
-            return self._number(key, self.ids) if task is None else task
+        facts, task = self._read((key,)), self._unread.get(key)
         if task is None:
-            self._add([key], facts, graph)
-            return self.ids[key]
-        del self._unread[key]
+            task = self._number(key, self.ids)
+        if facts is None:
+            return task
+        self._unread.pop(key, None)
         self.ids[key] = task
         prefixes, spans, graphs = self._newer.tasks.columns.values()
         (prefixes[task],) = self.prefixes.numbers(facts.prefixes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dask_efficiency.accounts.tables import ColumnTable, Int32, Int64, Texts
@@ -72,8 +73,8 @@ class WorkerSpec:
 class RunTrace:
     """A recorded run: every task, transition and transfer, from which its time can be explained.
 
-    Instants are integer nanoseconds since the epoch on the scheduler's clock; durations are integer
-    nanoseconds and end in ``_ns``; sizes are bytes.
+    Instants are integer nanoseconds since the epoch on the scheduler's clock; durations are integer nanoseconds and end
+    in ``_ns``; sizes are bytes. Positions are in range or ``MISSING``: that is checked where a file is read or written.
 
     Parameters
     ----------
@@ -164,13 +165,12 @@ class RunTrace:
         """
         written: Written
         try:
-            found = late("dask_efficiency.runs.path.path:critical_path")(self)
+            write = late("dask_efficiency.runs.path.path:critical_path")(self).to_chrome
         except EmptyTraceError:
             if only_critical:
                 raise
-            written = late("dask_efficiency.runs.trace.chrome:save_chrome")(self, path, **storage_options)
-        else:
-            written = found.to_chrome(path, only_critical=only_critical, **storage_options)
+            write = partial(late("dask_efficiency.runs.trace.chrome:save_chrome"), self)
+        written = write(path, only_critical=only_critical, **storage_options)
         return written
 
 
