@@ -136,7 +136,6 @@ def _tasks(path: CriticalPath, running: float, waiting: float) -> PathPart:
 
 
 def _limit(path: CriticalPath) -> str:
-    """Find the limit of a run of tasks that compute, as a kind of finding."""
     longest, there = path.longest_task_seconds, path.makespan_seconds - path.seconds("kind").get(Kind.NO_WORKERS, 0.0)
     if longest >= ONE_TASK * there:  # one task that is most of a chain is no chain
         return "path/task-per-worker" if path.is_one_a_worker else "path/long-task"

@@ -161,7 +161,6 @@ class _Walk:
         return order, place[order]
 
     def segments(self) -> Segments:
-        """Walk to the start of the scope."""
         following: tuple[int, int] | None = (self._scope.run, _REPORTED) if self._scope.run != MISSING else None
         if self._scope.gather != MISSING:
             following = self._client(int(self._trace.phases.client[self._scope.gather]))

@@ -220,7 +220,6 @@ def _timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _count(took: int) -> None:
-    """Count a call on this thread, which has returned."""
     loop = _loops.get(get_ident())
     if loop is None:
         return

@@ -33,7 +33,6 @@ _MEMORY, _RELEASED = map(STATES.index, ("memory", "released"))
 def _rebuild(
     trace: RunTrace, times: Durations, limits: Constraints, moved: RunTransfers, schedule: Schedule, changed: Changes
 ) -> RunTrace:
-    """Make every table with its new times, sorted again."""
     runs, new = trace.runs, _instants(trace, times, schedule)
     order = np.lexsort((np.arange(len(runs)), new["assigned"]))
     share = schedule.compute / np.maximum(runs.stop - runs.start, 1)
@@ -186,7 +185,6 @@ def _client_anchors(trace: RunTrace, schedule: Schedule) -> dict[int, tuple[Int6
 
 
 def _moved(anchors: Mapping[int, tuple[Int64, Int64]], client: Int32, at: Int64) -> Int64:
-    """Shift instants of clients along with their graphs and results."""
     found = at.copy()
     for name, (before, after) in anchors.items():
         mine = np.flatnonzero((client == name) & (at != MISSING))

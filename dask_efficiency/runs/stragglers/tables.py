@@ -76,7 +76,6 @@ def _refuse(wrong: Bool, message: Callable[[int], str]) -> None:
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
-    """Read a column of numbers; NaN in every row if the table lacks it."""
     import pandas as pd
 
     if name not in frame.columns:

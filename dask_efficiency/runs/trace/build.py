@@ -190,7 +190,6 @@ def _phases(
 
 
 def _profiles(recorded: _Recorded, runs: Runs) -> tuple[TaskProfile, ...]:
-    """Keep the profiles whose run is in the trace."""
     columns = {name: recorded.columns[f"profiles.{name}"] for name in ("run", "worker", "thread", "started")}
     for name in ("start", "stop"):
         columns[name] = recorded.put(recorded.columns[f"profiles.{name}"], Clock.WORKER, columns["worker"])

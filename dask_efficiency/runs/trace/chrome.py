@@ -145,7 +145,6 @@ class _Export:
                 self._slices(self.events.process(f"client {name}"), "phases", own.start, own.stop, names, "client")
 
     def scheduler(self) -> None:
-        """Write the graphs taken in, and the times in which the event loop was blocked."""
         graphs = self.trace.graphs
         taken = graphs.take((graphs.received != MISSING) & (graphs.taken_in >= graphs.received))
         process = self.events.process("scheduler")
@@ -154,7 +153,6 @@ class _Export:
         self._blocked(process, MISSING)
 
     def worker(self, worker: int) -> None:
-        """Write a worker's slots, transfers, messages of shuffles, event loop, changes of state and counters."""
         spec = self.trace.workers[worker]
         process = self.events.process(f"worker {spec.name} {spec.address}")
         self._slots(process, np.flatnonzero(self.runs & (self.trace.runs.worker == worker)))
@@ -324,7 +322,6 @@ def _origin(trace: RunTrace) -> int:
 
 
 def _bucket(runs: Runs, row: int) -> Bucket:
-    """Bucket of most of a run's time in its thread."""
     outcome = int(runs.outcome[row])
     if outcome in _LOST:
         return _LOST[outcome]

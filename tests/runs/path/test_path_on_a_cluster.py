@@ -1,6 +1,7 @@
 """The path goes through what happened on real clusters, and injected delays land on the kind that they are of."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def chain(length: int, function: Callable[..., Any] = nap) -> Delayed:
     "graph",
     [
         pytest.param(lambda: tree(16, nap), id="tree"),
-        pytest.param(lambda: tree(8, workloads.eight_megabytes), id="transfer-bound"),
+        pytest.param(lambda: tree(8, workloads.large, nbytes=8_000_000), id="transfer-bound"),
         pytest.param(lambda: wide(500, instant), id="tiny"),
     ],
 )
@@ -117,7 +118,7 @@ def test_a_task_that_waits_for_tasks_of_its_own_is_explained_by_them(client: Cli
 
 def test_a_loop_that_is_busy_with_large_results_is_transfer(client: Client) -> None:
     first, second = addresses(client)
-    large = client.map(workloads.thirty_two_megabytes, range(9), workers=[first], pure=False)
+    large = client.map(workloads.large, range(9), nbytes=32_000_000, workers=[first], pure=False)
     wait(large)
     path = path_of(client, lambda: client.gather(client.map(instant, large, workers=[second], pure=False)))
     found = path.seconds("kind")
@@ -175,6 +176,6 @@ def test_a_slow_link_is_transfer(delayed_client: Client) -> None:
 
 def test_a_slow_disk_is_spill(delayed_client: Client) -> None:
     delayed_client.run(workloads.slow_disk, seconds=0.2)
-    path = path_of(delayed_client, computed(delayed_client, chain(6, workloads.four_megabytes)))
+    path = path_of(delayed_client, computed(delayed_client, chain(6, partial(workloads.large, nbytes=4_000_000))))
     # All but the last result are written while the chain waits for it.
     assert path.seconds("kind")["spill"] >= FOUND * 5 * 0.2

@@ -23,14 +23,9 @@ def instant(*inputs: Any) -> int:
     return len(inputs)
 
 
-def eight_megabytes(*inputs: Any) -> bytes:
+def large(*inputs: Any, nbytes: int) -> Any:
     """A task with a large result."""
-    return os.urandom(8_000_000)
-
-
-def thirty_two_megabytes(*inputs: Any) -> Any:
-    """A task with a large result."""
-    return np.ones(32_000_000, "u1")
+    return np.ones(nbytes, "u1")
 
 
 def dies_at_first(path: str) -> int:
@@ -124,8 +119,3 @@ def slow_disk(dask_worker: Any, seconds: float) -> None:
             super().__setitem__(key, value)
 
     files.__class__ = SlowFile
-
-
-def four_megabytes(*inputs: Any) -> bytes:
-    """A task with a result that is written to disk."""
-    return b"x" * 4_000_000

@@ -84,7 +84,6 @@ class RecordingPart(SchedulerPart):
                 reply["trace"] = {**await self._collect(), "start": opened}
 
     async def _profile_more(self, window: str, prefixes: Mapping[str, int]) -> None:
-        """Profile more tasks of each prefix on each worker, while a window is open that wants a trace."""
         if window not in self._windows:
             raise RuntimeError("there is nothing to keep profiles with: use efficiency_report(trace=True)")
         asked = self._profile.get(window, {})
