@@ -9,7 +9,7 @@ from functools import wraps
 from itertools import chain
 from operator import attrgetter
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import dask
 import distributed
@@ -108,17 +108,15 @@ assert SERIES[-len(SENSORS) :] == SENSORS
 
 #: Values of sensors, by GPU and name.
 Readings = Mapping[str, Mapping[str, float]]
-P = ParamSpec("P")
+MethodT = TypeVar("MethodT", bound=Callable[..., None])
 
 
-def _guarded(
-    method: Callable[Concatenate[ClusterRecorder, P], object],
-) -> Callable[Concatenate[ClusterRecorder, P], None]:
+def _guarded(method: MethodT) -> MethodT:
     @wraps(method)
-    def called(recorder: ClusterRecorder, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def called(recorder: ClusterRecorder, /, *args: Any, **kwargs: Any) -> None:
         recorder._guard(method, recorder, *args, **kwargs)
 
-    return called
+    return cast(MethodT, called)
 
 
 class ClusterRecorder:

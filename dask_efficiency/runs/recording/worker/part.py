@@ -94,6 +94,5 @@ class RecorderPart(WorkerPart):
         seq = self._flush(running=True)
         if seq is None:
             return {"recorder_off": self._guard.off or "it does not record"}
-        if profiles is not None and profiles.unwritten:
-            return {"seq": seq, "unwritten": profiles.unwritten}
-        return {"seq": seq}
+        unwritten = 0 if profiles is None else profiles.unwritten
+        return {"seq": seq, "unwritten": unwritten} if unwritten else {"seq": seq}
