@@ -191,6 +191,55 @@ def groups(client: Client) -> None:
     ).compute()
 
 
+def product(client: Client) -> None:
+    """The largest of each row of a product of two matrices of 72 MB, in 16 chunks each."""
+    import dask.array as da
+
+    left, right = (da.random.default_rng(seed).random((3_000, 3_000), chunks=(750, 750)) for seed in (6, 7))
+    (left @ right).max(axis=1).compute()
+
+
+def records(client: Client) -> None:
+    """Means by city of 200,000 records, which are written and read as JSON; pure Python."""
+    import json
+
+    import dask.bag as db
+
+    def write(part: int) -> list[str]:
+        rng = np.random.default_rng(part)
+        rows = zip(rng.integers(0, 100, 5_000).tolist(), rng.random(5_000).tolist(), strict=True)
+        return [json.dumps({"city": f"city-{city}", "value": value}) for city, value in rows]
+
+    lines = db.from_sequence(range(40), npartitions=40).map(write).flatten()
+    found = lines.map(json.loads).foldby(
+        "city", lambda row, one: (row[0] + one["value"], row[1] + 1), (0.0, 0), lambda a, b: (a[0] + b[0], a[1] + b[1])
+    )
+    dict(found.compute())
+
+
+def join(client: Client) -> None:
+    """Two tables of 432,000 rows, joined on a column of which neither is sorted, and counted by name."""
+    import dask.datasets
+
+    left, right = (dask.datasets.timeseries(end="2000-01-11", freq="2s", seed=seed) for seed in (8, 9))
+    right = right.drop_duplicates(subset="id", split_out=4)[["id", "x"]]
+    with dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        left.merge(right, on="id", suffixes=("", "_right")).groupby("name").x_right.agg(["mean", "count"]).compute()
+
+
+def search(client: Client) -> None:
+    """Three rounds in which each of the best candidates brings forth others, as futures."""
+
+    def score(seed: int) -> tuple[float, int]:
+        rng = np.random.default_rng(seed)
+        return float(np.linalg.norm(rng.random((300, 300)) @ rng.random((300, 300)))), seed
+
+    seeds = list(range(60))
+    for _ in range(3):
+        found = client.gather(client.map(score, seeds, pure=False))
+        seeds = [seed * 7 + i for _, seed in sorted(found)[:15] for i in range(4)]
+
+
 def torch(client: Client) -> None:
     """The demo's batches through a neural network."""
     demo.infer(client, 2.0)
@@ -211,11 +260,16 @@ PROGRAMS: dict[str, Callable[[Client], None]] = {
     "array": array,
     "torch": torch,
     "demo": demo_parts,
-    # Chosen after the model.
+    # By these four the computing of event loops was found to be too much.
     "svd": svd,
     "overlap": overlap,
     "words": words,
     "groups": groups,
+    # Chosen after the model.
+    "product": product,
+    "records": records,
+    "join": join,
+    "search": search,
 }
 
 

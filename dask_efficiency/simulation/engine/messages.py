@@ -9,9 +9,9 @@ from typing import Any
 from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 
-#: Most nanoseconds of a core that a batch of messages needs, on both sides together: the median between two processes
-#: that did nothing else. Time beyond that is waiting.
-ON_CORE = 1_200_000
+#: Most nanoseconds of a core that a batch of messages needs, on both sides together: their CPU, measured between two
+#: processes that sent 100 to 1,000 a second. Time beyond that is waiting.
+ON_CORE = 400_000
 
 
 class Loop:
