@@ -74,7 +74,7 @@ async def _look(dask_scheduler: Any) -> dict[str, Any]:
         "off": {
             "the lives of all workers": total - lives,
             "all workers' buckets": total - sum(row.total_ns for row in names.values()),
-            "activities": total - sum(cluster.activity().values()),
+            "activities": total - sum(cluster.part("activity").values()),
         },
         "behind": behind,
         # What a worker did from its last snapshot to its removal is recorded when its accounts are closed.

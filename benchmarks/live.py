@@ -101,7 +101,7 @@ class FakeMeter:
                 phase = interval * i // len(self._workers)
                 if (self.at - phase) // interval > (before - phase) // interval:
                     self.cluster.receive(worker.address, worker.heartbeat(at=self.at), at=self.at)
-            activity, causes = self.cluster.activity(), self.cluster.cause_activity()
+            activity, causes = self.cluster.part("activity"), self.cluster.part("cause_activity")
             prefixes = self.cluster.finalized_by_prefix() if poll % 120 == 0 else None
             self.recent.append(Moment(self.at, activity, self.cluster.nthreads, causes, prefixes))
             if poll % (1000 // POLL_MS) == 0:

@@ -434,7 +434,7 @@ def _after(plugin: Any) -> dict[str, Any]:
         "missed": accounts.cluster.missed,
         "read_interval": accounts.read_interval_seconds,
         "stragglers": [finding.worker for finding in accounts.findings],
-        "recorded_seconds": sum(accounts.cluster.finalized().values()) / 1e9,
+        "recorded_seconds": sum(accounts.cluster.part("finalized").values()) / 1e9,
         "straggler_mb": accounts.stragglers._watch.nbytes / 1e6,
         "said_cpu": accounts.cost_seconds + accounts.idle.cost_seconds,
     }

@@ -102,7 +102,7 @@ class ExportedPrefixes:
         self._choose(now, at_most)
         self._exported = {name: list(map(sub, now[name], before)) for name, before in self._before.items()}
         self._then = now
-        totals = cluster.finalized()
+        totals = cluster.part("finalized")
         exported = [*map(sum, zip(self._former, *self._exported.values(), strict=True))]
         rest = [totals[bucket] - ns for bucket, ns in zip(TASK_BUCKETS, exported, strict=True)]
         former = {f"(former {self._formers})": list(self._former)} if self._formers else {}

@@ -158,9 +158,9 @@ COLLECTOR = ClusterCollector()
 def _threads(export: Export) -> Iterator[Metric]:
     cluster = export.source.cluster
     meaning = "Thread time by what each thread slot was doing, running tasks included; the rates add up to nthreads"
-    yield seconds("thread_activity_seconds", meaning, "activity", ACTIVITIES, {"": cluster.activity()})
+    yield seconds("thread_activity_seconds", meaning, "activity", ACTIVITIES, {"": cluster.part("activity")})
     meaning = "Settled thread time by bucket, booked when a task ends"
-    yield seconds("thread_seconds", meaning, "bucket", _BUCKETS, {"": cluster.finalized()})
+    yield seconds("thread_seconds", meaning, "bucket", _BUCKETS, {"": cluster.part("finalized")})
     yield gauge("running_thread_seconds", "Thread time held so far by tasks that have not ended", cluster.running / 1e9)
     without = cluster.work.without_workers(at=export.source.now()) / 1e9
     yield counter("no_workers_seconds", "Wall time in which work was outstanding and there was no worker", without)
@@ -179,7 +179,7 @@ _CAUSES = {
 
 
 def _causes(export: Export) -> Iterator[Metric]:
-    row = export.source.cluster.cause_activity()
+    row = export.source.cluster.part("cause_activity")
     for bucket, (name, meaning) in _CAUSES.items():
         yield seconds(name, meaning, "cause", CAUSES[bucket], {"": causes_of(row, bucket)})
 

@@ -73,8 +73,9 @@ class Source:
 
     def poll(self) -> None:
         """Remember what all threads have done by now."""
-        of, causes = self.cluster, self.cluster.cause_activity()
-        self.recent.append(Moment(self.at, of.activity(), of.nthreads, causes, of.finalized_by_prefix()))
+        cluster = self.cluster
+        activity, causes = cluster.part("activity"), cluster.part("cause_activity")
+        self.recent.append(Moment(self.at, activity, cluster.nthreads, causes, cluster.finalized_by_prefix()))
 
     def join(self, *names: str) -> None:
         for name in names:

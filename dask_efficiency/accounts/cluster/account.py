@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from operator import add
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -80,27 +79,24 @@ class ExactSums:
     """A table of sums that no number of bits bounds; rows may be added later."""
 
     def __init__(self, rows: int, columns: int) -> None:
-        #: Numbers to be added to ``_whole``, and a bound of the largest.
+        #: Numbers to be added to ``_whole``, which has Python's integers; and a bound of the largest.
         self._pending = np.zeros((0, columns), np.int64)
+        self._whole = self._pending.astype(object)
         self._most = 0
-        self._whole: list[list[int]] = []
         self.grow(rows)
 
     def grow(self, rows: int) -> None:
         """Grow to a number of rows; new ones begin at 0."""
-        missing = rows - len(self._whole)
-        if missing > 0:
-            columns = self._pending.shape[1]
-            self._pending = np.concatenate([self._pending, np.zeros((missing, columns), np.int64)])
-            self._whole += [[0] * columns for _ in range(missing)]
+        new = np.zeros((max(0, rows - len(self._pending)), self._pending.shape[1]), np.int64)
+        self._pending = np.concatenate([self._pending, new])
+        self._whole = np.concatenate([self._whole, new.astype(object)])
 
     def add(self, at: int | NDArray[np.intp], gained: NDArray[np.int64], *, most: int, distinct: bool = True) -> None:
         """Add rows, of which no column may sum to more than ``most``; ``distinct`` if no row is in ``at`` twice."""
         if self._most + most >= MAX_PENDING:
             self._settle()
         if most >= MAX_PENDING:
-            for row, more in zip(np.atleast_1d(at).tolist(), np.atleast_2d(gained).tolist(), strict=True):
-                self._whole[row] = list(map(add, self._whole[row], more))
+            np.add.at(self._whole, at, gained.astype(object))
             return
         self._most += most
         if distinct:
@@ -111,13 +107,12 @@ class ExactSums:
     def rows(self) -> list[list[int]]:
         """The sums so far."""
         self._settle()
-        return self._whole
+        return self._whole.tolist()
 
     def _settle(self) -> None:
         """Move the pending numbers to the whole sums."""
         if self._most:
-            pending = self._pending.tolist()
-            self._whole = [list(map(add, *rows)) for rows in zip(self._whole, pending, strict=True)]
+            self._whole += self._pending.astype(object)
             self._pending[:] = 0
             self._most = 0
 
@@ -150,8 +145,7 @@ class NamedSums:
 
     def by_name(self) -> dict[str, tuple[int, ...]]:
         """Sums of all known names."""
-        rows = self._sums.rows()
-        return {name: tuple(rows[place]) for name, place in self._places.items()}
+        return dict(zip(self._places, map(tuple, self._sums.rows()), strict=True))
 
 
 _NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
@@ -174,8 +168,7 @@ class Totals:
 def between(then: Totals, now: Totals) -> dict[str, int]:
     """Subtract two totals: non-negative, with ``running``, and nothing lost.
 
-    Where tasks that ran before ``then`` have been finalized since, their time from before ``then`` is taken out of
-    the held buckets, pro rata. This is an estimate, for where no window was open on the worker.
+    Time of tasks from before ``then`` is taken out of the held buckets, pro rata: an estimate, without a window.
     """
     gained = {b: ns - then.finalized.get(b, 0) for b, ns in now.finalized.items() if ns != then.finalized.get(b, 0)}
     running = now.running - then.running

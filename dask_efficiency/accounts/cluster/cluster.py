@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.buckets import CAUSES, Breakdown, Bucket, cause_name, combine
+from dask_efficiency.accounts.buckets import CAUSES, Breakdown, Bucket, cause_name
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import (
     PARTS,
@@ -51,6 +51,11 @@ MAX_ACTIVITIES = 1_000
 #: seemed too early must not count for ever. A guess.
 DRIFT_NS = 1_000_000
 
+#: Nanoseconds for which a departed worker's name counts as recent. A guess: some scrapes of Prometheus.
+RECENT_NS = 60_000_000_000
+
+#: An empty account of Python's integers.
+_NOTHING: NDArray[np.object_] = np.zeros(WIDTH, object)
 _PAUSED, _IDLE, _NO_WORK = (
     [place("finalized", bucket), place("activity", bucket)] for bucket in (Bucket.PAUSED, Bucket.IDLE, Bucket.NO_WORK)
 )
@@ -58,9 +63,6 @@ _CAUSES_OF_IDLE = {
     cause: [place(part, cause_name(Bucket.IDLE, cause)) for part in ("causes", "cause_activity")]
     for cause in CAUSES[Bucket.IDLE]
 }
-
-#: Nanoseconds for which a departed worker's name counts as recent. A guess: some scrapes of Prometheus.
-RECENT_NS = 60_000_000_000
 
 
 class ClusterLedger(Presences):
@@ -84,7 +86,7 @@ class ClusterLedger(Presences):
         self._max_names = max_names
         #: Incarnations of ledgers that ended, oldest first.
         self._ended: dict[str, None] = {}
-        #: Account of all presences; and those of closed ones by worker name, with an entry for each known name.
+        #: Account of all presences; and those of closed ones by worker name, one for each known name.
         self._account = ExactSums(1, WIDTH)
         self._closed: dict[str, NDArray[np.object_]] = {}
         self.idle = IdleWeights(at=at)
@@ -99,12 +101,8 @@ class ClusterLedger(Presences):
         self._gpus: dict[str, GpuTotals] = {}
 
     def worker_joined(self, address: str, name: str, nthreads: int, *, at: int, asked: int | None = None) -> Presence:
-        """Begin a worker's presence, and end one at its address.
-
-        It may have been ``asked`` to meter before it is known.
-        """
-        if address in self.present:
-            self.worker_left(address, at=at)
+        """Begin a worker's presence, and end one at its address; it may have been ``asked`` to meter before."""
+        self.worker_left(address, at=at)
         presence = Presence(address, name, nthreads, at, asked=asked, without_work=self.work.without_work(at=at))
         self.present[address] = presence
         self.work.set_workers(True, at=at)
@@ -131,31 +129,27 @@ class ClusterLedger(Presences):
         self.work.set_workers(bool(self.present), at=at)
         presence.settle_joining(self.started)
         presence.end(at)
-        loss = presence.loss
-        loss.worker, loss.left, loss.in_order = presence.name, at, presence.closing
-        self.losses.append(loss)
+        presence.loss.worker, presence.loss.left, presence.loss.in_order = presence.name, at, presence.closing
+        self.losses.append(presence.loss)
         self._left_at[presence.name] = at
-        self._leaving.append(presence)
+        self.leaving.append(presence)
         if presence.off or (presence.received is not None and presence.received.final):
             self._close(presence)
 
     def close_departed(self, *, at: int, grace: int = GRACE_NS) -> None:
         """Close the accounts of the workers that left longer ago than ``grace`` nanoseconds."""
-        for presence in list(self._leaving):
+        for presence in list(self.leaving):
             if at - presence.loss.left >= grace:
                 self._close(presence)
 
     def receive(self, address: str, payload: object, *, at: int) -> None:
-        """Record a worker's snapshot, or count it as stale.
-
-        A refused one is counted and raised; after :data:`MAX_REFUSALS` in a row the worker is not measured any more.
-        """
-        presence = self.find(address, payload)
-        if presence is None or presence.off:
-            self.stale += 1
-            return
-        sender = header(payload)
-        if sender is not None and (sender[0] in self._ended or is_stale(*sender, presence.received)):
+        """Record a worker's snapshot; one that is stale is counted, and one that is refused counted and raised."""
+        presence, sender = self.find(address, payload), header(payload)
+        if (
+            presence is None
+            or presence.off
+            or (sender is not None and (sender[0] in self._ended or is_stale(*sender, presence.received)))
+        ):
             self.stale += 1
             return
         try:
@@ -169,10 +163,12 @@ class ClusterLedger(Presences):
                 return
             check_snapshot(found, presence, at)
         except RefusedPayload as refusal:
-            self._refuse(presence, str(refusal), at)
+            self.refused += 1
+            presence.refusals += 1
+            if presence.refusals >= MAX_REFUSALS:
+                self.switch_off(presence, f"snapshots refused: {refusal}", at=at)
             raise
-        presence.missed = False
-        presence.refusals = 0
+        presence.missed, presence.refusals = False, 0
         self._record_snapshot(presence, found, at)
         if presence.left is not None:
             presence.end(presence.left)
@@ -219,11 +215,11 @@ class ClusterLedger(Presences):
     def totals(self, *, at: int) -> Totals:
         """The cluster's totals now."""
         without = self.work.without_work(at=at), self.work.without_workers(at=at)
-        return Totals(at, self.finalized(), self.running, *without, self._of_all("causes"))
+        return Totals(at, self.part("finalized"), self.running, *without, self.part("causes"))
 
-    def finalized(self) -> dict[str, int]:
-        """Finalized nanoseconds by bucket."""
-        return self._of_all("finalized")
+    def part(self, part: AccountPart) -> dict[str, int]:
+        """A part of the account of all presences by name, zeros included."""
+        return dict(zip(PARTS[part], self._account.rows()[0][WHERE[part]], strict=True))
 
     def part_by_worker(self, part: AccountPart, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
         """A part of the accounts by worker name, of all workers ever or of these; zeros are left out."""
@@ -242,18 +238,10 @@ class ClusterLedger(Presences):
             row[Bucket.RUNNING] = row.get(Bucket.RUNNING, 0) + presence.running
         return {name: Breakdown(row) for name, row in rows.items()}
 
-    def activity(self) -> dict[str, int]:
-        """Nanoseconds of all slots by :data:`ACTIVITIES`, running tasks included."""
-        return self._of_all("activity")
-
-    def cause_activity(self) -> dict[str, int]:
-        """Known causes of :meth:`activity`, in nanoseconds by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`."""
-        return self._of_all("cause_activity")
-
     @property
     def tasks(self) -> dict[str, int]:
         """Finalized tasks by :class:`~dask_efficiency.accounts.worker.balance.Outcome`."""
-        return {outcome: n for outcome, n in self._of_all("tasks").items() if n}
+        return {outcome: n for outcome, n in self.part("tasks").items() if n}
 
     def extra(self, group: str) -> dict[str, int]:
         """Sums of one of :data:`EXTRAS` by name: time outside slots, parts of buckets, and data by ``way/unit``."""
@@ -290,27 +278,22 @@ class ClusterLedger(Presences):
         """GPU accounts by worker name, as each one sees its GPUs: ``idle`` means idle for that worker."""
         found = dict(self._gpus)
         for presence in self.open():
-            if (gpu := presence.gpu) is not None:
-                _add_gpu(found, presence.name, gpu)
+            _add_gpu(found, presence.name, presence.gpu)
         return found
 
     def gpu_of(self, worker: Presence) -> GpuTotals:
         """GPU accounts of one worker, which is present and has asked for a GPU."""
-        found = {worker.name: self._gpus[worker.name]} if worker.name in self._gpus else {}
-        for presence in (worker, *self._leaving):
-            if presence.name == worker.name and (gpu := presence.gpu) is not None:
-                _add_gpu(found, presence.name, gpu)
-        return found[worker.name]
+        name = worker.name
+        found = {name: self._gpus[name]} if name in self._gpus else {}
+        for presence in (worker, *(one for one in self.leaving if one.name == name)):
+            _add_gpu(found, name, presence.gpu)
+        return found[name]
 
     def breakdown(self) -> Breakdown:
         """Time since the accounts began, with ``running``."""
-        return combine((Breakdown(self.finalized()), Breakdown({Bucket.RUNNING: self.running})))
+        return Breakdown({**self.part("finalized"), Bucket.RUNNING: self.running})
 
     # -- recording ---------------------------------------------------------------------------
-
-    def _of_all(self, part: AccountPart) -> dict[str, int]:
-        """A part of the account of all presences, by name."""
-        return dict(zip(PARTS[part], self._account.rows()[0][WHERE[part]], strict=True))
 
     def _record(self, presence: Presence, more: NDArray[np.int64]) -> None:
         presence.account += more
@@ -320,9 +303,8 @@ class ClusterLedger(Presences):
         """Record all time of a worker until ``upto``, and of its running tasks, that is not recorded yet."""
         life = presence.nthreads * (max(upto, presence.covered) - presence.joined)
         more = np.zeros(WIDTH, np.int64)
-        parts: tuple[AccountPart, AccountPart] = ("finalized", "activity")
-        for part in parts:
-            more[place(part, bucket)] = life - int(presence.account[WHERE[part]].sum())
+        more[place("finalized", bucket)] = life - presence.finalized_ns
+        more[place("activity", bucket)] = life - presence.activity_ns
         if more.any():
             self._record(presence, more)
 
@@ -387,7 +369,7 @@ class ClusterLedger(Presences):
 
     def _close(self, presence: Presence) -> None:
         """Close the accounts of a worker that left: record the time that no snapshot covers."""
-        self._leaving.remove(presence)
+        self.leaving.remove(presence)
         assert presence.left is not None
         presence.running = 0
         self.idle.worker_left(presence)
@@ -415,8 +397,7 @@ class ClusterLedger(Presences):
     def _end(self, last: Received | None, name: str) -> None:
         """End a ledger: no later snapshot of it is recorded."""
         if last is not None:
-            if last.gpu is not None:
-                _add_gpu(self._gpus, name, last.gpu.totals)
+            _add_gpu(self._gpus, name, None if last.gpu is None else last.gpu.totals)
             self._ended[last.incarnation] = None
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
@@ -429,25 +410,14 @@ class ClusterLedger(Presences):
         kept = {presence.name for presence in self.open()} | {DEPARTED}
         for name in [name for name in closed if name not in kept][:excess]:
             closed[DEPARTED] = closed.get(DEPARTED, _NOTHING) + closed.pop(name)
-            if name in self._gpus:
-                _add_gpu(self._gpus, DEPARTED, self._gpus.pop(name))
+            _add_gpu(self._gpus, DEPARTED, self._gpus.pop(name, None))
             self.reasons.pop(name, None)
             self._left_at.pop(name, None)
 
-    def _refuse(self, presence: Presence, reason: str, at: int) -> None:
-        self.refused += 1
-        presence.refusals += 1
-        if presence.refusals >= MAX_REFUSALS:
-            self.switch_off(presence, f"snapshots refused: {reason}", at=at)
-
     def _explain(self, presence: Presence, reason: str) -> None:
-        presence.reason = reason
-        self.reasons[presence.name] = reason
+        presence.reason = self.reasons[presence.name] = reason
 
 
-def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals) -> None:
-    totals[name] = add_totals(totals[name], more) if name in totals else more
-
-
-#: An empty account of Python's integers.
-_NOTHING: NDArray[np.object_] = np.zeros(WIDTH, object)
+def _add_gpu(totals: dict[str, GpuTotals], name: str, more: GpuTotals | None) -> None:
+    if more is not None:
+        totals[name] = add_totals(totals[name], more) if name in totals else more

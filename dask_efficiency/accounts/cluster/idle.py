@@ -29,6 +29,13 @@ class _Turn(NamedTuple):
     without_work: int
     without_workers: int
 
+    def until(self, at: int) -> tuple[int, int]:
+        """Nanoseconds of each kind up to a later instant."""
+        since = max(0, at - self.at)
+        if not self.outstanding:
+            return self.without_work + since, self.without_workers
+        return self.without_work, self.without_workers + since * (not self.workers)
+
 
 class WorkClock:
     """Clock of the time without outstanding work, and of that with work and no worker; knows recent instants, too."""
@@ -52,19 +59,15 @@ class WorkClock:
 
     def _turn(self, outstanding: bool, workers: bool, at: int) -> None:
         at = max(at, self._turns[-1].at)
-        self._turns.append(_Turn(at, outstanding, workers, self.without_work(at=at), self.without_workers(at=at)))
+        self._turns.append(_Turn(at, outstanding, workers, *self._turns[-1].until(at)))
 
     def without_work(self, *, at: int) -> int:
         """Nanoseconds without outstanding work until ``at``."""
-        turn = self._before(at)
-        since = 0 if turn.outstanding else max(0, at - turn.at)
-        return turn.without_work + since
+        return self._before(at).until(at)[0]
 
     def without_workers(self, *, at: int) -> int:
         """Nanoseconds until ``at`` in which work was outstanding and there was no worker at all."""
-        turn = self._before(at)
-        since = max(0, at - turn.at) if turn.outstanding and not turn.workers else 0
-        return turn.without_workers + since
+        return self._before(at).until(at)[1]
 
     def _before(self, at: int) -> _Turn:
         """Find the last turn before an instant, or the first that is remembered."""
@@ -257,9 +260,8 @@ def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
 class IdleWeights:
     """Weights by which a worker's reported idle time is divided among causes.
 
-    At any instant all free slots of a cluster are alike: each is free for the causes of all, in proportion. Those of
-    paused workers are alike among themselves. A worker's weights are sums over the time in which its slots were free;
-    there are none for time without outstanding work, or without a look.
+    At any instant all free slots of a cluster are alike, and so are those of paused workers: each is free for the
+    causes of all, in proportion. There are no weights for time without outstanding work, or without a look.
     """
 
     def __init__(self, *, at: int) -> None:
@@ -281,10 +283,7 @@ class IdleWeights:
         return self._history[-1].at
 
     def accrue(self, state: ClusterState | None, *, at: int, at_rest: int = 0) -> None:
-        """Count the time since the last call, in which the scheduler's event loop had nothing to do for ``at_rest`` ns.
-
-        ``state`` is None if no work was outstanding, or unknown, and not changed afterwards.
-        """
+        """Count the time since the last call, ``at_rest`` for so long; None if no work was outstanding, or unknown."""
         elapsed = at - self.at
         if elapsed <= 0:
             return
@@ -308,10 +307,10 @@ class IdleWeights:
         """
         if idle < 0:
             raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")
-        weights, in_use, held_back = [0] * len(_OF_PAUSED), 0, 0
         account = self._accounts.get(worker)
-        if account is not None:
-            weights, in_use, held_back = account.take(self.at if at is None else at, self._history)
+        if account is None:
+            return {UNKNOWN: idle} if idle else {}
+        weights, in_use, held_back = account.take(self.at if at is None else at, self._history)
         if sum(weights) > idle:
             weights = scale_down(weights, idle)
         rest = idle - sum(weights)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +17,12 @@ from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, AccountPart, 
 from dask_efficiency.accounts.cluster.losses import Loss
 from dask_efficiency.accounts.gpu import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.processors import Processors
+from dask_efficiency.accounts.wire.gpu import HeldGpu
 from dask_efficiency.accounts.wire.heartbeats import Received, header
 from dask_efficiency.accounts.worker.balance import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStay:
+class WorkerStay(NamedTuple):
     """A worker from joining to leaving, by the cluster's clock in nanoseconds; None where it is still there."""
 
     joined: int
@@ -34,13 +36,9 @@ def attendance(stays: Iterable[WorkerStay], *, start: int, stop: int) -> dict[st
     # of one instant, leaving comes before joining
     turns = [(max(start, stay.joined), 1, stay.nthreads) for stay in there]
     turns += [(stay.left, -1, -stay.nthreads) for stay in there if stay.left is not None]
-    workers = threads = most_workers = most_threads = 0
-    for _, worker, nthreads in sorted(turns):
-        workers += worker
-        threads += nthreads
-        most_workers = max(most_workers, workers)
-        most_threads = max(most_threads, threads)
-    return {"workers": len(there), "most_workers": most_workers, "most_threads": most_threads}
+    turns.sort()
+    most = [max(accumulate((turn[i] for turn in turns), initial=0)) for i in (1, 2)]
+    return {"workers": len(there), "most_workers": most[0], "most_threads": most[1]}
 
 
 #: Departed workers whose stays are remembered, to count those that came and went. A guess that bounds memory.
@@ -60,9 +58,7 @@ class Presence:
     name: str
     nthreads: int
     joined: int
-    #: Time of its threads, see :mod:`~dask_efficiency.accounts.cluster.account`: both its finalized time and
-    #: ``running``, and
-    #: its activities, add up to nthreads x the time covered.
+    #: Time of its threads: its finalized time with ``running``, and its activities, add up to nthreads x time covered.
     account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0
     received: Received | None = None
@@ -70,7 +66,7 @@ class Presence:
     missed: bool = False
     #: Names of its prefixes and other named numbers by kind, and their rows in the cluster's sums.
     places: dict[str, tuple[Sequence[str | None], NDArray[np.intp]]] = field(default_factory=dict)
-    #: Beginning of its ledger: the earliest by any snapshot's arrival and age, as travelling only adds.
+    #: Beginning of its ledger: the earliest by any snapshot's arrival and age.
     began: int = 0
     #: Idle nanoseconds that were left out, because they are counted as unmeasured already.
     taken_off: int = 0
@@ -93,16 +89,19 @@ class Presence:
     finished: int = 0
 
     @property
+    def held_gpu(self) -> HeldGpu | None:
+        """The GPU accounts of its last snapshot, as they came; ``devices`` lack the shares of prefixes."""
+        return None if self.received is None else self.received.gpu
+
+    @property
     def gpu(self) -> GpuTotals | None:
         """The GPU accounts of its last snapshot."""
-        held = None if self.received is None else self.received.gpu
-        return None if held is None else held.totals
+        return None if self.held_gpu is None else self.held_gpu.totals
 
     @property
     def devices(self) -> Sequence[DeviceTotals]:
         """Its GPUs at its last snapshot, without shares of prefixes."""
-        held = None if self.received is None else self.received.gpu
-        return () if held is None else held.devices
+        return () if self.held_gpu is None else self.held_gpu.devices
 
     @property
     def unreported(self) -> int:
@@ -120,9 +119,14 @@ class Presence:
         return int(np.add.reduce(self.account[WHERE["finalized"]]))
 
     @property
+    def activity_ns(self) -> int:
+        """Thread-nanoseconds that are recorded so far, running tasks included."""
+        return int(np.add.reduce(self.account[WHERE["activity"]]))
+
+    @property
     def covered(self) -> int:
         """Instant up to which its time is recorded; where its first snapshot travelled slowly, it may be to come."""
-        return self.joined - -int(np.add.reduce(self.account[WHERE["activity"]])) // self.nthreads
+        return self.joined - -self.activity_ns // self.nthreads
 
     def end(self, at: int) -> None:
         """Let it have left at an instant, or when what is recorded of it ends: a snapshot may be of a later one."""
@@ -139,11 +143,7 @@ class Presence:
             self.joined = min(self.joined, max(self.began, started))
 
     def take_off(self, received: Received, then: Received | None, idle: int, at: int) -> int:
-        """Part of a snapshot's idle time that is counted in the gap before its ledger already.
-
-        The gap includes the travelling time of the first snapshot. A later one that travelled more quickly shows by how
-        much the total is ahead of the clock.
-        """
+        """Part of a snapshot's idle time that the gap before its ledger has, which was made too long by slow travel."""
         nthreads, elapsed, _ = received.head
         before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
         ahead = self.finalized_ns + nthreads * elapsed - before - self.nthreads * (at - self.joined)
@@ -164,28 +164,23 @@ class Presences:
     """Workers that are present, and those that left and whose accounts are still open."""
 
     def __init__(self) -> None:
+        #: By address; and those that left, until their accounts close.
         self.present: dict[str, Presence] = {}
-        self._leaving: list[Presence] = []
+        self.leaving: list[Presence] = []
         self._departed: deque[WorkerStay] = deque(maxlen=MAX_DEPARTED)
 
     def open(self) -> Iterator[Presence]:
         """Presences whose accounts are open."""
-        yield from self.present.values()
-        yield from self._leaving
-
-    @property
-    def leaving(self) -> bool:
-        """True while the accounts of any worker that left are open."""
-        return bool(self._leaving)
+        return chain(self.present.values(), self.leaving)
 
     @property
     def closing(self) -> list[Presence]:
         """Workers that left in order, and whose final snapshot has not come."""
-        return [presence for presence in self._leaving if presence.closing]
+        return [presence for presence in self.leaving if presence.closing]
 
     def attendance(self, *, start: int, stop: int) -> dict[str, int]:
         """Count the workers that came and went, see :func:`attendance`."""
-        here = (WorkerStay(presence.joined, presence.left, presence.nthreads) for presence in self.open())
+        here = [WorkerStay(presence.joined, presence.left, presence.nthreads) for presence in self.open()]
         return attendance([*self._departed, *here], start=start, stop=stop)
 
     @property
@@ -202,14 +197,12 @@ class Presences:
         """Find the presence that sent a payload: a final snapshot may come when its address is in use again."""
         sender = header(payload)
         incarnation = None if sender is None else sender[0]
-        for presence in self._leaving:
-            known = presence.received.incarnation if presence.received else None
-            if presence.address == address and known is not None and known == incarnation:
+        gone = [presence for presence in self.leaving if presence.address == address]
+        for presence in gone:
+            if presence.received is not None and presence.received.incarnation == incarnation:
                 return presence
-        if address in self.present:
-            return self.present[address]
         # Its final snapshot may also be its first, if it was there for less than a heartbeat.
-        return next((p for p in self._leaving if p.address == address and p.received is None), None)
+        return self.present.get(address) or next((one for one in gone if one.received is None), None)
 
     @property
     def not_sampled(self) -> dict[str, str]:
@@ -220,7 +213,7 @@ class Presences:
     def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
         """Last readings of the GPU sensors of a worker that is present, by GPU; None without any."""
         presence = self.present.get(address)
-        held = None if presence is None or presence.received is None else presence.received.gpu
+        held = None if presence is None else presence.held_gpu
         return None if held is None else held.readings
 
     def gpu_workers(self) -> dict[str, int]:
@@ -239,11 +232,12 @@ def check_snapshot(received: Received, presence: Presence, at: int) -> None:
     if nthreads != presence.nthreads:
         raise RefusedPayload(f"nthreads is {nthreads}; expected {presence.nthreads}")
     age = at - (presence.joined if presence.asked is None else min(presence.asked, presence.joined))
-    if elapsed > age + SLACK_NS + age // 100:
+    over = elapsed - age - SLACK_NS - age // 100
+    if over > 0:
         raise RefusedPayload(f"{elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined")
     last = presence.received
     if last is None or last.incarnation != received.incarnation:
-        beyond = presence.finalized_ns + presence.nthreads * (elapsed - age - SLACK_NS - age // 100)
+        beyond = presence.finalized_ns + presence.nthreads * over
         if beyond > 0:
             raise RefusedPayload(
                 f"{elapsed / 1e9:.3f} s metered; expected {beyond / presence.nthreads / 1e9:.3f} s less, "

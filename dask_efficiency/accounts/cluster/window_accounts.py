@@ -29,11 +29,7 @@ class OwnPart:
 
 @dataclass(slots=True)
 class WindowAccounts:
-    """Accounts of a closed window, in nanoseconds.
-
-    Its length is the mean of the workers' own windows, over the threads of those present throughout. So the sum matches
-    it, even if the scheduler's event loop stood still between its clock and theirs.
-    """
+    """Accounts of a closed window, in nanoseconds; its length is the mean of the workers' own, over their threads."""
 
     elapsed: int
     #: Part of it with work outstanding, and the part of that without any worker.
@@ -55,7 +51,7 @@ class WindowAccounts:
     notes: list[str] = field(default_factory=list)
     #: By worker name, between its snapshots at the window's ends, or the last that came.
     gpu: dict[str, GpuTotals] = field(default_factory=dict)
-    #: Known causes of workers', prefixes' and spans' time, by :data:`~dask_efficiency.accounts.buckets.CAUSE_NAMES`.
+    #: Known causes of workers', prefixes' and spans' time.
     worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     span_causes: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -24,28 +24,25 @@ from dask_efficiency.accounts.rows import add, cap, divide, growth
 from dask_efficiency.accounts.wire.heartbeats import Received
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 
-_PAUSED = place("finalized", Bucket.PAUSED)
-_IDLE_CAUSES = frozenset(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
-
-_UNKNOWN_WAIT = cause_name(Bucket.THREAD_NONCPU, UNKNOWN)
 #: Ratio of a prefix's waiting on workers that sampled it to that on those that did not, from which on the latter is
 #: divided like the former. A guess: less may be the samples of one odd worker.
 MIN_SAMPLED = 0.25
 #: Times of a prefix on a worker that are divided so, the longest ones: some 10 ms of the scheduler's event loop.
 MAX_UNSAMPLED = 1_000
-
-_ROW_BUCKETS = tuple(map(str, (*TASK_BUCKETS, Bucket.RUNNING)))
 #: Stands for an outcome: tasks finished on workers that left or fell silent before they reported them.
 WITHOUT_ACCOUNT = "without account"
 #: (start, stop) in nanoseconds by the scheduler's clock.
 Interval = tuple[int, int]
 #: Intervals that are kept; later ones extend the last. A guess that bounds memory.
 MAX_INTERVALS = 10_000
-
-
 #: Workers that joined during a window and are listed, and requests for workers that a client remembers. A guess that
 #: bounds an answer.
 MAX_ARRIVALS = 1_000
+
+_PAUSED = place("finalized", Bucket.PAUSED)
+_IDLE_CAUSES = frozenset(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
+_UNKNOWN_WAIT = cause_name(Bucket.THREAD_NONCPU, UNKNOWN)
+_ROW_BUCKETS = tuple(map(str, (*TASK_BUCKETS, Bucket.RUNNING)))
 
 
 class ActiveIntervals:
@@ -68,7 +65,7 @@ class ActiveIntervals:
 
     def until(self, at: int) -> list[Interval]:
         """List the intervals, the last one cut at ``at``."""
-        return [*self._closed, (self._since, at)] if self._since is not None else list(self._closed)
+        return [*self._closed, *([] if self._since is None else [(self._since, at)])]
 
 
 class _AtOpening(NamedTuple):
@@ -88,8 +85,7 @@ class _AtOpening(NamedTuple):
 class ClusterWindow:
     """A window on a cluster from ``at`` on; the part of the spans that ``is_own`` selects is kept apart, too.
 
-    Answers are counted as they come: counting those of a thousand workers takes two seconds, and the scheduler must not
-    block that long. ``graphs`` and ``running`` tell if a graph is being taken in, and if a task is processing.
+    ``graphs`` and ``running`` tell if a graph is being taken in, and if a task is processing.
     """
 
     def __init__(
@@ -102,20 +98,17 @@ class ClusterWindow:
         scheduler: Processors | None = None,
         is_own: Callable[[str], bool] | None = None,
     ) -> None:
-        self.opened = at
+        self.opened, self.scheduler = at, scheduler
         #: Weights of spans in the free time.
         self.shares = SpanShares() if is_own is None else SpanShares(is_own)
         self._is_own = is_own
-        self.scheduler = scheduler
         self.graphs = ActiveIntervals(at=at, active=graphs)
         self.running = ActiveIntervals(at=at, active=running)
         self._cluster = cluster
         self._without_work = cluster.work.without_work(at=at)
         self._without_workers = cluster.work.without_workers(at=at)
         self._then = {presence: self._now(presence) for presence in cluster.present.values()}
-        self._gpu = cluster.gpu_by_worker()
-        self._recomputed = cluster.recomputed
-        self._extras = cluster.extras()
+        self._gpu, self._recomputed, self._extras = cluster.gpu_by_worker(), cluster.recomputed, cluster.extras()
         self._final: dict[Presence, WindowBalance] = {}
 
     def opened_on(self, address: str) -> None:
@@ -124,8 +117,7 @@ class ClusterWindow:
         if presence is None or presence not in self._then:
             return
         self._then[presence] = self._now(presence)._replace(processors=presence.processors)
-        self._recomputed = cluster.recomputed
-        self._extras = cluster.extras()
+        self._recomputed, self._extras = cluster.recomputed, cluster.extras()
         if presence.gpu is not None:
             self._gpu[presence.name] = cluster.gpu_of(presence)
 
@@ -155,12 +147,10 @@ class ClusterWindow:
 
 
 class ClosingWindow:
-    """A window that has ended, while its workers answer; :meth:`ClusterWindow.stop` makes it."""
+    """A window that has ended, while its workers answer: counting all at once would block the scheduler long."""
 
     def __init__(self, window: ClusterWindow, cluster: ClusterLedger, *, at: int) -> None:
-        self._window = window
-        self._cluster = cluster
-        self._at = at
+        self._window, self._cluster, self._at = window, cluster, at
         self._without_work = cluster.work.without_work(at=at)
         self._accounts = accounts = WindowAccounts(
             elapsed=at - window.opened,
@@ -233,19 +223,18 @@ class ClosingWindow:
     def _losses(self) -> list[dict[str, Any]]:
         accounts, before = self._accounts, self._window._recomputed
         gained = {
-            mark: (ns - before.get(mark, (0, 0))[0], tasks - before.get(mark, (0, 0))[1])
-            for mark, (ns, tasks) in self._cluster.recomputed.items()
-            if (ns, tasks) != before.get(mark)
+            mark: [now - then for now, then in zip(row, before.get(mark, (0, 0)), strict=True)]
+            for mark, row in self._cluster.recomputed.items()
+            if row != before.get(mark)
         }
         opened, at = self._window.opened, self._at
         went = [
-            loss
+            (loss, self._lost.get(loss, {}))
             for loss in self._cluster.losses
             if loss in self._lost or loss.mark in gained or (opened < loss.left <= at and not loss.in_order)
         ]
         whole = sum(row.get(Bucket.RECOMPUTED, 0) for row in accounts.workers.values())
-        rows = [(loss, self._lost.get(loss, {})) for loss in went]
-        return costs(rows, gained, whole, accounts.tasks.get(Outcome.RECOMPUTED, 0))
+        return costs(went, gained, whole, accounts.tasks.get(Outcome.RECOMPUTED, 0))
 
     def _restarted(self, presence: Presence) -> bool:
         """Check if the worker's meter was restarted since the window opened."""
@@ -284,6 +273,7 @@ class ClosingWindow:
         self, presence: Presence, then: _AtOpening, answer: WindowBalance, *, throughout: bool
     ) -> dict[str, int]:
         """Buckets of a worker by its answer; its rows, tasks and profiles are added."""
+        accounts = self._accounts
         # A departed worker's clock of work stopped with its final snapshot.
         idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
         if throughout:
@@ -303,8 +293,14 @@ class ClosingWindow:
         _move_idle(buckets, Bucket.PAUSED, grown - buckets.get(Bucket.PAUSED, 0))
         library = cap(answer.details.free_slot_library, buckets.get(Bucket.IDLE, 0))
         _move_idle(buckets, Bucket.LIBRARY_THREADS, sum(library.values()))
-        self._add_rows(presence.name, answer, library)
-        self._accounts.profiles.add(presence.name, answer.details)
+        for (span, prefix), ns in library.items():
+            self._add_row(presence.name, span, prefix, {str(Bucket.LIBRARY_THREADS): ns})
+        for (span, prefix), row in answer.rows.items():
+            self._add_row(presence.name, span, prefix, {b: ns for b, ns in zip(_ROW_BUCKETS, row, strict=True) if ns})
+        for (span, prefix), causes in answer.details.causes.items():
+            self._add_waits(presence.name, span, prefix, _named(Bucket.THREAD_NONCPU, causes))
+        add(accounts.tasks, answer.tasks)
+        accounts.profiles.add(presence.name, answer.details)
         return buckets
 
     def _by_heartbeats(self, presence: Presence, then: _AtOpening, expected: int, reason: str) -> dict[str, int]:
@@ -330,20 +326,20 @@ class ClosingWindow:
         then = self._window._gpu.get(name)
         self._accounts.gpu[name] = now if then is None else now.since(then)
 
-    def _add_rows(self, worker: str, answer: WindowBalance, library: Mapping[tuple[str, str], int]) -> None:
+    def _add_row(self, worker: str, span: str, prefix: str, buckets: Mapping[str, int]) -> None:
         accounts = self._accounts
-        for (span, prefix), ns in library.items():
-            self._add_row(worker, span, prefix, {str(Bucket.LIBRARY_THREADS): ns})
-        for (span, prefix), row in answer.rows.items():
-            self._add_row(worker, span, prefix, {b: ns for b, ns in zip(_ROW_BUCKETS, row, strict=True) if ns})
-        for (span, prefix), causes in answer.details.causes.items():
-            waits = _named(Bucket.THREAD_NONCPU, causes)
-            _add_cells(self._cause_cells(worker, span, prefix), waits)
-            if waits.keys() == {_UNKNOWN_WAIT}:
-                self._unsampled.setdefault(prefix, []).append((waits[_UNKNOWN_WAIT], worker, span))
-            else:
-                add(self._sampled.setdefault(prefix, {}), waits)
-        add(accounts.tasks, answer.tasks)
+        cells = [(accounts.prefixes, prefix), (accounts.spans, span), (accounts.in_spans, worker)]
+        if (own := self._own(span)) is not None:
+            cells += [(own.workers, worker), (own.prefixes, prefix)]
+        _add_cells(cells, buckets)
+
+    def _add_waits(self, worker: str, span: str, prefix: str, waits: dict[str, int]) -> None:
+        """Add the causes of tasks' waiting, but to their worker; what was not sampled is divided at the end."""
+        _add_cells(self._cause_cells(worker, span, prefix), waits)
+        if waits.keys() == {_UNKNOWN_WAIT}:
+            self._unsampled.setdefault(prefix, []).append((waits[_UNKNOWN_WAIT], worker, span))
+        else:
+            add(self._sampled.setdefault(prefix, {}), waits)
 
     def _cause_cells(self, worker: str, span: str, prefix: str) -> list[tuple[Rows, str]]:
         """Rows that have the causes of a span's tasks, beside the worker's."""
@@ -364,13 +360,6 @@ class ClosingWindow:
                 part = min(ns, rows[name].get(_UNKNOWN_WAIT, 0))
                 add(rows[name], {_UNKNOWN_WAIT: -part})
                 add(rows[name], divide(self._sampled[prefix], part))
-
-    def _add_row(self, worker: str, span: str, prefix: str, buckets: Mapping[str, int]) -> None:
-        accounts = self._accounts
-        cells = [(accounts.prefixes, prefix), (accounts.spans, span), (accounts.in_spans, worker)]
-        if (own := self._own(span)) is not None:
-            cells += [(own.workers, worker), (own.prefixes, prefix)]
-        _add_cells(cells, buckets)
 
     def _own(self, span: str) -> OwnPart | None:
         is_own = self._window._is_own

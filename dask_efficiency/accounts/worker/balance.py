@@ -51,8 +51,8 @@ class Availability(StrEnum):
 class Used(NamedTuple):
     """Time of a task's thread so far, in ns; GPU and libraries exclude CPU time, ``spill`` is outside of the thread."""
 
-    cpu: int
-    wall: int
+    cpu: int = 0
+    wall: int = 0
     gpu: int = 0
     library: int = 0
     spill: int = 0

@@ -36,8 +36,9 @@ _BUCKET_OF = {
 #: Names of the buckets of free slots and of tasks.
 _UNHELD, _HELD = tuple(map(str, UNHELD_BUCKETS)), tuple(map(str, TASK_BUCKETS))
 _SUCCEEDED, _RESCHEDULED = Outcome.SUCCEEDED, Outcome.RESCHEDULED
-_TAKES_TASKS = Availability.RUNNING
-_NOTHING = Used(0, 0)
+_NOTHING = Used()
+#: Buckets of free slots, by their positions, and numbers of slots.
+Reasons = tuple[tuple[int, int], ...]
 #: A reservation that ended, its task's outcome, and the time used, in the order of :class:`Used`.
 Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
@@ -65,26 +66,22 @@ class Ledger:
         #: Reservations that came while all slots were held; each starts when one is free. Dask never admits more tasks
         #: than threads, but its hooks may show a start before the end that made room.
         self._excess: dict[object, SlotReservation] = {}
-        self._availability = Availability.RUNNING
-        self._waiting = 0
-        self._constrained = 0
-        self._ready = 0
-        #: True if free slots have a reason; else they are idle.
-        self._named = False
+        self._availability, self._waiting, self._constrained = Availability.RUNNING, 0, 0
+        #: Buckets of free slots, each with the number of tasks that keep one free, in order; the other slots are idle.
+        self._reasons: Reasons = ()
         self._free = [0] * len(UNHELD_BUCKETS)
         #: Stretches of spilling since the last report, oldest first: start, stop, and the free slots that may still
         #: turn out to have waited.
         self.undecided: deque[list[int]] = deque(maxlen=MAX_UNDECIDED)
         #: Finalized time of tasks by prefix; the rows sum to all of it.
         self._prefixes: dict[str, Row] = {}
-        self._max_prefixes = max_prefixes
+        self._max_prefixes, self._max_windows = max_prefixes, max_windows
         self._tasks: dict[str, int] = {}
         self._recomputed: dict[str, list[int]] = {}
         self._activity = ActivityView()
         #: Tasks that succeeded for the first time; counted separately, because an enum's hash is slow.
         self._succeeded = 0
         self._windows: dict[str, SlotWindow] = {}
-        self._max_windows = max_windows
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -101,13 +98,14 @@ class Ledger:
         Each task that waits for a fetch, and each that a resource holds back, names one slot; of a paused worker, each
         that is ready or held back by a resource.
         """
-        if at > self.at:
-            self._advance(at)
-        self._availability = availability
-        self._waiting = waiting
-        self._constrained = constrained
-        self._ready = ready
-        self._named = availability is not _TAKES_TASKS or waiting > 0 or constrained > 0
+        self._advance(at)
+        self._availability, self._waiting, self._constrained = availability, waiting, constrained
+        if availability is Availability.RUNNING:
+            self._reasons = ((_WAITING, waiting), (_CONSTRAINED, constrained)) if waiting or constrained else ()
+        elif availability is Availability.PAUSED:
+            self._reasons = (_PAUSED, ready + constrained), (_WAITING, waiting)
+        else:
+            self._reasons = ((_RETIRING, self.nthreads),)
 
     def turn(self, availability: Availability, ready: int = 0, *, at: int) -> None:
         """Set whether the worker takes tasks from ``at`` on; what waits stays as observed."""
@@ -121,16 +119,12 @@ class Ledger:
         is.
         """
         self._advance(start)
-        slots, since = self.slots_free, self.at
-        if not slots or stop <= since or self._availability is not _TAKES_TASKS:
+        since = self.at
+        if stop <= since or self._availability is not Availability.RUNNING:
             self._advance(stop)
             return
         self.at = stop
-        spill = min(slots, self._waiting + ready)
-        constrained = min(slots - spill, self._constrained)
-        idle = slots - spill - constrained
-        for bucket, n in ((_SPILL, spill), (_CONSTRAINED, constrained), (_IDLE, idle)):
-            self._free[bucket] += n * (stop - since)
+        idle = self._name(((_SPILL, self._waiting + ready), (_CONSTRAINED, self._constrained)), stop - since)
         if idle:
             self.undecided.append([since, stop, idle])
 
@@ -153,8 +147,8 @@ class Ledger:
         slots = self.slots_free
         if at > self.at:
             if slots:
-                if self._named:
-                    self._name(slots, at - self.at)
+                if self._reasons:
+                    self._name(self._reasons, at - self.at)
                 else:
                     self._free[_IDLE] += slots * (at - self.at)
             self.at = at
@@ -177,9 +171,8 @@ class Ledger:
             return reservation
         if at > self.at:
             if self.slots_free:
-                self._advance(at)
-            else:
-                self.at = at
+                self._name(self._reasons, at - self.at)
+            self.at = at
         reservation.ns = self.at - reservation.start
         self._ended[reservation] = None
         if self._excess:
@@ -191,19 +184,9 @@ class Ledger:
             self.slots_free += 1
         return reservation
 
-    def finalize(
-        self,
-        reservation: SlotReservation,
-        outcome: Outcome,
-        *,
-        cpu: int = 0,
-        gpu: int = 0,
-        wall: int = 0,
-        library: int = 0,
-        spill: int = 0,
-    ) -> None:
-        """Record a released reservation for good, once; see :meth:`finalize_many`."""
-        self.finalize_many([(reservation, outcome, cpu, wall, gpu, library, spill)])
+    def finalize(self, reservation: SlotReservation, outcome: Outcome, **used: int) -> None:
+        """Record one, which used what the fields of :class:`Used` say; see :meth:`finalize_many`."""
+        self.finalize_many([(reservation, outcome, *Used(**used))])
 
     def finalize_many(self, tasks: Iterable[Final]) -> None:
         """Record released reservations for good, each once.
@@ -329,30 +312,18 @@ class Ledger:
         """Charge the free slots for the time since the last call."""
         if at > self.at:
             if self.slots_free:
-                self._name(self.slots_free, at - self.at)
+                self._name(self._reasons, at - self.at)
             self.at = at
 
-    def _name(self, slots: int, elapsed: int) -> None:
-        """Charge free slots for a time."""
-        free = self._free
-        constrained = self._constrained
-        if self._availability is not _TAKES_TASKS:
-            if self._availability is not Availability.PAUSED:
-                free[_RETIRING] += slots * elapsed
-                return
-            paused = min(slots, self._ready + constrained)
-            free[_PAUSED] += paused * elapsed
-            slots -= paused
-            constrained = 0
-        if self._waiting:
-            waiting = min(slots, self._waiting)
-            free[_WAITING] += waiting * elapsed
-            slots -= waiting
-        if constrained:
-            constrained = min(slots, constrained)
-            free[_CONSTRAINED] += constrained * elapsed
-            slots -= constrained
+    def _name(self, reasons: Reasons, elapsed: int) -> int:
+        """Charge the free slots for a time; the number of those that idled."""
+        free, slots = self._free, self.slots_free
+        for bucket, tasks in reasons:
+            n = min(slots, tasks)
+            free[bucket] += n * elapsed
+            slots -= n
         free[_IDLE] += slots * elapsed
+        return slots
 
     def _held_so_far(self) -> dict[SlotReservation, int]:
         """For how long each reservation that is not finalized has held its slot."""

@@ -6,7 +6,7 @@ Theory of operation
 **The question.** The accounts, the recorder of a trace and the statistics of ended tasks all need to know what happened
 to a task, and when. The log answers it for all of them: the event loop appends an entry where something happens, and
 readers work out later what that means. :mod:`~dask_efficiency.accounts.worker.slots` describes the first reader, with
-its table of rules. This page describes the log itself.
+its rules. This page describes the log itself.
 
 ::
 

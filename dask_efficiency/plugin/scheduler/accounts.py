@@ -322,7 +322,7 @@ class ClusterAccounts:
         prefixes = None
         if at >= self._prefixes_due:
             prefixes, self._prefixes_due = self.cluster.finalized_by_prefix(), at + PREFIXES_NS
-        activity, causes = self.cluster.activity(), self.cluster.cause_activity()
+        activity, causes = self.cluster.part("activity"), self.cluster.part("cause_activity")
         for opened in self._windows.values():
             opened.window.shares.report(activity, causes)
         self.recent.append(Moment(at, activity, self.cluster.nthreads, causes, prefixes))

@@ -67,7 +67,7 @@ class OpenWindows:
             raise
         # Separates what the workers do from now on from the time before.
         accounts.follow()
-        shares.report(accounts.cluster.activity(), accounts.cluster.cause_activity())
+        shares.report(accounts.cluster.part("activity"), accounts.cluster.part("cause_activity"))
 
     def _window_at(self, at: int, client: str, span: str, *, only: bool) -> OpenWindow:
         """Window that begins now, with the state of the cluster."""

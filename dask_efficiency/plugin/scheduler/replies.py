@@ -157,7 +157,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "lost_workers": costs(
             [(loss, in_window(loss, loss.ns)) for loss in cluster.losses],
             cluster.recomputed,
-            cluster.finalized()[Bucket.RECOMPUTED],
+            cluster.part("finalized")[Bucket.RECOMPUTED],
             cluster.tasks.get(Outcome.RECOMPUTED, 0),
         ),
         "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
@@ -225,8 +225,8 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
             for address, presence in shown.items()
         },
         "more_workers": len(cluster.present) - len(shown),
-        "activity": cluster.activity(),
-        "causes": cluster.cause_activity(),
+        "activity": cluster.part("activity"),
+        "causes": cluster.part("cause_activity"),
         "bucket_causes": dict(cluster.totals(at=at).causes),
         "not_sampled": dict(islice(cluster.not_sampled.items(), MAX_LIVE_WORKERS)),
         "buckets": cluster.breakdown().to_nanoseconds(),

@@ -562,7 +562,7 @@ def test_a_paused_workers_window_counts_ready_tasks_and_those_that_would_have_be
     assert held(accounts, worker) == {"paused": 1_000 + 400, "idle": 400 + 1_200}
     assert accounts.worker_causes == {"name-a": {"idle/parallelism": 1_600}}
     # Before the window it was paused with all of its slots.
-    assert cluster.finalized()["paused"] == 3 * OPENED + 1_400 == cluster.activity()["paused"]
+    assert cluster.part("finalized")["paused"] == 3 * OPENED + 1_400 == cluster.part("activity")["paused"]
 
 
 def test_without_a_look_only_a_paused_workers_own_tasks_count_as_paused():
@@ -594,12 +594,12 @@ def test_a_worker_s_free_time_is_divided_exactly_and_never_taken_back(nthreads, 
     cluster, worker = alone(nthreads)
     opens = data.draw(st.integers(0, len(life) - 1))
     always = all(outstanding for *_, outstanding, _ in life)
-    at, before, window, at_opening = 0, dict(cluster.finalized()), None, {}
+    at, before, window, at_opening = 0, dict(cluster.part("finalized")), None, {}
     for i, (lasts, availability, ready, queued, outstanding, beats) in enumerate(life):
         if i == opens:
             worker.open(at)
             window = ClusterWindow(cluster, at=at)
-            at_opening = dict(cluster.finalized())
+            at_opening = dict(cluster.part("finalized"))
         worker.ledger.observe(availability, 0, 0, ready, at=at)
         cluster.work.set(outstanding, at=at)
         at += lasts
@@ -613,10 +613,10 @@ def test_a_worker_s_free_time_is_divided_exactly_and_never_taken_back(nthreads, 
         )
         if beats or i == len(life) - 1:
             worker.heartbeat(at)
-            now, own = cluster.finalized(), worker.ledger.balance(at=at).finalized
-            assert sum(now.values()) == nthreads * at == sum(cluster.activity().values())
+            now, own = cluster.part("finalized"), worker.ledger.balance(at=at).finalized
+            assert sum(now.values()) == nthreads * at == sum(cluster.part("activity").values())
             assert all(now[bucket] >= ns for bucket, ns in before.items())
-            assert {b: ns for b, ns in now.items() if ns} == {b: ns for b, ns in cluster.activity().items() if ns}
+            assert {b: ns for b, ns in now.items() if ns} == {b: ns for b, ns in cluster.part("activity").items() if ns}
             assert now["paused"] >= own["paused"]
             assert now["paused"] + now["idle"] + now["no-work"] == own["paused"] + own["idle"]
             causes = cluster.totals(at=at).causes
@@ -625,7 +625,7 @@ def test_a_worker_s_free_time_is_divided_exactly_and_never_taken_back(nthreads, 
     balance = worker.answer(at)
     row = held(closed(window, {"a": balance}, at=at), worker)
     assert sum(row.values()) == nthreads * (at - window.opened)
-    gained = {bucket: ns - at_opening[bucket] for bucket, ns in cluster.finalized().items()}
+    gained = {bucket: ns - at_opening[bucket] for bucket, ns in cluster.part("finalized").items()}
     assert balance.free["paused"] <= row.get("paused", 0) <= gained["paused"]
     if always:
         assert row == {bucket: ns for bucket, ns in gained.items() if ns}

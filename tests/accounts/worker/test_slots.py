@@ -1,5 +1,4 @@
 from collections.abc import Iterable
-from itertools import product
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from distributed.worker_state_machine import WorkerState
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Moved, Observed, Spilled, Taken, TaskSet, Turned, in_order
-from dask_efficiency.accounts.worker.slots import AT_WORK, RULES, HeldBefore, Slots
+from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
 
 NTHREADS = 2
 
@@ -51,13 +50,39 @@ def worker() -> Worker:
     return Worker()
 
 
-def test_there_is_one_rule_for_each_case_of_states_of_dask():
-    assert set(RULES) == set(product(HeldBefore, TaskSet))
+def test_states_of_dask_have_their_names_and_sets() -> None:
     state = WorkerState(nthreads=1)
-    known = {name for pair in state._TRANSITIONS_TABLE for name in pair}
-    assert known >= AT_WORK
+    assert {name for pair in state._TRANSITIONS_TABLE for name in pair} >= AT_WORK
     assert isinstance(state.executing, set)
     assert isinstance(state.long_running, set)
+
+
+@pytest.mark.parametrize(
+    ("had", "place", "held", "outcomes"),
+    [
+        ("no slot", "executing", 0, {}),
+        ("no slot", "long-running", 0, {}),
+        ("no slot", "neither", 0, {}),
+        ("a slot", "executing", 20, {}),
+        ("a slot", "long-running", 10, {}),
+        ("a slot", "neither", 10, {"x": [Outcome.SUCCEEDED]}),
+        ("a thread", "executing", 5, {"x": [Outcome.SUCCEEDED]}),
+        ("a thread", "long-running", 5, {}),
+        ("a thread", "neither", 5, {"x": [Outcome.SUCCEEDED]}),
+    ],
+)
+def test_a_slot_follows_from_what_its_task_had_and_the_set_that_it_is_in(worker, had, place, held, outcomes):
+    if had != "no slot":
+        worker.run("x")
+    if had == "a thread":
+        worker.now = 5
+        worker.move("x", "executing", "long-running", "long-running")
+    worker.now = 10
+    worker.move("x", "resumed", "memory", place)
+    worker.now = 20
+    assert (worker.held(), worker.outcomes) == (held, outcomes)
+    away = {"a slot": 10, "a thread": 15}.get(had, 0) if place == "long-running" else 5 * (had == "a thread")
+    assert worker.slots.seceded_ns(20) == away
 
 
 @pytest.mark.parametrize(

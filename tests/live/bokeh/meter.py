@@ -39,7 +39,9 @@ class Meter:
         self.poll(0)
 
     def poll(self, at: int) -> None:
-        self.recent.append(Moment(at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity()))
+        self.recent.append(
+            Moment(at, self.cluster.part("activity"), self.cluster.nthreads, self.cluster.part("cause_activity"))
+        )
 
     def run_until(self, seconds: int) -> None:
         for now in range(self.recent[-1].at // SECOND + 1, seconds + 1):
