@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import reduce
 from itertools import product
+from operator import or_
 from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.checks import RefusedPayload, mapping, short, text, whole
@@ -67,17 +68,12 @@ def others_share(workers: Iterable[Both], scheduler: Both | None = None) -> floa
         machines.setdefault(now.machine, {}).setdefault(now.affinity, []).append(used)
     everything = others = 0
     for machine, groups in machines.items():
-        if any(not used.all for group in groups.values() for used in group) or _count(groups) < sum(
-            mask.bit_count() for mask in groups
-        ):
+        disjoint = _union(groups).bit_count() == sum(mask.bit_count() for mask in groups)
+        if not disjoint or not all(used.all for group in groups.values() for used in group):
             continue
         own = sum(used.own for group in groups.values() for used in group)
-        if (
-            scheduler is not None
-            and scheduler[1].machine == machine
-            and (of_scheduler := _between(*scheduler)) is not None
-        ):
-            own += of_scheduler.own
+        of_scheduler = _between(*scheduler) if scheduler is not None and scheduler[1].machine == machine else None
+        own += of_scheduler.own if of_scheduler is not None else 0
         # Each process read them at another instant.
         most = [max(group, key=lambda used: used.all) for group in groups.values()]
         everything += sum(used.all for used in most)
@@ -95,29 +91,22 @@ def _between(then: Processors, now: Processors) -> ProcessorTime | None:
 def _of_machine(groups: list[tuple[int, float]]) -> float:
     """The most cores that groups, with their processors and limits, can use at once: a maximum flow, by minimum cut."""
     if len(groups) > MAX_GROUPS:
-        return min(sum(limit for _, limit in groups), float(_count(mask for mask, _ in groups)))
-    least = math.inf
-    for chosen in product((False, True), repeat=len(groups)):
-        parts = list(zip(groups, chosen, strict=True))
-        whole = _count(mask for (mask, _), whole in parts if whole)
-        least = min(least, whole + sum(limit for (_, limit), whole in parts if not whole))
-    return least
+        return min(sum(limit for _, limit in groups), float(_union(mask for mask, _ in groups).bit_count()))
+    return min(
+        _union(mask for (mask, _), whole in zip(groups, chosen, strict=True) if whole).bit_count()
+        + sum(limit for (_, limit), whole in zip(groups, chosen, strict=True) if not whole)
+        for chosen in product((False, True), repeat=len(groups))
+    )
 
 
 def _of_group(members: list[Processors]) -> tuple[int, float]:
     """Processors of a group as bits, and the number of them that it may use at once."""
-    mask = 0
-    for member in members:
-        mask |= member.affinity
-    quotas = [member.quota for member in members if member.quota is not None]
-    return mask, min([float(mask.bit_count()), *quotas])
+    mask = _union(member.affinity for member in members)
+    return mask, min([float(mask.bit_count()), *(member.quota for member in members if member.quota is not None)])
 
 
-def _count(masks: Iterable[int]) -> int:
-    together = 0
-    for mask in masks:
-        together |= mask
-    return together.bit_count()
+def _union(masks: Iterable[int]) -> int:
+    return reduce(or_, masks, 0)
 
 
 def encode_processors(processors: Processors) -> dict[str, Any]:

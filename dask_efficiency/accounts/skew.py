@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload, listed, short, text, whole
-from dask_efficiency.accounts.rows import OTHER, kept_apart
+from dask_efficiency.accounts.rows import OTHER, add, kept_apart
 
 #: Largest relative error of a quantile. A guess: reports show two digits.
 MAX_ERROR = 0.01
@@ -61,13 +61,8 @@ class Sketch:
         found = np.minimum(np.array(numbers, np.float64), MAX_NANOSECONDS)
         positive = found[found >= 1]
         self.zeros += len(found) - len(positive)
-        if not len(positive):
-            return
-        indices = np.ceil(np.log(positive) * _BINS_PER_LOG).astype(np.int64)
-        lowest = int(indices.min())
-        counts = np.bincount(indices - lowest)
-        taken = np.flatnonzero(counts)
-        self._count(dict(zip((taken + lowest).tolist(), counts[taken].tolist(), strict=True)))
+        taken, counts = np.unique(np.ceil(np.log(positive) * _BINS_PER_LOG).astype(np.int64), return_counts=True)
+        self._count(dict(zip(taken.tolist(), counts.tolist(), strict=True)))
 
     def merge(self, other: Sketch) -> None:
         """Add the numbers of another."""
@@ -76,12 +71,10 @@ class Sketch:
 
     def _count(self, counts: dict[int, int]) -> None:
         bins = self.bins
-        for index, n in counts.items():
-            bins[index] = bins.get(index, 0) + n
+        add(bins, counts)
         if len(bins) > MAX_BINS:
-            ascending = sorted(bins)
-            kept = len(bins) - MAX_BINS
-            bins[ascending[kept]] += sum(bins.pop(index) for index in ascending[:kept])
+            *lowest, kept = sorted(bins)[: len(bins) - MAX_BINS + 1]
+            bins[kept] += sum(map(bins.pop, lowest))
 
     def quantile(self, q: float) -> float:
         """Quantile ``q``, in [0, 1]; NaN of no numbers.
@@ -195,11 +188,7 @@ def merge_sizes(total: dict[str, TaskSizes], more: Mapping[str, TaskSizes]) -> N
 
 
 def skew_by_prefix(sizes: Mapping[str, TaskSizes], alone: Mapping[str, int]) -> dict[str, Skew]:
-    """Compare the tasks of each prefix, by merged sizes of all workers.
-
-    ``alone`` has nanoseconds by :func:`key_name` for which a task was the only one to run. Of a key that ran more than
-    once they may be more than its longest run took, and count as that.
-    """
+    """Compare the tasks of each prefix, by sizes of all workers and time alone by key, at most of the longest run."""
     return {
         prefix: _skew(one, one.longest, alone.get(one.longest.key, 0))
         for prefix, one in sizes.items()
@@ -220,12 +209,7 @@ def _skew(sizes: TaskSizes, longest: Most, alone: int) -> Skew:
 def encode_sizes(sizes: Mapping[str, TaskSizes]) -> list[list[Any]]:
     """Encode a worker's sizes by prefix as plain data for msgpack."""
     return [
-        [
-            prefix,
-            encode_sketch(one.ns),
-            encode_sketch(one.nbytes),
-            *(each and [*each] for each in (one.longest, one.largest)),
-        ]
+        [prefix, encode_sketch(one.ns), encode_sketch(one.nbytes), *(m and [*m] for m in (one.longest, one.largest))]
         for prefix, one in sizes.items()
     ]
 

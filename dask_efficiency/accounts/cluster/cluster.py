@@ -27,7 +27,7 @@ from dask_efficiency.accounts.cluster.losses import Loss, by_prefix
 from dask_efficiency.accounts.cluster.presence import Presence, Presences, WorkerStay, check_snapshot, is_stale
 from dask_efficiency.accounts.gpu import GpuTotals, add_totals
 from dask_efficiency.accounts.processors import decode_processors
-from dask_efficiency.accounts.wire.heartbeats import Gain, Missed, Received, header, read
+from dask_efficiency.accounts.wire.heartbeats import Gain, Received, header, read
 from dask_efficiency.accounts.wire.snapshots import EXTRAS, NotMeasured
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 
@@ -157,7 +157,7 @@ class ClusterLedger(Presences):
             if isinstance(found, NotMeasured):
                 self.switch_off(presence, found.reason, at=at)
                 return
-            if isinstance(found, Missed):
+            if found is None:
                 presence.missed = True
                 self.missed += 1
                 return
@@ -335,7 +335,7 @@ class ClusterLedger(Presences):
         for cause, ns in by_cause.items():
             more[_CAUSES_OF_IDLE[cause]] = ns
         self._record(presence, more)
-        self._record_names(presence, received, gain, then)
+        self._record_names(presence, received, gain)
         presence.running = running
         presence.without_work = without
         presence.received = received._replace(gain=None)
@@ -352,12 +352,12 @@ class ClusterLedger(Presences):
         self._cover(presence, Bucket.UNMEASURED, began)
         presence.without_work = max(presence.without_work, self.work.without_work(at=began))
 
-    def _record_names(self, presence: Presence, now: Received, gain: Gain, then: Received | None) -> None:
+    def _record_names(self, presence: Presence, now: Received, gain: Gain) -> None:
         """Record the named numbers: by prefix, by mark of a lost worker, and outside the accounts."""
-        most = sum(now.sums) - (sum(then.sums) if then else 0)
-        if most:
+        if gain.prefixes.any():
+            nthreads, elapsed, _ = now.head
             places = presence.rows_of("prefixes", self._prefixes, now.prefixes.names)
-            self._prefixes.add(places[gain.at], gain.prefixes, most=most)
+            self._prefixes.add(places[gain.at], gain.prefixes, most=nthreads * elapsed)
         if len(gain.recomputed):
             places = presence.rows_of("recomputed", self._recomputed, now.recomputed.names)
             self._recomputed.add(places, gain.recomputed, most=int(gain.recomputed.max()) * len(places))

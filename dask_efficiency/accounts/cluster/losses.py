@@ -70,11 +70,10 @@ def in_window(loss: Loss, ns: int) -> dict[str, int]:
 def costs(
     losses: Iterable[tuple[Loss, Mapping[str, int]]], recomputed: Mapping[str, Sequence[int]], whole: int, tasks: int
 ) -> list[dict[str, Any]]:
-    """List the costs of workers that left: those that vanished, and those with which results were lost.
+    """List the costs of workers that vanished, or with which results were lost.
 
-    Each loss comes with its lost nanoseconds by prefix, as of :func:`in_window`; ``recomputed`` has nanoseconds and
-    tasks by :attr:`Loss.mark`, and ``whole`` and ``tasks`` are those of all. What the marks do not account for is the
-    last row.
+    Losses come with their nanoseconds by prefix, as of :func:`in_window`; ``recomputed`` has nanoseconds and tasks by
+    :attr:`Loss.mark`, and ``whole`` and ``tasks`` are those of all: what the marks lack is the last row.
     """
     went = list(losses)
     again, numbers = ([recomputed.get(loss.mark, (0, 0))[i] for loss, _ in went] for i in range(2))

@@ -25,6 +25,10 @@ class LoopFunction(NamedTuple):
     code: Frame
 
 
+#: Nanoseconds and calls.
+HookTimes = Mapping[LoopFunction, tuple[int, int]]
+
+
 class LoopTime(NamedTuple):
     """Cumulative time and number of calls."""
 
@@ -52,7 +56,7 @@ class LoopTotals:
     waited_with_work: int = 0
     handlers: Mapping[LoopFunction, LoopTime] = field(default_factory=dict)
     #: Hooks whose calls were all measured.
-    hooks: Mapping[LoopFunction, tuple[int, int]] = field(default_factory=dict)
+    hooks: HookTimes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +90,12 @@ class LoopBlock:
 class SchedulerLoop:
     """Time of the scheduler's event loop in a window."""
 
-    #: Length of the window, and the time in it in which the loop had something to do; None if unknown.
+    #: Length of the window, and the time in it in which the loop had something to do; what is unknown is None.
     seconds: float
     busy_seconds: float | None
-    #: Mean time that an event waits until the loop turns; None if unknown.
+    #: Mean time that an event waits until the loop turns.
     lag_seconds: float | None
-    #: Busy share of the time with work outstanding, in [0, 1]; None if unknown.
+    #: Busy share of the time with work outstanding, in [0, 1].
     busy_with_work: float | None
     #: Garbage collection, which is part of the others.
     gc_seconds: float
@@ -109,8 +113,7 @@ def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Holdup] = ()) ->
     """Compute the event loop's time between two instants."""
     elapsed = now.at - then.at
     handlers = {part: _gained(spent, then.handlers.get(part, LoopTime())) for part, spent in now.handlers.items()}
-    exact = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
-    hooks = _estimated(handlers, exact)
+    hooks = _estimated(handlers, _less(now.hooks, then.hooks))
     waited = None if now.waited is None or then.waited is None else now.waited - then.waited
     with_work = now.with_work - then.with_work
     known = waited is not None and elapsed > 0
@@ -133,19 +136,17 @@ def _share(whole: int, waited: int) -> float | None:
     return min(1.0, max(0.0, 1 - waited / whole)) if whole > 0 else None
 
 
-def _less(spent: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:
-    return spent[0] - before[0], spent[1] - before[1]
+def _less(now: HookTimes, then: HookTimes) -> HookTimes:
+    none = 0, 0
+    return {part: (ns - then.get(part, none)[0], n - then.get(part, none)[1]) for part, (ns, n) in now.items()}
 
 
 def _gained(now: LoopTime, then: LoopTime) -> LoopTime:
-    hooks = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
     looked = now.looked_ns - then.looked_ns, now.looked_calls - then.looked_calls
-    return LoopTime(now.ns - then.ns, now.calls - then.calls, *looked, hooks)
+    return LoopTime(now.ns - then.ns, now.calls - then.calls, *looked, _less(now.hooks, then.hooks))
 
 
-def _estimated(
-    handlers: Mapping[LoopFunction, LoopTime], exact: Mapping[LoopFunction, tuple[int, int]]
-) -> dict[LoopFunction, tuple[int, int]]:
+def _estimated(handlers: Mapping[LoopFunction, LoopTime], exact: HookTimes) -> HookTimes:
     """Extrapolate the hooks' time from the handlers' calls that were looked at to all of them."""
     found = dict(exact)
     for spent in handlers.values():
@@ -157,7 +158,7 @@ def _estimated(
     return found
 
 
-def _costliest(parts: Mapping[LoopFunction, tuple[int, int]]) -> tuple[LoopPart, ...]:
+def _costliest(parts: HookTimes) -> tuple[LoopPart, ...]:
     took = sorted((each for each in parts.items() if each[1][1] > 0), key=lambda each: (-each[1][0], each[0]))
     return tuple(
         LoopPart(part.kind, part.name, *_as_text(part.code), seconds=ns / 1e9, calls=calls)

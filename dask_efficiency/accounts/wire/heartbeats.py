@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice, repeat
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,8 +62,7 @@ def _where(group: str, names: Sequence[str]) -> slice:
 
 _OF = {group: _where(group, names) for group, names in GROUPS.items()}
 _FREE, _HELD = _where("settled", FREE_BUCKETS), _where("settled", TASK_BUCKETS)
-_IDLE = FIELDS.index(("settled", Bucket.IDLE))
-_RECOMPUTED = FIELDS.index(("settled", Bucket.RECOMPUTED))
+_IDLE, _RECOMPUTED = (FIELDS.index(("settled", bucket)) for bucket in (Bucket.IDLE, Bucket.RECOMPUTED))
 _EXTRAS = slice(len(FIELDS), None)
 #: Numbers that only grow.
 _TOTALS = slice(_OF["settled"].start, _OF["active"].stop)
@@ -167,13 +165,6 @@ class HeartbeatWriter:
 # -- on the scheduler ------------------------------------------------------------------------------
 
 
-class Missed(NamedTuple):
-    """A heartbeat with changes since a state that the scheduler does not have."""
-
-    incarnation: str
-    seq: int
-
-
 #: Recomputed nanoseconds and tasks, by the worker that lost the results; empty.
 _NONE_RECOMPUTED: WireTable[str] = WireTable((), np.zeros((0, 2), np.int64))
 
@@ -216,8 +207,6 @@ class Received(NamedTuple):
     numbers: Ints
     named: SnapshotTexts
     prefixes: WireTable[str]
-    #: By :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
-    sums: Sequence[int]
     #: Parts of ``running`` by prefix: nanoseconds, and slots held.
     holding: Mapping[str, tuple[int, int]]
     recomputed: WireTable[str]
@@ -278,12 +267,12 @@ def is_repeated(payload: object, last: object) -> bool:
     return sender is not None and sender == header(last)
 
 
-def read(payload: object, last: Received | None = None) -> Received | NotMeasured | Missed:
+def read(payload: object, last: Received | None = None) -> Received | NotMeasured | None:
     """Check and read a payload: a snapshot as complete, and as checked, as one that was sent in full.
 
-    ``last`` is the last snapshot read of this worker, if any; an older payload than this must not come here. Refused
-    are another schema, missing or mistyped fields, absurd numbers, too many or too long names, accounts that do not add
-    up, and totals that shrank.
+    ``last`` is the last snapshot read of this worker, if any, and not younger. Refused are another schema, missing or
+    mistyped fields, absurd numbers, too many or too long names, accounts that do not add up, and totals that shrank.
+    None is for changes since a state that is not known here.
     """
     fields = mapping("snapshot", payload)
     check_schema(fields.get("schema"))
@@ -294,7 +283,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     base = None
     if "s" in fields:
         if known is None or known.seq < whole("s", fields["s"]):
-            return Missed(incarnation, seq)
+            return None
         base = known
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
     numbers = _numbers(fields.get("a"), [*map(len, named.extras)])
@@ -302,14 +291,9 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     former, rows, names = None if base is None else base.prefixes, fields.get("b"), fields.get("p")
     change = read_table("prefixes", former, rows, names, columns=len(TASK_BUCKETS), check=shared_texts)
     prefixes, at, gained, kept = change
-    if base is None or not kept:
-        at, gained = _gained("prefixes", prefixes, known.prefixes if known is not None else None)
-        sums = column_sums(prefixes.rows)
-    else:
-        if gained.min(initial=0) < 0:
-            _gained("prefixes", prefixes, base.prefixes)
-        sums = list(map(add, base.sums, column_sums(gained)))
-    for bucket, held, finalized in zip(TASK_BUCKETS, sums, numbers[_HELD].tolist(), strict=True):
+    if base is None or not kept or gained.min(initial=0) < 0:
+        at, gained = _gained("prefixes", prefixes, None if known is None else known.prefixes)
+    for bucket, held, finalized in zip(TASK_BUCKETS, column_sums(prefixes.rows), numbers[_HELD].tolist(), strict=True):
         # A free slot, which is no prefix's, may wait for spilling too.
         if held > finalized or (held < finalized and bucket is not Bucket.SPILL):
             raise RefusedPayload(f"prefixes hold {held} ns of {str(bucket)!r}; expected {finalized}, as settled")
@@ -322,7 +306,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     final = flag("f", fields.get("f", False))
     holding = _holding(fields["h"], numbers) if "h" in fields else {}
     gain = Gain(grown, at, gained, again)
-    return Received(incarnation, seq, final, numbers, named, prefixes, sums, holding, recomputed, gpu, gain)
+    return Received(incarnation, seq, final, numbers, named, prefixes, holding, recomputed, gpu, gain)
 
 
 def _numbers(value: object, extras: Sequence[int]) -> Ints:
@@ -426,7 +410,7 @@ def _names(name: str, value: object) -> tuple[str, ...]:
 
 
 def _gained(name: str, now: WireTable[str], then: WireTable[str] | None) -> tuple[Ints, Ints]:
-    """Growth of each row of a table that was sent in full, or under other names; refused if one shrank."""
+    """Growth of each row of a table by name; refused if one shrank."""
     at = np.arange(len(now.rows))
     if then is None:
         return at, now.rows
@@ -451,6 +435,6 @@ def encode(snapshot: Snapshot) -> dict[str, Any]:
 def decode(payload: object) -> Snapshot | NotMeasured:
     """Read what :func:`encode` made; raises :class:`RefusedPayload`."""
     found = read(payload)
-    if isinstance(found, Missed):
+    if found is None:
         raise RefusedPayload(f"s is {short(mapping('snapshot', payload)['s'])}; expected all of a snapshot")
     return found if isinstance(found, NotMeasured) else found.snapshot
