@@ -53,7 +53,6 @@ GPU_SENSORS: dict[str, str] = {
 
 SENSORS = (*HOST_SENSORS, *GPU_SENSORS)
 
-
 #: The meaning of each name, which ends in its unit. A reading that a device does not have is left out.
 #: Those that end in ``_total`` only grow, until the driver is loaded again.
 READINGS: dict[str, str] = {
@@ -82,7 +81,6 @@ READINGS: dict[str, str] = {
     "throttled_power": "1 if the clock is lower for power",
 }
 
-
 #: By sensor, the readings that are summed, and how several GPUs are combined: a fault of one of them must show.
 _OF_READINGS: dict[str, tuple[tuple[str, ...], Callable[[Iterable[float]], float]]] = {
     "gpu_utilisation": (("utilisation_ratio",), fmean),
@@ -108,7 +106,6 @@ def gpu_sensors(readings: Mapping[str, Mapping[str, float]] | None) -> Sequence[
 
 
 _NO_GPU = (math.nan,) * len(GPU_SENSORS)
-
 
 Name = TypeVar("Name", bound=Hashable)
 #: Range of a counter of 32 bits.

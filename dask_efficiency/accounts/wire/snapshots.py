@@ -33,7 +33,6 @@ from dask_efficiency.accounts.worker.balance import (
 CAUSED_BUCKETS = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
 _CAUSES = tuple(cause_name(bucket, cause) for bucket in CAUSED_BUCKETS for cause in CAUSES[bucket])
 
-
 #: Numbers of each heartbeat by group, in their order on the wire.
 GROUPS: dict[str, tuple[str, ...]] = {
     "": ("nthreads", "elapsed", "running"),
@@ -51,7 +50,6 @@ EXTRAS = ("outside", "details", "amounts")
 #: Group and name of each number, and its name in error messages.
 FIELDS = tuple((group, name) for group, names in GROUPS.items() for name in names)
 NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
-
 
 #: Version of all messages; raised with each change. The scheduler refuses any other.
 SCHEMA = 5
