@@ -27,13 +27,6 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def flag(name: str, value: object) -> bool:
-    """True or False."""
-    if not isinstance(value, bool):
-        raise RefusedPayload(f"{name} is {short(value)}; expected True or False")
-    return value
-
-
 def whole(name: str, value: object) -> int:
     """A whole number, not negative."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NANOSECONDS:

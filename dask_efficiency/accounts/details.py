@@ -127,8 +127,9 @@ class MergedProfiles:
         """Add the details of one worker."""
         self.profile = _merged(self.profile, details.profile)
         self.holders = _merged(self.holders, details.holders)
-        self.gil_holds = _longest(self.gil_holds, worker, details.gil_holds)
-        self.loop_blocks = _longest(self.loop_blocks, worker, details.loop_blocks)
+        for holds, more in ((self.gil_holds, details.gil_holds), (self.loop_blocks, details.loop_blocks)):
+            every = [*holds, *((worker, hold) for hold in more)]
+            holds[:] = heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
         merge_sizes(self.skew, details.skew)
         for metered, value in details.metered.items():
             kept = (worker, metered), ("", metered), ("", metered.rest)
@@ -155,11 +156,6 @@ def _merged(rows: dict[Any, int], more: Mapping[Any, int]) -> dict[Any, int]:
     add(rows, more)
     # Cut only at twice the bound, so that it is not cut for each worker.
     return costliest(rows, MAX_ROWS) if len(rows) > 2 * MAX_ROWS else rows
-
-
-def _longest(holds: list[tuple[str, Holdup]], worker: str, more: Iterable[Holdup]) -> list[tuple[str, Holdup]]:
-    every = [*holds, *((worker, hold) for hold in more)]
-    return heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
 
 
 class StackNumbers:

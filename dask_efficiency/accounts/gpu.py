@@ -128,10 +128,7 @@ def _grown(now: DeviceTotals, then: DeviceTotals) -> DeviceTotals:
 
 
 def add_totals(former: GpuTotals, latter: GpuTotals) -> GpuTotals:
-    """Add two totals. Meter and description are the latter's, unless only the former measured anything.
-
-    A device that only one of them saw is taken from there: its ``elapsed`` is the time for which it was watched.
-    """
+    """Add two totals; meter and description are the latter's, unless only the former measured anything."""
     shown = latter if latter.meter != "none" or former.meter == "none" else former
     return replace(
         shown,

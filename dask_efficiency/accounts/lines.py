@@ -200,8 +200,7 @@ class SentGraphs:
 def sending_lines(sent: Mapping[str, Iterable[str]], lines: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Lines of code that sent the tasks of each prefix, in words; prefixes with a graph of unknown origin are left out.
 
-    ``sent`` has the prefixes by graph, from :meth:`SentGraphs.to_dict`; ``lines`` those that sent each graph,
-    ``"etl.py:42"``, with their source, both empty where no line is known.
+    ``lines`` has those that sent each graph, ``"etl.py:42"``, with their source, both empty where no line is known.
     """
     found: dict[str, dict[str, str]] = {}
     for name, prefixes in sent.items():

@@ -77,11 +77,7 @@ class Sketch:
             bins[kept] += sum(map(bins.pop, lowest))
 
     def quantile(self, q: float) -> float:
-        """Quantile ``q``, in [0, 1]; NaN of no numbers.
-
-        Of n numbers in order it is the one at position floor(q * (n - 1)), to :data:`MAX_ERROR` of itself; the error is
-        larger only in the merged lowest bin.
-        """
+        """Number at position floor(q * (n - 1)) of n in order, to :data:`MAX_ERROR`; NaN of no numbers."""
         count = self.count
         if not count:
             return math.nan

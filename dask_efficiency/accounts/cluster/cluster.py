@@ -68,10 +68,8 @@ _CAUSES_OF_IDLE = {
 class ClusterLedger(Presences):
     """Accounts of all workers that were ever present since ``at``, by the clock that all methods' ``at`` is read from.
 
-    For each presence of a worker the finalized buckets and ``running`` add up to nthreads times the time from joining
-    to its last snapshot; once it has left, to its removal or a later final snapshot. Time that no snapshot covers is
-    ``unmeasured`` or, of a worker without a final snapshot, ``retiring`` if it closed in order and else
-    ``lost-worker``. Totals only grow, whatever arrives; refused snapshots are counted and named.
+    Totals only grow, whatever arrives; refused snapshots are counted and named. The essay of
+    :mod:`~dask_efficiency.accounts.cluster` says which bucket has time that no snapshot covers.
     """
 
     def __init__(self, *, at: int, max_names: int = 5_000, max_prefixes: int = 1_000, history: int = 4_096) -> None:

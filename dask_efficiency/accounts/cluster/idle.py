@@ -149,11 +149,7 @@ class Alone:
 
 
 def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
-    """Count a cluster's free slots by :data:`SEEN`; the counts sum to ``state.free``.
-
-    Ready tasks that the scheduler holds account for one slot each, then tasks that wait elsewhere and could move, then
-    those that may not. The rest is free because a graph is being taken in or, if none is, for lack of parallelism.
-    """
+    """Count a cluster's free slots by :data:`SEEN`: one for each ready or waiting task; the sum is ``state.free``."""
     found = [0] * len(SEEN)
     left = state.free
     for cause, tasks in ((_SCHEDULER, state.queued), (_IMBALANCE, state.waiting), (_RESTRICTED, state.restricted)):
@@ -166,8 +162,7 @@ def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
 def paused_slots_by_cause(state: ClusterState) -> tuple[int, ...]:
     """Count the free slots of paused workers by :data:`SEEN` and ``paused``; the counts sum to ``state.paused``.
 
-    Of the tasks that wait on the scheduler or elsewhere and could move, those that would not find a free slot on
-    another worker could run there: each makes one slot ``paused``. The rest is free as others are.
+    Each task that could run, and would not find a free slot on another worker, makes one slot ``paused``.
     """
     found = [0] * len(_OF_PAUSED)
     beyond = max(0, state.queued + state.waiting - state.free)
@@ -300,10 +295,9 @@ class IdleWeights:
     def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
         """Split a worker's idle time since the last split by cause and ``paused``, and use up its weights until ``at``.
 
-        ``idle`` includes time in which it was paused and had no task that could run. If the scheduler saw more free
-        slots, each cause is scaled down. If it saw fewer, messages were on their way: time of slots that it believed to
-        be in use is ``round-trips``, in proportion to the time in which it was at rest with ready tasks, and else
-        ``scheduler``; the remainder is ``unknown``.
+        If the scheduler saw more free slots, each cause is scaled down. If it saw fewer, messages were on their way:
+        time of slots that it believed to be in use is ``round-trips``, in proportion to the time in which it was at
+        rest with ready tasks, and else ``scheduler``; the remainder is ``unknown``.
         """
         if idle < 0:
             raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")

@@ -51,8 +51,8 @@ def by_prefix(
 ) -> dict[str, int]:
     """Estimate the part of a lost worker's time that its running tasks held, by prefix.
 
-    ``holding`` has the running nanoseconds and slots of the last heartbeat. From there to the removal a prefix is taken
-    to have held as many slots as then, and no more than it had tasks assigned there in the end (None if unknown).
+    From the last heartbeat (``holding``: nanoseconds and slots) on, a prefix is taken to have held as many slots as
+    then, and no more than it had tasks assigned there in the end (None if unknown).
     """
     since = max(0, lost - sum(ns for ns, _ in holding.values())) // nthreads
     rows = {

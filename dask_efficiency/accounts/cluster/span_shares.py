@@ -140,10 +140,7 @@ class SpanShares:
                 add(self._weights.setdefault(name, {}), divide(self._last, ns))
 
     def divide(self, name: str, ns: int) -> dict[str, int]:
-        """Divide time of one of :data:`SHARED`, or of a cause of ``idle``, exactly among spans.
-
-        Unseen time as that seen.
-        """
+        """Divide time of one of :data:`SHARED`, or of a cause of ``idle``, exactly among spans; unseen as that seen."""
         weights = self._weights.get(_UNSEEN if name == _ROUND_TRIPS else name, {})
         if not any(weights.values()) and name.startswith(Bucket.IDLE):
             weights = {}

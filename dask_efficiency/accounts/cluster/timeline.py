@@ -36,10 +36,7 @@ _ALL_UNMEASURED: Row = np.array([name == Bucket.UNMEASURED for name in COLUMNS],
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Activities of the slots, bin by bin; a task counts while it runs, whatever becomes of it later.
-
-    Within a heartbeat a worker's activities are spread evenly; how much there was of each is exact.
-    """
+    """Activities of the slots, bin by bin, a task's while it runs; within a heartbeat they are spread evenly."""
 
     bin_ns: int
     elapsed_ns: int
@@ -81,11 +78,7 @@ class ActivityFeed:
         self._read: dict[Presence, tuple[object, Row, Row]] = {}
 
     def read(self, present: Iterable[Presence], *, at: int) -> ActivityStretches:
-        """Read the accounts' growth since the last call, of present workers and those that have left since.
-
-        Stretches end by ``at``: if a worker's first snapshot travelled more slowly than a later one, its time seems
-        later than it was, and a window may end in between. The part beyond ``at`` is read later.
-        """
+        """Read the accounts' growth until ``at`` since the last call; some workers' time seems later than it was."""
         read = self._read
         there, found = 0, []
         for presence in present:

@@ -75,8 +75,7 @@ def divide(
 ) -> tuple[Rows, Rows, OwnPart | None]:
     """A closed window's time by span id, its causes, and the own part if the window keeps one.
 
-    The time adds up to ``accounts.workers``, bucket by bucket. That of no span, under :data:`NOBODY`, is ``no-work``,
-    ``lost-worker``, ``unmeasured``, and time of tasks whose spans no answer named.
+    The time adds up to ``accounts.workers``, bucket by bucket, with that of no span under :data:`NOBODY`.
     """
     spans = {span: dict(row) for span, row in accounts.spans.items()}
     causes = {span: dict(row) for span, row in accounts.span_causes.items()}

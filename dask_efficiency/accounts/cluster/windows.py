@@ -42,6 +42,7 @@ MAX_ARRIVALS = 1_000
 _PAUSED = place("finalized", Bucket.PAUSED)
 _IDLE_CAUSES = frozenset(cause_name(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 _UNKNOWN_WAIT = cause_name(Bucket.THREAD_NONCPU, UNKNOWN)
+_NO_TIME = (0,) * len(TASK_BUCKETS)
 _ROW_BUCKETS = tuple(map(str, (*TASK_BUCKETS, Bucket.RUNNING)))
 
 
@@ -236,16 +237,13 @@ class ClosingWindow:
         whole = sum(row.get(Bucket.RECOMPUTED, 0) for row in accounts.workers.values())
         return costs(went, gained, whole, accounts.tasks.get(Outcome.RECOMPUTED, 0))
 
-    def _restarted(self, presence: Presence) -> bool:
-        """Check if the worker's meter was restarted since the window opened."""
-        then = self._window._then[presence].received
-        return then is not None and (presence.received is None or then.incarnation != presence.received.incarnation)
-
     def _count(self, presence: Presence, answer: WindowBalance | str) -> None:
         """Add a worker's part by its answer, or by its heartbeats if ``answer`` is the reason why there is none."""
         accounts, then = self._accounts, self._window._then[presence]
         self._counted.add(presence)
-        if not isinstance(answer, str) and self._restarted(presence):
+        before, now = then.received, presence.received
+        restarted = before is not None and (now is None or before.incarnation != now.incarnation)
+        if restarted and not isinstance(answer, str):
             answer = "its meter was restarted"
         throughout = then.here and presence.left is None
         stop = self._at if presence.left is None else min(presence.left, self._at)
@@ -331,11 +329,13 @@ class ClosingWindow:
         cells = [(accounts.prefixes, prefix), (accounts.spans, span), (accounts.in_spans, worker)]
         if (own := self._own(span)) is not None:
             cells += [(own.workers, worker), (own.prefixes, prefix)]
-        _add_cells(cells, buckets)
+        for rows, name in cells:
+            add(rows.setdefault(name, {}), buckets)
 
     def _add_waits(self, worker: str, span: str, prefix: str, waits: dict[str, int]) -> None:
         """Add the causes of tasks' waiting, but to their worker; what was not sampled is divided at the end."""
-        _add_cells(self._cause_cells(worker, span, prefix), waits)
+        for rows, name in self._cause_cells(worker, span, prefix):
+            add(rows.setdefault(name, {}), waits)
         if waits.keys() == {_UNKNOWN_WAIT}:
             self._unsampled.setdefault(prefix, []).append((waits[_UNKNOWN_WAIT], worker, span))
         else:
@@ -376,9 +376,7 @@ class ClosingWindow:
         add(accounts.tasks, growth(now.tasks, before.tasks if before else {}))
         former = before.prefixes if before else {}
         for i, bucket in enumerate(TASK_BUCKETS):
-            gained = {
-                prefix: row[i] - (former[prefix][i] if prefix in former else 0) for prefix, row in now.prefixes.items()
-            }
+            gained = {prefix: row[i] - former.get(prefix, _NO_TIME)[i] for prefix, row in now.prefixes.items()}
             # Only a part of tasks that ran before the window began is in its buckets.
             for prefix, ns in cap(gained, buckets.get(bucket, 0)).items():
                 if ns:
@@ -413,11 +411,6 @@ def _move_idle(buckets: dict[str, int], bucket: Bucket, ns: int) -> None:
     if moved > 0:
         buckets[Bucket.IDLE] -= moved
         add(buckets, {str(bucket): moved})
-
-
-def _add_cells(cells: Iterable[tuple[Rows, str]], row: Mapping[str, int]) -> None:
-    for rows, name in cells:
-        add(rows.setdefault(name, {}), row)
 
 
 def _missing(presence: Presence, reason: str) -> str:

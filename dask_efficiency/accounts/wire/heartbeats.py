@@ -19,7 +19,6 @@ from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
 from dask_efficiency.accounts.checks import (
     MAX_NANOSECONDS,
     RefusedPayload,
-    flag,
     listed,
     mapping,
     shared_texts,
@@ -303,7 +302,9 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     gpu = read_gpu(fields["g"], None if base is None else base.gpu) if "g" in fields else None
     if known is not None and known.gpu is not None:
         check_grown(gpu, known.gpu)
-    final = flag("f", fields.get("f", False))
+    final = fields.get("f", False)
+    if not isinstance(final, bool):
+        raise RefusedPayload(f"f is {short(final)}; expected True or False")
     holding = _holding(fields["h"], numbers) if "h" in fields else {}
     gain = Gain(grown, at, gained, again)
     return Received(incarnation, seq, final, numbers, named, prefixes, holding, recomputed, gpu, gain)

@@ -46,9 +46,8 @@ Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 class Ledger:
     """The accounts of ``nthreads`` slots from ``at`` on.
 
-    Every method takes ``at``, monotonic nanoseconds; an ``at`` earlier than one already seen counts as that one.
-    Between two calls each slot is in one place: held by a task, or free and named after what keeps it free. So the sum
-    is exact by construction, and no finalized bucket ever shrinks:
+    Every method takes ``at``, monotonic nanoseconds; an ``at`` earlier than one already seen counts as that one. Each
+    slot is held by a task, or free and named after what keeps it free; no finalized bucket ever shrinks, and
 
     sum of finalized buckets + running == nthreads x elapsed
     """
@@ -63,8 +62,7 @@ class Ledger:
         self.slots_free = nthreads
         self.held: dict[object, SlotReservation] = {}
         self._ended: dict[SlotReservation, None] = {}
-        #: Reservations that came while all slots were held; each starts when one is free. Dask never admits more tasks
-        #: than threads, but its hooks may show a start before the end that made room.
+        #: Reservations that came while all slots were held: hooks may show a start before the end that made room.
         self._excess: dict[object, SlotReservation] = {}
         self._availability, self._waiting, self._constrained = Availability.RUNNING, 0, 0
         #: Buckets of free slots, each with the number of tasks that keep one free, in order; the other slots are idle.
@@ -93,11 +91,7 @@ class Ledger:
         return key in self.held or key in self._excess
 
     def observe(self, availability: Availability, waiting: int, constrained: int, ready: int = 0, *, at: int) -> None:
-        """Set the reasons why slots are free from ``at`` on; a worker that retires names all of its free slots.
-
-        Each task that waits for a fetch, and each that a resource holds back, names one slot; of a paused worker, each
-        that is ready or held back by a resource.
-        """
+        """Set the reasons why slots are free from ``at`` on: each task that cannot run yet names one."""
         self._advance(at)
         self._availability, self._waiting, self._constrained = availability, waiting, constrained
         if availability is Availability.RUNNING:
@@ -112,11 +106,9 @@ class Ledger:
         self.observe(availability, self._waiting, self._constrained, ready, at=at)
 
     def spilled(self, ready: int, *, start: int, stop: int) -> None:
-        """Record a stretch in which the event loop spilled or read back, and so gave no task to a free slot.
+        """Record a stretch of the event loop at the disk: ``spill`` has a slot for each task that is ready or waits.
 
-        Free slots of a worker that takes tasks count as ``spill``, one for each task that is ready or waits for a
-        fetch. Other tasks may be on their way: see :meth:`delayed`. Time that the ledger has seen already stays as it
-        is.
+        Other tasks may be on their way: see :meth:`delayed`.
         """
         self._advance(start)
         since = self.at
@@ -253,11 +245,7 @@ class Ledger:
         self.finalize_many([(reservation, outcome, *_NOTHING) for reservation in self._ended])
 
     def balance(self, *, at: int, used: Mapping[object, Used] | None = None) -> Balance:
-        """The accounts at ``at``.
-
-        ``used`` maps a key that holds a slot, or a reservation that ended and is not finalized, to what its thread used
-        so far, for the activity view; the rest is ``overhead``.
-        """
+        """The accounts at ``at``; ``used`` is by key that holds a slot, or by reservation that is not finalized."""
         self._advance(at)
         self.undecided.clear()
         used = used or {}
@@ -287,11 +275,7 @@ class Ledger:
         )
 
     def open_window(self, window_id: str, *, at: int) -> None:
-        """Begin a window; one that is open under this id begins anew.
-
-        The time for which running tasks have held their slots so far is remembered, and taken out of their
-        split, pro rata, when they are finalized.
-        """
+        """Begin a window; one that is open under this id begins anew."""
         self._advance(at)
         self.undecided.clear()
         self._windows.pop(window_id, None)

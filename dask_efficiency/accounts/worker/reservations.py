@@ -32,10 +32,9 @@ class SlotReservation:
 
 
 class ActivityView:
-    """Splits the time of held slots by activity while their tasks still run, and corrects itself when they end.
+    """Splits the time of held slots by activity while their tasks still run.
 
-    Reported time is never taken back. If a task's final split differs from what the view had counted, later time makes
-    up for the difference.
+    Reported time is never taken back: where a task's final split differs, later time makes up for it.
     """
 
     def __init__(self) -> None:

@@ -63,11 +63,9 @@ class _Samples:
 
 
 class WaitingSums:
-    """Splits nanoseconds of waiting, which are known exactly, by cause, as far as it was sampled.
+    """Splits nanoseconds of waiting exactly by cause, in proportion to samples of its prefix that are not used up.
 
-    All time that tasks of a prefix waited is split in proportion to the samples of this prefix that no earlier split
-    has used up; time beyond them in proportion to all recent ones; and where there are none, it is ``unknown``.
-    What was reported stays as it is, and each split sums exactly to what was split.
+    Time beyond them is split in proportion to all recent ones; and where there are none, it is ``unknown``.
     """
 
     def __init__(self) -> None:
