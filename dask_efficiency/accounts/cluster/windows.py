@@ -305,10 +305,8 @@ class ClosingWindow:
         """Buckets of a worker without an answer, trimmed to ``expected``; its tasks and its loss are added."""
         former = Totals(self._window.opened, named(then.account[WHERE["finalized"]], "finalized"), then.running)
         buckets = between(former, presence.totals(self._at))
-        # One that did not answer at the opening has some time of before.
-        over = max(0, sum(buckets.values()) - expected)
-        unmeasured = max(0, buckets.pop(Bucket.UNMEASURED, 0) - over)
-        buckets = {**cap(buckets, expected), str(Bucket.UNMEASURED): unmeasured}
+        buckets.pop(Bucket.UNMEASURED, None)  # which the caller adds, as what is missing
+        buckets = cap(buckets, expected)  # one that did not answer at the opening has some time of before
         self._add_reported(presence, then.received, buckets)
         if ns := buckets.get(Bucket.LOST_WORKER, 0):
             self._lost[presence.loss] = lost = in_window(presence.loss, ns)

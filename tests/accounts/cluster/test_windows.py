@@ -247,6 +247,9 @@ def test_a_worker_that_joins_inside_counts_from_its_joining():
     worker.work(1_500, 1_900)
     accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"unmeasured": 200, "thread-cpu": 400, "idle": 1_000}
+    worker.presence.first_task = 1_500
+    assert window.arrivals(at=CLOSED) == {"name-a": (1_200, 1_500)}
+    assert window.arrivals(at=1_200) == {}
     # No work until 1,400; the worker came at 1,500 and found no task, though there was work.
     cluster = new_cluster(outstanding=False)
     window = ClusterWindow(cluster, at=OPENED)
@@ -355,16 +358,20 @@ def test_a_worker_that_closes_counts_by_its_final_balance(removed):
 
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers(closes):
-    cluster, worker, window = opened(1)
+    cluster, worker = alone(1)
+    worker.work(100, 300)
+    window = window_of(worker)
     worker.work(1_000, 1_400)
     worker.heartbeat(1_400)
     worker.restart(1_500)
     worker.ledger.open_window("w", at=1_500)
+    worker.work(1_600, 1_700)
     if closes:
         worker.close(window, at=1_800)
         cluster.worker_left("a", at=1_800)
     accounts = closed(window, {} if closes else {"a": worker.answer(CLOSED)})
-    assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 300 if closes else 500}
+    assert held(accounts, worker) == {"thread-cpu": 500, "unmeasured": 100, "idle": 200 if closes else 400}
+    assert accounts.tasks == {"succeeded": 1}  # of its last ledger
     assert accounts.not_measured == {"name-a": "its meter was restarted"}
 
 
@@ -647,6 +654,8 @@ def test_a_window_begins_for_each_worker_as_it_answers():
     late.open(OPENED)
     window.opened_on("b")
     window.opened_on("nobody")
+    SimulatedWorker(cluster, "c", 1, joined=1_150)  # of which the window does not know
+    window.opened_on("c")
     early.work(1_200, 1_300)
     early.gpu = watched(250, 110)
     early.heartbeat(1_900)
@@ -655,6 +664,7 @@ def test_a_window_begins_for_each_worker_as_it_answers():
     assert accounts.prefixes == {"inc": {"thread-cpu": 150}}
     assert held(accounts, late) == {"idle": 1_000}
     assert accounts.gpu["name-a"] == watched(100, 50)
+    assert (accounts.workers.keys(), window.arrivals(at=CLOSED)) == ({"name-a", "name-b"}, {})
 
 
 def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
@@ -675,6 +685,25 @@ def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
             processors(worker, 3_000, 2_300, 500)
             closing.take(worker.address, worker.answer(CLOSED))
         assert closing.close(Processors("host", "", 0b11, used=ProcessorTime(0, 0, 250))).others_share == share
+
+
+def test_the_mean_of_cores_is_weighted_by_the_time_with_work_and_workers():
+    # With work from 1,100 on: 2 cores of one worker, from 1,200 to 1,700 3 with another one, and 1 at the end.
+    cluster = new_cluster(outstanding=False)
+    presence = SimulatedWorker(cluster, "a", 1).presence
+    presence.processors = Processors("host", "a", 0b11)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.work.set(True, at=1_100)
+    for address, joined, left in (("b", 1_200, 1_700), ("c", 1_900, None)):
+        presence = SimulatedWorker(cluster, address, 1, joined=joined, window=window).presence
+        presence.processors = Processors("host", address, 0b100)
+        if left is not None:
+            cluster.worker_left(address, at=left)
+            cluster.worker_left("a", at=1_800)
+    assert window.cores(cluster.work, at=CLOSED) == (100 * 2 + 500 * 3 + 100 * 2 + 100 * 1) / 800
+    presence.processors = None
+    assert window.cores(cluster.work, at=CLOSED) is None
+    assert window.cores(cluster.work, at=1_050) is None  # no work until then
 
 
 def test_an_answer_counts_once_and_at_once():
