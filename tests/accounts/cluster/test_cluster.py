@@ -1,7 +1,8 @@
 import contextlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -37,9 +38,13 @@ MAX_NAMES = 4
 MAX_PREFIXES = 2
 
 
+def held(row: Mapping[str, int]) -> dict[str, int]:
+    return {name: ns for name, ns in row.items() if ns}
+
+
 def totals(cluster: ClusterLedger) -> dict[str, int]:
     """Settled nanoseconds by bucket, those that hold time."""
-    return {bucket: ns for bucket, ns in cluster.totals(at=0).finalized.items() if ns}
+    return held(cluster.part("finalized"))
 
 
 @dataclass(eq=False)
@@ -65,27 +70,14 @@ class SimulatedWorker:
     left: int | None = None
     closed: bool = False
 
-    @property
-    def open(self) -> bool:
-        return not self.closed
 
-
-@dataclass(frozen=True)
-class Letter:
+class Letter(NamedTuple):
     """A snapshot on its way."""
 
     address: str
     payload: dict[str, Any]
     snapshot: Snapshot
     taken: int
-
-    @property
-    def incarnation(self) -> str:
-        return self.snapshot.incarnation
-
-    @property
-    def seq(self) -> int:
-        return self.snapshot.seq
 
 
 class ClusterMachine(RuleBasedStateMachine):
@@ -107,7 +99,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.ended: set[str] = set()
         self.recorded: dict[str, dict[str, int]] = {}
         self.before = self.cluster.totals(at=at)
-        self.first = self.before
+        self.first = self.then = self.before
         self.did = self.cluster.part("activity")
         self.numbers = iter(range(10**9))
         self.join(0, 2, 0)
@@ -219,9 +211,9 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def reader(self, letter):
         """Whose books a letter goes into: a departed worker's, if they are open and its ledger is known."""
-        open_books = [w for w in self.ever if w.open and w.presence.address == letter.address]
+        open_books = [w for w in self.ever if not w.closed and w.presence.address == letter.address]
         leaving = [w for w in open_books if w.left is not None]
-        known = [w for w in leaving if w.recorded == letter.incarnation]
+        known = [w for w in leaving if w.recorded == letter.snapshot.incarnation]
         if known:
             return known[0]
         if letter.address in self.alive:
@@ -230,53 +222,42 @@ class ClusterMachine(RuleBasedStateMachine):
         return unknown[0] if unknown else None
 
     def is_stale(self, worker, letter):
-        return (
-            worker is None
-            or worker.off
-            or letter.incarnation in self.ended
-            or (worker.recorded == letter.incarnation and letter.seq <= worker.recorded_seq)
-        )
+        if worker is None or worker.off or letter.snapshot.incarnation in self.ended:
+            return True
+        return worker.recorded == letter.snapshot.incarnation and letter.snapshot.seq <= worker.recorded_seq
 
     def deliver(self, letter):
-        worker = self.reader(letter)
-        stale = self.cluster.stale
-        if self.is_stale(worker, letter):
-            self.cluster.receive(letter.address, letter.payload, at=self.now)
-            assert self.cluster.stale == stale + 1
+        worker, incarnation = self.reader(letter), letter.snapshot.incarnation
+        is_stale = self.is_stale(worker, letter)
+        first = not is_stale and worker.recorded != incarnation
+        if first and (letter.taken != self.now or incarnation != worker.incarnation):
             return
-        if worker.recorded != letter.incarnation and (
-            letter.taken != self.now or letter.incarnation != worker.incarnation
-        ):
-            return
-        if self.cannot_be_read(worker, letter):
-            missed = self.cluster.missed
-            self.cluster.receive(letter.address, letter.payload, at=self.now)
-            assert self.cluster.missed == missed + 1
-            assert worker.presence.missed
-            return
+        is_missed = not is_stale and self.cannot_be_read(worker, letter)
+        stale, missed = self.cluster.stale, self.cluster.missed
         self.cluster.receive(letter.address, letter.payload, at=self.now)
-        assert self.cluster.stale == stale
-        assert not worker.presence.missed
-        assert worker.presence.received is not None
+        assert (self.cluster.stale, self.cluster.missed) == (stale + is_stale, missed + is_missed)
+        assert is_stale or worker.presence.missed is is_missed
+        if is_stale or is_missed:
+            return
         sent, read = (
             replace(balance, finalized=+Counter(balance.finalized), active=+Counter(balance.active))
             for balance in (letter.snapshot.balance, worker.presence.received.snapshot.balance)
         )
         assert read == sent
-        if worker.recorded is not None and worker.recorded != letter.incarnation:
+        if worker.recorded is not None and first:
             self.ended.add(worker.recorded)
-        worker.recorded, worker.recorded_seq = letter.incarnation, letter.seq
+        worker.recorded, worker.recorded_seq = incarnation, letter.snapshot.seq
         worker.covered, worker.running = letter.taken, sent.running
         worker.closed_in_order = letter.snapshot.final
         worker.refusals = 0
-        self.recorded[letter.incarnation] = dict(sent.finalized)
+        self.recorded[incarnation] = dict(sent.finalized)
         if letter.snapshot.final and worker.left is not None:
             self.close(worker)
 
     def cannot_be_read(self, worker, letter):
         """Whether it holds the changes since a state that the scheduler does not have."""
         since = letter.payload.get("s", -1)
-        return since >= 0 and (worker.recorded != letter.incarnation or worker.recorded_seq < since)
+        return since >= 0 and (worker.recorded != letter.snapshot.incarnation or worker.recorded_seq < since)
 
     @rule(which=workers_)
     def answer(self, which):
@@ -393,7 +374,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(grace=st.sampled_from([0, GRACE_NS]))
     def close_departed(self, grace):
-        leaving = [w for w in self.ever if w.left is not None and w.open]
+        leaving = [w for w in self.ever if w.left is not None and not w.closed]
         self.cluster.close_departed(at=self.now, grace=grace)
         for worker in leaving:
             if self.now - worker.left >= grace:
@@ -412,7 +393,7 @@ class ClusterMachine(RuleBasedStateMachine):
             assert worker.presence.finalized_ns + worker.presence.running == self.expected(worker)
             assert worker.presence.running >= 0
         assert self.cluster.breakdown().total_ns == sum(map(self.expected, self.ever))
-        assert bool(self.cluster.leaving) is any(w.left is not None and w.open for w in self.ever)
+        assert bool(self.cluster.leaving) is any(w.left is not None and not w.closed for w in self.ever)
 
     @invariant()
     def the_activities_of_slots_add_up_too_without_running_tasks(self):
@@ -420,15 +401,11 @@ class ClusterMachine(RuleBasedStateMachine):
             until = max(worker.left, worker.covered) if worker.closed else worker.covered
             did = worker.presence.nthreads * (until - worker.presence.joined)
             assert sum(worker.presence.part("activity").values()) == did
-        activity: Counter[str] = Counter()
-        for worker in self.ever:
-            activity.update(worker.presence.part("activity"))
-        by_name: Counter[str] = Counter()
-        for row in self.cluster.part_by_worker("activity").values():
-            by_name.update(row)
         found = self.cluster.part("activity")
         assert found.keys() == set(ACTIVITIES)
-        assert activity == by_name == +Counter(found)
+        of_all = sum((Counter(worker.presence.part("activity")) for worker in self.ever), Counter[str]())
+        by_name = sum(map(Counter, self.cluster.part_by_worker("activity").values()), Counter[str]())
+        assert of_all == by_name == +Counter(found)
         assert all(found[activity] >= ns for activity, ns in self.did.items())
         self.did = found
 
@@ -441,9 +418,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def each_bucket_holds_the_last_figures_of_all_ledgers(self):
-        recorded: Counter[str] = Counter()
-        for finalized in self.recorded.values():
-            recorded.update(finalized)
+        recorded = sum(map(Counter, self.recorded.values()), Counter[str]())
         found = self.cluster.totals(at=self.now).finalized
         for bucket in (*FREE_BUCKETS, *TASK_BUCKETS):
             of_the_scheduler = found["no-work"] if bucket is Bucket.IDLE else 0
@@ -462,9 +437,9 @@ class ClusterMachine(RuleBasedStateMachine):
     def the_workers_add_up_to_the_cluster(self):
         workers = self.cluster.by_worker()
         assert combine(workers.values()) == self.cluster.breakdown()
-        assert len(workers) <= MAX_NAMES + 1 + sum(worker.open for worker in self.ever)
+        assert len(workers) <= MAX_NAMES + 1 + sum(not worker.closed for worker in self.ever)
         for worker in self.ever:
-            if worker.open:
+            if not worker.closed:
                 whole = workers[worker.presence.name].total_ns
                 assert whole == self.expected(worker)
 
@@ -493,7 +468,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def the_gain_since_the_last_look_adds_up(self):
         now = self.cluster.totals(at=self.now)
-        for then in (self.first, getattr(self, "then", self.first)):
+        for then in (self.first, self.then):
             gained = between(then, now)
             assert min(gained.values(), default=0) >= 0
             whole = sum(now.finalized.values()) + now.running
@@ -535,21 +510,16 @@ class WildMachine(RuleBasedStateMachine):
     @rule(address=addresses, snapshot=snapshots(nthreads=2), scale=st.sampled_from([1, 10, 10**3, 10**5]), at=instants)
     def receive(self, address, snapshot, scale, at):
         balance = snapshot.balance
-        smaller = replace(
-            balance,
-            prefixes={prefix: tuple(2 * (ns // scale) for ns in row) for prefix, row in balance.prefixes.items()},
-            running=2 * (balance.running // scale),
-        )
-        tasks = [sum(row[i] for row in smaller.prefixes.values()) for i in range(len(TASK_BUCKETS))]
+        prefixes = {prefix: tuple(2 * (ns // scale) for ns in row) for prefix, row in balance.prefixes.items()}
+        running = 2 * (balance.running // scale)
+        tasks = [sum(row[i] for row in prefixes.values()) for i in range(len(TASK_BUCKETS))]
         finalized = {bucket: 2 * (balance.finalized[bucket] // scale) for bucket in FREE_BUCKETS}
         finalized.update(zip(map(str, TASK_BUCKETS), tasks, strict=True))
-        elapsed = (sum(finalized.values()) + smaller.running) // 2
-        active = {"overhead": sum(tasks) + smaller.running}
-        payload = encode(
-            replace(snapshot, balance=replace(smaller, finalized=finalized, elapsed=elapsed, active=active))
-        )
+        elapsed, active = (sum(finalized.values()) + running) // 2, {"overhead": sum(tasks) + running}
+        figures = {"finalized": finalized, "running": running, "elapsed": elapsed, "active": active}
         with contextlib.suppress(RefusedPayload):
-            self.cluster.receive(address, payload, at=self.seen(at))
+            smaller = replace(snapshot, balance=replace(balance, prefixes=prefixes, **figures))
+            self.cluster.receive(address, encode(smaller), at=self.seen(at))
 
     @rule(address=addresses, more=st.integers(0, 9 * SECOND), at=instants)
     def receive_more(self, address, more, at):
@@ -558,13 +528,10 @@ class WildMachine(RuleBasedStateMachine):
         if presence is None or presence.received is None:
             return
         last = presence.received.snapshot
-        grown = dict(last.balance.finalized)
-        grown["idle"] = grown.get("idle", 0) + more
+        grown = Counter(last.balance.finalized) + Counter({"idle": more, "thread-cpu": more})
+        active = Counter(last.balance.active) + Counter({"thread-cpu": more})
         prefixes = {"inc": (0,) * len(TASK_BUCKETS), **last.balance.prefixes}
         prefixes["inc"] = (prefixes["inc"][0] + more, *prefixes["inc"][1:])
-        grown["thread-cpu"] = grown.get("thread-cpu", 0) + more
-        active = dict(last.balance.active)
-        active["thread-cpu"] = active.get("thread-cpu", 0) + more
         elapsed = last.balance.elapsed + more
         balance = replace(last.balance, finalized=grown, elapsed=elapsed, prefixes=prefixes, active=active)
         with contextlib.suppress(RefusedPayload):
@@ -639,10 +606,6 @@ def busy(nthreads: int, *, since: int) -> Ledger:
     ledger = Ledger(nthreads, at=0)
     ledger.reserve("x", "inc", at=since)
     return ledger
-
-
-def held(row: dict[str, int]) -> dict[str, int]:
-    return {name: ns for name, ns in row.items() if ns}
 
 
 def test_the_gap_of_a_restarted_meter_is_unmeasured_and_late_snapshots_of_the_former_are_stale():
