@@ -74,10 +74,11 @@ class SimulatedWorker:
         assert balance is not None
         window.worker_closed(self.presence, balance)
 
-    def work(self, start: int, stop: int, *, prefix: str = "inc", outcome: Outcome = Outcome.SUCCEEDED) -> None:
-        """A task that takes all its time as CPU."""
+    def work(self, start: int, stop: int, prefix: str = "inc", **used: int) -> None:
+        """A task that takes all its time as CPU, if it used nothing else."""
         self.ledger.reserve(start, prefix, "span", at=start)
-        self.ledger.finalize(self.ledger.release(start, at=stop), outcome, cpu=stop - start, wall=stop - start)
+        used = used or {"cpu": stop - start, "wall": stop - start}
+        self.ledger.finalize(self.ledger.release(start, at=stop), Outcome.SUCCEEDED, **used)
 
 
 def new_cluster(*, outstanding: bool = True) -> ClusterLedger:
@@ -142,8 +143,7 @@ def test_a_worker_that_answers_counts_from_edge_to_edge():
 
 def test_a_window_has_the_causes_of_its_own_time():
     _, worker, window = opened(2)
-    worker.ledger.reserve("x", "sum", "span", at=OPENED)
-    worker.ledger.finalize(worker.ledger.release("x", at=OPENED + 200), Outcome.SUCCEEDED, cpu=50, wall=150)
+    worker.work(OPENED, OPENED + 200, "sum", cpu=50, wall=150)
     details = WindowDetails(
         causes={("span", "sum"): {"gil": 70, "lock": 30}},
         overhead={"hand-over": 20},
@@ -175,9 +175,8 @@ def test_waiting_without_a_sample_is_divided_as_on_other_workers_if_they_sampled
         worker.open(OPENED)
     window, answers = ClusterWindow(cluster, at=OPENED, is_own="span".__eq__), {}
     for address, causes in {"a": {"unknown": 80}, "b": sampled}.items():
-        ledger, waited = workers[address].ledger, sum(causes.values())
-        ledger.reserve("x", "sum", "span", at=OPENED)
-        ledger.finalize(ledger.release("x", at=OPENED + waited), Outcome.SUCCEEDED, cpu=0, wall=waited)
+        waited = sum(causes.values())
+        workers[address].work(OPENED, OPENED + waited, "sum", wall=waited)
         details = WindowDetails(causes={("span", "sum"): causes})
         answers[address] = replace(workers[address].answer(CLOSED), details=details)
     accounts = closed(window, answers)
@@ -501,8 +500,8 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
     assert accounts.workers.keys() == {name for name in expected if expected[name] or name in accounts.workers}
     assert 0 <= accounts.outstanding <= accounts.elapsed == CLOSED - OPENED
     for rows in (accounts.prefixes, accounts.spans):
-        answered = [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate in ("answers", "joins")]
-        answered += [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate == "closes"]
+        with_parts = ("answers", "joins", "closes")
+        answered = [f"name-tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate in with_parts]
         for bucket in (*TASK_BUCKETS, "running"):
             found = sum(row.get(bucket, 0) for row in rows.values())
             known = sum(accounts.workers.get(name, {}).get(bucket, 0) for name in answered)
@@ -527,9 +526,8 @@ def test_the_buckets_sum_to_the_window_wherever_an_event_loop_stands_still(stops
     for worker, (_, late, _, _) in zip(workers, stops, strict=True):
         worker.open(OPENED + late)
         window.opened_on(worker.address)
-    closing = None
-    for at, happens in sorted([(CLOSED, "stamp"), *((at, "turn") for at in turns)]):
-        if happens == "turn":
+    for at, is_turn in sorted([(CLOSED, False), *((at, True) for at in turns)]):
+        if is_turn:
             cluster.work.set(not cluster.work.outstanding, at=at)
         else:
             closing = window.stop(at=at)
@@ -552,19 +550,19 @@ def paused_worker() -> tuple[ClusterLedger, SimulatedWorker]:
     return cluster, worker
 
 
-def looked(cluster: ClusterLedger, worker: SimulatedWorker, queued: int, *, until: int) -> None:
+def looked(worker: SimulatedWorker, queued: int, *, until: int) -> None:
     state = ClusterState({worker.presence: WorkerSlots(2, 3, paused=True)}, 0, queued=queued, paused=2)
-    cluster.idle.accrue(state, at=until)
+    worker.cluster.idle.accrue(state, at=until)
 
 
 def test_a_paused_workers_window_counts_ready_tasks_and_those_that_would_have_been_sent():
     cluster, worker = paused_worker()
-    looked(cluster, worker, 2, until=OPENED)
+    looked(worker, 2, until=OPENED)
     window = window_of(worker)
     window.opened_on("a")
-    looked(cluster, worker, 1, until=OPENED + 400)
+    looked(worker, 1, until=OPENED + 400)
     worker.heartbeat(OPENED + 400)
-    looked(cluster, worker, 0, until=CLOSED)
+    looked(worker, 0, until=CLOSED)
     accounts = closed(window, {"a": worker.answer(CLOSED)})
     assert held(accounts, worker) == {"paused": 1_000 + 400, "idle": 400 + 1_200}
     assert accounts.worker_causes == {"name-a": {"idle/parallelism": 1_600}}
@@ -741,12 +739,9 @@ def test_intervals_run_from_each_start_to_the_next_end_and_the_last_stretches_at
     for i in range(MAX_INTERVALS + 3):
         intervals.set(True, at=10 * i)
         intervals.set(False, at=10 * i + 1)
-    closed = intervals.until(10**9)
-    assert len(closed) == MAX_INTERVALS
-    assert closed[-2:] == [
-        (10 * (MAX_INTERVALS - 2), 10 * (MAX_INTERVALS - 2) + 1),
-        (10 * (MAX_INTERVALS - 1), 10 * (MAX_INTERVALS + 2) + 1),
-    ]
+    *others, last = intervals.until(10**9)
+    assert others == [(10 * i, 10 * i + 1) for i in range(MAX_INTERVALS - 1)]
+    assert last == (10 * (MAX_INTERVALS - 1), 10 * (MAX_INTERVALS + 2) + 1)
 
 
 @given(st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(0, 20))))

@@ -1,5 +1,5 @@
 import copy
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -182,17 +182,15 @@ def check_window(found: WindowBalance, window: ModelWindow, model: ModelWorker) 
     assert sum(found.free.values()) + sum(map(sum, found.rows.values())) == found.nthreads * found.elapsed
     assert {bucket: ns for bucket, ns in found.free.items() if ns} == dict(+window.free)
     assert found.tasks == window.tasks
-    expected: dict[tuple[str, str], list[Fraction]] = {}
-    number: Counter[tuple[str, str]] = Counter()
+    expected: defaultdict[tuple[str, str], list[Fraction]]
+    expected = defaultdict(lambda: [Fraction(0)] * (len(TASK_BUCKETS) + 1))
+    number = Counter((task.span, task.prefix) for task, _ in window.finalized)
     for task, booked in window.finalized:
         share = Fraction(window.inside[task], task.spent) if task.spent else Fraction(0)
-        total = expected.setdefault((task.span, task.prefix), [Fraction(0)] * (len(TASK_BUCKETS) + 1))
-        number[task.span, task.prefix] += 1
-        for i, ns in enumerate(booked):
-            total[i] += ns * share
+        total = expected[task.span, task.prefix]
+        total[:-1] = [known + ns * share for known, ns in zip(total, booked, strict=False)]
     for task in model.running():
-        total = expected.setdefault((task.span, task.prefix), [Fraction(0)] * (len(TASK_BUCKETS) + 1))
-        total[-1] += window.inside[task]
+        expected[task.span, task.prefix][-1] += window.inside[task]
     assert found.rows.keys() == expected.keys()
     for key, values in found.rows.items():
         assert min(values) >= 0
@@ -227,13 +225,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(
         key=keys,
-        prefix=st.sampled_from(["inc", "sum", "mul"]),
-        span=st.sampled_from(["", "s"]),
-        recomputed=st.sampled_from(["", "", "w3", "w5"]),
+        task=st.tuples(*map(st.sampled_from, (["inc", "sum", "mul"], ["", "s"], ["", "", "w3", "w5"]))),
         step=ticks,
     )
-    def reserve(self, key, prefix, span, recomputed, step):
+    def reserve(self, key, task, step):
         at = self.tick(step, seen=key not in self.model.tasks)
+        prefix, span, recomputed = task
         self.ledger.reserve(key, prefix, span, recomputed=recomputed, at=at)
         self.model.reserve(key, ModelTask(prefix, span, recomputed))
 
@@ -242,7 +239,7 @@ class LedgerMachine(RuleBasedStateMachine):
         at = self.tick(step, seen=key in self.model.slots)
         hold, task = self.ledger.release(key, at=at), self.model.release(key)
         assert (hold is None) is (task is None)
-        if hold is not None and task is not None:
+        if hold is not None:
             assert hold.ns == task.spent
             self.released.append((hold, task))
 
@@ -253,20 +250,19 @@ class LedgerMachine(RuleBasedStateMachine):
         claims=st.tuples(measurements, measurements, measurements, measurements),
     )
     def finalize(self, which, outcome, claims):
-        hold, task = self.released.pop(which % len(self.released))
-        cpu, gpu, wall, spill = claims
-        self.ledger.finalize(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
-        self.model.finalize(task, outcome, cpu, gpu, wall, spill)
+        self.end(*self.released.pop(which % len(self.released)), outcome, claims)
+
+    def end(self, hold, task, outcome, claims):
+        self.ledger.finalize(hold, outcome, **dict(zip(("cpu", "gpu", "wall", "spill"), claims, strict=True)))
+        self.model.finalize(task, outcome, *claims)
 
     @rule(key=keys, outcome=st.sampled_from(Outcome), shares=st.tuples(*[st.integers(0, 120)] * 4), step=ticks)
     def finish(self, key, outcome, shares, step):
         """Measurements that nearly fit, as honest ones do."""
         at = self.tick(step, seen=key in self.model.slots)
         hold, task = self.ledger.release(key, at=at), self.model.release(key)
-        if hold is not None and task is not None:
-            cpu, gpu, wall, spill = (hold.ns * share // 100 for share in shares)
-            self.ledger.finalize(hold, outcome, cpu=cpu, gpu=gpu, wall=wall, spill=spill)
-            self.model.finalize(task, outcome, cpu, gpu, wall, spill)
+        if hold is not None:
+            self.end(hold, task, outcome, [hold.ns * share // 100 for share in shares])
 
     @rule(
         availability=st.sampled_from([Availability.RUNNING, *Availability]),
@@ -564,8 +560,7 @@ def test_a_task_that_began_before_the_window_gives_it_its_share_or_its_running_t
     assert window.elapsed == 70
     ledger = holding()
     ledger.open_window("w", at=40)
-    window = ledger.close_window("w", at=50)
-    assert window.rows == {("", "inc"): (*row(), 10)}
+    assert ledger.close_window("w", at=50).rows == {("", "inc"): (*row(), 10)}
 
 
 def test_a_window_before_and_a_window_after_make_the_whole():
