@@ -3,7 +3,6 @@
 import contextlib
 import math
 import random
-from functools import partial
 from typing import Any
 
 import msgpack
@@ -126,15 +125,11 @@ def test_a_sketch_out_of_order_is_refused(payload: Any):
 Task = tuple[str, int, int]
 
 
-def merged(*workers: dict[str, list[Task]]) -> dict[str, TaskSizes]:
+def skew_of(*workers: dict[str, list[Task]], **alone: int) -> dict[str, Skew]:
     total: dict[str, TaskSizes] = {}
     for found in workers:
         merge_sizes(total, sizes_of(found))
-    return total
-
-
-def skew_of(*workers: dict[str, list[Task]], **alone: int) -> dict[str, Skew]:
-    return skew_by_prefix(merged(*workers), alone)
+    return skew_by_prefix(total, alone)
 
 
 @given(st.lists(compared_tasks, max_size=4))
@@ -257,6 +252,7 @@ def test_too_many_prefixes_are_refused():
 
 @given(plain_data | st.lists(st.lists(plain_data, min_size=5, max_size=5), max_size=3))
 def test_anything_is_read_or_refused(sent):
-    for decode in (decode_sizes, partial(decode_sketch, "x")):
-        with contextlib.suppress(RefusedPayload):
-            decode(sent)
+    with contextlib.suppress(RefusedPayload):
+        decode_sizes(sent)
+    with contextlib.suppress(RefusedPayload):
+        decode_sketch("x", sent)

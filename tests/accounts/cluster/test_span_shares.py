@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import CAUSES, UNKNOWN, Bucket, cause_name
+from dask_efficiency.accounts.buckets import CAUSES, Bucket, cause_name
 from dask_efficiency.accounts.cluster.idle import SEEN, ClusterState, IdleWeights, WorkerSlots
 from dask_efficiency.accounts.cluster.span_shares import MAX_SPANS, NOBODY, WHOLE, SpanShares, equal_shares
 from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
@@ -20,6 +20,14 @@ PATHS = [("a",), ("a", "b"), ("a", "c"), ("a", "c", "d"), ("e",), ("f", "g"), ("
 def free(**slots: int) -> list[int]:
     """Free slots by cause."""
     return [slots.get(cause, 0) for cause in SEEN]
+
+
+def seen_of(*looks: tuple[str, int, dict[str, int]]) -> SpanShares:
+    """The shares after looks: spans, seconds, and free slots by cause."""
+    shares = SpanShares()
+    for spans, seconds, slots in looks:
+        shares.accrue(tuple((span,) for span in spans), free(**slots), seconds * SECOND, graphs=False)
+    return shares
 
 
 # -- the rule --------------------------------------------------------------------------------------
@@ -43,17 +51,13 @@ def test_shares_add_up_and_each_top_span_has_its_undivided_share(paths, whole):
 
 
 def test_idle_time_is_of_the_spans_with_work_outstanding_when_each_cause_was_seen():
-    shares = SpanShares()
-    shares.accrue((("a",),), free(parallelism=3), SECOND, graphs=False)
-    shares.accrue((("a",), ("b",)), free(parallelism=2), 2 * SECOND, graphs=False)
+    shares = seen_of(("a", 1, {"parallelism": 3}), ("ab", 2, {"parallelism": 2}))
     assert shares.divide(PARALLELISM, 70) == {"a": 50, "b": 20}  # 3 s and half of 4 s; half of 4 s
-    shares = SpanShares()
-    shares.accrue((("a",),), free(parallelism=1), SECOND, graphs=False)
-    shares.accrue((("b",),), free(scheduler=1), SECOND, graphs=False)
-    assert shares.divide(cause_name(Bucket.IDLE, "parallelism"), 10) == {"a": 10}
-    assert shares.divide(cause_name(Bucket.IDLE, "scheduler"), 10) == {"b": 10}
+    shares = seen_of(("a", 1, {"parallelism": 1}), ("b", 1, {"scheduler": 1}))
+    assert shares.divide(PARALLELISM, 10) == {"a": 10}
+    assert shares.divide("idle/scheduler", 10) == {"b": 10}
     # Of what nobody saw, as all that was seen.
-    assert shares.divide(cause_name(Bucket.IDLE, UNKNOWN), 10) == {"a": 5, "b": 5}
+    assert shares.divide("idle/unknown", 10) == {"a": 5, "b": 5}
 
 
 def test_round_trips_are_of_the_spans_with_work_before_the_report():
@@ -114,9 +118,7 @@ def test_idle_slots_that_count_as_in_use_are_of_the_time_since_the_last_report()
 
 def test_free_time_without_work_and_of_spans_beyond_the_bound_is_of_no_span():
     assert SpanShares().divide("idle", 7) == {NOBODY: 7}
-    shares = SpanShares()
-    shares.accrue((), free(parallelism=1), SECOND, graphs=False)
-    assert shares.divide(PARALLELISM, 7) == {NOBODY: 7}
+    assert seen_of(("", 1, {"parallelism": 1})).divide(PARALLELISM, 7) == {NOBODY: 7}
     shares = SpanShares()
     for i in range(MAX_SPANS + 5):
         shares.accrue(((f"span-{i}",),), free(parallelism=1), SECOND, graphs=False)

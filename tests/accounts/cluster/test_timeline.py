@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,8 +20,6 @@ from dask_efficiency.accounts.wire.snapshots import Snapshot, encode_not_measure
 from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import SECOND
 
-IDLE = ACTIVITIES.index("idle")
-
 
 def stretch(start: int, stop: int, **ns: int) -> ActivityStretches:
     """One worker's time, ``stretch(0, 5, idle=5)``; ``idle_graph`` is a cause."""
@@ -35,13 +31,18 @@ def sums(timeline: Timeline) -> dict[str, int]:
     return {name: sum(row) for name, row in timeline.activity.items()}
 
 
+def recorded(*stretches: ActivityStretches, at: int = 0) -> TimelineRecorder:
+    recorder = TimelineRecorder(at=at)
+    for each in stretches:
+        recorder.add(each)
+    return recorder
+
+
 def test_a_stretch_and_its_causes_are_spread_evenly_over_the_bins_that_they_touch() -> None:
-    recorder = TimelineRecorder(at=SECOND)
-    recorder.add(stretch(SECOND, 2 * SECOND, idle=400, thread_cpu=4000))
+    recorder = recorded(stretch(SECOND, 2 * SECOND, idle=400, thread_cpu=4000), at=SECOND)
     timeline = recorder.timeline(at=2 * SECOND)
     assert timeline == Timeline(FIRST_WIDTH_NS, SECOND, {"thread-cpu": (1000,) * 4, "idle": (100,) * 4})
-    recorder = TimelineRecorder(at=0)
-    recorder.add(stretch(0, SECOND, idle=800, idle_graph=200, idle_parallelism=600))
+    recorder = recorded(stretch(0, SECOND, idle=800, idle_graph=200, idle_parallelism=600))
     recorder.add(stretch(SECOND, 2 * SECOND, thread_noncpu=400, thread_noncpu_gil=400))
     timeline = recorder.timeline(at=2 * SECOND)
     assert timeline.activity == {"thread-noncpu": (0,) * 4 + (100,) * 4, "idle": (200,) * 4 + (0,) * 4}
@@ -70,11 +71,9 @@ def test_time_outside_of_the_timeline_is_left_out_and_its_end_cuts_a_bin_short()
 
 
 def test_days_have_a_bounded_number_of_bins_and_every_nanosecond() -> None:
-    recorder = TimelineRecorder(at=0)
     hour = 3600 * SECOND
-    for i in range(72):
-        recorder.add(stretch(i * hour, (i + 1) * hour, idle=16 * hour - i, thread_cpu=i))
-    timeline = recorder.timeline(at=72 * hour)
+    hours = (stretch(i * hour, (i + 1) * hour, idle=16 * hour - i, thread_cpu=i) for i in range(72))
+    timeline = recorded(*hours).timeline(at=72 * hour)
     assert MAX_BINS / 2 <= timeline.bins <= MAX_BINS
     assert sum(timeline.widths) == 72 * hour
     assert sum(sums(timeline).values()) == 72 * 16 * hour
@@ -86,11 +85,8 @@ pieces = st.lists(st.tuples(st.integers(0, 10**13), st.integers(1, 10**12), st.i
 
 @given(pieces)
 def test_no_nanosecond_is_lost_however_often_neighbours_are_merged(given_pieces: list[tuple[int, int, int]]) -> None:
-    recorder = TimelineRecorder(at=0)
-    for start, length, ns in given_pieces:
-        recorder.add(stretch(start, start + length, idle=ns))
     end = max(start + length for start, length, _ in given_pieces)
-    timeline = recorder.timeline(at=end)
+    timeline = recorded(*(stretch(at, at + length, idle=ns) for at, length, ns in given_pieces)).timeline(at=end)
     assert timeline.bins <= MAX_BINS
     assert sum(sums(timeline).values()) == sum(ns for _, _, ns in given_pieces)
     assert all(ns >= 0 for row in timeline.activity.values() for ns in row)
@@ -98,18 +94,10 @@ def test_no_nanosecond_is_lost_however_often_neighbours_are_merged(given_pieces:
 
 @given(pieces)
 def test_merged_bins_are_those_of_wider_bins(given_pieces: list[tuple[int, int, int]]) -> None:
-    together, apart = TimelineRecorder(at=0), TimelineRecorder(at=0)
-    together.add(
-        ActivityStretches(
-            np.array([start for start, _, _ in given_pieces]),
-            np.array([start + length for start, length, _ in given_pieces]),
-            np.array([[ns if i == IDLE else 0 for i in range(len(COLUMNS))] for _, _, ns in given_pieces]),
-        )
-    )
-    for start, length, ns in given_pieces:
-        apart.add(stretch(start, start + length, idle=ns))
+    each = [stretch(start, start + length, idle=ns) for start, length, ns in given_pieces]
+    together = [np.concatenate([getattr(one, name) for one in each]) for name in ("start", "stop", "ns")]
     end = max(start + length for start, length, _ in given_pieces)
-    one, other = together.timeline(at=end), apart.timeline(at=end)
+    one, other = recorded(ActivityStretches(*together)).timeline(at=end), recorded(*each).timeline(at=end)
     assert one.bin_ns == other.bin_ns
     for name, row in one.activity.items():
         # both round at the edges of bins, one at more of them
@@ -260,13 +248,10 @@ def test_a_worker_without_a_meter_is_unmeasured_all_along() -> None:
 
 
 def test_a_timeline_can_be_read_and_goes_on() -> None:
-    recorder = TimelineRecorder(at=0)
-    recorder.add(stretch(0, SECOND, idle=1000))
+    recorder = recorded(stretch(0, SECOND, idle=1000))
     early = recorder.timeline(at=SECOND, uncovered=stretch(0, SECOND, unmeasured=8))
     recorder.add(stretch(SECOND, 2 * SECOND, idle=1000))
     late = recorder.timeline(at=2 * SECOND)
-    assert sums(early) == {"idle": 1000, "unmeasured": 8}
-    assert sums(late) == {"idle": 2000}
-    assert replace(late, elapsed_ns=SECOND, activity={"idle": late.activity["idle"][:4]}) == replace(
-        early, activity={"idle": early.activity["idle"]}
-    )
+    assert (sums(early), sums(late)) == ({"idle": 1000, "unmeasured": 8}, {"idle": 2000})
+    assert late.activity["idle"][:4] == early.activity["idle"]
+    assert (late.bin_ns, late.causes) == (early.bin_ns, early.causes)

@@ -1,4 +1,6 @@
+import contextlib
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -93,12 +95,6 @@ def test_totals_out_of_order_are_refused_with_the_value(given, message):
     assert len(str(caught.value)) < 500
 
 
-@given(plain_data)
-def test_anything_is_refused(data):
-    with pytest.raises(RefusedPayload):
-        decode_gpu(data)
-
-
 def used(ns: int = 10, **changes: Any) -> GpuTotals:
     """What a worker had of two GPUs."""
     devices = tuple(
@@ -114,13 +110,12 @@ def sent(totals: GpuTotals) -> dict[str, Any]:
 
 def plain(totals: GpuTotals) -> GpuTotals:
     """With kernels as they are compared: each once, in any order."""
-    rows: dict[tuple[str, str], list[int]] = {}
-    for prefix, name, launches, ns in totals.kernels:
-        row = rows.setdefault((prefix, name), [0, 0])
-        row[0] += launches
-        row[1] += ns
-    kernels = tuple(sorted(KernelTotals(*name, *row) for name, row in rows.items() if any(row)))
-    return replace(totals, kernels=kernels)
+    launches, ns = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for kernel in totals.kernels:
+        launches[kernel[:2]] += kernel.launches
+        ns[kernel[:2]] += kernel.ns
+    names = sorted(name for name in launches if launches[name] or ns[name])
+    return replace(totals, kernels=tuple(KernelTotals(*name, launches[name], ns[name]) for name in names))
 
 
 @given(st.lists(any_gpu_totals(), min_size=1, max_size=5))
@@ -181,8 +176,8 @@ def test_readings_that_are_no_finite_numbers_are_refused(reading):
 @given(st.sampled_from(["a", "r", "k", "b", "c", "p", "n"]), plain_data)
 def test_garbage_in_a_field_is_read_or_refused(field, garbage):
     payload = sent(used(kernels=[KernelTotals("f", "gemm", 1, 2)]))
-    try:
-        held = read_gpu({**payload, field: garbage})
-    except RefusedPayload:
-        return
-    assert isinstance(held.totals, GpuTotals)
+    with contextlib.suppress(RefusedPayload):
+        assert isinstance(read_gpu({**payload, field: garbage}).totals, GpuTotals)
+    for damaged in (garbage, {**encode_gpu(TOTALS), {"a": "devices", "r": "readings"}.get(field, "kernels"): garbage}):
+        with contextlib.suppress(RefusedPayload):
+            decode_gpu(damaged)
