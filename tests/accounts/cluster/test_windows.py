@@ -1,6 +1,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -429,12 +430,9 @@ def lives(draw: st.DrawFn) -> tuple[str, int, list[tuple[int, int, Outcome]], li
 )
 def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives, turns, availability):
     cluster = ClusterLedger(at=0)
-    events: list[tuple[int, int, object]] = [
-        (at, 0, lambda at=at, active=active: cluster.work.set(active, at=at)) for at, active in turns
-    ]
+    events = [(at, 0, partial(cluster.work.set, active, at=at)) for at, active in turns]
     workers: dict[str, SimulatedWorker] = {}
     expected: dict[str, int] = {}
-    answers: dict[str, WindowBalance | str] = {}
     windows: list[ClusterWindow] = []
     events.append((OPENED, 2, lambda: windows.append(ClusterWindow(cluster, at=OPENED))))
 
@@ -454,43 +452,46 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
         if found is not None:
             workers[address].ledger.finalize(found, outcome, cpu=found.ns // 2, wall=found.ns)
 
-    def leave(worker, at):
-        worker.ledger.finalize_all(Outcome.CANCELLED, at=at)
-        worker.close(windows[0], at=at)
-        cluster.worker_left(worker.address, at=at)
+    def leave(address, at):
+        workers[address].ledger.finalize_all(Outcome.CANCELLED, at=at)
+        workers[address].close(windows[0], at=at)
+        cluster.worker_left(address, at=at)
 
-    def restart(worker, at):
-        worker.restart(at)
-        worker.ledger.open_window("w", at=at)
+    def restart(address, at):
+        workers[address].restart(at)
+        workers[address].ledger.open_window("w", at=at)
+
+    def beat(address, at):
+        workers[address].heartbeat(at)
+
+    def open_on(address, at):
+        workers[address].open(at)
+
+    def vanish(address, at):
+        cluster.worker_left(address, at=at)
 
     for i, (fate, nthreads, tasks, heartbeats, turn) in enumerate(all_lives):
         address = f"tcp://{i}"
         joined = turn if fate == "joins" else 0
         until = turn if fate in ("dies", "closes") else CLOSED
         expected[f"name-{address}"] = nthreads * (until - max(OPENED, joined))
-        events.append((joined, 3 if fate == "joins" else 0, lambda a=address, n=nthreads, at=joined: join(a, n, at)))
+        events.append((joined, 3 if fate == "joins" else 0, partial(join, address, nthreads, joined)))
         if fate not in ("joins", "was silent"):
-            events.append((OPENED, 1, lambda a=address: workers[a].open(OPENED)))
+            events.append((OPENED, 1, partial(open_on, address, OPENED)))
         if fate == "was silent":
-            events.append((600, 0, lambda a=address: workers[a].heartbeat(600)))
-        if fate == "restarts":
-            events.append((turn, 4, lambda a=address, at=turn: restart(workers[a], at)))
-        if fate == "dies":
-            events.append((turn, 6, lambda a=address, at=turn: cluster.worker_left(a, at=at)))
-        if fate == "closes":
-            events.append((turn, 6, lambda a=address, at=turn: leave(workers[a], at)))
+            events.append((600, 0, partial(beat, address, 600)))
+        if fate in ("restarts", "dies", "closes"):
+            order, what = {"restarts": (4, restart), "dies": (6, vanish), "closes": (6, leave)}[fate]
+            events.append((turn, order, partial(what, address, turn)))
         for key, (start, stop, outcome) in enumerate(tasks):
             if stop <= until:
-                events.append((start, 5, lambda a=address, k=key, at=start: hold(a, k, at)))
-                events.append((stop, 4, lambda a=address, k=key, o=outcome, at=stop: end(a, k, o, at)))
-        seen = [at for at in heartbeats if joined < at < until]
-        events += [(at, 5, lambda a=address, at=at: workers[a].heartbeat(at)) for at in seen]
+                events.append((start, 5, partial(hold, address, key, start)))
+                events.append((stop, 4, partial(end, address, key, outcome, stop)))
+        events += [(at, 5, partial(beat, address, at)) for at in heartbeats if joined < at < until]
     for _, _, happen in sorted(events, key=lambda event: event[:2]):
         happen()
-    for i, (fate, *_) in enumerate(all_lives):
-        address = f"tcp://{i}"
-        if fate in ("answers", "joins", "restarts"):
-            answers[address] = workers[address].answer(CLOSED)
+    there = [f"tcp://{i}" for i, (fate, *_) in enumerate(all_lives) if fate in ("answers", "joins", "restarts")]
+    answers = {address: workers[address].answer(CLOSED) for address in there}
     cluster.close_departed(at=CLOSED, grace=0)
     accounts = closed(windows[0], answers)
 
