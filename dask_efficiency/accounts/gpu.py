@@ -96,15 +96,15 @@ class GpuTotals:
     def since(self, earlier: GpuTotals) -> GpuTotals:
         """Growth since ``earlier``, totals of the same worker incarnation; readings are the latest."""
         devices = {device.uuid: device for device in earlier.devices}
-        before = {(kernel.prefix, kernel.name): kernel for kernel in earlier.kernels}
-        kernels = [(now, before.get(now[:2], KernelTotals(*now[:2], 0, 0))) for now in self.kernels]
+        before = {kernel[:2]: kernel[2:] for kernel in earlier.kernels}
+        kernels = [(now, *before.get(now[:2], (0, 0))) for now in self.kernels]
         return replace(
             self,
             devices=tuple(_grown(now, devices.get(now.uuid, DeviceTotals(now.uuid))) for now in self.devices),
             kernels=tuple(
-                KernelTotals(*now[:2], now.launches - then.launches, now.ns - then.ns)
-                for now, then in kernels
-                if now[:2] not in before or now.launches > then.launches
+                KernelTotals(*now[:2], now.launches - launches, now.ns - ns)
+                for now, launches, ns in kernels
+                if now[:2] not in before or now.launches > launches
             ),
             hidden=growth(self.hidden, earlier.hidden),
             bounds=growth(self.bounds, earlier.bounds),
@@ -154,20 +154,18 @@ def _devices(devices: Iterable[DeviceTotals]) -> tuple[DeviceTotals, ...]:
 
 
 def _kernels(kernels: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
-    found: dict[tuple[str, str], KernelTotals] = {}
-    for kernel in kernels:
-        _add_kernel(found, kernel)
-    ranked = sorted(found.values(), key=lambda kernel: (kernel.name == OTHER, -kernel.ns))
-    kept = {(kernel.prefix, kernel.name): kernel for kernel in ranked[:MAX_KERNELS]}
-    for kernel in ranked[MAX_KERNELS:]:
-        _add_kernel(kept, KernelTotals("", OTHER, kernel.launches, kernel.ns))
-    return tuple(kept.values())
+    ranked = sorted(_by_name(kernels), key=lambda kernel: (kernel.name == OTHER, -kernel.ns))
+    rest = (kernel._replace(prefix="", name=OTHER) for kernel in ranked[MAX_KERNELS:])
+    return _by_name((*ranked[:MAX_KERNELS], *rest))
 
 
-def _add_kernel(found: dict[tuple[str, str], KernelTotals], kernel: KernelTotals) -> None:
-    key = kernel.prefix, kernel.name
-    known = found.get(key, KernelTotals(*key, 0, 0))
-    found[key] = KernelTotals(*key, known.launches + kernel.launches, known.ns + kernel.ns)
+def _by_name(kernels: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
+    """One for each prefix and name."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for prefix, name, launches, ns in kernels:
+        known = found.get((prefix, name), (0, 0))
+        found[prefix, name] = known[0] + launches, known[1] + ns
+    return tuple(KernelTotals(*key, *numbers) for key, numbers in found.items())
 
 
 def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

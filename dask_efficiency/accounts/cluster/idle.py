@@ -363,7 +363,6 @@ class IdleWeights:
         known = self.alone.get(key)
         self.alone[key] = Alone(prefix, elapsed + (known.ns if known else 0))
         if len(self.alone) > MAX_ALONE:
-            rows = sorted(((alone.ns, other) for other, alone in self.alone.items()), key=_AT)
-            for _, other in rows[: MAX_ALONE // 2]:
+            for other in sorted(self.alone, key=lambda one: self.alone[one].ns)[: MAX_ALONE // 2]:
                 if other != key:
                     del self.alone[other]

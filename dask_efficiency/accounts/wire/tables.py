@@ -76,15 +76,13 @@ class TableWriter(Generic[Name]):
         return rows, named
 
     def _new_place(self, name: Name) -> int:
-        if self._free:
-            place = self._free.pop()
-        else:
-            place = len(self._names)
+        if not self._free:
+            self._free.append(len(self._names))
             self._names.append(None)
             self._rows.append(self._nothing)
             self._changed.append(0)
             self._named.append(0)
-        self._places[name] = place
+        self._places[name] = place = self._free.pop()
         return place
 
     def _set(self, place: int, name: Name | None, row: Sequence[int], seq: int) -> None:
