@@ -12,7 +12,6 @@ from dask_efficiency.accounts.rows import add, cap
 class Bucket(StrEnum):
     """One place where thread time goes; every thread is in exactly one at any instant."""
 
-    #: For a reader who does not know Dask's internals.
     meaning: str
 
     THREAD_CPU = "thread-cpu", "CPU time of tasks that succeeded for the first time"

@@ -30,7 +30,6 @@ class WindowDetails:
 
     #: Of ``thread-noncpu``, by (span, prefix) and bare cause.
     causes: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
-    #: Of ``overhead``, by bare cause.
     overhead: Mapping[str, int] = field(default_factory=dict)
     #: Time in which threads of libraries computed in place of free slots, by (span, prefix).
     free_slot_library: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -38,9 +37,7 @@ class WindowDetails:
     holders: Mapping[HolderRow, int] = field(default_factory=dict)
     gil_holds: tuple[Holdup, ...] = ()
     loop_blocks: tuple[Holdup, ...] = ()
-    #: Durations and result sizes of tasks, by prefix.
     skew: Mapping[str, TaskSizes] = field(default_factory=dict)
-    #: Nanoseconds, bytes and counts.
     metered: Mapping[Metered, int] = field(default_factory=dict)
 
 

@@ -18,7 +18,6 @@ class GpuUse(NamedTuple):
     contention: int = 0
     #: No such kernel ran, but a copy or fill of its own task did.
     copy: int = 0
-    #: None of these.
     wait: int = 0
     #: The part of all four in calls that burn CPU while they wait.
     spun: int = 0
@@ -33,13 +32,11 @@ class DeviceTotals:
     #: From the start of the meter to the last instant whose records are complete.
     elapsed: int = 0
     kernels: int = 0
-    #: Time in which no kernel ran, but a copy or fill did.
     copies: int = 0
     idle: int = 0
     #: Shares of kernels + copies by prefix; of m tasks at once each has 1/m. With ``unattributed`` they add up to
     #: kernels + copies.
     shares: Mapping[str, int] = field(default_factory=dict)
-    #: Share of work that belongs to no known task.
     unattributed: int = 0
     #: The part of ``shares`` after the end of the task.
     tail: int = 0

@@ -36,7 +36,6 @@ class SampleRow(NamedTuple):
     """Row of a profile: where threads spent time, and on what."""
 
     bucket: str
-    #: Empty for a bucket without causes.
     cause: str
     prefix: str
     #: Stack of the task, without Dask's frames below it; empty where it is not kept.

@@ -40,7 +40,6 @@ class Processors:
     affinity: int
     #: Cores that the group may use at once, by its CPU limit; None without one.
     quota: float | None = None
-    #: Time of the processors when this was read; None if unknown.
     used: ProcessorTime | None = None
 
 

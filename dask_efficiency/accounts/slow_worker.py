@@ -17,11 +17,9 @@ class Cause(StrEnum):
     SLOW_CPU = "slow-cpu"
     #: Its threads wait for a core that others use.
     CONTENTION = "contention"
-    #: Its threads wait for each other.
     GIL = "gil"
     #: Its process stands still at times, or its machine does.
     STOPPED = "stopped"
-    #: Its tasks sleep, or wait for locks, longer than its peers'.
     SLEEP = "sleep"
     LOCK = "lock"
     DISK = "disk"
@@ -30,7 +28,6 @@ class Cause(StrEnum):
     #: Its memory moves fewer bytes a second: others on its host move theirs.
     MEMORY_BANDWIDTH = "memory-bandwidth"
     GPU = "gpu"
-    #: It does not answer.
     UNRESPONSIVE = "unresponsive"
     #: It takes longer, and nothing that was measured explains it.
     UNKNOWN = "unknown"

@@ -30,7 +30,6 @@ MISSING = -1
 class Clock(Enum):
     """Which clock an instant was read from, before it was put on the scheduler's."""
 
-    #: The monotonic clock of the scheduler.
     SCHEDULER = "scheduler"
     #: The monotonic clock of the worker that reports the row.
     WORKER = "worker"

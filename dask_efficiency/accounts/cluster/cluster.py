@@ -79,7 +79,6 @@ class ClusterLedger(Presences):
         self.history: deque[Totals] = deque(maxlen=history)
         #: Counts of snapshots that were refused; repeated or late; and not readable after lost ones.
         self.refused = self.stale = self.missed = 0
-        #: Worker name to the reason why (part of) its time is ``unmeasured``.
         self.reasons: dict[str, str] = {}
         self._max_names = max_names
         #: Incarnations of ledgers that ended, oldest first.

@@ -110,7 +110,6 @@ class WorkerSlots(NamedTuple):
 
     free: int
     all: int
-    #: True if their worker is paused, so that it is sent nothing.
     paused: bool = False
 
 
@@ -136,7 +135,6 @@ class ClusterState:
     running: Mapping[str, int] = field(default_factory=dict)
     #: (key, prefix) of the only running task, if there is one.
     only: tuple[Hashable, str] | None = None
-    #: Spans with work outstanding, if needed.
     spans: tuple[Path, ...] = ()
 
 
@@ -263,7 +261,6 @@ class IdleWeights:
         #: Slot-nanoseconds free for lack of parallelism, by the prefixes that ran then, in proportion to their tasks.
         self.parallelism: dict[str, int] = {}
         self.alone: dict[Hashable, Alone] = {}
-        #: Shares of spans in the time of free slots, by window id.
         self.shares: dict[str, SpanShares] = {}
         self._history = deque([_Instant(at, _NOTHING)], maxlen=MAX_INSTANTS)
         self._accounts: dict[Hashable, _Account] = {}

@@ -26,11 +26,9 @@ class Loss:
     worker: str = ""
     address: str = ""
     memory_limit: int | None = None
-    #: Nanoseconds by the cluster's clock.
     left: int = 0
     in_order: bool = False
     reason: str = ""
-    #: The way in which the scheduler noticed, if there is no reason.
     noticed: str = ""
     #: Its host, a file that counts its control group's kills for memory, and their number at its last heartbeat.
     oom_kills: tuple[str, str, int] | None = None

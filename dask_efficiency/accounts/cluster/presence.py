@@ -75,12 +75,10 @@ class Presence:
     #: ``without_work`` of the cluster when the last snapshot was taken.
     without_work: int = 0
     refusals: int = 0
-    #: Reason why (part of) its time is ``unmeasured``.
     reason: str | None = None
     off: bool = False
     left: int | None = None
     first_task: int | None = None
-    #: Its host's processors that it may use; None until it reported them.
     processors: Processors | None = None
     #: True if its closing was announced, so that it is not lost.
     closing: bool = False

@@ -34,10 +34,8 @@ class LoopTime(NamedTuple):
 
     ns: int = 0
     calls: int = 0
-    #: Time and number of the sampled calls.
     looked_ns: int = 0
     looked_calls: int = 0
-    #: Nanoseconds and number of hook calls within the sampled calls.
     hooks: Mapping[LoopFunction, tuple[int, int]] = {}
 
 
@@ -46,7 +44,6 @@ class LoopTotals:
     """Cumulative figures of the event loop at one instant, in nanoseconds."""
 
     at: int
-    #: Time without anything to do; None if unknown.
     waited: int | None
     #: Sum of the squares of its turns.
     squares: int = 0
@@ -97,15 +94,12 @@ class SchedulerLoop:
     lag_seconds: float | None
     #: Busy share of the time with work outstanding, in [0, 1].
     busy_with_work: float | None
-    #: Garbage collection, which is part of the others.
     gc_seconds: float
     #: Time of all handlers and periodic callbacks, and of plugins' hooks, which is part of it.
     handlers_seconds: float
     hooks_seconds: float
-    #: Those that took most, the costliest first.
     handlers: tuple[LoopPart, ...] = ()
     hooks: tuple[LoopPart, ...] = ()
-    #: The longest stretches of time in which it was blocked.
     blocks: tuple[LoopBlock, ...] = ()
 
 

@@ -45,7 +45,6 @@ class WindowAccounts:
     details: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, int] = field(default_factory=dict)
     attendance: dict[str, int] = field(default_factory=dict)
-    #: Costs of workers that left; see :func:`~dask_efficiency.accounts.cluster.losses.costs`.
     losses: list[dict[str, Any]] = field(default_factory=list)
     not_measured: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -55,9 +54,7 @@ class WindowAccounts:
     worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     span_causes: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: Part of the workers' time that is in ``spans``.
     in_spans: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: Part that own tasks held, if the window keeps it.
     own: OwnPart | None = None
     others_share: float | None = None
     profiles: MergedProfiles = field(default_factory=MergedProfiles)

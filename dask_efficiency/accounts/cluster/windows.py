@@ -74,12 +74,9 @@ class _AtOpening(NamedTuple):
 
     account: NDArray[np.int64]
     running: int
-    #: Nanoseconds without work until then.
     without_work: int
     received: Received | None
-    #: True if it was present when the window was opened.
     here: bool
-    #: Its processors and their use; None if not reported.
     processors: Processors | None = None
 
 
@@ -100,7 +97,6 @@ class ClusterWindow:
         is_own: Callable[[str], bool] | None = None,
     ) -> None:
         self.opened, self.scheduler = at, scheduler
-        #: Weights of spans in the free time.
         self.shares = SpanShares() if is_own is None else SpanShares(is_own)
         self._is_own = is_own
         self.graphs = ActiveIntervals(at=at, active=graphs)

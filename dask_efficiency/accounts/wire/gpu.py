@@ -201,7 +201,6 @@ class HeldGpu:
     devices: tuple[DeviceTotals, ...]
     readings: Mapping[str, Mapping[str, float]]
     by_prefix: WireTable[Where]
-    #: Group of nanoseconds of each place.
     where: NDArray[np.int64]
     kernels: WireTable[Kernel]
 

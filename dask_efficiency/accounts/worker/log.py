@@ -116,7 +116,6 @@ class Done(NamedTuple):
     #: Start and stop of a task outside the worker's threads by the scheduler's clock of the day, and that clock's
     #: lead, in seconds.
     outside: tuple[float, float, float] | None = None
-    #: Nanoseconds that storing its result took.
     stored: int = 0
 
 
@@ -142,7 +141,6 @@ class Moved(NamedTuple):
     key: Any
     start: str
     finish: str
-    #: Where it is now.
     place: TaskSet
     #: Run of a task whose thread is done; None if it is not, or was no thread of ours.
     run: Run | None = None
@@ -154,9 +152,7 @@ class Moved(NamedTuple):
     nbytes: float = -1.0
     #: Bytes of its output; -1 if unknown.
     made: int = -1
-    #: True if the GPU was watched.
     watched: bool = False
-    #: Facts for a trace, while one is recorded.
     done: Done | None = None
 
 
@@ -185,7 +181,6 @@ class Spilled(NamedTuple):
 
     at: int
     stop: int
-    #: True if the memory manager asked for it.
     asked: bool
     #: Tasks that were ready, and those that waited for data.
     ready: int
