@@ -199,7 +199,7 @@ def cause_name(bucket: str, cause: str) -> str:
     return f"{bucket}/{cause}" if cause else str(bucket)
 
 
-#: Name of each cause of each bucket; cached, because building one takes half a microsecond.
+#: Name of each cause of each bucket.
 _NAMES = {bucket: {cause: cause_name(bucket, cause) for cause in causes} for bucket, causes in CAUSES.items()}
 #: All names that a row may have.
 CAUSE_NAMES = tuple(name for names in _NAMES.values() for name in names.values())

@@ -205,8 +205,7 @@ class Presences:
     @property
     def not_sampled(self) -> dict[str, str]:
         """Reasons why workers' threads are not sampled, by worker name."""
-        found = ((p.name, p.received.named.not_sampled) for p in self.open() if p.received is not None)
-        return {name: reason for name, reason in found if reason}
+        return {p.name: why for p in self.open() if p.received is not None and (why := p.received.named.not_sampled)}
 
     def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
         """Last readings of the GPU sensors of a worker that is present, by GPU; None without any."""

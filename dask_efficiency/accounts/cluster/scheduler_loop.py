@@ -109,14 +109,14 @@ def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Holdup] = ()) ->
     handlers = {part: _gained(spent, then.handlers.get(part, LoopTime())) for part, spent in now.handlers.items()}
     hooks = _estimated(handlers, _less(now.hooks, then.hooks))
     waited = None if now.waited is None or then.waited is None else now.waited - then.waited
-    with_work = now.with_work - then.with_work
+    with_work, idle = now.with_work - then.with_work, now.waited_with_work - then.waited_with_work
     known = waited is not None and elapsed > 0
     longest = sorted(blocks, key=lambda block: -block.ns)[:MAX_BLOCKS]
     return SchedulerLoop(
         seconds=elapsed / 1e9,
         busy_seconds=max(0, elapsed - waited) / 1e9 if waited is not None else None,
         lag_seconds=(now.squares - then.squares) / (2e9 * elapsed) if known else None,
-        busy_with_work=_share(with_work, now.waited_with_work - then.waited_with_work) if known else None,
+        busy_with_work=min(1.0, max(0.0, 1 - idle / with_work)) if known and with_work > 0 else None,
         gc_seconds=(now.gc - then.gc) / 1e9,
         handlers_seconds=sum(spent.ns for spent in handlers.values()) / 1e9,
         hooks_seconds=sum(ns for ns, _ in hooks.values()) / 1e9,
@@ -124,10 +124,6 @@ def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Holdup] = ()) ->
         hooks=_costliest(hooks),
         blocks=tuple(LoopBlock(block.ns / 1e9, tuple(map(_as_text, block.stack))) for block in longest),
     )
-
-
-def _share(whole: int, waited: int) -> float | None:
-    return min(1.0, max(0.0, 1 - waited / whole)) if whole > 0 else None
 
 
 def _less(now: HookTimes, then: HookTimes) -> HookTimes:

@@ -42,10 +42,6 @@ class _Samples:
         if self.recent[cause] > MAX_RECENT_NS:
             self.recent = {name: value // 2 for name, value in self.recent.items()}
 
-    def absorb(self, other: _Samples) -> None:
-        add(self.left, other.left)
-        add(self.recent, other.recent)
-
     def split(self, ns: int) -> Row:
         """Split ``ns``: what is left of the samples, scaled down or all of it, then as of late."""
         whole = sum(self.left.values())
@@ -126,20 +122,16 @@ class WaitingSums:
         """Split the bucket ``thread-noncpu`` of each prefix by cause, so far; no value falls from call to call."""
         if OTHER in noncpu:  # the ledger keeps no more prefixes apart, and those it does not know are in this one
             for prefix in [prefix for prefix in self._prefixes if prefix not in noncpu]:
-                samples = self._prefixes.pop(prefix)
-                self._prefixes.setdefault(OTHER, _Samples()).absorb(samples)
+                samples, others = self._prefixes.pop(prefix), self._prefixes.setdefault(OTHER, _Samples())
+                add(others.left, samples.left)
+                add(others.recent, samples.recent)
         for prefix, ns in noncpu.items():
-            row = self._reported.setdefault(prefix, {})
-            more = ns - sum(row.values())
-            if more > 0:
-                add(row, self._prefixes.get(prefix, _Samples()).take(more))
+            _explain(self._reported.setdefault(prefix, {}), self._prefixes.get(prefix, _Samples()), ns)
         return {prefix: dict(row) for prefix, row in self._reported.items() if prefix in noncpu}
 
     def explain_activity(self, noncpu: int) -> Row:
         """Split ``thread-noncpu`` of the activity view, of the whole worker, so far; see :meth:`explain`."""
-        more = noncpu - sum(self._active.values())
-        if more > 0:
-            add(self._active, self._all.take(more))
+        _explain(self._active, self._all, noncpu)
         return dict(self._active)
 
     # -- windows -----------------------------------------------------------------------------
@@ -173,6 +165,13 @@ class WaitingSums:
             if not weights and key[1] in self._prefixes:  # of this prefix in other spans
                 weights = self._prefixes[key[1]].recent
         return divide(weights, ns) if weights and any(weights.values()) else {UNKNOWN: ns}
+
+
+def _explain(row: Row, samples: _Samples, ns: int) -> None:
+    """Add to a row what is missing of a total."""
+    more = ns - sum(row.values())
+    if more > 0:
+        add(row, samples.take(more))
 
 
 def _new(table: dict[_K, _V], key: _K, value: _V, limit: int) -> _V:

@@ -140,9 +140,12 @@ def test_a_result_that_could_not_be_stored_makes_an_error_of_the_task_that_ended
     worker.move("w", "executing", "memory", None, taken=False)
     worker.run("x")
     worker.move("x", "executing", "memory", None, taken=False)
-    worker.move("w", "memory", "error", None, taken=False)  # of another stimulus
-    worker.move("x", "executing", "error", None)
-    assert worker.outcomes == {"w": [Outcome.SUCCEEDED], "x": [Outcome.FAILED]}
+    worker.move("w", "memory", "error", None)  # of another stimulus
+    assert worker.outcomes == {"w": [Outcome.SUCCEEDED], "x": [Outcome.SUCCEEDED]}
+    worker.run("y")
+    worker.move("y", "executing", "memory", None, taken=False)
+    worker.move("y", "executing", "error", None)
+    assert worker.outcomes["y"] == [Outcome.FAILED]
 
 
 def test_the_task_that_ended_last_is_kept_while_its_stimulus_may_go_on(worker):
