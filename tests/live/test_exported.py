@@ -152,7 +152,7 @@ class Totals:
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
         return dict(self.rows)
 
-    def finalized(self) -> dict[str, int]:
+    def part(self, _: str) -> dict[str, int]:
         sums = [sum(row[i] for row in self.rows.values()) for i in range(len(TASK_BUCKETS))]
         found = dict.fromkeys(map(str, FINALIZED), 0) | dict(zip(TASK_BUCKETS, sums, strict=True))
         found[Bucket.SPILL] += self.free
@@ -210,12 +210,12 @@ def test_all_series_add_up_to_the_totals_and_none_falls_or_counts_time_twice(
 ) -> None:
     totals = Totals()
     before: dict[str, list[int]] = {}
-    then = totals.finalized()
+    then = totals.part("finalized")
     for grown, free in scrapes:
         totals.free += free
         for bucket, taken in grown:
             totals.take(bucket, **taken)
-        rows, now = totals.read(at_most), totals.finalized()
+        rows, now = totals.read(at_most), totals.part("finalized")
         assert len(rows) <= at_most + 2
         for i, bucket in enumerate(TASK_BUCKETS):
             assert sum(row[i] for row in rows.values()) == now[bucket]
