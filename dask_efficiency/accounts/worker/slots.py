@@ -1,4 +1,4 @@
-"""Slots: what each entry of a worker's log means for the slot that a task holds.
+"""Slots: what each entry of a worker's log means for the slot that a task holds, as one table of rules.
 
 Theory of operation
 ===================
@@ -67,7 +67,8 @@ its parts, pro rata, when it ends. So the accounts of windows that follow one an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.worker.balance import Outcome
@@ -79,6 +80,42 @@ from dask_efficiency.accounts.worker.reservations import SlotReservation
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
 _SUCCEEDED = Outcome.SUCCEEDED
 _new = tuple.__new__  # for every task: to call the class takes one more call of a Python function
+
+
+class HeldBefore(StrEnum):
+    """Hold of a task on a slot before a transition."""
+
+    NO_SLOT = "no slot"
+    SLOT = "a slot"
+    LEFT = "a thread, having left its slot"
+
+
+class SlotEvent(StrEnum):
+    """Meaning of a transition for a slot."""
+
+    NOTHING = "nothing"
+    TAKEN = "taken"
+    DISCARDED = "discarded"
+    SECEDED = "seceded"
+    ENDED = "ended"
+    NOT_STORED = "not stored"
+
+
+#: Event by a task's hold before and the set in which Dask counts it now. Only that set shows if its thread is still at
+#: work: a task that is cancelled and wanted again changes its state and stays in its set.
+RULES: Mapping[tuple[HeldBefore, TaskSet], SlotEvent] = {
+    (HeldBefore.NO_SLOT, TaskSet.EXECUTING): SlotEvent.NOTHING,
+    (HeldBefore.NO_SLOT, TaskSet.LONG_RUNNING): SlotEvent.NOTHING,
+    # It has ended already; the same stimulus may add that its result could not be stored.
+    (HeldBefore.NO_SLOT, TaskSet.NEITHER): SlotEvent.NOT_STORED,
+    # The result of this run is discarded, if the task had been cancelled; else it only moved.
+    (HeldBefore.SLOT, TaskSet.EXECUTING): SlotEvent.DISCARDED,
+    (HeldBefore.SLOT, TaskSet.LONG_RUNNING): SlotEvent.SECEDED,
+    (HeldBefore.SLOT, TaskSet.NEITHER): SlotEvent.ENDED,
+    (HeldBefore.LEFT, TaskSet.EXECUTING): SlotEvent.ENDED,
+    (HeldBefore.LEFT, TaskSet.LONG_RUNNING): SlotEvent.NOTHING,
+    (HeldBefore.LEFT, TaskSet.NEITHER): SlotEvent.ENDED,
+}
 
 #: Outcome of a task that was not cancelled, by its final state; with any other state it was cancelled.
 _OUTCOMES = {"memory": Outcome.SUCCEEDED, "error": Outcome.FAILED, BY_SHUFFLE: Outcome.RESCHEDULED}
@@ -157,34 +194,35 @@ class Slots:
         return list(self._seceded.values())
 
     def _move(self, entry: Moved) -> None:
-        """Follow the table above, by the hold before and the set in which Dask counts the task now."""
         at, key, start, finish, place, *_ = entry
-        left = self._seceded.get(key)
-        if left is None and not self._ledger.has(key):
-            if place is TaskSet.NEITHER and finish == "error" and self._ended and self._ended[-1].moved.key == key:
-                self._ended[-1] = self._ended[-1]._replace(outcome=Outcome.FAILED)
-        elif place is TaskSet.LONG_RUNNING:
-            if left is None:
-                self._discarded.discard(key)
-                self._seceded[key] = Seceded(self._ledger.release(key, at=at), entry.used, at)
-        elif place is TaskSet.EXECUTING and left is None:
-            if start == "cancelled":  # else it only moved
+        event = RULES[self._held_before(key), place]
+        if event is SlotEvent.DISCARDED:
+            if start == "cancelled":
                 self._discarded.add(key)
-        else:
-            self._end(entry, self._seceded.pop(key, None))
+        elif event is SlotEvent.SECEDED:
+            self._discarded.discard(key)
+            self._seceded[key] = Seceded(self._ledger.release(key, at=at), entry.used, at)
+        elif event is SlotEvent.ENDED:
+            outcome = Outcome.CANCELLED if start == "cancelled" else _OUTCOMES.get(finish, Outcome.CANCELLED)
+            if key in self._discarded:
+                self._discarded.remove(key)
+                if (start, finish) == ("executing", "memory"):
+                    outcome = Outcome.CANCELLED
+            left = self._seceded.pop(key, None)
+            if left is not None:
+                self._seceded_ns += at - left.at
+            reservation = self._ledger.release(key, at=at) if left is None else left.reservation
+            if reservation is not None:
+                self._ended.append(Ended(reservation, outcome, entry, left and left.used))
+        elif event is SlotEvent.NOT_STORED and finish == "error" and self._ended:
+            last = self._ended[-1]
+            if last.moved.key == key:
+                self._ended[-1] = last._replace(outcome=Outcome.FAILED)
 
-    def _end(self, entry: Moved, left: Seceded | None) -> None:
-        at, key, start, finish, *_ = entry
-        outcome = Outcome.CANCELLED if start == "cancelled" else _OUTCOMES.get(finish, Outcome.CANCELLED)
-        if key in self._discarded:
-            self._discarded.remove(key)
-            if (start, finish) == ("executing", "memory"):
-                outcome = Outcome.CANCELLED
-        if left is not None:
-            self._seceded_ns += at - left.at
-        reservation = self._ledger.release(key, at=at) if left is None else left.reservation
-        if reservation is not None:
-            self._ended.append(Ended(reservation, outcome, entry, left and left.used))
+    def _held_before(self, key: Any) -> HeldBefore:
+        if key in self._seceded:
+            return HeldBefore.LEFT
+        return HeldBefore.SLOT if self._ledger.has(key) else HeldBefore.NO_SLOT
 
     def _spilled(self, entry: Spilled) -> None:
         start, stop, asked, ready, waiting, held_up = entry

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from distributed.worker_state_machine import WorkerState
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Moved, Observed, Spilled, Taken, TaskSet, Turned, in_order
-from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
+from dask_efficiency.accounts.worker.slots import AT_WORK, RULES, HeldBefore, Slots
 
 NTHREADS = 2
 
@@ -50,7 +51,8 @@ def worker() -> Worker:
     return Worker()
 
 
-def test_states_of_dask_have_their_names_and_sets() -> None:
+def test_there_is_one_rule_for_each_case_of_states_of_dask() -> None:
+    assert set(RULES) == set(product(HeldBefore, TaskSet))
     state = WorkerState(nthreads=1)
     assert {name for pair in state._TRANSITIONS_TABLE for name in pair} >= AT_WORK
     assert isinstance(state.executing, set)
