@@ -240,6 +240,55 @@ def search(client: Client) -> None:
         seeds = [seed * 7 + i for _, seed in sorted(found)[:15] for i in range(4)]
 
 
+def wavefront(client: Client) -> None:
+    """A table of 14 by 14 blocks, each of which needs those to the left and above."""
+
+    def fill(row: int, column: int, *needed: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        block = np.random.default_rng(14 * row + column).random((250, 250))
+        for other in needed:
+            block = np.maximum(block, np.sqrt(other + block))
+        return np.cumsum(block, axis=1) / 250
+
+    cells: dict[tuple[int, int], Delayed] = {}
+    for row in range(14):
+        for column in range(14):
+            needed = [cells[at] for at in ((row, column - 1), (row - 1, column)) if at in cells]
+            cells[row, column] = delayed(fill, pure=False)(row, column, *needed)
+    client.compute(cells[13, 13]).result()
+
+
+def rolling(client: Client) -> None:
+    """Means of 200 rows of a table that is sorted by time, and how often they are above 0, by hour."""
+    import dask.datasets
+
+    table = dask.datasets.timeseries(end="2000-01-25", freq="2s", partition_freq="1d", seed=10)
+    means = table[["x", "y"]].rolling(200).mean()
+    (means > 0).resample("1h").sum().compute()
+
+
+def histogram(client: Client) -> None:
+    """A histogram and percentiles of 12 million numbers in 48 chunks, after they were cut and sorted in each."""
+    import dask
+    import dask.array as da
+
+    values = da.random.default_rng(11).normal(size=12_000_000, chunks=250_000)
+    cut = da.clip(values, -3, 3).map_blocks(np.sort)
+    counts, _ = da.histogram(cut, bins=100, range=(-3, 3))
+    dask.compute(counts, da.percentile(cut, [5, 50, 95]))
+
+
+def letters(client: Client) -> None:
+    """The words of made-up texts by their first letter, and the longest of each; a bag and its groups."""
+    import dask.bag as db
+
+    def write(part: int) -> list[str]:
+        rng = np.random.default_rng(part)
+        return ["".join(chr(97 + n) for n in rng.integers(0, 26, rng.integers(3, 12))) for _ in range(3_000)]
+
+    texts = db.from_sequence(range(36), npartitions=36).map(write).flatten()
+    texts.filter(str.isalpha).map(str.upper).foldby(lambda text: text[0], max, "", max, "").compute()
+
+
 def torch(client: Client) -> None:
     """The demo's batches through a neural network."""
     demo.infer(client, 2.0)
@@ -260,16 +309,20 @@ PROGRAMS: dict[str, Callable[[Client], None]] = {
     "array": array,
     "torch": torch,
     "demo": demo_parts,
-    # By these four the computing of event loops was found to be too much.
+    # By these eight the computing of event loops was found to be too much, and mended.
     "svd": svd,
     "overlap": overlap,
     "words": words,
     "groups": groups,
-    # Chosen after the model.
     "product": product,
     "records": records,
     "join": join,
     "search": search,
+    # Chosen after the model.
+    "wavefront": wavefront,
+    "rolling": rolling,
+    "histogram": histogram,
+    "letters": letters,
 }
 
 

@@ -13,7 +13,7 @@ from distributed.scheduler import heartbeat_interval
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import WorkerChange
 from dask_efficiency.simulation.engine.client import VirtualClients, put_data
-from dask_efficiency.simulation.engine.costs import RARE, Costs, TaskCosts
+from dask_efficiency.simulation.engine.costs import Costs, TaskCosts
 from dask_efficiency.simulation.engine.membership import Membership, planned_workers
 from dask_efficiency.simulation.engine.memory import WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop
@@ -43,7 +43,7 @@ class SimulatedCluster(ClusterParts):
             network=network is not None,
             without=job.without,
             seed=seed,
-            rare=RARE if job.cluster.cores else 1.0,
+            rare=calibration.rare if job.cluster.cores else 1.0,
         )
         self._cores = {host: self._host(host, count, seed) for host, count in job.cluster.cores.items()}
         self.loop = Loop(clock, self._cores.get(job.cluster.with_scheduler))

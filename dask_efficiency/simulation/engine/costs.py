@@ -25,10 +25,6 @@ SMALL_MESSAGE = 12_000
 #: Messages from a worker that end a task, or what it waits for: each is handled on its own.
 _ENDS = frozenset({"task-finished", "task-erred", "reschedule", "long-running", "steal-response"})
 
-#: Quantile above which recorded costs include waiting for a core. A table's shuffle on one worker is predicted 1 to 2 %
-#: too short with it, and with all costs 6 to 10 % too long.
-RARE = 0.9
-
 
 def _crowded(ns: int, crowd: float) -> int:
     return ns if ns <= AROUND else AROUND + round((ns - AROUND) * crowd)

@@ -179,6 +179,15 @@ def _notes(found: Mapping[str, list[str]]) -> list[str]:
 _SCHEDULER_SECONDS = 0.001
 
 
+def few_cores(trace: RunTrace, cores: Mapping[str, float]) -> bool:
+    """True if some host has fewer cores than threads of workers, and a scheduler on the only host."""
+    hosts = {worker.host for worker in trace.workers}
+    return any(
+        sum(worker.nthreads for worker in trace.workers if worker.host == host) + (len(hosts) == 1) > cores[host]
+        for host in hosts & set(cores)
+    )
+
+
 def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
     """By run: nanoseconds between start and stop in which it waited for a core; 0 if unknown.
 

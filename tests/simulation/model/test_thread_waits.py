@@ -11,7 +11,7 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs, Series
 from dask_efficiency.simulation.model.calibration import calibrate
 from dask_efficiency.simulation.model.cores import BACKGROUND
-from dask_efficiency.simulation.model.thread_waits import check_shares, core_waits, read_gil
+from dask_efficiency.simulation.model.thread_waits import check_shares, core_waits, few_cores, read_gil
 from tests.runs.trace.samples import damaged_traces
 
 
@@ -110,6 +110,13 @@ def test_threads_that_used_all_cores_together_waited_for_them(
 def test_waiting_for_cores_is_no_part_of_the_tasks_time(recorded_cores: float, took: int) -> None:
     compute = calibrate(recorded_use(3, 0.6, cores=recorded_cores), cores={"here": 2.0}).compute
     assert np.median(compute) == pytest.approx(took * MS, abs=8 * MS)
+
+
+@pytest.mark.parametrize(("workers", "nthreads", "few"), [(1, 1, False), (2, 1, True), (1, 2, True)])
+def test_cores_are_few_if_threads_and_the_scheduler_are_more(workers: int, nthreads: int, few: bool) -> None:
+    trace = recorded_use(workers, 0.5, nthreads)
+    assert few_cores(trace, {"here": 2.0}) is few
+    assert not few_cores(trace, {})
 
 
 @settings(max_examples=30)
