@@ -22,8 +22,8 @@ from dask_efficiency.simulation.model.transfer_costs import TransferCosts, trans
 
 #: Quantile above which recorded costs include waiting for a core: where processes had a core each, and where they had
 #: less. With the first, a table's shuffle on one worker is predicted 1 to 2 % too short; with all costs, 6 to 10 % too
-#: long. With the second, thirteen programs on two workers and two cores are predicted 1.5 % too short in the mean; with the
-#: first, 3 % too long.
+#: long. With the second, thirteen programs on two workers and two cores are predicted 1.5 % too short in the mean; with
+#: the first, 3 % too long.
 RARE, RARE_WITH_FEW_CORES = 0.9, 0.75
 #: Assumed nanoseconds of a task in its thread if a trace shows none: a guess, as such a trace has no run.
 _COMPUTE = 300_000
