@@ -143,7 +143,8 @@ def test_the_worker_for_which_another_waited_at_a_barrier_is_named_and_on_the_pa
     trace, segments = report.trace, critical_path(report.trace).segments
     in_barrier = np.array([key.startswith("shuffle-barrier") for key in trace.keys])[segments.task]
     sending = segments.take(np.flatnonzero(in_barrier & (segments.kind == CODES[Kind.TRANSFER])))
-    assert trace.workers[sending.sender[-1]].name == named
+    longest = np.argmax(sending.stop - sending.start)  # the barrier's result may travel later, for less time
+    assert trace.workers[sending.sender[longest]].name == named
 
 
 def wait_until_shuffling(client: Client) -> None:
