@@ -185,7 +185,7 @@ class CriticalPath(Paged):
 
     @cached_property
     def loop_causes(self) -> dict[str, float]:
-        """Seconds of ``worker-loop`` by the cause, in :data:`.schema.BLOCKED_BY`; largest first."""
+        """Seconds of ``worker-loop`` by :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, largest first."""
         return loop_causes(self.segments, self.trace)
 
     @property
