@@ -69,9 +69,15 @@ class Camera:
     def take_section(self, file: str, title: str, name: str) -> None:
         """A section of a report's page."""
         with self.at(Path(file).resolve().as_uri()) as page:
-            heading = page.get_by_role("heading", name=re.compile(rf"^{title}\b"))
-            box = page.locator("section", has=heading).last.bounding_box()
-            box |= {"x": 0, "y": box["y"] - MARGIN, "width": WIDTH, "height": box["height"] + 2 * MARGIN}
+            named = re.compile(rf"^{title}\b")
+            section = page.locator("section", has=page.get_by_role("heading", name=named))
+            folded = page.locator("details", has=page.locator("summary").get_by_text(named))
+            margin = MARGIN
+            if folded.count():
+                section, margin = folded, 4  # other sections are close
+                section.last.evaluate("details => { details.open = true; }")
+            box = section.last.bounding_box()
+            box |= {"x": 0, "y": box["y"] - margin, "width": WIDTH, "height": box["height"] + 2 * margin}
             page.screenshot(path=picture(name), clip=box, full_page=True)
 
 
