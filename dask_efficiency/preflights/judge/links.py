@@ -141,7 +141,7 @@ class MeasuredPairs:
             good = sorted((one for one in self._group if one in self._partners[worker]), key=self.least)
             yield from ((worker, one) for one in good[:1])
         for across in self._crossings().values():
-            link = min(across, key=self._cost)
+            link = min(across.values(), key=self._cost)
             yield link.first, link.second
 
     # -- verdict -----------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class MeasuredPairs:
         for (one, other), across in self._crossings().items():
             if len(across) >= MIN_CROSSING:
                 first, second = (tuple(sorted(self.groups[number])) for number in (one, other))
-                worst = [[self.ratio(name, took) for name, took in link.seconds.items()] for link in across]
+                worst = [[self.ratio(name, took) for name, took in link.seconds.items()] for link in across.values()]
                 ratio = min(max(ratios, default=math.inf) for ratios in worst)
                 found.append(SlowPath(first, second, ratio, len(across)))
         return found
@@ -178,13 +178,17 @@ class MeasuredPairs:
             if len(across) < MIN_CROSSING:
                 yield self.groups[one], self.groups[other]
 
-    def _crossings(self) -> dict[tuple[int, int], list[MeasuredPair]]:
-        """Pairs across, by the numbers of two groups; a fast one would have merged the groups."""
-        found: dict[tuple[int, int], list[MeasuredPair]] = {}
-        for link in self.links:
+    def divided(self) -> list[frozenset[str]]:
+        """Groups with slow pairs to another group."""
+        return [self.groups[number] for number in sorted({number for two in self._crossings() for number in two})]
+
+    def _crossings(self) -> dict[tuple[int, int], dict[frozenset[str], MeasuredPair]]:
+        """Pairs across, each at its best, by the numbers of two groups; a fast one would have merged the groups."""
+        found: dict[tuple[int, int], dict[frozenset[str], MeasuredPair]] = {}
+        for link in sorted(self.links, key=self._cost, reverse=True):
             one, other = (self._group.get(worker) for worker in (link.first, link.second))
             if one is not None and other is not None and one != other:
-                found.setdefault((min(one, other), max(one, other)), []).append(link)
+                found.setdefault((min(one, other), max(one, other)), {})[frozenset((link.first, link.second))] = link
         return found
 
 

@@ -51,13 +51,18 @@ def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
 
 
 def in_doubt(hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> dict[str, str]:
-    """Workers without a fast pair, and as many good ones, with their hosts; none where nobody can tell who is slow."""
-    doubtful = [worker for worker in hosts if not links.is_good(worker)]
-    if not doubtful or len(hosts) < MIN_PEERS:
+    """Workers without a fast pair, and as many good ones, and some of groups that only slow pairs join; with hosts.
+
+    None where nobody can tell who is slow.
+    """
+    doubtful, divided = [worker for worker in hosts if not links.is_good(worker)], links.divided()
+    if not (doubtful or divided) or len(hosts) < MIN_PEERS:
         return {}
     good = [worker for worker in hosts if links.is_good(worker)]
-    good = random.sample(good, min(len(good), max(len(doubtful), FEWEST_GOOD)))
-    return {worker: hosts[worker] for worker in (*doubtful, *good)}
+    chosen = doubtful + random.sample(good, min(len(good), max(len(doubtful), FEWEST_GOOD)))
+    for group in divided:
+        chosen += random.sample(sorted(group), min(len(group), FEWEST_GOOD))
+    return {worker: hosts[worker] for worker in chosen}
 
 
 def everybody_if_slow(hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> Mapping[str, str]:

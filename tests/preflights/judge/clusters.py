@@ -25,6 +25,8 @@ def all_rounds(
         again = choose(hosts, MeasuredPairs(measured, final=False), random)
         if again:
             steps.append(_rounds(again, took, random, measured, first_look=False))
+    confirmed = [Pair(*workers) for workers in MeasuredPairs(measured).to_confirm()]
+    measured += [link(pair, took(pair), 3) for pair in confirmed]
     return MeasuredPairs(measured), steps
 
 
