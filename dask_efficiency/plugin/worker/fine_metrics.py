@@ -7,6 +7,7 @@ are missing, and nothing breaks. What upstream does not meter of P2P shuffles, :
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from time import monotonic_ns
@@ -40,7 +41,7 @@ OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-
 MAX_LABEL_LENGTH = 200
 
 
-class Digests(Generic[_Name]):
+class Digests(ABC, Generic[_Name]):
     """Values of a worker's digests, by the name that a subclass gives to their keys."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
@@ -48,9 +49,9 @@ class Digests(Generic[_Name]):
         self._seen = 0
         self._keys: dict[_Name, list[Any]] = {}
 
+    @abstractmethod
     def _name_of(self, key: tuple[Any, ...]) -> _Name | None:
         """Name of a key of fine metrics, of three parts or more; None if it is of no interest."""
-        raise NotImplementedError
 
     def keys(self) -> dict[_Name, list[Any]]:
         """Keys by name; a dictionary has new ones at its end, so each is looked at once."""
