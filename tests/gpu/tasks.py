@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -9,6 +10,8 @@ from types import ModuleType
 
 #: By native id of a thread. Not the id itself: the stub has few streams, and those of two threads may be the same one.
 _streams: dict[int, int] = {}
+#: Streams that no thread has yet; 7 is the stub's default. Two threads that begin at once get one each.
+_free_streams = itertools.count(8)
 
 
 def begin(directory: str) -> None:
@@ -36,7 +39,10 @@ def train(seconds: float, kernels: int = 1) -> float:
     from benchmarks import stub_gpu as stub
     from benchmarks.waiting_work import Marking
 
-    stream = _streams.setdefault(threading.get_native_id(), 8 + len(_streams))  # 7 is the stub's default
+    thread = threading.get_native_id()
+    if thread not in _streams:
+        _streams[thread] = next(_free_streams)
+    stream = _streams[thread]
     spans = [stub.launch(seconds, name="gemm", stream=stream) for _ in range(kernels)]
     clocks = Marking()
     stub.sync(stream=stream)
