@@ -282,11 +282,11 @@ def _is_local(path: str) -> bool:
 
 
 def read_csv(path: str) -> pd.DataFrame:
-    """Read a CSV file, which may be compressed."""
+    """Read a CSV file, which may be compressed, without nameless columns, such as the index that pandas writes."""
     import pandas as pd
 
     with reading(path) as file:
-        frame: pd.DataFrame = pd.read_csv(file)
+        frame: pd.DataFrame = pd.read_csv(file, usecols=lambda name: not name.startswith("Unnamed: "))
     return frame
 
 

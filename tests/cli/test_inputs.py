@@ -41,7 +41,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report.to_html("a-page")
     wide(slow={1: 3.0}).save("a-run")
     table = slowed(tasks(), "w03", 2.0)
-    table.to_csv("a-table", index=False)
+    table.to_csv("a-table")  # with its index
     table.to_csv("table.csv.gz", index=False)
     table.to_parquet("parquet")
     assert run("critical-path", "a-run", "--chrome", "timeline").exit_code == 0

@@ -179,7 +179,7 @@ def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
     at = np.repeat(np.arange(0.0, 600.0, 10.0), 4)
     heat = np.random.default_rng(0).normal(60, 1, len(at))
     table = pd.DataFrame({"at": at, "worker": np.tile(list("abcd"), 60), "heat": heat})
-    table.to_csv(tmp_path / "quiet.csv", index=False)
+    table.to_csv(tmp_path / "quiet.csv")  # with its index
     table.to_parquet(tmp_path / "quiet.parquet")
     model = tmp_path / "minder.npz"
     code, _, err = run("train", tmp_path / "quiet.csv", tmp_path / "quiet.parquet", "--steps", 2, "--save", model)
