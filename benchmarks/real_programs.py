@@ -12,7 +12,7 @@ from typing import Any
 
 import dask
 import numpy as np
-from distributed import Client
+from distributed import Client, get_client
 
 #: What is to be measured, once its data is there.
 Work = Callable[[], Any]
@@ -127,6 +127,9 @@ def joblib_search(client: Client, folder: Path, scale: float, *, whole_fits: boo
                 return super().predict_proba(*data)
 
     features, labels = _table(max(500, round(4000 * scale)), 20)
+    # A worker's client fails if another thread scatters by it while it connects (docs/upstream.md, the first message).
+    for address in client.nthreads():
+        client.submit(lambda: get_client().id, workers=[address], pure=False).result()
 
     def work() -> Any:
         forest = (InItsTask if whole_fits else RandomForestClassifier)(random_state=0)

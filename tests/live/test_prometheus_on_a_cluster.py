@@ -231,6 +231,7 @@ from distributed import Client, LocalCluster
 from dask_efficiency import EfficiencyPlugin, efficiency_report, unregister
 with LocalCluster(processes=False, n_workers=1, dashboard_address=None) as cluster, Client(cluster) as client:
     client.register_plugin(EfficiencyPlugin())
+    client.sync(cluster.workers[0].heartbeat)
     with efficiency_report(client) as report:
         client.submit(sum, range(10)).result()
     assert report.tasks == {"succeeded": 1}, report.tasks

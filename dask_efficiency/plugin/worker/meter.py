@@ -163,8 +163,12 @@ class WorkerMeter:
         return self._guard.off
 
     def attach(self, plugin: WorkerHalf) -> None:
-        """Put the hooks in place."""
+        """Put the hooks in place, once all parts that it begins with are there."""
         self.asked_to_record = plugin.recording, plugin.profile
+        if plugin.recording is not None:
+            self._parts.load("recorder")
+        if sys.modules.get("prometheus_client"):  # Dask serves metrics; else nobody should load it here
+            self._parts.load("exports")
         self.worker.metrics[names.METRIC] = self.heartbeat
         self.worker.handlers[names.OP] = self.handle
         self.threads.attach()
@@ -174,10 +178,6 @@ class WorkerMeter:
         self._causes.start(enabled=plugin.waiting)
         self._sensors.start(enabled=plugin.sensors)
         self.hooks.attach(plugin)
-        if plugin.recording is not None:
-            self._parts.load("recorder")
-        if "prometheus_client" in sys.modules:  # Dask serves metrics; else nobody should load it here
-            self._parts.load("exports")
         self._parts.each("start")
 
     def detach(self) -> None:
