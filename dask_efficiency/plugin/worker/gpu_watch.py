@@ -73,10 +73,9 @@ class GpuWatch:
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._watch, name="dask-efficiency-gpu", daemon=True)
-        with GpuWatch._owning:
-            if option != "off" and GpuWatch._owner is None:
-                GpuWatch._owner = self
-                self._thread.start()
+        if option != "off":
+            self._owns()
+            self._thread.start()
 
     @property
     def armed(self) -> bool:
@@ -93,7 +92,7 @@ class GpuWatch:
     def totals(self) -> GpuTotals:
         """Accounts by the last flush; of meter ``none``, without a description, while nothing uses a GPU."""
         owner = GpuWatch._owner
-        if self._thread.ident is None and owner is not None and owner.armed:
+        if owner is not self and owner is not None and owner.armed:
             return GpuTotals(description="another worker of this process meters its GPUs")
         return self._totals
 
@@ -119,15 +118,22 @@ class GpuWatch:
             while not self._closing:
                 self._wake.wait(INTERVAL_SECONDS)
                 self._wake.clear()
-                if not self._turn():
+                if self._owns() and not self._turn():
                     break
-            self._turn(final=True)
+            if self._owns():
+                self._turn(final=True)
         except Exception as error:
             logger.exception("dask_efficiency no longer meters GPUs")
             reason = f"failed: {type(error).__name__}: {error}"[:500]
             self._totals = replace(self._totals, meter="none", description=reason)
         finally:
             self._end()
+
+    def _owns(self) -> bool:
+        """Own this process's GPUs, unless another watch does: it may still be closing, or be of another worker."""
+        with GpuWatch._owning:
+            GpuWatch._owner = GpuWatch._owner or self
+            return GpuWatch._owner is self
 
     def _turn(self, final: bool = False) -> bool:
         """Arm, or flush; False if nothing is left to watch."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.waiting_work import Marking
 from dask_efficiency.accounts.gpu import GpuUse
 from dask_efficiency.gpu.meter import TaskId, TaskWindow
 from dask_efficiency.gpu.profilers import PROFILERS
@@ -100,8 +101,9 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(stub, threads, 
     def train() -> None:
         stub.launch(0.03, name="gemm")
         last = stub.launch(0.01, name="relu")
-        waited.append(last.end - time.monotonic_ns())
+        clocks = Marking()
         stub.sync()
+        waited.append(last.end - clocks.start - clocks.read().core_wait)
 
     task, stop = threads.run(train, "train-1")
     use = use_of(watch, task, stop)
@@ -139,7 +141,7 @@ def test_the_use_of_a_task_that_had_not_ended_by_the_last_flush_is_unknown(stub,
 
 def test_a_watch_knows_no_use_of_the_tasks_of_another_watch(stub, threads, watching):
     first = armed(watching())
-    task, stop = threads.run(lambda: (stub.launch(0.01), stub.sync()))
+    task, stop = threads.run(lambda: (stub.launch(0.3), stub.sync()))
     first.close(60)
     second = watching()
     use_of(second, *eventually(lambda: second.armed and threads.run(lambda: None)))
@@ -272,17 +274,16 @@ def test_catching_up_ends_even_if_the_watch_hangs(stub, watching, monkeypatch):
     release.set()
 
 
-def test_the_first_of_two_watches_in_a_process_meters_and_the_other_reports_that(stub, watching):
+def test_the_second_watch_of_a_process_reports_the_first_and_meters_once_that_has_ended(stub, watching):
     first, second = armed(watching()), watching()
     assert second.totals().description == "another worker of this process meters its GPUs"
-    first.close()
-    second.close()
-    armed(watching())
+    first.close(60)
+    assert armed(second).totals().meter == "cupti"
 
 
 def test_work_of_other_threads_is_unattributed(stub, threads, watching):
-    watch = watching(not_tasks=lambda: {threading.get_ident(), main})
     main = threading.get_ident()
+    watch = watching(not_tasks=lambda: {threading.get_ident(), main})
     eventually(lambda: watch.armed)
 
     def work() -> None:
