@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from typing import Any
 import dask
 from distributed import Client, LocalCluster, worker_client
 
+from dashboards.monitor.prometheus import free_port
 from dask_efficiency import EfficiencyPlugin
 
 WORKERS, THREADS = 3, 2
@@ -94,9 +94,7 @@ class Bed:
         #: The workers' disk, and one that has room for nothing; and whether they can be full.
         self.disk, self.tiny = folder / "disk", folder / "tiny"
         self.small = all([_mounted(self.disk, DISK), _mounted(self.tiny, 2**14)])
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.start()
         self.client = Client(f"tcp://127.0.0.1:{self.port}", timeout=PATIENCE_SECONDS)
         self.register()

@@ -35,8 +35,8 @@ from tests.plugin.pretended_gpu import pretend_gpu
 from tests.plugin.tasks import fail, incompressible, nap, spin, weigh
 from tests.plugin.watch import addresses, eventually, set_status
 
-#: What the dashboards show, in seconds. Grafana's own variables are set for it.
-SHOWN = 120
+#: What the dashboards show, in seconds: all of the workload, also on a busy machine. Grafana's variables follow it.
+SHOWN = 300
 
 BUILT_IN = {"__rate_interval": "4s", "__range": f"{SHOWN}s", "__interval": "1s", "__interval_ms": "1000"}
 
@@ -123,7 +123,7 @@ def ask(prometheus: Prometheus, question: Question, chosen: Mapping[str, str]) -
         if question.kind == "instant":
             numbers = [[value] for _, value in prometheus.query(expr)]
         else:
-            numbers = [values for _, values in prometheus.query_range(expr, seconds=SHOWN)]
+            numbers = [values for _, values in prometheus.query_range(expr, seconds=SHOWN, step=2)]
     except ValueError as refused:
         return Answer(0, str(refused))
     if not numbers:
@@ -227,14 +227,14 @@ def boards() -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
 
 
-def prove(prometheus: Prometheus, *, patience: float = 20) -> list[tuple[str, Question, Answer]]:
-    """Every query of every dashboard, for every choice; within so many seconds, faulty ones again and again."""
-    until = time.monotonic() + patience
+def prove(prometheus: Prometheus) -> list[tuple[str, Question, Answer]]:
+    """Every query of every dashboard, for every choice; faulty ones again and again, 120 times in all."""
+    tries = iter(range(120))
 
     def answer(question: Question, chosen: Mapping[str, str]) -> Answer:
         found = ask(prometheus, question, chosen)
         # On a busy machine a scrape may take too long, and what was scraped before counts as gone.
-        while found.fault and time.monotonic() < until:
+        while found.fault and next(tries, None) is not None:
             time.sleep(0.5)
             found = ask(prometheus, question, chosen)
         return found

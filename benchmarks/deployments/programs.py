@@ -7,7 +7,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -93,13 +92,6 @@ def eventually(condition: Callable[[], Any], *, seconds: float = 60, what: str =
             raise TimeoutError(f"waited {seconds:g} s in vain for {what}")
         time.sleep(0.02)
     return value
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])
 
 
 @contextmanager

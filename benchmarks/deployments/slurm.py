@@ -23,7 +23,8 @@ from benchmarks.deployments.checks import (
     submit,
     wait_for_accounts,
 )
-from benchmarks.deployments.programs import HOST, Need, eventually, free_port, program, python_path
+from benchmarks.deployments.programs import HOST, Need, eventually, program, python_path
+from dashboards.monitor.prometheus import free_port
 from dask_efficiency import EfficiencyPlugin, snapshot
 
 NEEDS = (

@@ -15,7 +15,8 @@ from typing import Any
 from distributed import Client, SSHCluster
 
 from benchmarks.deployments.checks import Check, of_fixed_cluster
-from benchmarks.deployments.programs import HOST, Need, eventually, free_port, program, python_path
+from benchmarks.deployments.programs import HOST, Need, eventually, program, python_path
+from dashboards.monitor.prometheus import free_port
 from dask_efficiency import EfficiencyPlugin
 
 NEEDS = (

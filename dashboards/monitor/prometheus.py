@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -124,7 +125,7 @@ def running(config: Path, *, wish: int = 0) -> Iterator[Server]:
 
     It takes the port that is wished for if that is free, and else any.
     """
-    port, log = _port(wish), config.parent / "log"
+    port, log = free_port(wish), config.parent / "log"
     command = [
         "prometheus",
         f"--config.file={config}",
@@ -147,15 +148,12 @@ def running(config: Path, *, wish: int = 0) -> Iterator[Server]:
             process.wait()
 
 
-def _port(wish: int) -> int:
-    """A free port, the one wished for if possible."""
-    for candidate in (wish, 0):
-        with socket.socket() as probe:
+def free_port(wish: int = 0) -> int:
+    """A free port, the one wished for if possible; else one below those that Linux gives to whoever asks for any."""
+    while True:
+        port, wish = wish or random.randrange(15_000, 32_000), 0
+        with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Prometheus does
-            try:
-                probe.bind(("127.0.0.1", candidate))
-            except OSError:
-                continue
-            port: int = probe.getsockname()[1]
+            probe.bind(("127.0.0.1", port))
             return port
     raise RuntimeError("no port is free on 127.0.0.1")

@@ -17,7 +17,8 @@ from distributed import Client
 
 from benchmarks import without_images
 from benchmarks.deployments import mpi, slurm, ssh, tls
-from benchmarks.deployments.programs import HOST, eventually, free_port, program, python_path
+from benchmarks.deployments.programs import HOST, eventually, program, python_path
+from dashboards.monitor.prometheus import free_port
 from dask_efficiency.report.efficiency_report import LEASED
 from tests.deployments import pages
 from tests.deployments.pages import DEPLOY, Page, tried_blocks

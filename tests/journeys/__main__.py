@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+
+from dashboards.monitor.prometheus import free_port
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parent.parent
@@ -67,7 +68,7 @@ class Outcome:
 def go(journey: Journey, python: Path, folder: Path) -> Outcome:
     """Run a journey in a folder with an environment, and wait for its answer."""
     shutil.copy(HERE / "job.py", folder)
-    ports = dict(zip(("PORT", "DASHBOARD", "PROMETHEUS"), map(str, _free_ports(3)), strict=True))
+    ports = {name: str(free_port()) for name in ("PORT", "DASHBOARD", "PROMETHEUS")}
     path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
     environment = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     environment |= {"PATH": path, "CHECKOUT": str(CHECKOUT), "COLUMNS": "120", **ports}
@@ -102,14 +103,6 @@ def build(folder: Path) -> Path:
     subprocess.run(command, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @contextmanager

@@ -383,6 +383,7 @@ def looks_cost(monkeypatch):
     readings = itertools.count(0, 1_000)
     monkeypatch.setattr(idle_watch.time, "thread_time_ns", lambda: next(readings))
     monkeypatch.setattr(idle_watch, "SHARE", 0.0)
+    monkeypatch.setattr(idle_watch, "INTERVAL_MS", 3_600_000)  # no look by the clock
 
 
 @on_a_loop

@@ -80,6 +80,7 @@ class Workers:
 
 
 def test_the_newest_task_rates_of_few_workers_are_read_at_the_end_of_an_interval(monkeypatch):
+    monkeypatch.setattr(module, "MAX_POLL_SECONDS", math.inf)
     workers = Workers(3, monkeypatch)
     workers.send(0, 0)
     assert workers.read == [(address, 0) for address in workers.addresses]

@@ -53,6 +53,7 @@ async def test_a_heartbeat_soon_after_another_repeats_it_and_answers_are_new(sch
 
 @within(metered)
 async def test_no_heartbeat_is_ahead_of_an_answer_that_waits_to_be_sent(scheduler, worker, meter, *, monkeypatch):
+    worker.periodic_callbacks["heartbeat"].stop()
     monkeypatch.setattr(module, "REPEAT_NS", 0)
     before = meter.heartbeat(worker)
     answering = asyncio.create_task(meter.handle(OPEN, "a window", delay=3600.0))

@@ -73,11 +73,13 @@ def test_clocks_of_a_sleeping_thread_stand_still(reader):
     stop = threading.Event()
     with in_thread(stop.wait, stop.set) as thread:
         files = ThreadFiles(reader, thread.native_id)
-        eventually(lambda: files.syscall().strip() not in (b"", b"running"))
-        before = files.clocks()
-        time.sleep(0.01)
-        assert files.clocks() == before
-        assert cpu_clock(thread.native_id) == before.cpu
+
+        def stands_still() -> bool:
+            before = files.clocks()
+            time.sleep(0.01)
+            return files.clocks() == before and cpu_clock(thread.native_id) == before.cpu
+
+        assert eventually(stands_still)
     files.close()
 
 
