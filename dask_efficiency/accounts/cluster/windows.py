@@ -78,6 +78,8 @@ class _AtOpening(NamedTuple):
     received: Received | None
     here: bool
     processors: Processors | None = None
+    #: True if it did not answer in time, and so opens the window later.
+    late: bool = False
 
 
 class ClusterWindow:
@@ -108,10 +110,13 @@ class ClusterWindow:
         self._gpu, self._recomputed, self._extras = cluster.gpu_by_worker(), cluster.recomputed, cluster.extras()
         self._final: dict[Presence, WindowBalance] = {}
 
-    def opened_on(self, address: str) -> None:
-        """Note that a worker has opened the window; its accounts are up to date."""
+    def opened_on(self, address: str, *, late: bool = False) -> None:
+        """Note that a worker has opened the window, and its accounts are up to date; or that it is late."""
         presence, cluster = self._cluster.present.get(address), self._cluster
         if presence is None or presence not in self._then:
+            return
+        if late:
+            self._then[presence] = self._then[presence]._replace(late=True)
             return
         self._then[presence] = self._now(presence)._replace(processors=presence.processors)
         self._recomputed, self._extras = cluster.recomputed, cluster.extras()
@@ -241,7 +246,7 @@ class ClosingWindow:
         restarted = before is not None and (now is None or before.incarnation != now.incarnation)
         if restarted and not isinstance(answer, str):
             answer = "its meter was restarted"
-        throughout = then.here and presence.left is None
+        throughout = then.here and not then.late and presence.left is None
         stop = self._at if presence.left is None else min(presence.left, self._at)
         there = accounts.elapsed if throughout else max(0, stop - max(self._window.opened, presence.joined))
         expected = presence.nthreads * there
@@ -257,7 +262,8 @@ class ClosingWindow:
             for row in answer.details.causes.values():
                 add(causes, _named(Bucket.THREAD_NONCPU, row))
         add(buckets, {str(Bucket.UNMEASURED): max(0, expected - sum(buckets.values()))})
-        if reason := presence.reason or (answer if isinstance(answer, str) else ""):
+        late = "it did not answer in time when the window opened" if then.late else ""
+        if reason := presence.reason or (answer if isinstance(answer, str) else late):
             accounts.not_measured[presence.name] = reason
         add(accounts.workers[presence.name], {bucket: ns for bucket, ns in buckets.items() if ns})
         add(accounts.worker_causes.setdefault(presence.name, {}), fit_known_causes(causes, buckets))

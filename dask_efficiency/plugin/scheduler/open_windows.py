@@ -57,7 +57,7 @@ class OpenWindows:
 
         def take(address: str, reply: Any, at: int) -> None:
             accounts.take_answer(address, reply, at)
-            opened.window.opened_on(address)
+            opened.window.opened_on(address, late=not isinstance(reply, dict))
 
         try:
             self._workers.update()  # those that join from now on open it, too

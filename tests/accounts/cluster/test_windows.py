@@ -666,6 +666,20 @@ def test_a_window_begins_for_each_worker_as_it_answers():
     assert (accounts.workers.keys(), window.arrivals(at=CLOSED)) == ({"name-a", "name-b"}, {})
 
 
+def test_what_a_worker_opened_a_window_too_late_for_is_unmeasured():
+    cluster = new_cluster()
+    late, other = (SimulatedWorker(cluster, name, 2) for name in "ab")
+    window = ClusterWindow(cluster, at=OPENED)
+    for worker, at in ((late, OPENED + 300), (other, OPENED)):
+        worker.open(at)
+        window.opened_on(worker.address, late=worker is late)
+    late.work(1_400, 1_600)
+    accounts = closed(window, {worker.address: worker.answer(CLOSED) for worker in (late, other)})
+    assert held(accounts, late) == {"thread-cpu": 200, "idle": 1_200, "unmeasured": 600}
+    assert (held(accounts, other), accounts.elapsed) == ({"idle": 2_000}, 1_000)
+    assert accounts.not_measured == {"name-a": "it did not answer in time when the window opened"}
+
+
 def test_the_share_of_other_processes_is_known_if_each_worker_reported_twice():
     cluster = new_cluster()
     workers = [SimulatedWorker(cluster, name, 1) for name in "ab"]
