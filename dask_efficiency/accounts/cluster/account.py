@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -76,9 +77,10 @@ MAX_PENDING = 1 << 62
 
 
 class ExactSums:
-    """A table of sums that no number of bits bounds; rows may be added later."""
+    """A table of sums that no number of bits bounds; rows may be added later. Any thread may read it."""
 
     def __init__(self, rows: int, columns: int) -> None:
+        self._lock = threading.Lock()
         #: Numbers to be added to ``_whole``, which has Python's integers; and a bound of the largest.
         self._pending = np.zeros((0, columns), np.int64)
         self._whole = self._pending.astype(object)
@@ -88,26 +90,29 @@ class ExactSums:
     def grow(self, rows: int) -> None:
         """Grow to a number of rows; new ones begin at 0."""
         new = np.zeros((max(0, rows - len(self._pending)), self._pending.shape[1]), np.int64)
-        self._pending = np.concatenate([self._pending, new])
-        self._whole = np.concatenate([self._whole, new.astype(object)])
+        with self._lock:
+            self._pending = np.concatenate([self._pending, new])
+            self._whole = np.concatenate([self._whole, new.astype(object)])
 
     def add(self, at: int | NDArray[np.intp], gained: NDArray[np.int64], *, most: int, distinct: bool = True) -> None:
         """Add rows, of which no column may sum to more than ``most``; ``distinct`` if no row is in ``at`` twice."""
-        if self._most + most >= MAX_PENDING:
-            self._settle()
-        if most >= MAX_PENDING:
-            np.add.at(self._whole, at, gained.astype(object))
-            return
-        self._most += most
-        if distinct:
-            self._pending[at] += gained
-        else:
-            np.add.at(self._pending, at, gained)
+        with self._lock:
+            if self._most + most >= MAX_PENDING:
+                self._settle()
+            if most >= MAX_PENDING:
+                np.add.at(self._whole, at, gained.astype(object))
+                return
+            self._most += most
+            if distinct:
+                self._pending[at] += gained
+            else:
+                np.add.at(self._pending, at, gained)
 
     def rows(self) -> list[list[int]]:
         """The sums so far."""
-        self._settle()
-        return self._whole.tolist()
+        with self._lock:
+            self._settle()
+            return self._whole.tolist()
 
     def _settle(self) -> None:
         """Move the pending numbers to the whole sums."""
@@ -144,8 +149,8 @@ class NamedSums:
         self._sums.add(places, gained, most=most, distinct=len(self._places) <= self._max_names)
 
     def by_name(self) -> dict[str, tuple[int, ...]]:
-        """Sums of all known names."""
-        return dict(zip(self._places, map(tuple, self._sums.rows()), strict=True))
+        """Sums of all known names, but for one that is being added."""
+        return dict(zip(list(self._places), map(tuple, self._sums.rows()), strict=False))
 
 
 _NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))

@@ -192,7 +192,7 @@ class ClusterLedger(Presences):
 
     def accrue(self, *, at: int, silent: int = SILENT_NS) -> None:
         """Record the time of unmeasured workers, and switch off those that were silent for too long."""
-        for presence in self.present.values():
+        for presence in list(self.present.values()):  # an exporter's thread may be reading
             if presence.off:
                 self._cover(presence, Bucket.UNMEASURED, at)
             elif presence.received is None and at - presence.joined > silent:

@@ -1,3 +1,6 @@
+import sys
+import threading
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +43,30 @@ def test_sums_may_be_beyond_64_bits():
     for _ in range(10):
         totals.add(totals.places(["a"]), np.full((1, WIDTH), MAX_PENDING - 1), most=MAX_PENDING - 1)
     assert totals.by_name() == {"a": (10 * (MAX_PENDING - 1),) * WIDTH}
+
+
+def test_an_exporters_thread_reads_sums_while_they_grow():
+    totals, over, faults = NamedSums(1_000, WIDTH), threading.Event(), []
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                totals.by_name()
+            except Exception as fault:
+                faults.append(fault)
+
+    interval, reader = sys.getswitchinterval(), threading.Thread(target=read)
+    sys.setswitchinterval(1e-6)
+    reader.start()
+    try:
+        for i in range(3_000):
+            totals.add(totals.places(["a", f"b{i % 50}"]), np.ones((2, WIDTH), np.int64), most=1)
+    finally:
+        over.set()
+        reader.join()
+        sys.setswitchinterval(interval)
+    assert totals.by_name() == {"a": (3_000,) * WIDTH, **{f"b{i}": (60,) * WIDTH for i in range(50)}}
+    assert faults == []
 
 
 def test_time_of_before_is_taken_out_of_the_held_buckets_pro_rata():
