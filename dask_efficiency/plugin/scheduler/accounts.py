@@ -218,17 +218,18 @@ class ClusterAccounts:
 
     async def _ask_nanny(self, loss: Loss, nanny: str, pid: int, after: float) -> None:
         """Ask the nanny of a worker that vanished for the reason, and again later, until it has noticed."""
-        ask = partial(self._workers.ask_directly, nanny)
+        ask, again = partial(self._workers.ask_directly, nanny), after < NANNY_SECONDS
         lines = await ask("get_logs", n=departures.LOG_LINES)
-        if lines is None:
+        if lines is None and not again:
             loss.noticed += ", and its nanny does not answer"
             return
-        reason = self._meter.guard(departures.in_log, lines, pid)
+        reason = None if lines is None else self._meter.guard(departures.in_log, lines, pid)
         if reason == SIGKILLED and loss.oom_kills is not None:
             answer = await ask("run", function=dumps(oom_kills), args=dumps((loss.oom_kills[1],)))
-            reason = self._meter.guard(departures.by_kernel, loss, answer, self.cluster.losses)
+            told = answer is not None or not again
+            reason = self._meter.guard(departures.by_kernel, loss, answer, self.cluster.losses) if told else None
         loss.reason = loss.reason or reason or ""
-        if not loss.reason and after < NANNY_SECONDS:
+        if not loss.reason and again:
             self._background.call_later(2 * after, self._ask_nanny, loss, nanny, pid, 2 * after)
 
     def _is_there(self, address: str, ws: WorkerState) -> bool:

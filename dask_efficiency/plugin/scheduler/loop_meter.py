@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from time import monotonic_ns as clock
+from time import thread_time_ns
 from types import coroutine
 from typing import Any
 
@@ -36,7 +37,7 @@ from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, frames_of_others, 
 
 #: Nanoseconds between two calls of a handler in which plugins are timed, at least: some 50 samples a second.
 LOOK_NS = 20_000_000
-#: Share of time, for each handler, that placing and removing the timers may take.
+#: CPU time, for each handler, that placing and removing the timers may take, as a share of the time.
 MAX_SHARE = 0.0005
 #: Seconds between two looks of the thread, on average: half of the shortest block that is reported.
 INTERVAL_SECONDS = 0.05
@@ -214,17 +215,19 @@ class LoopMeter:
         """Call a handler, and time plugins meanwhile."""
         if self._looking is not None or self._closing.is_set():
             return self._time(row, function, *args, **kwargs)
-        at, before = clock(), row.ns
+        began, before = thread_time_ns(), row.ns
         self.guard(self._put_on_transitions, row)
+        cost = thread_time_ns() - began
         try:
             return self._time(row, function, *args, **kwargs)
         finally:
             took = row.ns - before
             row.looked_ns += took
             row.looked_calls += 1
+            began = thread_time_ns()
             self.guard(self._take_off_transitions)
-            now = clock()
-            row.due = now + max(LOOK_NS, round((now - at - took) / MAX_SHARE))
+            cost += thread_time_ns() - began
+            row.due = clock() + max(LOOK_NS, round(cost / MAX_SHARE))
 
     def _put_on_transitions(self, row: _Row) -> None:
         self._looking = replaced = Replacements()
