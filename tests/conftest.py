@@ -138,14 +138,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: -costly[item.path])
 
 
-@pytest.fixture(autouse=True)
-def patience(request: pytest.FixtureRequest) -> Iterator[None]:
+def _patient(request: pytest.FixtureRequest) -> Iterator[None]:
     """A report waits for workers as long as a busy machine lets them wait for a core."""
-    if not request.node.get_closest_marker("cluster"):
+    with dask.config.set({"efficiency.report-timeout": "60s"} if request.node.get_closest_marker("cluster") else {}):
         yield
-        return
-    with dask.config.set({"efficiency.report-timeout": "60s"}):
-        yield
+
+
+#: Of a file, whose own fixtures may make reports, and of each test.
+patience_of_a_file = pytest.fixture(_patient, autouse=True, scope="module", name="patience_of_a_file")
+patience = pytest.fixture(_patient, autouse=True, name="patience")
 
 
 ARGUMENTS = [

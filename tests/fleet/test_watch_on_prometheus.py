@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ import yaml
 from click.testing import CliRunner
 
 from benchmarks.stragglers_fleet import NAMES, generate
+from dashboards.monitor.prometheus import free_port
 from dask_efficiency.cli import main
 from tests.fleet.prometheus.answering import Answer, answering
 from tests.fleet.prometheus.backfilled import metrics_file, open_metrics, prometheus_with
@@ -112,9 +112,7 @@ def test_the_faulty_machine_is_named_within_two_rounds(past: Past, after: int) -
 
 
 def test_a_live_watch_names_it_to_its_webhook_its_command_and_prometheus(past: Past, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     body_file = tmp_path / "body.json"
     code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
     with answering(lambda path, body: (200, b"")) as webhook:

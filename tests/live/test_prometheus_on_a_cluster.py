@@ -111,11 +111,11 @@ def test_the_rates_of_the_activity_view_add_up_to_the_threads_however_long_tasks
             and by_worker == {name: pytest.approx(2, rel=0.25) for name in ("0", "1")}
             and finalized is not None
             and finalized < 1.5  # three of the four threads have settled nothing
-            and prometheus.value("dask_efficiency_running_thread_seconds") > 12
+            and (prometheus.value("dask_efficiency_running_thread_seconds") or 0) > 12  # none, if a scrape is late
+            and prometheus.value("dask_efficiency_nthreads") == THREADS
         )
 
     eventually(steady, seconds=90)
-    assert prometheus.value("dask_efficiency_nthreads") == THREADS
     diary.write(event="go")
     wait(futures)
 

@@ -40,20 +40,23 @@ def client(stub_directory: Path) -> Iterator[Client]:
         yield client
 
 
-def exported(cluster: Any, name: str) -> dict[tuple[str, ...], float]:
-    """Values of one metric by its labels' values, in the order of their names."""
+def exported(cluster: Any, *names: str) -> list[dict[tuple[str, ...], float]]:
+    """Values of metrics in one scrape, by their labels' values in the order of the labels' names."""
     with urllib.request.urlopen(f"http://127.0.0.1:{cluster.scheduler.http_server.port}/metrics") as answer:
         text = answer.read().decode()
-    return {
-        tuple(value for _, value in sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == f"dask_efficiency_{name}"
-    }
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return [
+        {
+            tuple(value for _, value in sorted(sample.labels.items())): sample.value
+            for sample in samples
+            if sample.name == f"dask_efficiency_{name}"
+        }
+        for name in names
+    ]
 
 
 def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, tmp_path):
-    before = exported(client.cluster, "gpu_seconds_total")
+    (before,) = exported(client.cluster, "gpu_seconds_total")
     with efficiency_report() as report:
         done = client.map(tasks.train, [0.04] * 6, kernels=3, pure=False, key="train")
         crashed = client.submit(tasks.crash, 0.05, key="crash", retries=0)
@@ -79,9 +82,9 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, tm
         # The task that nobody waited for was gone when its kernel ran.
         assert device.tail <= 30 * MS
     assert sum(device.tail for device in devices) > 0
-    # In the threads: what was waited for by tasks that succeeded; the stub tells its times to a millisecond.
+    # In the threads: what was waited for by tasks that succeeded, but for waits for the GIL before that.
     gpu = report.breakdown.ns("gpu")
-    assert waited * 1e9 - 7 * MS < gpu <= 770 * MS
+    assert 0.8 * waited * 1e9 < gpu <= 770 * MS
     assert report.by_prefix["train"].ns("gpu") + report.by_prefix["after"].ns("gpu") == gpu
     assert report.by_prefix["crash"]["failed"] > 0.05
     assert report.tasks["failed"] == 1
@@ -89,18 +92,20 @@ def test_gpu_time_of_tasks_reaches_the_report_and_the_metrics(client: Client, tm
     report.save(tmp_path / "run.json")
     assert load_report(tmp_path / "run.json").gpu == report.gpu
 
-    now = exported(client.cluster, "gpu_seconds_total")
+    now, users, coverage, by_worker = exported(
+        client.cluster, "gpu_seconds_total", "gpu_workers", "gpu_coverage_ratio", "worker_gpu_seconds_total"
+    )
     ran = sum(now.get(key, 0) - before.get(key, 0) for key in now if key[0] == "kernels")
     assert ran == pytest.approx(sum(device.kernels for device in devices) / 1e9)
     # Both workers see a GPU of this UUID, and neither sees what the other does there.
-    assert list(exported(client.cluster, "gpu_workers").values()) == [2.0]
-    assert exported(client.cluster, "gpu_coverage_ratio") == {(): 1.0}
-    by_worker = exported(client.cluster, "worker_gpu_seconds_total")
+    assert list(users.values()) == [2.0]
+    assert coverage == {(): 1.0}
     assert sum(by_worker.values()) == pytest.approx(sum(now.values()))
 
     def at_work() -> bool:
         """What was taken for waiting before the GPU's part was known is made up for by what comes later."""
         client.submit(tasks.train, 0.05, pure=False).result()
-        return exported(client.cluster, "thread_activity_seconds_total")["gpu",] > 0
+        (seconds,) = exported(client.cluster, "thread_activity_seconds_total")
+        return seconds["gpu",] > 0
 
     eventually(at_work)

@@ -101,7 +101,8 @@ def test_a_task_counts_in_a_window_only_for_its_part_in_it(client, diary):
         result = future.result()
     row = report.by_prefix["wait_for_word"]
     assert row.total == between(result["stop"] - window.entered, window.most)
-    assert row["thread-noncpu"] == between(result["stop"] - window.entered - result["cpu"], window.most)
+    inside = row["thread-noncpu"] + row["overhead"]  # each counts for its share, however long the hand-over took
+    assert inside == between(result["stop"] - window.entered - result["cpu"], window.most)
     assert report.tasks == {"succeeded": 1}
 
 

@@ -9,7 +9,7 @@ from distributed import Client, wait
 
 from dask_efficiency import efficiency_report
 from dask_efficiency.show.terminal import plain
-from tests.plugin.tasks import Diary, increment, write_and_nap
+from tests.plugin.tasks import Diary, increment, wait_for_word
 from tests.plugin.watch import addresses, eventually, kill
 
 pytestmark = pytest.mark.cluster
@@ -77,11 +77,10 @@ def test_repeats_and_a_lost_result_at_once_are_distinguished(mortal_cluster, mor
         with dask.annotate(workers=[second], allow_other_workers=True):
             assert other.compute(both, optimize_graph=False).result() == 4
         eventually(lambda: "both" not in client.who_has())
-        running = client.submit(
-            write_and_nap, diary, 0.5, lost, key="running", workers=[first], allow_other_workers=True
-        )
+        running = client.submit(wait_for_word, diary, lost, key="running", workers=[first], allow_other_workers=True)
         eventually(lambda: diary.read("start"))
         kill(client, first)
+        diary.write(event="go")
         assert other.compute(both, optimize_graph=False).result() == 4
         running.result()
     assert report.tasks["recomputed"] == 1

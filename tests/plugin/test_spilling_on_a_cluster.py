@@ -120,7 +120,7 @@ def test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill(client, disk
             pass_by(SPILLING)
         results = client.gather(futures)
     waited = sum(disk.times[1] - end for end in results)
-    assert waited > 2 * SPILLING
+    assert waited > 2 * (SPILLING - SLACK)
     assert report.breakdown["spill"] == pytest.approx(waited, abs=2 * SLACK)
     assert report.by_prefix["wait_for"]["spill"] == pytest.approx(waited, abs=2 * SLACK)
     assert report.outside.get("spill by the memory manager", 0.0) < SLACK
@@ -153,7 +153,7 @@ def test_the_critical_path_has_the_spilling_that_delayed_the_end_or_start_of_a_t
             pass_by(SPILLING)
         done = ending.result()
         kept_from_its_end = disk.times[1] - done
-    assert kept_from_its_end > SPILLING
+    assert kept_from_its_end > SPILLING - SLACK
     found = critical_path(report.trace).seconds("kind")
     assert found["spill"] == pytest.approx(kept_from_its_end, abs=SLACK)
 
@@ -189,7 +189,7 @@ def test_tasks_that_wait_for_spilling_are_in_the_activity_view_before_they_end(c
         pass_by(SPILLING)
     future.result()
     (payload,) = payloads(client).values()
-    assert payload["active"]["spill"] >= SPILLING * 1e9
+    assert payload["active"]["spill"] >= (SPILLING - SLACK) * 1e9
     assert sum(payload["active"].values()) == payload["running"] + sum(
         payload["settled"][bucket]
         for bucket in ("thread-cpu", "gpu", "thread-noncpu", "spill", "overhead", "failed", "cancelled", "recomputed")

@@ -151,7 +151,7 @@ def test_a_busy_cluster_is_left_alone_unless_it_is_forced(client: Client, cluste
 
 
 def test_a_worker_that_hangs_is_named_and_delays_no_other(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_preflight, "READY_SECONDS", 2.0)
+    monkeypatch.setattr(scheduler_preflight, "READY_SECONDS", 5.0)
     client.register_plugin(EfficiencyPlugin())  # while it can be
     victim = next(iter(client.run(os.getpid).values()))
     os.kill(victim, signal.SIGSTOP)

@@ -45,9 +45,9 @@ SCRIPTS = {
     """,
     "ends at once": "import os; print('now', flush=True); os._exit(5)",
     "cleans up at exit": """
-        import atexit, threading, time
+        import atexit, threading
         atexit.register(print, "at exit")
-        threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+        threading.Thread(target=lambda: (threading.main_thread().join(), print("thread"))).start()
         print("last line")
     """,
     "forks": """
@@ -275,10 +275,10 @@ def test_a_client_that_stays_is_reported_when_another_goes(folder: Path) -> None
             first, second = Client(cluster), Client(cluster)
             first.gather(first.map(work, range(8)))
             first.close()
-            second.gather(second.map(work, range(16)))
+            second.gather(second.map(work, range(160)))
     """
     done = ran(folder, body)
-    assert "tasks: 16 succeeded" in done.stderr
+    assert "tasks: 160 succeeded" in done.stderr
     assert "report 1 of 2: " in done.stderr
 
 

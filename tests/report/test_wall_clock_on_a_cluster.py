@@ -35,6 +35,7 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> tuple[efficiency_report, f
             time.sleep(2.0)
             without = time.monotonic() - began
             local.scale(2)
+            client.wait_for_workers(2)
             client.gather(futures)
         url = f"http://127.0.0.1:{local.scheduler.http_server.port}/metrics"
         with urllib.request.urlopen(url) as answer:

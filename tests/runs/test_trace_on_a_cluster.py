@@ -121,7 +121,11 @@ def test_transitions_are_caused_by_the_scheduler_s_messages(layers: Layers) -> N
     by_task = {
         trace.keys[task]: kinds[trace.stimuli.kind[cause]] for task, cause in zip(rows.task, rows.stimulus, strict=True)
     }
-    assert all(by_task[key] == "task-finished" for key in needs)
+    reported = {key: runs_of(trace, key)[0]["reported"] for key in trace.keys}
+    for key, needed in needs.items():
+        taken_in = trace.graphs.taken_in[trace.tasks.graph[whose(trace, key)]]
+        late = max(reported[other] for other in needed) > taken_in  # as most are; on a busy machine, not all
+        assert by_task[key] == ("task-finished" if late else "update-graph")
     assert {kind for key, kind in by_task.items() if key not in needs} <= {"update-graph", "task-finished"}
     assert (trace.transitions.at[1:] >= trace.transitions.at[:-1]).all()
     assert (trace.stimuli.at[trace.transitions.stimulus] <= trace.transitions.at + 1e6).all()
@@ -210,27 +214,28 @@ def test_keys_that_are_no_texts_scattered_data_priorities_and_resources_are_reco
 
 
 def test_the_ring_is_bounded_and_counts_dropped_tasks(client: Client) -> None:
-    def run(count: int, times: int = 1) -> RunTrace:
+    def run(count: int, times: int = 1) -> list[RunTrace]:
         # On one worker, held, and each graph's rows at once: those of tasks that are stolen, forgotten or dropped fill
         # what there is room for.
-        held = []
+        held, traces = [], []
         for i in range(times):
             some = range(count * i, count * (i + 1))
             held += client.map(lambda x: x, some, pure=False, workers=addresses(client)[:1])
             wait(held)
-            trace = get_trace(client)
-        return trace
+            traces.append(get_trace(client))
+        return traces
 
     client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=20))
     try:
-        trace = run(10, times=10)
+        traces = run(10, times=10)
         client.register_plugin(EfficiencyPlugin(trace=True, trace_max_tasks=1_000))
-        assert len(run(100).tasks) >= 100
+        assert len(run(100)[0].tasks) >= 100
     finally:
         client.register_plugin(EfficiencyPlugin(trace=False))
-    assert 1 <= len(trace.tasks) <= 20
-    assert trace.dropped["tasks"] >= 70
-    assert (trace.runs.outcome == RunOutcome.SUCCEEDED).any()
+    assert 1 <= len(traces[-1].tasks) <= 20
+    assert traces[-1].dropped["tasks"] >= 70
+    # A heartbeat in the midst of a graph may make room for more of it, and so part a task's end from its beginning.
+    assert any((trace.runs.outcome == RunOutcome.SUCCEEDED).any() for trace in traces)
     with pytest.raises(RuntimeError, match="does not record"):
         get_trace(client)
 
@@ -325,7 +330,7 @@ def test_workers_that_join_or_restart_are_recorded(mortal_cluster: LocalCluster,
 
 
 def test_spilling_is_in_the_trace_by_run_and_by_when_it_blocked_the_loop(new_cluster: Any) -> None:
-    thresholds = {"target": 0.3, "spill": False, "pause": False}
+    thresholds = {"target": 0.3, "spill": False, "pause": False, "terminate": False}
     with (
         dask.config.set({f"distributed.worker.memory.{name}": value for name, value in thresholds.items()}),
         new_cluster(n_workers=1, memory_limit="300MB") as cluster,

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dashboards.monitor.prometheus import free_port
 from dask_efficiency.preflights.hardware import host, with_torch
 from dask_efficiency.preflights.hardware.host import CannotMeasure
 from tests.preflights.hardware.test_child import started
@@ -115,9 +115,7 @@ def test_missing_hardware_and_memory_are_named(torch: FakeTorch) -> None:
 
 def in_two_processes(component: str, *memory: int) -> list[dict[str, Any]]:
     """Answers of two processes of a worker each, with so much memory."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        group = {"backend": "gloo", "address": f"127.0.0.1:{free.getsockname()[1]}", "timeout": 100}
+    group = {"backend": "gloo", "address": f"127.0.0.1:{free_port()}", "timeout": 100}
     ranks = [
         started({"components": [component], "threads": 1, "memory": nbytes, "group": {**group, "rank": rank}})
         for rank, nbytes in enumerate(memory)

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -124,7 +125,7 @@ def test_serialising_and_deserialising_counts_whatever_the_load(monkeypatch, nam
 def test_sleep_in_a_call_here_or_in_another_thread_does_not_count(monkeypatch, elsewhere):
     monkeypatch.setattr(protocol, "loads", idle)
     found, took = moved(lambda: offloaded(lambda: protocol.loads([])) if elsewhere else protocol.loads([]))
-    assert found <= took - IDLE_NS
+    assert found <= took - 0.8 * IDLE_NS  # a thread that has set its alarm may wait for a core before it sleeps
 
 
 @known_schedstat
@@ -167,6 +168,7 @@ def test_an_error_of_upstream_is_the_same_and_its_time_counts():
 
 
 def test_two_watches_both_count_and_the_last_one_restores_upstream_but_for_a_later_foreign_patch(monkeypatch):
+    gc.collect()  # files of earlier tests
     before = sorted(os.listdir("/dev/fd"))
     first, second = DataMoves(), DataMoves()
     for both in ((first, second), (second,)):
