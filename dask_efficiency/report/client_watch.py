@@ -75,7 +75,8 @@ class ClientObserver:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._replacements = Replacements()
-        self._reports: list[ClientPhases] = []
+        #: Those that are open; another thread may end one while a graph is sent.
+        self._reports: tuple[ClientPhases, ...] = ()
 
     @classmethod
     def of(cls, client: Any) -> ClientObserver:
@@ -84,14 +85,14 @@ class ClientObserver:
 
     def add(self, phases: ClientPhases) -> None:
         """Start observing for one more report."""
-        self._reports.append(phases)
+        self._reports += (phases,)
         if len(self._reports) == 1:
             self._client._dask_efficiency_observer = self
             self._replacements.put(CLIENT_CLASS, self._client, self._observed)
 
     def remove(self, phases: ClientPhases) -> None:
         """Stop observing for a report; the last one restores the client."""
-        self._reports.remove(phases)
+        self._reports = tuple(other for other in self._reports if other is not phases)
         if not self._reports:
             self._replacements.put_back()
             self._client.__dict__.pop("_dask_efficiency_observer", None)
@@ -136,17 +137,20 @@ class ClientObserver:
         """Send a graph with the report's span, and note the times."""
         import dask
 
+        reports = self._reports
+        if not reports:
+            return original(*args, **kwargs)
         began = time.monotonic_ns()
         line, source = users_line(sys._getframe(1))
         if not line:  # a library may send from the event loop while the main thread waits
             line, source = users_line(waiting_frame())
         graph = graph_name(kwargs.get("keys", args[1] if len(args) > 1 else ()))
-        for phases in self._reports:
+        for phases in reports:
             phases.sending(began, graph, line, source)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans keep their names
-            spans = [(phases.name, phases.span) for phases in self._reports]
-            if span := self._reports[-1].span_of(line):  # distinguishes one compute() from another
+            spans = [(phases.name, phases.span) for phases in reports]
+            if span := reports[-1].span_of(line):  # distinguishes one compute() from another
                 spans.append((line, span))
             names, ids = zip(*spans, strict=True)
             annotations["span"] = {"name": names, "ids": ids}
@@ -155,7 +159,7 @@ class ClientObserver:
                 return original(*args, **kwargs)
         finally:
             stop = time.monotonic_ns()
-            for phases in self._reports:
+            for phases in reports:
                 phases.intervals["upload"].append((began, stop))
 
 
@@ -195,9 +199,9 @@ class ClientPhases:
 
     def sending(self, at: int, graph: str, line: str, source: str) -> None:
         """A graph is ready to be sent from a line."""
-        if self._asked_at is not None:
-            self.intervals["optimize"].append((self._asked_at, at))
-            self._asked_at = None
+        asked, self._asked_at = self._asked_at, None
+        if asked is not None:
+            self.intervals["optimize"].append((asked, at))
         if graph and (graph in self.lines or len(self.lines) < MAX_GRAPHS):
             lines = self.lines.setdefault(graph, {})
             if len(lines) < MAX_LINES:

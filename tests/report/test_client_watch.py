@@ -104,6 +104,23 @@ def test_a_graph_is_optimised_and_then_uploaded(clock, method):
     assert asked < ready == began < stop
 
 
+def test_a_graph_is_sent_while_another_thread_ends_a_report(monkeypatch):
+    client = FakeClient()
+    observer, first = observed(client)
+    _, second = observed(client, "second")
+    open_reports = [second, first]
+
+    def ends_a_report(frame):
+        observer.remove(open_reports.pop())
+        return "etl.py:1", ""
+
+    monkeypatch.setattr(client_watch, "users_line", ends_a_report)
+    for _ in range(2):
+        assert client.submit("graph") == "futures of graph"
+    assert type(client) is FakeClient
+    assert [len(report.intervals["upload"]) for report in (first, second)] == [1, 2]
+
+
 def test_gathering_is_noted_even_where_it_fails(clock):
     client = FakeClient()
     _, report = observed(client)

@@ -87,8 +87,12 @@ class Gate:
             else:
                 self._known[address] = one
                 while len(self._known) > MAX_KNOWN:
-                    del self._known[next(iter(self._known))]
+                    self._forget(next(iter(self._known)))
             return
+
+    def _forget(self, address: str) -> None:
+        del self._known[address]
+        self._links = [link for link in self._links if address not in (link.first, link.second)]
 
     async def _measured(self, ws: WorkerState, only: list[Component] | None) -> Subject:
         """Worker with new measurements, and the best of those before."""
@@ -125,7 +129,7 @@ class Gate:
 
     async def _measure_pairs(self, pairs: list[Pair], group: str) -> None:
         await self.free()
-        pairs = [pair for pair in pairs if all(map(self._is_idle, pair))]
+        pairs = [pair for pair in pairs if all(address in self._known and self._is_idle(address) for address in pair)]
         workers = [Candidate(self._known[address]) for pair in pairs for address in pair]
         test = await self._prepared(workers)
         async with AsyncExitStack() as turn:
@@ -146,6 +150,8 @@ class Gate:
             for other in slow.keys() - self._flagged:
                 ws = self.scheduler.workers.get(other)
                 again = await self._measured(ws, [*slow[other]]) if ws is not None else None
+                if other not in self._known:
+                    continue  # forgotten meanwhile
                 if again is None or again.not_tested:
                     # With tasks by now, or gone, it cannot be confirmed, and is not named for one measurement.
                     again = replace(self._known[other], readings={}, missing={}, broken="", paused=False)

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin import names
+from dask_efficiency.preflights.scheduler import gate
 from dask_efficiency.preflights.scheduler.gate import Gate
 
 
@@ -31,15 +32,15 @@ def joined(
         pass
 
     async def join() -> None:
-        gate = Gate(scheduler, ask, free, lambda finding, _: flagged.append(finding))
+        measured = Gate(scheduler, ask, free, lambda finding, _: flagged.append(finding))
         for name, host in hosts.items():
             alike = {"nthreads": 1, "memory_limit": 0, "resources": {}, "extra": {}, "metrics": {}}
             scheduler.workers[name] = SimpleNamespace(name=name, address=name, host=host, processing=set(), **alike)
-            gate.worker_joined(name)
+            measured.worker_joined(name)
             if not at_once:
-                await asyncio.gather(*gate._open.values())
+                await asyncio.gather(*measured._open.values())
                 scheduler.workers[name].processing.update({"task"} if name in busy else ())
-        await asyncio.gather(*gate._open.values())
+        await asyncio.gather(*measured._open.values())
 
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
         runner.run(join())
@@ -52,6 +53,13 @@ def joined(
 def test_a_slow_worker_is_flagged_whenever_it_joins_and_no_other(component, cause, victim, at_once) -> None:
     flagged, _ = joined({victim: {component: 3.0}}, at_once=at_once)
     assert [(finding.worker, finding.cause) for finding in flagged] == [(victim, cause)]
+
+
+@pytest.mark.parametrize("component", ["disk", "send"])
+def test_a_slow_worker_is_flagged_after_more_have_joined_than_are_remembered(component, monkeypatch) -> None:
+    monkeypatch.setattr(gate, "MAX_KNOWN", 5)
+    flagged, _ = joined({"w7": {component: 3.0}}, workers=8)
+    assert [finding.worker for finding in flagged] == ["w7"]
 
 
 def test_a_healthy_worker_that_joins_is_in_one_pair_with_a_present_worker() -> None:
