@@ -184,8 +184,9 @@ def _round_instants(between: Period | None, once: bool, every: float) -> Iterato
         yield time.time()
         if once:
             return
-        due = max(due + every, time.time())
-        time.sleep(max(due - time.time(), 0))
+        now = time.time()
+        due = min(max(due + every, now), now + every)  # a clock may be set back
+        time.sleep(due - now)
 
 
 def _shown(as_json: bool) -> Callable[[Event], None]:

@@ -100,8 +100,9 @@ class FleetWatch:
         return extended(self._known, latest, start=start)
 
     def _send(self, events: list[Event]) -> None:
-        for receiver, pending in zip(self.settings.receivers, self._pending, strict=True):
+        for pending in self._pending:
             pending.extend(events)
+        for receiver, pending in zip(self.settings.receivers, self._pending, strict=True):
             while pending:
                 # The first events, as long as all of them begin a finding, or all of them end one.
                 _, alike = next(groupby(pending, lambda event: event.change is FindingChange.BEGINS))

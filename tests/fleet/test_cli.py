@@ -119,6 +119,23 @@ def test_an_error_is_one_line(arguments, settings, wrong, tmp_path, monkeypatch)
     assert run(*given, "--fail")[0] == 2
 
 
+def test_a_clock_that_is_set_back_delays_no_round_for_longer_than_usual(monkeypatch) -> None:
+    clock, slept = [10_000.0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(cli, "time", SimpleNamespace(time=lambda: clock[0], sleep=sleep))
+    rounds = cli._round_instants(None, False, 60.0)
+    assert next(rounds) == 10_000
+    clock[0] += 20  # for a round
+    assert next(rounds) == 10_060
+    clock[0] -= 3_600
+    assert next(rounds) == 6_520
+    assert slept == [40, 60]
+
+
 def test_one_round_shows_if_any_machine_could_have_been_found(metrics: Path) -> None:
     with answering(machines) as server:
         given = ("watch", server.url, "--metrics", metrics, "--once", "--fail")

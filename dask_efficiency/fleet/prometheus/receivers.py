@@ -83,9 +83,9 @@ class Webhook:
             raise failed[0]
 
     def _post(self, body: dict[str, Any]) -> None:
-        headers = {"Content-Type": "application/json", **self.config.sent_headers()}
-        request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
         try:
+            headers = {"Content-Type": "application/json", **self.config.sent_headers()}
+            request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
             with self.config.opener().open(request, timeout=self.timeout_seconds) as response:
                 response.read(1)
         except OSError as error:
@@ -116,11 +116,12 @@ class Command:
 
     def tell(self, body: dict[str, Any], /) -> None:
         """Run it, and wait for its end; one that takes too long is killed with its children."""
-        # Files, because a child that it leaves behind would keep pipes open.
-        with tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as written:
-            sent.write(json.dumps(body).encode())
-            sent.seek(0)
+        with contextlib.ExitStack() as opened:
             try:
+                # Files, because a child that it leaves behind would keep pipes open.
+                sent, written = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+                sent.write(json.dumps(body).encode())
+                sent.seek(0)
                 files: dict[str, Any] = {"stdin": sent, "stdout": subprocess.DEVNULL, "stderr": written}
                 process = subprocess.Popen(list(self.arguments), start_new_session=True, **files)
             except OSError as error:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -49,6 +50,16 @@ def test_a_url_of_no_webhook_or_with_a_password_is_refused_and_not_quoted(url: s
     with pytest.raises(ValueError, match="URL of a webhook") as caught:
         Webhook(url)
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_token_or_a_place_for_files_that_is_gone_is_a_receiver_that_is_tried_again(tmp_path, monkeypatch) -> None:
+    token = tmp_path / "token"
+    webhook = Webhook("http://127.0.0.1:1/hook", HttpConfig(authorization=token.read_text))
+    with pytest.raises(NotReceivedError, match="was not reached: .*token"):
+        webhook.tell(BODY)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(NotReceivedError, match="was not reached: .*gone"):
+        Command((sys.executable,)).tell(BODY)
 
 
 def test_a_header_that_cannot_be_sent_is_not_quoted() -> None:
