@@ -262,7 +262,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             self.holds_source = source and reply.get("source", True)
             self._behind = await clock_offset(client)
         except BaseException:
-            await ask(client, names.RELEASE, client=client.id)
+            await ask(client, names.RELEASE, client=client.id, window=self._window)
             raise
         self._scaling = ScalingWatch(client.cluster)
         self._began = time.monotonic_ns()

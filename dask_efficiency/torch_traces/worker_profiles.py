@@ -127,7 +127,8 @@ class TaskProfiles:
                     self._done[who, ts.prefix] += 1
             self._running += 1
             self._unwritten += 1
-            self._choose()
+            if not self._closed:  # else the profiles of another recording may surround the tasks by now
+                self._choose()
 
         def end() -> None:
             ended = False

@@ -145,8 +145,8 @@ class NamedSums:
 
     def add(self, places: NDArray[np.intp], gained: NDArray[np.int64], *, most: int) -> None:
         """Add rows, each to a place; no sum of their columns may be more than ``most``."""
-        # Where there are too many names, several may have one place.
-        self._sums.add(places, gained, most=most, distinct=len(self._places) <= self._max_names)
+        # Where there are as many names as may be, several may have one place.
+        self._sums.add(places, gained, most=most, distinct=len(self._places) < self._max_names)
 
     def by_name(self) -> dict[str, tuple[int, ...]]:
         """Sums of all known names, but for one that is being added."""

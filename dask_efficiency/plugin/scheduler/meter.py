@@ -198,6 +198,8 @@ class ClusterMeter(Registration):
             await self.stop()
             return {}
         if action == names.RELEASE:
+            if "window" in kwargs:
+                self._windows.forget(kwargs["window"], "its client gave it up")
             self._leases -= Counter([kwargs["client"]])
             await self._stop_if_unused()
             return {}

@@ -38,14 +38,26 @@ class OpenWindows:
     def __init__(self, meter: Registration, accounts: ClusterAccounts, workers: WorkerHalves) -> None:
         self._meter, self._accounts, self._workers = meter, accounts, workers
         self._open = meter.windows
+        #: Clients of the windows that are not there yet.
+        self._opening: dict[str, str] = {}
         #: By window: reason why it is not open any more.
         self._ended: dict[str, str] = {}
 
     async def open(self, window_id: str, client: str, span: str, wanted: Mapping[str, Any]) -> None:
         """Open a window for a client, whose work is tagged with a span; ``wanted`` is for the parts."""
         accounts = self._accounts
-        await accounts.poll_all()
-        await self._meter.parts.each_in_turn("window_opens", window_id, wanted)
+        self._opening[window_id] = client
+        try:
+            await accounts.poll_all()
+            await self._meter.parts.each_in_turn("window_opens", window_id, wanted)
+            if window_id in self._ended or self._workers.removed:
+                why = self._ended.get(window_id, "the plugin was taken away")
+                raise RuntimeError(f"the window was not opened: {why}")
+        except BaseException:
+            self.forget(window_id, "it could not be opened")
+            raise
+        finally:
+            del self._opening[window_id]
         while len(self._open) >= MAX_WINDOWS:
             self.forget(next(iter(self._open)), f"it was the oldest, and {MAX_WINDOWS} others were opened after it")
         at = time.monotonic_ns()
@@ -121,7 +133,7 @@ class OpenWindows:
         added: dict[str, Any] = {}
         await parts.each_in_turn("window_closes", window_id, opened.window.opened, added, reply.known["notes"])
         reply.known["notes"] += parts.failures()
-        self.forget(window_id, "it was closed already")
+        self.forget(window_id, "it was closed already", closed=True)
         return {**await replies.packed(reply), **added}
 
     async def with_lines(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
@@ -141,22 +153,25 @@ class OpenWindows:
                 await asyncio.sleep(LOOKING_SECONDS)
         return tuple(replace(one, line=lines.get(one.worker, "")) for one in findings)
 
-    def forget(self, window_id: str, why: str) -> None:
-        """Close a window without a report; later requests get the reason."""
-        self._ended[window_id] = why
+    def forget(self, window_id: str, why: str, *, closed: bool = False) -> None:
+        """Close a window without a report, on the workers unless they ``closed`` it; later requests get the reason."""
+        self._ended.setdefault(window_id, why)
         while len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
-        self._open.pop(window_id, None)
+        was_open = self._open.pop(window_id, None) is not None
         self._accounts.cluster.idle.shares.pop(window_id, None)
         if not self._open:
             self._accounts.work.spans.stop()
         self._meter.parts.each("window_forgotten", window_id)
         if not self._workers.removed:
             self._workers.update()
+            if was_open and not closed:
+                self._meter.scheduler._ongoing_background_tasks.call_soon(self._workers.drop, window_id)
 
     def client_left(self, client: str) -> None:
         """Close the windows of a client that is gone."""
-        for window_id in [window_id for window_id, opened in self._open.items() if opened.client == client]:
+        clients = self._opening | {window_id: opened.client for window_id, opened in self._open.items()}
+        for window_id in [window_id for window_id, its in clients.items() if its == client]:
             self.forget(window_id, "its client lost its connection to the scheduler meanwhile, which ends its windows")
 
     def graph_taken_in(self, client: str, keys: Iterable[Any], wanted: Any) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from distributed import Scheduler, __version__
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.plugin import options
-from dask_efficiency.plugin.names import PLUGIN
+from dask_efficiency.plugin.names import OP, PLUGIN
 from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.show.log import logger
 
@@ -138,6 +139,10 @@ class EfficiencyPlugin(SchedulerPlugin):
         former = {n: p for n, p in scheduler.plugins.items() if p is not self and isinstance(p, EfficiencyPlugin)}
         meters = [plugin._meter for plugin in former.values() if plugin._meter and not plugin._meter.closed]
         meter = meters[-1] if meters else None
+        if meter is None:  # upstream may have taken its plugin off a moment ago
+            left = getattr(unwrap(scheduler.handlers.get(OP, self.start)), "__self__", None)
+            if isinstance(left, ClusterMeter) and not left.closed:
+                await left.take_away()
         # First of all, so that an option that cannot be read changes nothing.
         opts = meter.options if meter is not None and self._lease is not None else options.resolve(self._given)
         failed = meter if meter is not None and meter.guard.off is not None else None
@@ -162,6 +167,8 @@ class EfficiencyPlugin(SchedulerPlugin):
                 del scheduler.plugins[self.name]
             raise
         self._meter.lease(self._lease)
+        if self._lease is not None and self._lease not in scheduler.clients:  # it left meanwhile
+            self._meter.client_left(self._lease)
         if not added:
             del scheduler.plugins[self.name]
 

@@ -81,6 +81,11 @@ class WaitingSampler:
         """CPU nanoseconds of the sampler itself so far, in its thread and on the event loop."""
         return self._spent + self._spent_on_loop
 
+    def go_on(self, former: WaitingSampler) -> None:
+        """Take over the sums and open windows of a sampler that has stopped."""
+        former._collect()
+        self.sums, self._windows = former.sums, former._windows
+
     def start(self) -> None:
         """Begin; called once."""
         self._not_here = self._guard(_why_not)
@@ -158,7 +163,6 @@ class WaitingSampler:
                 add=self._added.append,
                 sample=self._samples.append,
             )
-            look.stacks_wanted = bool(self._windows)
             look.begin(monotonic_ns())
             self._look = look
             blocks = LoopBlocks(
@@ -178,6 +182,7 @@ class WaitingSampler:
         loop: asyncio.AbstractEventLoop = self._worker.io_loop.asyncio_loop  # type: ignore[attr-defined]
         # A worker may be left open when its event loop is closed.
         while not self._closing and not loop.is_closed():
+            look.stacks_wanted = bool(self._windows)
             began = thread_time_ns()
             interval = min(MAX_INTERVAL_NS, max(MIN_INTERVAL_NS, round(self._cost / MAX_SHARE)))
             if self._is_idle():

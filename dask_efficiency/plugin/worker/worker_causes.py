@@ -56,9 +56,9 @@ class WorkerCauses:
         if not enabled:
             self.stop()
         elif not self._sampling and self._guard.off is None:
-            if self._started:  # a sampler starts once; its sums stay
+            if self._started:  # a sampler starts once; its sums and windows stay
                 former, self._sampler = self._sampler, self._new_sampler()
-                self._sampler.sums = former.sums
+                self._sampler.go_on(former)
             self._started = self._sampling = True
             self._sampler.start()
 

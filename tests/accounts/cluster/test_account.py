@@ -17,7 +17,7 @@ MAX_PREFIXES = 3
 @given(
     st.lists(
         st.dictionaries(
-            st.sampled_from("abcdef"),
+            st.sampled_from(["a", "b", "c", "d", "e", OTHER]),
             st.lists(st.sampled_from([0, 1, 1 << 40, 1 << 59, 1 << 62]), min_size=WIDTH, max_size=WIDTH),
             max_size=4,
         ),

@@ -131,6 +131,41 @@ async def test_a_window_that_could_not_be_opened_leaves_nothing(made):
         await made.handle(names.CLOSE, "w")
 
 
+@pytest.mark.parametrize("way", ["leaves", "gives up", "unregisters"])
+@within(cluster)
+async def test_a_window_whose_client_goes_while_it_is_opened_leaves_nothing(made, *, way):
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def poll_all() -> None:
+        begun.set()
+        await go_on.wait()
+
+    made.meter.accounts.poll_all = poll_all
+    opening = asyncio.create_task(made.handle(names.OPEN, "w"))
+    await begun.wait()
+    if way == "leaves":
+        made.plugin.remove_client(made.scheduler, "me")
+    elif way == "gives up":
+        await made.meter.handle(names.RELEASE, window="w", client="me")
+    else:
+        await made.meter.stop()
+    go_on.set()
+    with pytest.raises(RuntimeError, match="the window was not opened: "):
+        await opening
+    assert not made.meter.windows
+    assert (names.WORKER_PLUGIN in made.scheduler.worker_plugins) == (way != "unregisters")
+
+
+@within(cluster)
+async def test_workers_close_the_windows_of_a_client_that_left(made):
+    await made.handle(names.OPEN, "w")
+    assert all(half.ledger.windows == ("w",) for half in made.halves.values())
+    made.plugin.remove_client(made.scheduler, "me")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert all(half.ledger.windows == () for half in made.halves.values())
+
+
 @within(cluster)
 async def test_time_after_a_workers_answer_is_no_part_of_the_window(made):
     await made.handle(names.OPEN, "w")
