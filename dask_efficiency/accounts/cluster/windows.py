@@ -194,14 +194,16 @@ class ClosingWindow:
     def close(self, scheduler: Processors | None = None) -> WindowAccounts:
         """Close the accounts; a worker without an answer counts at its last heartbeat, then ``unmeasured``."""
         accounts, cluster, window = self._accounts, self._cluster, self._window
+        for presence in self._present:
+            if presence in window._final:
+                self._count(presence, window._final[presence])
         if self._threads:
             accounts.elapsed = self._elapsed // self._threads
             accounts.outstanding = self._outstanding // self._threads
         for presence in self._present:
             if presence not in self._counted:
                 there = presence.left is None or presence.left >= self._at
-                reason = self._reasons.get(presence, "it did not answer") if there else ""
-                self._count(presence, window._final.get(presence, reason))
+                self._count(presence, self._reasons.get(presence, "it did not answer") if there else "")
         self._divide_unsampled()
         accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
@@ -246,7 +248,12 @@ class ClosingWindow:
         restarted = before is not None and (now is None or before.incarnation != now.incarnation)
         if restarted and not isinstance(answer, str):
             answer = "its meter was restarted"
-        throughout = then.here and not then.late and presence.left is None
+        gone = presence.left is not None and presence.left < self._at
+        if presence in self._window._final and not isinstance(answer, str):  # it closed after the window, or before
+            there_at_the_end = not gone and answer.elapsed >= self._at - self._window.opened
+        else:
+            there_at_the_end = presence.left is None
+        throughout = then.here and not then.late and there_at_the_end
         stop = self._at if presence.left is None else min(presence.left, self._at)
         there = accounts.elapsed if throughout else max(0, stop - max(self._window.opened, presence.joined))
         expected = presence.nthreads * there
@@ -275,7 +282,8 @@ class ClosingWindow:
         """Buckets of a worker by its answer; its rows, tasks and profiles are added."""
         accounts = self._accounts
         # A departed worker's clock of work stopped with its final snapshot.
-        idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
+        gone = presence.left is not None and presence.left < self._at
+        idle = (presence.without_work if gone else self._without_work) - then.without_work
         if throughout:
             # Its window opened a little later and, if an event loop blocked in between, closed later, while the client
             # waited for it.

@@ -2,7 +2,7 @@ import sys
 import threading
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.account import MAX_PENDING, NamedSums, Totals, between
@@ -24,6 +24,7 @@ MAX_PREFIXES = 3
         max_size=8,
     )
 )
+@example([dict.fromkeys([OTHER, "a", "b"], [1] * WIDTH), dict.fromkeys("cd", [1] * WIDTH)])
 def test_sums_are_exact_however_large_and_later_prefixes_share_one(added):
     totals = NamedSums(MAX_PREFIXES, WIDTH)
     expected: dict[str, list[int]] = {}

@@ -356,6 +356,27 @@ def test_a_worker_that_closes_counts_by_its_final_balance(removed):
     assert accounts.tasks == {"cancelled": 1}
 
 
+@pytest.mark.parametrize(("closes", "elapsed", "rest"), [(2_300, 1_150, {}), (1_700, 1_000, {"unmeasured": 600})])
+def test_a_worker_that_closes_while_the_window_does_counts_by_its_own_length(closes, elapsed, rest):
+    cluster = new_cluster()
+    leaving, other = (SimulatedWorker(cluster, name, 2) for name in "ab")
+    window = ClusterWindow(cluster, at=OPENED)
+    for worker in (leaving, other):
+        worker.open(OPENED)
+        window.opened_on(worker.address)
+    if closes < CLOSED:
+        leaving.close(window, at=closes)
+    closing = window.stop(at=CLOSED)
+    closing.take("b", other.answer(CLOSED))
+    if closes > CLOSED:
+        leaving.close(window, at=closes)
+        cluster.worker_left("a", at=closes)
+    accounts = closing.close()
+    assert held(accounts, leaving) == {"idle": 2 * (closes - OPENED), **rest}
+    assert accounts.elapsed == elapsed
+    assert sum(sum(held(accounts, worker).values()) for worker in (leaving, other)) == 4 * elapsed
+
+
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers(closes):
     cluster, worker = alone(1)
