@@ -114,6 +114,8 @@ class WorkerMeter:
         #: Accounts of the last snapshot, of a heartbeat or an answer.
         self.reported: Balance | None = None
         self._final: dict[str, Any] | None = None
+        #: CPU nanoseconds in tasks, as known last.
+        self._tasks_cpu = 0
         #: Answers that wait to be sent; heartbeats report nothing newer before them.
         self._answers = 0
         at = monotonic_ns()
@@ -273,7 +275,9 @@ class WorkerMeter:
 
     def _task_rates(self) -> dict[str, Any]:
         core_wait = None if self._threads_guard.off is not None else self._process.core_wait
-        return self._process_metrics.encode(self.threads.live_used(), cpu=self.threads.cpu(), core_wait=core_wait)
+        cpu = self.threads.cpu()
+        self._tasks_cpu = self._tasks_cpu if cpu is None else cpu
+        return self._process_metrics.encode(self.threads.live_used(), cpu=self._tasks_cpu, core_wait=core_wait)
 
     async def handle(
         self, action: str, window: str = "", limit: int = 300, delay: float = 0.0, **asked: Any

@@ -65,7 +65,9 @@ class ProcessThreads:
         if len(Worker._instances) > 1 or Scheduler._instances or threading.get_native_id() != self._loop:
             return  # others share the time of this process
         process, loop = (now - then for now, then in zip(_clocks(), self._began, strict=True))
-        self._other_cpu = max(self._other_cpu, process - loop - self._task_threads.cpu() - self._counted())
+        tasks = self._task_threads.cpu()
+        if tasks is not None:
+            self._other_cpu = max(self._other_cpu, process - loop - tasks - self._counted())
 
     def _read_core_wait(self) -> int:
         before, self._waited = self._waited, _waited()

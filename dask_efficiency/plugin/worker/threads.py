@@ -111,13 +111,21 @@ class TaskThreads:
         )
         return {thread.native_id for pool in pools for thread in list(pool) if thread.native_id is not None}
 
-    def cpu(self) -> int:
-        """CPU nanoseconds in all tasks so far, of any outcome; exact once ended tasks are finalized."""
-        done = self.done
-        for key in list(done)[:-MAX_UNCLAIMED]:
-            self.claimed += done.pop(key)[2]
-        unclaimed = sum([run[2] for run in done.copy().values()])
-        return self.claimed + unclaimed + sum(cpu for cpu, _ in self.live_used().values())
+    def cpu(self) -> int | None:
+        """CPU nanoseconds in all tasks so far, of any outcome; None while a thread begins or ends a task.
+
+        Exact once ended tasks are finalized.
+        """
+        for key in list(self.done)[:-MAX_UNCLAIMED]:
+            self.claimed += self.done.pop(key)[2]
+        live, used = self.live.copy(), self.live_used()
+        done = self.done.copy()
+        for start, _, key in live.values():
+            if key in done and done[key][0] == start:
+                used.pop(key, None)  # it ended just now
+            elif key not in used:
+                return None
+        return self.claimed + sum(run[2] for run in done.values()) + sum(cpu for cpu, _ in used.values())
 
     def windows(self) -> list[TaskWindow]:
         """Windows of running tasks (``stop`` is -1), then of those that ended since the last call; for one reader."""

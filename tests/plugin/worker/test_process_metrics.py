@@ -20,14 +20,14 @@ SECOND = 1_000_000_000
 class Threads:
     """Task threads with these native ids and CPU time."""
 
-    def __init__(self, ids: set[int], cpu: int = 0) -> None:
+    def __init__(self, ids: set[int], cpu: int | None = 0) -> None:
         self.ids = ids
         self.spent = cpu
 
     def native_ids(self) -> set[int]:
         return self.ids
 
-    def cpu(self) -> int:
+    def cpu(self) -> int | None:
         return self.spent
 
 
@@ -75,11 +75,13 @@ def share_process(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
 
 
 def test_cpu_of_other_threads_is_that_of_neither_tasks_nor_the_loop(monkeypatch, waited):
-    clocks = iter([(10 * SECOND, SECOND), (20 * SECOND, 3 * SECOND), (21 * SECOND, 3 * SECOND)])
+    clocks = iter([(10 * SECOND, SECOND), *[(20 * SECOND, 3 * SECOND)] * 2, (21 * SECOND, 3 * SECOND)])
     monkeypatch.setattr(process_metrics, "_clocks", lambda: next(clocks))
-    tasks = Threads({1}, cpu=4 * SECOND)
+    tasks = Threads({1}, cpu=None)
     threads = ProcessThreads(tasks)
     waited.update({1: 6, 2: 5})
+    threads.read()  # while a task ends
+    tasks.spent = 4 * SECOND
     threads.read()
     assert threads.outside == {OTHER_CPU: 4 * SECOND, OTHER_CORE_WAIT: 5}
     assert threads.details == {CORE_WAIT: 6}

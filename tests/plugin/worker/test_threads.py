@@ -422,6 +422,17 @@ def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(worker, 
         assert threads.cpu() >= first[2] + second[2]
 
 
+def test_the_cpu_of_all_tasks_is_unknown_while_one_ends(worker, threads):
+    ending, go_on = threading.Event(), threading.Event()
+    threads.surround("profiles", lambda task, key: lambda: (ending.set(), go_on.wait()))
+    future = submit(worker)
+    ending.wait()
+    assert threads.cpu() is None
+    go_on.set()
+    future.result()
+    assert threads.cpu() == threads.done["key"][2]
+
+
 def test_unclaimed_runs_are_bounded(worker, threads, monkeypatch):
     monkeypatch.setattr("dask_efficiency.plugin.worker.threads.MAX_UNCLAIMED", 3)
     cpu = sum(ran(worker, str(i))[2] for i in range(5))
