@@ -165,8 +165,9 @@ class OpenWindows:
         self._meter.parts.each("window_forgotten", window_id)
         if not self._workers.removed:
             self._workers.update()
-            if was_open and not closed:
-                self._meter.scheduler._ongoing_background_tasks.call_soon(self._workers.drop, window_id)
+            background = self._meter.scheduler._ongoing_background_tasks
+            if was_open and not closed and not background.closed:
+                background.call_soon(self._workers.drop, window_id)
 
     def client_left(self, client: str) -> None:
         """Close the windows of a client that is gone."""

@@ -66,9 +66,21 @@ class WorkerHalves:
         self._scheduler.worker_plugins[names.WORKER_PLUGIN] = payload
         return payload
 
-    async def send(self) -> None:
-        """Meter the present workers; the scheduler sends joining ones their half."""
-        await self._broadcast({"op": "plugin-add", "plugin": self.update(), "name": names.WORKER_PLUGIN})
+    async def send(self, addresses: Iterable[str] | None = None) -> None:
+        """Meter the present workers, or some, and late ones later; the scheduler sends joining ones their half."""
+        message = {"op": "plugin-add", "plugin": self.update(), "name": names.WORKER_PLUGIN}
+        answers = await self._broadcast(message, addresses)
+        late = [address for address, (answer, _) in answers.items() if isinstance(answer, TimeoutError)]
+        if late:  # where it has to connect first, Dask sends nothing to a worker that is busy for so long
+            background = self._scheduler._ongoing_background_tasks
+            background.call_later(self._meter.options.report_timeout, self._send_again, late)
+
+    async def _send_again(self, addresses: Iterable[str]) -> None:
+        """Meter those of these workers that are not metered."""
+        workers = self._scheduler.workers
+        late = [one for one in addresses if one in workers and names.METRIC not in workers[one].metrics]
+        if late and not self.removed:
+            await self.send(late)
 
     def forget(self) -> None:
         """Send joining workers nothing any more."""

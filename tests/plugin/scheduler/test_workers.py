@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed._async_taskgroup import AsyncTaskGroup
 
 from dask_efficiency.plugin import names, options
 from dask_efficiency.plugin.scheduler.workers import APART_SECONDS, WorkerHalves
@@ -205,6 +206,28 @@ def test_the_answer_of_a_worker_that_vanished_is_not_waited_for(patient, schedul
         assert loop.time() == began  # by the loop's own clock: nothing was waited for
         patient.vanished("good")
 
+    in_skipped_time(check)
+
+
+@pytest.mark.parametrize("metered", [False, True])
+def test_a_worker_that_was_too_busy_is_sent_its_half_until_it_is_metered(patient, scheduler, monkeypatch, metered):
+    sent: list[str] = []
+
+    async def broadcast(*, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
+        sent.extend(workers)
+        if workers == ["silent"] and sent.count("silent") < 3:
+            await asyncio.Event().wait()
+        return {workers[0]: "OK"}
+
+    async def check(loop: SkippingLoop) -> None:
+        scheduler._ongoing_background_tasks = AsyncTaskGroup()
+        await patient.send()
+        scheduler.workers["silent"].metrics |= {names.METRIC: {}} if metered else {}
+        await asyncio.sleep(100)
+        assert sent == ["good", *["silent"] * (1 if metered else 3)]
+
+    scheduler.workers = {name: SimpleNamespace(metrics={}) for name in ("good", "silent")}
+    monkeypatch.setattr(scheduler, "broadcast", broadcast)
     in_skipped_time(check)
 
 
