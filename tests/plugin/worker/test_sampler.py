@@ -17,6 +17,7 @@ from distributed.metrics import time as upstream_time
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.plugin.stacks import has_gil
+from dask_efficiency.plugin.worker.look import Look
 from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
 from tests.plugin.watch import eventually
 from tests.plugin.worker.test_threads import Worker
@@ -96,6 +97,38 @@ def test_sleeping_and_receiving_tasks_are_distinguished(scene):
     row = scene.sampled()
     others = sum(row.values()) - row["sleep"] - row["network"] - row.get("core", 0) - row.get("stopped", 0)
     assert others <= sum(row.values()) // 10
+
+
+def test_a_window_keeps_its_samples_when_another_sampler_goes_on(scene):
+    scene.sampler.start()
+    scene.sampler.open_window("w")
+    done = threading.Event()
+    scene.submit(lambda: [time.sleep(0.05) for _ in iter(done.is_set, True)])
+    eventually(lambda: scene.sampled().get("sleep", 0) > SECOND // 2)
+    done.set()
+    scene.sampler.stop()
+    former, scene.sampler = scene.sampler, WaitingSampler(scene.worker, scene.threads)
+    scene.sampler.go_on(former)
+    profile = scene.sampler.close_window("w").profile
+    assert sum(ns for row, ns in profile.items() if row.cause == "sleep") > SECOND // 4
+    assert scene.sampled()["sleep"] > SECOND // 2
+
+
+def test_a_window_that_opens_while_the_sampler_begins_has_stacks(scene, monkeypatch):
+    begin = Look.begin
+
+    def opens(look, at):
+        monkeypatch.setattr(Look, "begin", begin)
+        scene.sampler._windows.open("w")  # as the event loop does before the look is there
+        begin(look, at)
+
+    monkeypatch.setattr(Look, "begin", opens)
+    scene.sampler.start()
+    done = threading.Event()
+    scene.submit(lambda: [time.sleep(0.05) for _ in iter(done.is_set, True)])
+    eventually(lambda: scene.sampled().get("sleep", 0) > SECOND // 2)
+    done.set()
+    assert scene.sampler.close_window("w").profile
 
 
 @pytest.mark.skipif(not has_gil(), reason="this Python has no GIL")
