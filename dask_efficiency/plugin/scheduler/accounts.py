@@ -226,8 +226,10 @@ class ClusterAccounts:
         reason = None if lines is None else self._meter.guard(departures.in_log, lines, pid)
         if reason == SIGKILLED and loss.oom_kills is not None:
             answer = await ask("run", function=dumps(oom_kills), args=dumps((loss.oom_kills[1],)))
-            told = answer is not None or not again
-            reason = self._meter.guard(departures.by_kernel, loss, answer, self.cluster.losses) if told else None
+            if answer is None and again:
+                reason = None
+            else:
+                reason = self._meter.guard(departures.by_kernel, loss, answer, self.cluster.losses)
         loss.reason = loss.reason or reason or ""
         if not loss.reason and again:
             self._background.call_later(2 * after, self._ask_nanny, loss, nanny, pid, 2 * after)

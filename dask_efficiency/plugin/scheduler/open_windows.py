@@ -167,7 +167,7 @@ class OpenWindows:
             self._workers.update()
             background = self._meter.scheduler._ongoing_background_tasks
             if was_open and not closed and not background.closed:
-                background.call_soon(self._workers.drop, window_id)
+                background.call_soon(self._workers.take, CLOSE, window_id, self._accounts.take_answer)
 
     def client_left(self, client: str) -> None:
         """Close the windows of a client that is gone."""

@@ -102,10 +102,6 @@ class WorkerHalves:
         """Answers of all workers, or of some, by address; one that does not answer costs the timeout."""
         return await self._broadcast(self._question(action, window), addresses)
 
-    async def drop(self, window: str) -> None:
-        """Close a window of which nobody wants the contents."""
-        await self.ask(names.CLOSE, window)
-
     async def take(self, action: str, window: str, take: Callable[[str, Any, int], object]) -> None:
         """Call ``take`` with each worker's address and :data:`TimedAnswer`, one in a turn of the event loop.
 
