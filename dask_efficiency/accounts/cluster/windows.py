@@ -175,7 +175,7 @@ class ClosingWindow:
         self._threads = self._elapsed = self._outstanding = 0
         for presence in self._present:
             accounts.workers[presence.name] = {}  # in this order, whoever answers first
-            if presence.left is None or presence.left >= at:
+            if self._is_there(presence):
                 self._awaited[presence.address] = presence
 
     def take(self, address: str, answer: WindowBalance | str) -> None:
@@ -202,8 +202,8 @@ class ClosingWindow:
             accounts.outstanding = self._outstanding // self._threads
         for presence in self._present:
             if presence not in self._counted:
-                there = presence.left is None or presence.left >= self._at
-                self._count(presence, self._reasons.get(presence, "it did not answer") if there else "")
+                reason = self._reasons.get(presence, "it did not answer") if self._is_there(presence) else ""
+                self._count(presence, reason)
         self._divide_unsampled()
         accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
@@ -213,6 +213,10 @@ class ClosingWindow:
             if name in accounts.workers and name not in accounts.gpu:
                 self._add_gpu(name, gpu)
         return accounts
+
+    def _is_there(self, presence: Presence) -> bool:
+        """True if the worker was there at the window's end."""
+        return presence.left is None or presence.left >= self._at
 
     def _others_share(self, scheduler: Processors | None) -> float | None:
         """Share of other processes, on machines whose workers all reported twice."""
@@ -248,12 +252,10 @@ class ClosingWindow:
         restarted = before is not None and (now is None or before.incarnation != now.incarnation)
         if restarted and not isinstance(answer, str):
             answer = "its meter was restarted"
-        gone = presence.left is not None and presence.left < self._at
+        throughout = then.here and not then.late and presence.left is None
         if presence in self._window._final and not isinstance(answer, str):  # it closed after the window, or before
-            there_at_the_end = not gone and answer.elapsed >= self._at - self._window.opened
-        else:
-            there_at_the_end = presence.left is None
-        throughout = then.here and not then.late and there_at_the_end
+            whole = answer.elapsed >= self._at - self._window.opened
+            throughout = then.here and not then.late and whole and self._is_there(presence)
         stop = self._at if presence.left is None else min(presence.left, self._at)
         there = accounts.elapsed if throughout else max(0, stop - max(self._window.opened, presence.joined))
         expected = presence.nthreads * there
@@ -282,8 +284,7 @@ class ClosingWindow:
         """Buckets of a worker by its answer; its rows, tasks and profiles are added."""
         accounts = self._accounts
         # A departed worker's clock of work stopped with its final snapshot.
-        gone = presence.left is not None and presence.left < self._at
-        idle = (presence.without_work if gone else self._without_work) - then.without_work
+        idle = (self._without_work if self._is_there(presence) else presence.without_work) - then.without_work
         if throughout:
             # Its window opened a little later and, if an event loop blocked in between, closed later, while the client
             # waited for it.
